@@ -1,0 +1,73 @@
+# Headrace: `make up` starts the platform, `make test` checks everything.
+
+PYTHON  ?= python3
+VENV    := .venv
+BIN     := $(VENV)/bin
+LOCK    := requirements.lock
+DATA    ?= data
+LISTEN  ?= 127.0.0.1:9092
+PYTEST_ARGS ?=
+BENCH_ARGS  ?=
+
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(LOCK)
+
+.DEFAULT_GOAL := help
+.PHONY: help up down test lint bench lock install dev tools clean
+
+help: ## say what can be done
+	@echo "Headrace"
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null \
+	  || sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1   \2/p' $(MAKEFILE_LIST)
+	@echo
+	@echo "  LISTEN=HOST:PORT and DATA=FOLDER choose where \`make up\` listens and keeps its data."
+
+up: $(VENV)/.installed ## install what is locked, start the broker, say what to do next
+	@scripts/up "$(LISTEN)" "$(DATA)"
+
+down: ## stop what `make up` started
+	@scripts/down "$(DATA)"
+
+test: dev tools lint ## install everything the tests need and run them all
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(VENV)/.installed-dev ## ruff, mypy and the import rules
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.installed-dev tools ## compare with Apache Kafka; BENCH_ARGS="--quick --only NAME"
+	@scripts/debian-packages gcc libc6-dev || true
+	$(BIN)/python -m benchmarks $(BENCH_ARGS)
+
+install: $(VENV)/.installed ## make .venv with the broker and the command line
+
+dev: $(VENV)/.installed-dev ## make .venv with everything that development needs
+
+tools: $(VENV)/.tools-checked ## bring Kafka's Java tools and the Debian packages of the tests
+
+lock: ## choose the newest versions that pyproject.toml allows (needs uv)
+	uv pip compile --universal --python-version 3.11 --upgrade --all-extras \
+	  --no-emit-index-url --no-header pyproject.toml -o $(LOCK)
+
+clean: ## remove .venv, .tools and what tests leave behind (not the data)
+	rm -rf $(VENV) .tools .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+# Stamps: nothing is installed again while pyproject.toml and the lock stay the same.
+
+$(VENV)/bin/python:
+	@scripts/make-venv "$(PYTHON)" "$(VENV)"
+
+$(VENV)/.installed: pyproject.toml $(LOCK) | $(VENV)/bin/python
+	@echo "installing headrace into $(VENV)"
+	@$(PIP_INSTALL) -e .
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml $(LOCK) | $(VENV)/bin/python
+	@echo "installing headrace and its development tools into $(VENV)"
+	@$(PIP_INSTALL) -e '.[dev]'
+	@touch $(VENV)/.installed $@
+
+$(VENV)/.tools-checked: scripts/java/pom.xml scripts/fetch-java-tools scripts/debian-packages | $(VENV)/bin/python
+	@scripts/debian-packages kcat openjdk-17-jre-headless maven || true
+	@scripts/fetch-java-tools && touch $@ || echo "the tests that need Java will be skipped"

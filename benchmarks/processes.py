@@ -1,0 +1,35 @@
+"""What the kernel says about a process: CPU time, memory, open files."""
+
+import os
+from pathlib import Path
+
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of all threads so far."""
+    after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(after_name[11]) + int(after_name[12])) / TICKS_PER_S
+
+
+def resident_mb(pid: int) -> float:
+    """Resident memory in megabytes."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024 / 1e6
+    raise LookupError(f"/proc/{pid}/status has no VmRSS")
+
+
+def machine() -> str:
+    """One line about the machine: processor, cores, memory, kernel."""
+    model = "unknown processor"
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            model = line.partition(":")[2].strip()
+            break
+    kilobytes = int(Path("/proc/meminfo").read_text().split()[1])
+    kernel = os.uname()
+    return (
+        f"{model}, {os.cpu_count()} cores, {kilobytes * 1024 / 1e9:.0f} GB memory, "
+        f"{kernel.sysname} {kernel.release.split('-')[0]}"
+    )

@@ -1,0 +1,108 @@
+"""The two brokers that are compared, behind one shape; topics that leave nothing behind."""
+
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from benchmarks.blaster import WORK
+from tests.support.apache_kafka import ApacheKafka
+from tests.support.headrace_broker import HeadraceBroker
+
+SideName = Literal["kafka", "headrace"]
+NAMES: tuple[SideName, SideName] = ("kafka", "headrace")
+
+Broker = ApacheKafka | HeadraceBroker
+
+KAFKA_HEAP_MB = 1024
+# Deleted topics must give their pages back before the next measurement.
+KAFKA_SETTINGS = {"log.initial.task.delay.ms": "500", "num.partitions": "1"}
+TOPIC_SETTINGS = {"file.delete.delay.ms": "100", "max.message.bytes": "2000000"}
+
+
+def new_broker(name: SideName, label: str) -> Broker:
+    """A broker of this kind on an empty folder; not started."""
+    folder = WORK / f"{name}-{label}"
+    shutil.rmtree(folder, ignore_errors=True)
+    if name == "kafka":
+        return ApacheKafka(folder, heap_mb=KAFKA_HEAP_MB, settings=KAFKA_SETTINGS)
+    return HeadraceBroker(folder)
+
+
+@contextmanager
+def fresh_broker(name: SideName, label: str) -> Iterator[Broker]:
+    """A broker that has not been started yet; stopped and deleted at the end."""
+    broker = new_broker(name, label)
+    try:
+        yield broker
+    finally:
+        broker.stop()
+        shutil.rmtree(broker.folder, ignore_errors=True)
+
+
+class Sides:
+    """Both brokers for as long as the rows run; each starts when a row first asks for it."""
+
+    def __init__(self) -> None:
+        self._running: dict[SideName, Broker] = {}
+
+    def __getitem__(self, name: SideName) -> Broker:
+        if name not in self._running:
+            broker = new_broker(name, "main")
+            broker.start()
+            self._running[name] = broker
+        return self._running[name]
+
+    def stop(self) -> None:
+        for broker in self._running.values():
+            broker.stop()
+            shutil.rmtree(broker.folder, ignore_errors=True)
+        self._running.clear()
+
+
+@contextmanager
+def temporary_topic(broker: Broker, partitions: int = 1) -> Iterator[str]:
+    """A topic that is deleted at the end, its files included."""
+    name = f"bench-{uuid.uuid4().hex[:8]}"
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    new = NewTopic(name, partitions, 1, config=TOPIC_SETTINGS)
+    admin.create_topics([new])[name].result(60)
+    _wait_until(lambda: len(_partitions(admin, name)) == partitions, 30)
+    try:
+        yield name
+    finally:
+        admin.delete_topics([name])[name].result(60)
+        _wait_until(lambda: not _files_of(broker.data, name), 30)
+
+
+def _partitions(admin: AdminClient, topic: str) -> list[int]:
+    described = admin.list_topics(topic, 20).topics[topic]
+    return [n for n, p in described.partitions.items() if p.leader >= 0]
+
+
+def _files_of(data: Path, topic: str) -> list[Path]:
+    return [path for path in data.glob(f"{topic}*") if any(path.glob("*.log*"))]
+
+
+def _wait_until(holds: Callable[[], bool], timeout_s: float) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not holds():
+        if time.monotonic() > deadline:
+            return
+        time.sleep(0.05)
+
+
+def warm_memory(megabytes: int) -> None:
+    """Writes a file and deletes it, so that the page cache reuses memory that was touched before."""
+    WORK.mkdir(exist_ok=True)
+    path = WORK / "warm"
+    piece = bytes(1 << 20)
+    with path.open("wb") as file:
+        for _ in range(megabytes):
+            file.write(piece)
+    path.unlink()

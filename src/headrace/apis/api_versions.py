@@ -1,0 +1,64 @@
+"""ApiVersions (18), versions 0-4.
+
+Lists what this broker speaks, from the route table, and the cluster's features. A version above
+ours is answered as v0 with UNSUPPORTED_VERSION and our ranges, so that the client can choose again;
+the response header is always the plain one, because the client does not know our version yet.
+
+v1 throttle time; v3 flexible: features in tagged fields, and a client that names itself badly is
+refused with INVALID_REQUEST (KIP-511).
+"""
+
+import re
+import struct
+from collections.abc import Sequence
+
+from headrace.cluster.features import FEATURES, FINALIZED_EPOCH
+from headrace.errors import ErrorCode, MalformedRequest
+from headrace.wire.varint import read_uvarint, uvarint
+
+KEY = 18
+MAX_VERSION = 4
+
+Range = tuple[int, int, int]
+"""API key, lowest and highest version."""
+
+_SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
+
+
+def api_versions_body(ranges: Sequence[Range], version: int, error: ErrorCode) -> bytes:
+    """The body of the answer in the given version."""
+    if version < 3:
+        body = struct.pack(">hi", error, len(ranges))
+        body += b"".join(struct.pack(">hhh", *row) for row in ranges)
+        return body + (b"\0\0\0\0" if version >= 1 else b"")
+    body = struct.pack(">h", error) + uvarint(len(ranges) + 1)
+    body += b"".join(struct.pack(">hhhB", *row, 0) for row in ranges)
+    return body + b"\0\0\0\0" + _features()
+
+
+def _features() -> bytes:
+    """The tagged fields: 0 supported features, 1 the epoch, 2 finalised features."""
+    supported = uvarint(len(FEATURES) + 1)
+    finalized = uvarint(len(FEATURES) + 1)
+    for feature in FEATURES:
+        name = uvarint(len(feature.name) + 1) + feature.name.encode()
+        supported += name + struct.pack(">hhB", feature.min_level, feature.max_level, 0)
+        finalized += name + struct.pack(">hhB", feature.finalized, feature.finalized, 0)
+    epoch = struct.pack(">q", FINALIZED_EPOCH)
+    fields = [(0, supported), (1, epoch), (2, finalized)]
+    return uvarint(len(fields)) + b"".join(
+        uvarint(tag) + uvarint(len(value)) + value for tag, value in fields
+    )
+
+
+def names_itself_well(buf: bytearray, view: memoryview, pos: int, end: int) -> bool:
+    """Whether the client's software name and version (v3 and later) are acceptable."""
+    for _ in range(2):
+        size, pos = read_uvarint(buf, pos)
+        if size == 0 or pos + size - 1 > end:
+            raise MalformedRequest("the client's software name reaches past the request")
+        text = bytes(view[pos : pos + size - 1]).decode("ascii", "replace")
+        if not _SOFTWARE_NAME.fullmatch(text):
+            return False
+        pos += size - 1
+    return True

@@ -1,0 +1,163 @@
+"""Fetch (1), versions 4-18.
+
+Answers with batches as they lie on disk. Waits until `min_bytes` are there, a partition has an
+error, or `max_wait_ms` have passed. The first batch goes out whole even where it is larger than
+every limit, so a consumer always gets on; after it, partition and request limits hold.
+
+v7 incremental sessions; v12 flexible; v13 topics by id instead of by name; v15 the replica id
+moves into a tagged field. Not done: fetches from followers (KIP-392), aborted transactions.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+
+from headrace.apis.fetch_sessions import Entry, Session, SessionCache
+from headrace.errors import ErrorCode, KafkaError
+from headrace.replication.partition import Partition
+from headrace.replication.replicas import Replicas
+from headrace.wire.fast import (
+    FETCH_TOPIC_IDS_FROM,
+    Chunk,
+    FetchRequest,
+    FetchResult,
+    TopicKey,
+    fetch_response,
+)
+
+_Topics = list[tuple[TopicKey, list[FetchResult]]]
+
+
+class Fetch:
+    """Answers Fetch requests from the partitions of this broker."""
+
+    def __init__(self, replicas: Replicas, sessions: SessionCache, max_bytes: int) -> None:
+        self._replicas = replicas
+        self._sessions = sessions
+        self._max_bytes = max_bytes
+
+    def __call__(
+        self, request: FetchRequest, version: int, correlation_id: int
+    ) -> list[Chunk] | Coroutine[None, None, list[Chunk]]:
+        """The answer, or a coroutine that waits for it."""
+        try:
+            session, incremental = self._sessions.session_for(
+                request, version >= FETCH_TOPIC_IDS_FROM
+            )
+        except KafkaError as error:
+            return fetch_response(version, correlation_id, error.code, 0, [])
+        topics, ready = self._read(session, request, incremental)
+        if ready or request.max_wait_ms <= 0 or not session.entries:
+            if session.id:
+                self._sent(session, topics)
+            return fetch_response(version, correlation_id, 0, session.id, topics)
+        return self._wait(session, request, incremental, version, correlation_id)
+
+    async def _wait(
+        self,
+        session: Session,
+        request: FetchRequest,
+        incremental: bool,
+        version: int,
+        correlation_id: int,
+    ) -> list[Chunk]:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + request.max_wait_ms / 1000
+        try:
+            while True:
+                session.waiting = loop.create_future()
+                for entry in session.dirty if session.id else session.entries.values():
+                    entry.watch()
+                timer = loop.call_at(deadline, _expire, session.waiting)
+                try:
+                    await session.waiting
+                finally:
+                    timer.cancel()
+                topics, ready = self._read(session, request, incremental)
+                if ready or loop.time() >= deadline:
+                    break
+        finally:
+            session.waiting = None
+            if not session.id:
+                session.close()
+        if session.id:
+            self._sent(session, topics)
+        return fetch_response(version, correlation_id, 0, session.id, topics)
+
+    def _read(
+        self, session: Session, request: FetchRequest, incremental: bool
+    ) -> tuple[_Topics, bool]:
+        """What there is to answer now, and whether it is worth sending before the deadline."""
+        left = min(request.max_bytes, self._max_bytes)
+        total = 0
+        failed = False
+        grouped: dict[TopicKey, list[FetchResult]] = {}
+        quiet: list[Entry] = []
+        for entry in session.dirty if incremental else session.entries.values():
+            result = self._read_entry(entry, min(entry.max_bytes, left), total == 0)
+            records = result[5]
+            if records is not None:
+                total += records.length
+                left = max(left - records.length, 0)
+            elif result[1]:
+                failed = True
+            elif incremental:
+                if left > 0:
+                    quiet.append(entry)
+                if (
+                    result[2] == entry.sent_high_watermark and result[4] == entry.sent_start
+                ):
+                    continue
+            results = grouped.get(entry.key)
+            if results is None:
+                grouped[entry.key] = [result]
+            else:
+                results.append(result)
+        for entry in quiet:
+            entry.watch()
+            del session.dirty[entry]
+        return list(grouped.items()), failed or total >= request.min_bytes
+
+    def _read_entry(self, entry: Entry, max_bytes: int, whole_first: bool) -> FetchResult:
+        partition = entry.partition
+        if partition is None or partition.closed:
+            entry.unwatch()
+            found = self._find(entry)
+            if not isinstance(found, Partition):
+                return (entry.index, found, -1, -1, -1, None)
+            partition = entry.partition = found
+        try:
+            if entry.epoch >= 0:
+                partition.check_epoch(entry.epoch)
+            records = partition.read(entry.offset, max_bytes, whole_first)
+        except KafkaError as error:
+            return (entry.index, error.code, -1, -1, -1, None)
+        high_watermark = partition.high_watermark
+        return (
+            entry.index, 0, high_watermark, high_watermark, partition.log.start_offset, records,
+        )  # fmt: skip
+
+    def _find(self, entry: Entry) -> Partition | ErrorCode:
+        partitions = self._replicas.by_key.get(entry.key)
+        if partitions is None:
+            if entry.session.by_ids:
+                return ErrorCode.UNKNOWN_TOPIC_ID
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if not 0 <= entry.index < len(partitions):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return partitions[entry.index]
+
+    def _sent(self, session: Session, topics: _Topics) -> None:
+        """Remember what the client knows now, and let those with data go to the end of the line."""
+        for key, results in topics:
+            for index, _, high_watermark, _, start, records in results:
+                entry = session.entries[key, index]
+                entry.sent_high_watermark = high_watermark
+                entry.sent_start = start
+                if records is not None and entry in session.dirty:
+                    del session.dirty[entry]
+                    session.dirty[entry] = None
+
+
+def _expire(waiting: asyncio.Future[None]) -> None:
+    if not waiting.done():
+        waiting.set_result(None)

@@ -1,0 +1,126 @@
+"""Produce (0), versions 0-13.
+
+Appends one record batch per partition and answers with its base offset. `acks=0` answers nothing
+(and closes the connection on an error, as the client could not learn of it otherwise), `acks=1`
+and `acks=all` answer once the batch is committed as the topic asks.
+
+v3 carries batches of magic 2 only; v0-2 are advertised for old clients' sake and refused when
+used; v8 error messages; v9 flexible; v13 topics by id. Not done: transactions.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+
+from headrace.clock import Clock
+from headrace.errors import ErrorCode, KafkaError
+from headrace.replication.partition import Partition
+from headrace.replication.replicas import Replicas
+from headrace.wire.fast import (
+    PRODUCE_TOPIC_IDS_FROM,
+    ProduceRequest,
+    ProduceResult,
+    TopicKey,
+    produce_response,
+)
+
+_Topics = list[tuple[TopicKey, list[ProduceResult]]]
+_Pending = list[tuple[list[ProduceResult], int, Partition, int]]
+"""Where the answer stands that has to wait, its partition, and the offset to be committed."""
+
+
+class SilentFailure(Exception):
+    """An `acks=0` produce failed; closing the connection is the only way to tell the client."""
+
+
+class Produce:
+    """Appends what producers send."""
+
+    def __init__(self, replicas: Replicas, clock: Clock) -> None:
+        self._by_key = replicas.by_key
+        self._clock = clock
+
+    def __call__(
+        self,
+        request: ProduceRequest,
+        buf: bytearray,
+        view: memoryview,
+        version: int,
+        correlation_id: int,
+    ) -> bytes | None | Coroutine[None, None, bytes | None]:
+        """The answer, None where none is due, or a coroutine that waits for the commit."""
+        acks = request.acks
+        if not -1 <= acks <= 1:
+            return refuse_produce(request, ErrorCode.INVALID_REQUIRED_ACKS, version, correlation_id)
+        now_ms = self._clock.now_ms()
+        topics: _Topics = []
+        pending: _Pending | None = None
+        for key, batches in request.topics:
+            partitions = self._by_key.get(key)
+            results: list[ProduceResult] = []
+            for index, start, end in batches:
+                if partitions is None or not 0 <= index < len(partitions):
+                    results.append(_unknown(index, partitions is None, version))
+                    continue
+                partition = partitions[index]
+                try:
+                    base, append_time, log_start = partition.append(
+                        buf, view, start, end, acks, now_ms
+                    )
+                except KafkaError as error:
+                    results.append((index, error.code, -1, -1, -1, error.message))
+                    continue
+                if not partition.is_committed(base + 1):
+                    if pending is None:
+                        pending = []
+                    pending.append((results, len(results), partition, partition.log.end_offset))
+                results.append((index, 0, base, append_time, log_start, None))
+            topics.append((key, results))
+        if acks == 0:
+            if any(result[1] for _, results in topics for result in results):
+                raise SilentFailure
+            return None
+        if pending is not None:
+            return _wait(pending, topics, request.timeout_ms, version, correlation_id)
+        return produce_response(version, correlation_id, topics)
+
+
+async def _wait(
+    pending: _Pending, topics: _Topics, timeout_ms: int, version: int, correlation_id: int
+) -> bytes:
+    """Answer when every batch is committed, or when the producer's patience ends."""
+    commits = [partition.wait_committed(offset) for _, _, partition, offset in pending]
+    await asyncio.wait(commits, timeout=max(timeout_ms, 0) / 1000)
+    for commit, (results, place, _, _) in zip(commits, pending, strict=True):
+        index, _, _, _, log_start, _ = results[place]
+        if not commit.done():
+            commit.cancel()
+            results[place] = (
+                index, ErrorCode.REQUEST_TIMED_OUT, -1, -1, log_start,
+                f"not committed within {timeout_ms} ms",
+            )  # fmt: skip
+        elif (error := commit.exception()) is not None:
+            code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
+            results[place] = (index, code, -1, -1, log_start, str(error))
+    return produce_response(version, correlation_id, topics)
+
+
+def _unknown(index: int, topic_unknown: bool, version: int) -> ProduceResult:
+    if topic_unknown and version >= PRODUCE_TOPIC_IDS_FROM:
+        return (index, ErrorCode.UNKNOWN_TOPIC_ID, -1, -1, -1, "there is no topic with this id")
+    return (
+        index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1, -1, "there is no such partition here",
+    )  # fmt: skip
+
+
+def refuse_produce(
+    request: ProduceRequest, code: ErrorCode, version: int, correlation_id: int
+) -> bytes:
+    """The same error for every partition of the request."""
+    return produce_response(
+        version,
+        correlation_id,
+        [
+            (key, [(index, code, -1, -1, -1, None) for index, _, _ in batches])
+            for key, batches in request.topics
+        ],
+    )

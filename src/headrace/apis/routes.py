@@ -1,0 +1,57 @@
+"""The one table of what this broker speaks: a row an API.
+
+ApiVersions, dispatch and the docs derive from it. The four APIs that clients call most are written
+by hand and have no handler here; `broker.dispatch` calls them directly. A handler is named by its
+module and function and is imported when it is first needed, so that the broker starts fast.
+"""
+
+from importlib import import_module
+from typing import NamedTuple
+
+from headrace.apis.context import Caller, Services
+
+
+class Route(NamedTuple):
+    """An API: its key, the versions we speak, from which one on it is flexible, who answers."""
+
+    key: int
+    name: str
+    min_version: int
+    max_version: int
+    flexible_from: int
+    handler: str | None
+
+    def answer(self, services: Services, request: object, caller: Caller) -> object:
+        """Call the handler, importing its module at first use."""
+        assert self.handler is not None, f"{self.name} is dispatched by hand"
+        module, function = self.handler.split(":")
+        return getattr(import_module(f"headrace.apis.{module}"), function)(
+            services, request, caller
+        )
+
+
+PRODUCE = Route(0, "Produce", 0, 13, 9, None)
+FETCH = Route(1, "Fetch", 4, 18, 12, None)
+METADATA = Route(3, "Metadata", 0, 13, 9, None)
+API_VERSIONS = Route(18, "ApiVersions", 0, 4, 3, None)
+
+_COLD = (
+    Route(2, "ListOffsets", 1, 10, 6, "list_offsets:list_offsets"),
+    Route(19, "CreateTopics", 2, 7, 5, "create_topics:create_topics"),
+    Route(20, "DeleteTopics", 1, 6, 4, "delete_topics:delete_topics"),
+    Route(21, "DeleteRecords", 0, 2, 2, "delete_records:delete_records"),
+    Route(22, "InitProducerId", 0, 5, 2, "init_producer_id:init_producer_id"),
+    Route(23, "OffsetForLeaderEpoch", 2, 4, 4, "offset_for_leader_epoch:offset_for_leader_epoch"),
+    Route(32, "DescribeConfigs", 1, 4, 4, "configs:describe_configs"),
+    Route(33, "AlterConfigs", 0, 2, 2, "configs:alter_configs"),
+    Route(35, "DescribeLogDirs", 1, 4, 2, "describe_log_dirs:describe_log_dirs"),
+    Route(37, "CreatePartitions", 0, 3, 2, "create_partitions:create_partitions"),
+    Route(44, "IncrementalAlterConfigs", 0, 1, 1, "configs:incremental_alter_configs"),
+    Route(57, "UpdateFeatures", 0, 2, 0, "update_features:update_features"),
+    Route(60, "DescribeCluster", 0, 2, 0, "describe_cluster:describe_cluster"),
+    Route(75, "DescribeTopicPartitions", 0, 0, 0, "describe_topic_partitions:describe_topic_partitions"),
+)
+
+ROUTES: dict[int, Route] = {
+    route.key: route for route in sorted((PRODUCE, FETCH, METADATA, API_VERSIONS, *_COLD))
+}

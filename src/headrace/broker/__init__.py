@@ -1,0 +1,1 @@
+"""The process: sockets, dispatch, background work, and the server that builds it all."""

@@ -1,0 +1,388 @@
+"""One client's connection: bytes in, frames to dispatch, answers out in the order of requests.
+
+All connections receive into one shared buffer; only what is left of a partial frame gets a private
+one, from a pool. Answers to what came in one read leave in one write; ranges of log files leave by
+`sendfile`. A connection is not read while its answers cannot be sent, while a fetch waits, or while
+too many of its requests wait.
+"""
+
+import asyncio
+import logging
+import os
+import socket
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Protocol
+
+from headrace.broker.poller import READ, WRITE, Poller
+from headrace.log.segment import Slice
+from headrace.wire.fast import Chunk
+from headrace.wire.framing import MIN_REQUEST_BYTES, SIZE_BYTES, frame_size
+
+logger = logging.getLogger(__name__)
+
+Answer = bytes | list[Chunk] | None
+
+SHARED_BYTES = 256 * 1024
+_FIRST_BUFFER_BYTES = 4096
+_POOLED_BYTES = 4 * 1024 * 1024
+_POOL_BUFFERS = 16
+_JOINED_BYTES = 64 * 1024
+"""Answers collected from one read leave once they have this size."""
+
+
+class CloseConnection(Exception):
+    """The request cannot be answered; says why in words for the log."""
+
+
+class Handler(Protocol):
+    """What a connection does with a frame: `broker.dispatch`."""
+
+    def handle(
+        self, connection: "Connection", buf: bytearray, view: memoryview, pos: int, end: int
+    ) -> Answer | Coroutine[None, None, Answer]: ...
+
+
+class Buffers:
+    """Receive memory that connections share."""
+
+    def __init__(self) -> None:
+        self.shared = bytearray(SHARED_BYTES)
+        self.view = memoryview(self.shared)
+        self._pool: list[bytearray] = []
+
+    def take(self, wanted: int, filled: int) -> bytearray:
+        """Room for `wanted` bytes if a pooled buffer has it, else some more than `filled`.
+
+        What a client claims to send is not allocated before it has sent about as much.
+        """
+        pool = self._pool
+        for place in range(len(pool) - 1, -1, -1):
+            if len(pool[place]) >= wanted:
+                return pool.pop(place)
+        return bytearray(min(wanted, max(_FIRST_BUFFER_BYTES, 2 * filled)))
+
+    def give_back(self, buffer: bytearray) -> None:
+        """Keep a buffer for the next partial frame, if it is of a useful size."""
+        if SHARED_BYTES // 4 < len(buffer) <= _POOLED_BYTES and len(self._pool) < _POOL_BUFFERS:
+            self._pool.append(buffer)
+
+
+class _Waiting:
+    """The place in the line of answers of a request that is still being worked on."""
+
+    __slots__ = ("answer", "done")
+
+    def __init__(self) -> None:
+        self.answer: Answer = None
+        self.done = False
+
+
+class Limits:
+    """How much one connection may ask of the broker."""
+
+    __slots__ = ("frame_bytes", "pipelined")
+
+    def __init__(self, frame_bytes: int, pipelined: int) -> None:
+        self.frame_bytes = frame_bytes
+        self.pipelined = pipelined
+
+
+class Connection:
+    """A client's socket, served by the poller."""
+
+    __slots__ = (
+        "_buffers", "_events", "_exclusive", "_fd", "_filled", "_handler", "_limits", "_line",
+        "_needed", "_on_close", "_out", "_poller", "_private", "_receive_into", "_sock", "_tasks", "active",
+        "address", "closed",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        address: str,
+        poller: Poller,
+        buffers: Buffers,
+        handler: Handler,
+        limits: Limits,
+        on_close: Callable[["Connection"], None],
+    ) -> None:
+        self.address = address
+        self.active = True
+        self.closed = False
+        self._on_close = on_close
+        self._sock = sock
+        self._fd = sock.fileno()
+        self._receive_into = sock.recv_into
+        self._poller = poller
+        self._buffers = buffers
+        self._handler = handler
+        self._limits = limits
+        self._private: bytearray | None = None
+        self._filled = 0
+        self._needed = 0
+        self._out: deque[Chunk | memoryview] = deque()
+        self._line: deque[_Waiting] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._exclusive = False
+        self._events = READ
+        poller.add_hot(self._fd, self, READ)
+
+    # ----------------------------------------------------------------------------- reading
+
+    def ready(self, events: int) -> None:
+        """Serve what epoll reports; a broken connection closes and harms nobody else."""
+        try:
+            if events & WRITE:
+                self._drain()
+                if self._out or self.closed:
+                    return
+                self._resume()
+            if events & ~WRITE and not self.closed:
+                self._receive()
+        except OSError:
+            self.close()
+
+    def _receive(self) -> None:
+        if self._exclusive or self._out or len(self._line) >= self._limits.pipelined:
+            self._want(self._events & ~READ)
+            return
+        private = self._private
+        if private is not None:
+            self._receive_more(private)
+            return
+        buffers = self._buffers
+        try:
+            count = self._receive_into(buffers.view)
+        except BlockingIOError:
+            return
+        if count == 0:
+            self.close()
+            return
+        self.active = True
+        used = self._frames(buffers.shared, buffers.view, count)
+        if used < count and not self.closed:
+            self._keep(buffers.view[used:count])
+
+    def _receive_more(self, private: bytearray) -> None:
+        """Fill up a partial frame, to its end and no further."""
+        filled = self._filled
+        if filled == len(private):
+            larger = self._buffers.take(max(self._needed, filled + 1), filled)
+            larger[:filled] = private
+            self._buffers.give_back(private)
+            private = self._private = larger
+        limit = min(self._needed, len(private)) if self._needed else len(private)
+        try:
+            count = self._receive_into(memoryview(private)[filled:limit])
+        except BlockingIOError:
+            return
+        if count == 0:
+            self.close()
+            return
+        self.active = True
+        self._filled = filled = filled + count
+        if filled >= SIZE_BYTES and (not self._needed or filled >= self._needed):
+            self._process_private(private)
+
+    def _process_private(self, private: bytearray) -> None:
+        view = memoryview(private)
+        filled = self._filled
+        used = self._frames(private, view, filled)
+        if self.closed:
+            return
+        self._private = None
+        if used < filled:
+            self._keep(view[used:filled])
+        view.release()
+        self._buffers.give_back(private)
+
+    def _keep(self, rest: memoryview) -> None:
+        """Put what is left of a read aside until more of it has come, or may be worked on."""
+        left = len(rest)
+        needed = frame_size(rest, 0)[0] + SIZE_BYTES if left >= SIZE_BYTES else 0
+        private = self._buffers.take(max(needed, left), left)
+        private[:left] = rest
+        self._private = private
+        self._filled = left
+        self._needed = needed
+
+    def _frames(self, buf: bytearray, view: memoryview, filled: int) -> int:
+        """Work on the whole frames in `buf[:filled]`; where the first unworked byte is."""
+        pos = 0
+        joined = b""
+        handle = self._handler.handle
+        while filled - pos >= SIZE_BYTES:
+            size = frame_size(buf, pos)[0]
+            if not MIN_REQUEST_BYTES <= size <= self._limits.frame_bytes:
+                self._refuse_frame(size)
+                break
+            end = pos + SIZE_BYTES + size
+            if end > filled:
+                break
+            try:
+                answer = handle(self, buf, view, pos + SIZE_BYTES, end)
+            except CloseConnection as reason:
+                logger.warning("closing %s: %s", self.address, reason)
+                self.close()
+                break
+            pos = end
+            if type(answer) is bytes:
+                if self._line:
+                    self._answer_later(answer)
+                elif joined:
+                    joined += answer
+                else:
+                    joined = answer
+                if len(joined) < _JOINED_BYTES:
+                    continue
+            elif answer is None:
+                continue
+            if joined:
+                self._send(joined)
+                joined = b""
+            if isinstance(answer, list):
+                if self._line:
+                    self._answer_later(answer)
+                else:
+                    self._send_chunks(answer)
+            elif type(answer) is not bytes and answer is not None:
+                self._start(answer)
+            if (
+                self.closed
+                or self._exclusive
+                or self._out
+                or len(self._line) >= self._limits.pipelined
+            ):
+                break
+        if joined and not self.closed:
+            self._send(joined)
+        return pos
+
+    def _refuse_frame(self, size: int) -> None:
+        logger.warning(
+            "closing %s: a frame of %d bytes; expected %d to %d (socket.request.max.bytes)",
+            self.address, size, MIN_REQUEST_BYTES, self._limits.frame_bytes,
+        )  # fmt: skip
+        self.close()
+
+    # ------------------------------------------------------------------- answers that wait
+
+    def hold(self) -> None:
+        """Read nothing more from this client until the request at hand is answered."""
+        self._exclusive = True
+
+    def _start(self, work: Coroutine[None, None, Answer]) -> None:
+        place = _Waiting()
+        self._line.append(place)
+        task = asyncio.get_running_loop().create_task(self._finish(work, place))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _answer_later(self, answer: Answer) -> None:
+        place = _Waiting()
+        place.answer = answer
+        place.done = True
+        self._line.append(place)
+
+    async def _finish(self, work: Coroutine[None, None, Answer], place: _Waiting) -> None:
+        try:
+            place.answer = await work
+        except CloseConnection as reason:
+            logger.warning("closing %s: %s", self.address, reason)
+            self.close()
+            return
+        place.done = True
+        try:
+            while self._line and self._line[0].done and not self.closed:
+                answer = self._line.popleft().answer
+                if isinstance(answer, list):
+                    self._send_chunks(answer)
+                elif answer is not None:
+                    self._send(answer)
+            if not self._line:
+                self._exclusive = False
+            if not self.closed and not self._out:
+                self._resume()
+        except OSError:
+            self.close()
+
+    def _resume(self) -> None:
+        """Go on with what was put aside, and read again."""
+        private = self._private
+        if private is not None and not self._exclusive and self._filled >= SIZE_BYTES:
+            if not self._needed or self._filled >= self._needed:
+                self._process_private(private)
+        if not (self.closed or self._exclusive or self._out):
+            self._want(READ)
+
+    # ----------------------------------------------------------------------------- writing
+
+    def _send(self, answer: bytes) -> None:
+        if self._out:
+            self._out.append(answer)
+            return
+        try:
+            sent = self._sock.send(answer)
+        except BlockingIOError:
+            sent = 0
+        if sent < len(answer):
+            self._out.append(memoryview(answer)[sent:])
+            self._want(self._events | WRITE)
+
+    def _send_chunks(self, chunks: list[Chunk]) -> None:
+        if len(chunks) == 1 and type(chunks[0]) is bytes:
+            self._send(chunks[0])
+            return
+        blocked = bool(self._out)
+        self._out.extend(chunks)
+        if not blocked:
+            self._drain()
+
+    def _drain(self) -> None:
+        """Send what waits, in order, until the socket takes no more."""
+        out = self._out
+        try:
+            while out:
+                chunk = out[0]
+                if isinstance(chunk, Slice):
+                    sent = os.sendfile(self._fd, chunk.file.fd, chunk.position, chunk.length)
+                    if sent == 0:
+                        # The file is shorter than the log says: the frame cannot be finished.
+                        logger.error("%s ends before offset data does", chunk.file)
+                        self.close()
+                        return
+                    if sent < chunk.length:
+                        out[0] = Slice(chunk.file, chunk.position + sent, chunk.length - sent)
+                        continue
+                else:
+                    more = socket.MSG_MORE if len(out) > 1 else 0
+                    sent = self._sock.send(chunk, more)  # type: ignore[arg-type]
+                    if sent < len(chunk):  # type: ignore[arg-type]
+                        out[0] = memoryview(chunk)[sent:]  # type: ignore[arg-type]
+                        continue
+                out.popleft()
+        except BlockingIOError:
+            self._want(self._events | WRITE)
+            return
+        if self._events & WRITE:
+            self._want(self._events & ~WRITE)
+
+    def _want(self, events: int) -> None:
+        if events != self._events:
+            self._events = events
+            self._poller.change_hot(self._fd, events)
+
+    def close(self) -> None:
+        """Drop the connection and everything that waits for it; may be called twice."""
+        if self.closed:
+            return
+        self.closed = True
+        self._poller.remove_hot(self._fd)
+        self._sock.close()
+        self._out.clear()
+        self._line.clear()
+        for task in self._tasks:
+            task.cancel()
+        self._private = None
+        self._on_close(self)

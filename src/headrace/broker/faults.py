@@ -1,0 +1,137 @@
+"""Faults on demand, for tests of clients: errors, delays, cut connections, a moved clock.
+
+A broker that was started with a fault port takes commands on it, one JSON object a line, and
+answers each with one. Without the port none of this is in the way of a request.
+"""
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import Coroutine
+from dataclasses import dataclass
+
+from headrace.apis.fetch_sessions import FINAL_EPOCH
+from headrace.apis.metadata import parse_metadata, refuse_metadata
+from headrace.apis.produce import refuse_produce
+from headrace.apis.routes import FETCH, METADATA, PRODUCE, ROUTES, Route
+from headrace.broker.connection import Answer, CloseConnection, Connection
+from headrace.broker.dispatch import Dispatch
+from headrace.clock import SystemClock
+from headrace.errors import ErrorCode, KafkaError
+from headrace.wire.fast import fetch_response, parse_fetch, parse_produce
+from headrace.wire.framing import REQUEST_START_BYTES, frame_response, request_start
+from headrace.wire.varint import skip_tagged_fields
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What happens to one request: an error instead of an answer, a delay, or a cut."""
+
+    kind: str
+    code: ErrorCode = ErrorCode.NONE
+    seconds: float = 0.0
+
+
+class Faults:
+    """Stands before dispatch and spoils the requests it was told to."""
+
+    def __init__(self, dispatch: Dispatch, clock: SystemClock) -> None:
+        self._dispatch = dispatch
+        self._clock = clock
+        self._waiting: dict[int, deque[Fault]] = {}
+
+    def handle(
+        self, connection: Connection, buf: bytearray, view: memoryview, pos: int, end: int
+    ) -> Answer | Coroutine[None, None, Answer]:
+        """What dispatch would answer, unless a fault waits for this API."""
+        waiting = self._waiting.get(request_start(buf, pos)[0])
+        if not waiting:
+            return self._dispatch.handle(connection, buf, view, pos, end)
+        fault = waiting.popleft()
+        if fault.kind == "cut":
+            raise CloseConnection("cut before the request was worked on, as a test asked")
+        if fault.kind == "error":
+            return _refuse(buf, view, pos, end, fault.code)
+        frame = bytearray(view[pos:end])
+        connection.hold()
+        return self._later(connection, frame, fault)
+
+    async def _later(self, connection: Connection, frame: bytearray, fault: Fault) -> Answer:
+        await asyncio.sleep(fault.seconds)
+        answer = self._dispatch.handle(connection, frame, memoryview(frame), 0, len(frame))
+        if isinstance(answer, Coroutine):
+            answer = await answer
+        if fault.kind == "drop":
+            raise CloseConnection("cut after the request was worked on, as a test asked")
+        return answer
+
+    async def serve(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """Take commands from one test until it hangs up."""
+        while line := await reader.readline():
+            try:
+                self._obey(json.loads(line))
+                writer.write(b'{"ok": true}\n')
+            except (KeyError, ValueError) as error:
+                writer.write(json.dumps({"ok": False, "error": str(error)}).encode() + b"\n")
+            await writer.drain()
+        writer.close()
+
+    def _obey(self, command: dict[str, object]) -> None:
+        match command:
+            case {"do": "clear"}:
+                self._waiting.clear()
+                self._clock.skew_ms = 0
+            case {"do": "clock", "skew_ms": int(skew_ms)}:
+                self._clock.skew_ms = skew_ms
+            case {"do": ("error" | "delay" | "cut" | "drop") as kind, "api": str(api), **rest}:
+                fault = Fault(
+                    kind,
+                    ErrorCode(int(str(rest.get("code", 0)))),
+                    float(str(rest.get("seconds", 0))),
+                )
+                line = self._waiting.setdefault(_route(api).key, deque())
+                line.extend([fault] * int(str(rest.get("count", 1))))
+            case _:
+                raise ValueError(f"unknown command {command}")
+
+
+def _route(name: str) -> Route:
+    for route in ROUTES.values():
+        if route.name.lower() == name.lower():
+            return route
+    raise ValueError(f"there is no API {name!r}; there are {[r.name for r in ROUTES.values()]}")
+
+
+def _refuse(buf: bytearray, view: memoryview, pos: int, end: int, code: ErrorCode) -> Answer:
+    """The request's own answer with an error in every place that can hold one."""
+    key, version, correlation_id, size = request_start(buf, pos)
+    route = ROUTES[key]
+    flexible = version >= route.flexible_from
+    start = pos + REQUEST_START_BYTES + max(size, 0)
+    if flexible:
+        start = skip_tagged_fields(buf, start)
+    if route is PRODUCE:
+        produce = parse_produce(buf, view, start, end, version)
+        return refuse_produce(produce, code, version, correlation_id)
+    if route is FETCH:
+        fetch = parse_fetch(buf, view, start, end, version)
+        if fetch.session_epoch not in (FINAL_EPOCH, 0):
+            return fetch_response(version, correlation_id, code, 0, [])
+        topics = [
+            (topic, [(wanted[0], int(code), -1, -1, -1, None) for wanted in partitions])
+            for topic, partitions in fetch.topics
+        ]
+        return fetch_response(version, correlation_id, 0, 0, topics)
+    if route is METADATA:
+        wanted = parse_metadata(buf, view, start, end, version)
+        return frame_response(correlation_id, flexible, refuse_metadata(wanted, code, version))
+    if route.handler is None:
+        raise CloseConnection("ApiVersions cannot be refused in a way that clients understand")
+    from headrace.wire import codec
+    from headrace.wire.refusal import refusal
+
+    request = codec.decode(key, version, bytes(view[start:end]), 0)
+    response = refusal(key, request, KafkaError(code, "a fault that a test asked for"))
+    return frame_response(correlation_id, flexible, codec.encode(key, version, response))

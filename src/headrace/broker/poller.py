@@ -1,0 +1,129 @@
+"""One epoll for everything: hot sockets are served inside `select`, the rest goes to asyncio.
+
+asyncio makes a handle and runs a callback for each ready descriptor. At 100,000 requests a second
+that costs as much as the requests, so client connections are served right where epoll reports
+them; timers, tasks, signals and worker threads stay asyncio's.
+"""
+
+import math
+import select
+import selectors
+from collections.abc import Callable, Mapping
+from typing import Protocol, TypeAlias
+
+class HasDescriptor(Protocol):
+    """A socket or a file."""
+
+    def fileno(self) -> int: ...
+
+
+FileObject: TypeAlias = int | HasDescriptor
+
+READ = select.EPOLLIN
+WRITE = select.EPOLLOUT
+_ASYNCIO_READ = ~select.EPOLLOUT
+_ASYNCIO_WRITE = ~select.EPOLLIN
+
+
+class Hot(Protocol):
+    """A socket that is served as soon as it is ready; `ready` must not raise."""
+
+    def ready(self, events: int) -> None: ...
+
+
+class Poller(selectors.BaseSelector):
+    """A selector for asyncio that serves hot sockets on its way."""
+
+    def __init__(self, after_events: Callable[[], None]) -> None:
+        self._epoll = select.epoll()
+        self._keys: dict[int, selectors.SelectorKey] = {}
+        self._hot: dict[int, Hot] = {}
+        self._after_events = after_events
+
+    # ------------------------------------------------------------------------- hot sockets
+
+    def add_hot(self, fd: int, hot: Hot, events: int) -> None:
+        """Serve `hot` when its descriptor is ready."""
+        self._hot[fd] = hot
+        self._epoll.register(fd, events)
+
+    def change_hot(self, fd: int, events: int) -> None:
+        """Wait for other events on a hot descriptor."""
+        self._epoll.modify(fd, events)
+
+    def remove_hot(self, fd: int) -> None:
+        """Forget a hot descriptor; before it is closed."""
+        del self._hot[fd]
+        self._epoll.unregister(fd)
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        """Serve hot sockets and return what is ready for asyncio."""
+        if timeout is None:
+            timeout = -1
+        elif timeout > 0:
+            timeout = math.ceil(timeout * 1000) / 1000
+        hot = self._hot
+        ready: list[tuple[selectors.SelectorKey, int]] = []
+        for fd, events in self._epoll.poll(timeout, len(hot) + len(self._keys) + 1):
+            served = hot.get(fd)
+            if served is not None:
+                served.ready(events)
+                continue
+            key = self._keys.get(fd)
+            if key is not None:
+                mask = 0
+                if events & _ASYNCIO_READ:
+                    mask |= selectors.EVENT_READ
+                if events & _ASYNCIO_WRITE:
+                    mask |= selectors.EVENT_WRITE
+                ready.append((key, mask & key.events))
+        self._after_events()
+        return ready
+
+    # ----------------------------------------------------------------- what asyncio expects
+
+    def register(
+        self, fileobj: FileObject, events: int, data: object = None
+    ) -> selectors.SelectorKey:
+        fd = _descriptor(fileobj)
+        if fd in self._keys:
+            raise KeyError(f"descriptor {fd} is already registered")
+        key = self._keys[fd] = selectors.SelectorKey(fileobj, fd, events, data)
+        self._epoll.register(fd, _mask(events))
+        return key
+
+    def unregister(self, fileobj: FileObject) -> selectors.SelectorKey:
+        key = self._keys.pop(_descriptor(fileobj))
+        self._epoll.unregister(key.fd)
+        return key
+
+    def modify(
+        self, fileobj: FileObject, events: int, data: object = None
+    ) -> selectors.SelectorKey:
+        fd = _descriptor(fileobj)
+        key = self._keys[fd]
+        if key.events != events:
+            self._epoll.modify(fd, _mask(events))
+        key = self._keys[fd] = key._replace(events=events, data=data)
+        return key
+
+    def get_map(self) -> Mapping[FileObject, selectors.SelectorKey]:
+        return self._keys
+
+    def close(self) -> None:
+        self._keys.clear()
+        self._hot.clear()
+        self._epoll.close()
+
+
+def _descriptor(fileobj: FileObject) -> int:
+    return fileobj if isinstance(fileobj, int) else fileobj.fileno()
+
+
+def _mask(events: int) -> int:
+    mask = 0
+    if events & selectors.EVENT_READ:
+        mask |= READ
+    if events & selectors.EVENT_WRITE:
+        mask |= WRITE
+    return mask

@@ -1,0 +1,268 @@
+"""The broker process: builds every part by hand, listens, says when it is ready, stops cleanly."""
+
+import asyncio
+import gc
+import logging
+import os
+import resource
+import signal
+import socket
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+from headrace.apis.context import Services
+from headrace.apis.fetch import Fetch
+from headrace.apis.fetch_sessions import SessionCache
+from headrace.apis.produce import Produce
+from headrace.broker.background import Background
+from headrace.broker.connection import Buffers, Connection, Handler, Limits
+from headrace.broker.dispatch import Dispatch
+from headrace.broker.logs import configure_logs
+from headrace.broker.poller import Poller
+from headrace.clock import SystemClock
+from headrace.cluster.image import Broker
+from headrace.cluster.metadata import FoundTopic, Metadata
+from headrace.cluster.sqlite_store import SqliteStore
+from headrace.disk import RealDisk
+from headrace.errors import KafkaError, SettingError
+from headrace.log.directory import FolderInUse, LogDirectory
+from headrace.replication.replicas import Replicas
+from headrace.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+FAULT_PORT = "HEADRACE_FAULT_PORT"
+"""Environment variable: a Unix socket on which tests ask for faults. See `faults.py`."""
+
+_BACKLOG = 1024
+_DEFAULT_NODE_ID = 1
+
+Address = tuple[str, int]
+
+
+class Server:
+    """One broker: its parts, its sockets, its life."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        data_dir: str,
+        listen: Address,
+        advertise: Address | None,
+        node_id: int | None,
+    ) -> None:
+        self._settings = settings
+        self._stopping = False
+        self._connections: set[Connection] = set()
+        self._listener = _listen(listen, settings)
+        port = self._listener.getsockname()[1]
+        self.listen: Address = (listen[0], port)
+        self.advertise: Address = advertise or (_dialable(listen[0]), port)
+
+        clock = SystemClock()
+        self.directory = LogDirectory(data_dir, RealDisk(), clock)
+        self.directory.open()
+        node = _claim(self.directory, node_id, settings)
+        self._executor = ThreadPoolExecutor(2, thread_name_prefix="disk")
+        self._store = SqliteStore(data_dir)
+        metadata = Metadata(self._store, node, clock)
+        metadata.load((self.directory.meta or {}).get("cluster.id"))
+        self.directory.write_meta(
+            {"version": "1", "node.id": str(node), "cluster.id": metadata.image.cluster_id}
+        )
+        metadata.register_broker(Broker(node, *self.advertise, settings.text("broker.rack") or None))
+        _adopt_folders(metadata, self.directory)
+
+        self._replicas = Replicas(node, settings, self.directory, self._executor)
+        self._replicas.load(metadata.image)
+        metadata.listeners.append(self._replicas.apply)
+        services = Services(node, settings, clock, metadata, self._replicas)
+        sessions = SessionCache(
+            settings.integer("max.incremental.fetch.session.cache.slots"), clock
+        )
+        fetch = Fetch(self._replicas, sessions, settings.integer("fetch.max.bytes"))
+        dispatch = Dispatch(services, Produce(self._replicas, clock), fetch)
+        self._handler: Handler = dispatch
+        self._faults = None
+        if FAULT_PORT in os.environ:
+            from headrace.broker.faults import Faults
+
+            self._handler = self._faults = Faults(dispatch, clock)
+        self._buffers = Buffers()
+        self._limits = Limits(
+            settings.integer("socket.request.max.bytes"),
+            settings.integer("headrace.connection.pipelined.requests"),
+        )
+        self._poller = Poller(self._replicas.wake)
+        self._background = Background(
+            settings, self._replicas, self._connections, self._executor
+        )
+
+    def run(self) -> None:
+        """Serve until SIGTERM or SIGINT."""
+        loop = asyncio.SelectorEventLoop(self._poller)
+        asyncio.set_event_loop(loop)
+        try:
+            loop.run_until_complete(self._serve())
+        finally:
+            loop.close()
+
+    async def _serve(self) -> None:
+        loop = asyncio.get_running_loop()
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        if self._faults is not None:
+            await asyncio.start_unix_server(self._faults.serve, os.environ[FAULT_PORT])
+        loop.add_reader(self._listener, self._accept)
+        self._background.start()
+        # Everything built so far stays: the collector need not look at it again.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(50_000, 50, 50)
+        host, port = self.listen
+        print(f"Headrace is ready on {host}:{port}, data in {self.directory.path}", flush=True)
+        loop.run_in_executor(self._executor, _check_advertised, self.advertise)
+        await stop.wait()
+        logger.info("stopping")
+        loop.remove_reader(self._listener)
+        self._listener.close()
+        self._background.stop()
+        for connection in list(self._connections):
+            connection.close()
+        self._executor.shutdown()
+        self.directory.close()
+        self._store.close()
+
+    def _accept(self) -> None:
+        allowed = self._settings.integer("max.connections")
+        while True:
+            try:
+                sock, address = self._listener.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                logger.error("cannot accept a connection: %s", error)
+                return
+            if len(self._connections) >= allowed:
+                logger.warning("refusing %s: max.connections=%d reached", address[0], allowed)
+                sock.close()
+                continue
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection = Connection(
+                sock,
+                f"{address[0]}:{address[1]}",
+                self._poller,
+                self._buffers,
+                self._handler,
+                self._limits,
+                self._connections.discard,
+            )
+            self._connections.add(connection)
+
+
+def main(
+    settings: Settings,
+    data_dir: str,
+    listen: Address,
+    advertise: Address | None,
+    node_id: int | None,
+    log_format: str,
+    log_level: str,
+) -> int:
+    """Run a broker until it is told to stop; the exit code of the process."""
+    configure_logs(log_format, log_level)
+    _allow_many_files()
+    try:
+        server = Server(settings, data_dir, listen, advertise, node_id)
+    except (SettingError, KafkaError, FolderInUse, OSError) as error:
+        print(f"headrace: cannot start: {error}", file=sys.stderr)
+        return 1
+    server.run()
+    return 0
+
+
+def _listen(address: Address, settings: Settings) -> socket.socket:
+    host, port = address
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    for name, option in (
+        ("socket.send.buffer.bytes", socket.SO_SNDBUF),
+        ("socket.receive.buffer.bytes", socket.SO_RCVBUF),
+    ):
+        if settings.integer(name) > 0:
+            listener.setsockopt(socket.SOL_SOCKET, option, settings.integer(name))
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        raise SettingError(
+            f"cannot listen on {host}:{port} ({error.strerror}). Is another broker running there? "
+            "Choose another address with --listen HOST:PORT."
+        ) from error
+    listener.listen(_BACKLOG)
+    listener.setblocking(False)
+    return listener
+
+
+def _dialable(host: str) -> str:
+    """What clients should dial when nothing is advertised: a wildcard is no address."""
+    return "localhost" if host in ("", "0.0.0.0", "::") else host
+
+
+def _check_advertised(address: Address) -> None:
+    """Say so if clients will be sent to an address that nobody can reach."""
+    host, port = address
+    try:
+        socket.create_connection(address, timeout=5).close()
+    except OSError as error:
+        logger.warning(
+            "the advertised address %s:%d cannot be dialled from here (%s): clients that bootstrap "
+            "elsewhere will fail after their first answer. Start with --advertise HOST:PORT, an "
+            "address that clients can reach.",
+            host, port, error,
+        )  # fmt: skip
+
+
+def _allow_many_files() -> None:
+    """Take as many descriptors as the system lets us: a segment and a connection each need one."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _claim(directory: LogDirectory, node_id: int | None, settings: Settings) -> int:
+    """The id of this broker: as asked for, as the folder says, or as the settings have it."""
+    known = (directory.meta or {}).get("node.id")
+    if node_id is None:
+        asked = settings.value("node.id")
+        if asked is None:
+            return int(known) if known is not None else _DEFAULT_NODE_ID
+        node_id = settings.integer("node.id")
+    if known is not None and int(known) != node_id:
+        raise SettingError(
+            f"node.id={node_id}, but the data in {directory.path} belongs to node {known}. "
+            f"Start with --node-id {known}, or with another --data-dir."
+        )
+    return node_id
+
+
+def _adopt_folders(metadata: Metadata, directory: LogDirectory) -> None:
+    """Take in partition folders that somebody put here, such as a broker of Apache Kafka."""
+    found: dict[str, FoundTopic] = {}
+    for partition in directory.partitions():
+        if partition.topic in metadata.image.topics:
+            continue
+        topic_id = directory.topic_id(partition)
+        if topic_id is None:
+            continue
+        count = partition.partition + 1
+        known = found.get(partition.topic)
+        if known is None or known.partitions < count:
+            found[partition.topic] = FoundTopic(partition.topic, topic_id, count)
+    strange = metadata.adopt_topics(found.values())
+    for topic in found.values():
+        if topic in strange:
+            logger.warning("the folders of %s belong to a deleted topic; left alone", topic.name)
+        else:
+            logger.info("found the folders of topic %s and took it in", topic.name)

@@ -1,0 +1,1 @@
+"""The command line: an ordinary Kafka client, so it also works against Apache Kafka."""

@@ -1,0 +1,122 @@
+"""The Typer application: the command names in the order of the help, each loaded when chosen.
+
+Only the modules that the command line needs are imported; `headrace --help` and completion load
+all of them, which is why none imports the client library or Rich at module level.
+"""
+
+import importlib
+import os
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from headrace import __version__
+from headrace.cli import shape
+from headrace.cli.failures import EXIT_CODES_HELP
+
+HELP = """
+[bold]A streaming platform that speaks Apache Kafka's protocol.[/bold] Start a broker with one
+command; every other command is an ordinary Kafka client and works on any Kafka cluster.
+"""
+
+EPILOG = f"""[bold]Examples[/bold]
+  headrace serve                                        a broker on localhost:9092
+  headrace topics create clicks --partitions 3
+  echo 'alice:hello' | headrace produce clicks --key-separator :
+  headrace consume clicks --from beginning              stops at the end; -f keeps following
+  headrace topics describe clicks --json | jq .partitions
+  headrace bench --records 1000000 --size 100
+
+[bold]Which cluster[/bold]  --bootstrap HOST:PORT on every command, or the environment variable
+                HEADRACE_BOOTSTRAP; otherwise localhost:9092.
+{EXIT_CODES_HELP}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One word after `headrace`: the module that has it, and the heading it stands under."""
+
+    module: str
+    panel: str
+    summary: str
+
+
+RUN = "Run a broker"
+DATA = "Topics and records"
+INSIDE = "Look inside"
+
+ENTRIES = {
+    "serve": Entry("serve_help", RUN, "Start a broker on this machine."),
+    "topics": Entry("topics", DATA, "List, create, describe, alter and delete topics."),
+    "produce": Entry("produce", DATA, "Write records from stdin or a file."),
+    "consume": Entry("consume", DATA, "Read records, from any offset or time."),
+    "offsets": Entry("offsets", DATA, "First and last offsets of a topic, or those of a time."),
+    "configs": Entry("configs", INSIDE, "Show and change settings of topics and brokers."),
+    "cluster": Entry("cluster", INSIDE, "Brokers, controller, features, API versions."),
+    "log": Entry("log", INSIDE, "Read a partition's files from disk."),
+    "bench": Entry("bench", INSIDE, "Measure throughput and latency of a cluster."),
+}
+
+
+class _Root(shape.Group):
+    wanted_order = tuple(ENTRIES)
+
+
+def _print_version(value: bool) -> None:
+    if value:
+        print(f"headrace {__version__}")
+        raise typer.Exit
+
+
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """Replaced by HELP; Typer wants a function to hang the root options on."""
+
+
+def build(only: str | None = None) -> typer.Typer:
+    """The application with all its commands, or with the one that is going to run."""
+    app = typer.Typer(
+        name="headrace",
+        cls=_Root,
+        help=HELP,
+        epilog=EPILOG,
+        no_args_is_help=True,
+        rich_markup_mode="rich",
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_root)
+    for name, entry in ENTRIES.items():
+        if only in (None, name):
+            part: typer.Typer = importlib.import_module(f"headrace.cli.{entry.module}").app
+            shape.apply(part)
+            # A Typer of one command without a callback is that command itself.
+            if part.registered_callback is None:
+                command = part.registered_commands[0]
+                command.name, command.rich_help_panel = name, entry.panel
+                command.short_help = entry.summary
+                app.registered_commands.append(command)
+            else:
+                app.add_typer(
+                    part, name=name, rich_help_panel=entry.panel, short_help=entry.summary
+                )
+    return app
+
+
+def run(words: list[str], *, everything: bool = False) -> int:
+    """Run a command line; a Failure passes through to the caller."""
+    first = words[0] if words and words[0] in ENTRIES and not everything else None
+    # Typer draws help as wide as the terminal; past a hundred columns lines get hard to follow.
+    columns = os.get_terminal_size().columns if os.isatty(1) else 100
+    os.environ.setdefault("TERMINAL_WIDTH", str(min(columns, 100)))
+    try:
+        build(first)(words, prog_name="headrace")
+    except SystemExit as done:
+        return done.code if isinstance(done.code, int) else int(done.code is not None)
+    return 0

@@ -1,0 +1,51 @@
+"""How a command ends: the exit codes, and the exception that carries one to `main.run`.
+
+Nothing here imports the client library, so that every module may raise a Failure cheaply.
+"""
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """What the shell sees. The numbers are a promise to scripts."""
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    UNREACHABLE = 3
+    NOT_FOUND = 4
+    INTERRUPTED = 130
+
+
+EXIT_CODES_HELP = (
+    "[bold]Exit codes[/bold]  0 done · 1 the operation failed · 2 bad usage · "
+    "3 cluster unreachable · 4 not found"
+)
+
+
+class Failure(Exception):
+    """A command that cannot go on: one line that says what happened, one that says what to do."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        exit_code: ExitCode = ExitCode.FAILED,
+        code: str = "FAILED",
+        hint: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.exit_code = exit_code
+        self.code = code
+        self.hint = hint
+
+
+def bad_usage(message: str, hint: str = "") -> Failure:
+    """The user asked for something that makes no sense, seen only after parsing."""
+    return Failure(message, exit_code=ExitCode.USAGE, code="USAGE", hint=hint)
+
+
+def not_found(message: str, hint: str = "") -> Failure:
+    """What was named does not exist."""
+    return Failure(message, exit_code=ExitCode.NOT_FOUND, code="NOT_FOUND", hint=hint)

@@ -1,0 +1,190 @@
+"""`headrace log`: a partition's files, as they lie on disk."""
+
+import json
+import sys
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headrace.cli import output
+from headrace.cli.failures import Failure
+from headrace.cli.options import AsJson, examples
+
+app = typer.Typer(
+    no_args_is_help=True,
+    epilog=examples("headrace log dump headrace-data/clicks-0/00000000000000000000.log"),
+)
+
+HIDDEN = {"kind", "problem", "magic", "crc", "timestamp_type", "base_timestamp", "headers"}
+TEXTS = {"name", "value", "topic"}
+
+
+@app.callback()
+def _group() -> None:
+    """Read a partition's files from disk."""
+
+
+@app.command(
+    epilog=examples(
+        "headrace log dump clicks-0/00000000000000000000.log",
+        "headrace log dump clicks-0/00000000000000000000.log --records",
+        "headrace log dump clicks-0/00000000000000000000.index",
+        "headrace log dump clicks-0/*.snapshot clicks-0/leader-epoch-checkpoint --json",
+    )
+)
+def dump(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE",
+            help="A .log, .index, .timeindex, .txnindex, .snapshot or checkpoint file.",
+        ),
+    ],
+    records: Annotated[
+        bool, typer.Option("--records", "-r", help="Also each record inside the batches.")
+    ] = False,
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", "-n", min=1, metavar="N", help="Only the first N entries."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what a file of the log holds, and check it; Kafka's own files work too.
+
+    Checksums of batches and snapshots, the order of offsets, and an index against its log are
+    verified. Anything wrong is named, and the exit code is 1. JSON has one object a line.
+    """
+    from headrace.cli import segment_files
+
+    problems: list[str] = []
+    for path in files:
+        entries = segment_files.read(path, records=records)
+        if limit is not None:
+            entries = islice(entries, limit)
+        watched = _collect(path, entries, problems)
+        if as_json:
+            for entry in watched:
+                print(json.dumps({"file": str(path), **entry}, ensure_ascii=False))
+        else:
+            _show(path, list(watched))
+    sys.stdout.flush()
+    if problems:
+        raise Failure(
+            f"{len(problems)} problem{'s' * (len(problems) > 1)} found; the first: {problems[0]}",
+            code="CORRUPT",
+        )
+
+
+def _collect(
+    path: Path, entries: Iterator[dict[str, object]], problems: list[str]
+) -> Iterator[dict[str, object]]:
+    for number, entry in enumerate(entries, 1):
+        if problem := entry.get("problem"):
+            place = next(
+                (f"{name} {entry[name]}" for name in ("position", "offset") if name in entry),
+                f"entry {number}",
+            )
+            problems.append(f"{path.name}, {place}: {problem}")
+        yield entry
+
+
+def _show(path: Path, entries: list[dict[str, object]]) -> None:
+    out = output.console()
+    out.print(f"[bold]{path}[/]", soft_wrap=True)
+    if not entries:
+        out.print("[dim]empty[/]\n")
+        return
+    if entries[0]["kind"] == "batch":
+        _show_batches(entries)
+    else:
+        names = [n for n in max(entries, key=len) if n not in HIDDEN]
+        broken = any("problem" in entry for entry in entries)
+        rows = [
+            [
+                *(_cell(name, entry.get(name)) for name in names),
+                *([f"[red]{entry.get('problem', '')}[/]"] if broken else []),
+            ]
+            for entry in entries
+        ]
+        titles = [n.replace("_", " ").capitalize() for n in names]
+        numbers = [t for n, t in zip(names, titles, strict=True) if n not in TEXTS]
+        output.print_table([*titles, *(["Problem"] if broken else [])], rows, numbers=numbers)
+    count = sum(entry["kind"] != "record" for entry in entries)
+    out.print(f"[dim]{count:,} {entries[0]['kind']} entries[/]\n")
+
+
+def _show_batches(entries: list[dict[str, object]]) -> None:
+    from rich.markup import escape
+
+    out = output.console()
+    out.print(
+        f"[bold cyan]{'POSITION':>10}  {'OFFSETS':<21} {'COUNT':>6} {'BYTES':>8}  {'CRC':<4} "
+        f"{'CODEC':<7} {'EPOCH':>5}  {'LATEST (UTC)':<23}  PRODUCER[/]",
+        soft_wrap=True,
+    )
+    for entry in entries:
+        if entry["kind"] == "record":
+            out.print(_record_line(entry), soft_wrap=True)
+            continue
+        if "base_offset" in entry:
+            line = (
+                f"{entry['position']:>10}  {_span(entry):<21} {entry['count']:>6} "
+                f"{entry['size']:>8}  {'ok' if entry['crc_ok'] else 'BAD':<4} "
+                f"{entry['codec']:<7} {entry['leader_epoch']:>5}  "
+                f"{_cell('timestamp', entry['max_timestamp']):<23}  {_producer(entry)}"
+            )
+            out.print(escape(line), soft_wrap=True)
+        if problem := entry.get("problem"):
+            out.print(f"[red]{entry['position']:>10}  {problem}[/]", soft_wrap=True)
+
+
+def _span(entry: dict[str, object]) -> str:
+    return f"{entry['base_offset']}..{entry['last_offset']}"
+
+
+def _producer(entry: dict[str, object]) -> str:
+    words = []
+    if entry["producer_id"] != -1:
+        words.append(
+            f"{entry['producer_id']}/{entry['producer_epoch']} seq {entry['base_sequence']}"
+        )
+    words += [name for name in ("transactional", "control") if entry[name]]
+    return " ".join(words) or "-"
+
+
+def _record_line(entry: dict[str, object]) -> str:
+    from rich.markup import escape
+
+    if problem := entry.get("problem"):
+        return f"[red]{'':>12}{problem}[/]"
+    if "control" in entry:
+        said = f"{entry['control']} marker"
+    else:
+        said = f"{_side(entry, 'key')} = {_side(entry, 'value')}"
+    headers = entry["headers"]
+    if isinstance(headers, list) and headers:
+        said += "  {" + ", ".join(f"{h['key']}={_side(h, 'value')}" for h in headers) + "}"
+    when = _cell("timestamp", entry["timestamp"])
+    return f"[dim]{entry['offset']:>14}  {when}[/]  {escape(said)}"
+
+
+def _side(entry: dict[str, object], name: str) -> str:
+    from headrace.cli.record_text import printable
+
+    value = entry[name]
+    if value is None:
+        return "null"
+    if entry.get(f"{name}_encoding") == "base64":
+        return f"base64:{value}"
+    return printable(str(value).encode())
+
+
+def _cell(name: str, value: object) -> str:
+    if value is None:
+        return "-"
+    if name.endswith("timestamp") and isinstance(value, int):
+        return output.time_text(value)
+    return str(value)

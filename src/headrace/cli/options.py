@@ -1,0 +1,76 @@
+"""Command-line options that several commands share, so that they read the same everywhere."""
+
+import os
+from typing import Annotated
+
+import typer
+
+DEFAULT_BOOTSTRAP = "localhost:9092"
+
+
+def complete_topics(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Topic names for the shell, if a broker answers quickly; nothing otherwise."""
+    from headrace.cli import client
+
+    named = ctx.params.get("bootstrap")
+    bootstrap = str(named or os.environ.get("HEADRACE_BOOTSTRAP") or DEFAULT_BOOTSTRAP)
+    return [name for name in client.topic_names_now(bootstrap) if name.startswith(incomplete)]
+
+
+Bootstrap = Annotated[
+    str,
+    typer.Option(
+        "--bootstrap",
+        "-b",
+        envvar="HEADRACE_BOOTSTRAP",
+        metavar="HOST:PORT",
+        help="A broker of the cluster; several with commas.",
+        rich_help_panel="Cluster and output",
+    ),
+]
+ClientConfig = Annotated[
+    str | None,
+    typer.Option(
+        "--client-config",
+        envvar="HEADRACE_CLIENT_CONFIG",
+        metavar="FILE",
+        help="Properties of the Kafka client, for TLS and logins.",
+        rich_help_panel="Cluster and output",
+    ),
+]
+AsJson = Annotated[
+    bool,
+    typer.Option(
+        "--json",
+        help="JSON on standard output, and nothing else there.",
+        rich_help_panel="Cluster and output",
+    ),
+]
+TopicArgument = Annotated[
+    str, typer.Argument(metavar="TOPIC", help="The topic's name.", autocompletion=complete_topics)
+]
+TopicArguments = Annotated[
+    list[str],
+    typer.Argument(metavar="TOPIC", help="Names of topics.", autocompletion=complete_topics),
+]
+
+
+def examples(*lines: str) -> str:
+    """The epilog of a command: its examples, one a line."""
+    from headrace.cli.failures import EXIT_CODES_HELP
+
+    shown = "\n".join(f"  {line}" for line in lines).replace("[", "\\[")
+    return f"[bold]Examples[/bold]\n{shown}\n\n{EXIT_CODES_HELP}"
+
+
+def pairs(words: list[str], option: str) -> dict[str, str]:
+    """`name=value` words as a mapping; the value may itself hold `=`."""
+    from headrace.cli.failures import bad_usage
+
+    found: dict[str, str] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or not name:
+            raise bad_usage(f"{option} {word!r} is not of the form name=value")
+        found[name] = value
+    return found

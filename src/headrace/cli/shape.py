@@ -1,0 +1,43 @@
+"""How help pages look: Typer's own, minus the type names beside switches, in our order."""
+
+from typing import TYPE_CHECKING, Any
+
+from typer.core import TyperCommand, TyperGroup
+
+if TYPE_CHECKING:
+    import typer
+
+
+# Typer changed the class of its contexts between releases, hence Any for what passes through.
+def _tidy(params: list[Any]) -> list[Any]:
+    for param in params:
+        if getattr(param, "is_flag", False):
+            param.metavar = ""
+    return params
+
+
+class Command(TyperCommand):
+    """A command whose switches show no type."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _tidy(super().get_params(ctx))
+
+
+class Group(TyperGroup):
+    """A group that lists its commands in the order of `wanted_order`, or as they were added."""
+
+    wanted_order: tuple[str, ...] = ()
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _tidy(super().get_params(ctx))
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        names = list(self.commands)
+        return [n for n in self.wanted_order if n in names] or names
+
+
+def apply(app: "typer.Typer") -> None:
+    """Give an application's commands this look."""
+    app.info.cls = Group
+    for command in app.registered_commands:
+        command.cls = Command

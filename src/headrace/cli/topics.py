@@ -1,0 +1,309 @@
+"""`headrace topics`: list, create, describe, alter, delete, add-partitions."""
+
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headrace.cli import output
+from headrace.cli.failures import Failure, bad_usage
+from headrace.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    AsJson,
+    Bootstrap,
+    ClientConfig,
+    TopicArgument,
+    TopicArguments,
+    examples,
+    pairs,
+)
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import PartitionMetadata
+
+CLUSTER_S = "as the cluster is set"
+
+app = typer.Typer(
+    no_args_is_help=True,
+    epilog=examples(
+        "headrace topics list",
+        "headrace topics create clicks --partitions 6 --config retention.ms=86400000",
+        "headrace topics describe clicks",
+        "headrace topics alter clicks --set cleanup.policy=compact --unset retention.ms",
+        "headrace topics add-partitions clicks 12",
+        "headrace topics delete clicks --yes",
+    ),
+)
+
+
+@app.callback()
+def _group() -> None:
+    """List, create, describe, alter and delete topics."""
+
+
+@app.command(
+    "list",
+    epilog=examples("headrace topics list", "headrace topics list --json | jq -r '.[].name'"),
+)
+def list_topics(
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    internal: Annotated[
+        bool, typer.Option("--internal", help="Also the cluster's own topics (__...).")
+    ] = False,
+    as_json: AsJson = False,
+    client_config: ClientConfig = None,
+) -> None:
+    """List the topics with their partitions and replicas."""
+    from headrace.cli import client
+
+    cluster = client.connect(bootstrap, client_config)
+    found = client.metadata(cluster, client.admin(cluster)).topics
+    rows = [
+        _line(name, list(topic.partitions.values()))
+        for name, topic in sorted(found.items())
+        if internal or not name.startswith("__")
+    ]
+    if as_json:
+        output.print_json(rows)
+    elif not rows:
+        output.note(f"No topics at {bootstrap}. Make one: headrace topics create NAME")
+    else:
+        output.print_table(
+            ("Topic", "Partitions", "Replicas", "State"),
+            [
+                (str(r["name"]), str(r["partitions"]), str(r["replication_factor"]), _state(r))
+                for r in rows
+            ],
+            numbers=("Partitions", "Replicas"),
+        )
+
+
+def _line(name: str, partitions: "list[PartitionMetadata]") -> dict[str, object]:
+    return {
+        "name": name,
+        "partitions": len(partitions),
+        "replication_factor": max((len(each.replicas) for each in partitions), default=0),
+        "under_replicated": sum(len(each.isrs) < len(each.replicas) for each in partitions),
+        "offline": sum(each.leader < 0 for each in partitions),
+    }
+
+
+def _state(row: Mapping[str, object]) -> str:
+    if row["offline"]:
+        return f"[red]{row['offline']} offline[/]"
+    if row["under_replicated"]:
+        return f"[yellow]{row['under_replicated']} under-replicated[/]"
+    return "[green]ok[/]"
+
+
+@app.command(
+    epilog=examples(
+        "headrace topics create clicks",
+        "headrace topics create clicks --partitions 6 --replication-factor 3",
+        "headrace topics create state --config cleanup.policy=compact --if-not-exists",
+    )
+)
+def create(
+    names: Annotated[list[str], typer.Argument(metavar="TOPIC", help="Names of new topics.")],
+    partitions: Annotated[
+        int,
+        typer.Option("--partitions", "-p", metavar="N", help="How many.", show_default=CLUSTER_S),
+    ] = -1,
+    replication_factor: Annotated[
+        int,
+        typer.Option(
+            "--replication-factor", "-r", metavar="N", help="Copies.", show_default=CLUSTER_S
+        ),
+    ] = -1,
+    config: Annotated[
+        list[str] | None,
+        typer.Option("--config", "-c", metavar="NAME=VALUE", help="A setting; may be repeated."),
+    ] = None,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="An existing topic is no error.")
+    ] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: AsJson = False,
+    client_config: ClientConfig = None,
+) -> None:
+    """Create topics."""
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import NewTopic
+
+    from headrace.cli import client
+
+    settings = pairs(config or [], "--config")
+    cluster = client.connect(bootstrap, client_config)
+    admin = client.admin(cluster)
+    wanted = [
+        NewTopic(
+            name,
+            num_partitions=partitions,
+            replication_factor=replication_factor,
+            config=settings,
+        )
+        for name in names
+    ]
+    made: list[dict[str, object]] = []
+    failures: list[Failure] = []
+    with client.translated(cluster):
+        futures = admin.create_topics(wanted, operation_timeout=5)
+    for name, future in futures.items():
+        try:
+            future.result()
+        except KafkaException as error:
+            if if_not_exists and error.args[0].name() == "TOPIC_ALREADY_EXISTS":
+                made.append({"name": name, "created": False})
+            else:
+                failures.append(client.failure(cluster, error.args[0], f"topic {name!r}"))
+        else:
+            made.append({"name": name, "created": True})
+    if as_json:
+        output.print_json(made)
+    else:
+        for each in made:
+            print(f"{'created' if each['created'] else 'exists already:'} {each['name']}")
+    _raise_all(failures)
+
+
+def _raise_all(failures: list[Failure]) -> None:
+    """Several failures as one: all messages, and the code of the first."""
+    if failures:
+        first = failures[0]
+        raise Failure(
+            "; ".join(each.message for each in failures),
+            exit_code=first.exit_code,
+            code=first.code,
+            hint=first.hint,
+        )
+
+
+@app.command(
+    epilog=examples(
+        "headrace topics describe clicks",
+        "headrace topics describe clicks --json | jq '.partitions[].end'",
+    )
+)
+def describe(
+    names: TopicArguments,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: AsJson = False,
+    client_config: ClientConfig = None,
+) -> None:
+    """Show partitions, leaders, replicas in sync, offsets, sizes and settings that were changed.
+
+    With --json: an object for one topic, a list for several.
+    """
+    from headrace.cli import client, topic_view
+
+    cluster = client.connect(bootstrap, client_config)
+    found = topic_view.look(cluster, names)
+    if as_json:
+        plain = [each.as_json() for each in found]
+        output.print_json(plain[0] if len(plain) == 1 else plain)
+        return
+    for each in found:
+        topic_view.show(each)
+
+
+@app.command(
+    epilog=examples(
+        "headrace topics alter clicks --set retention.ms=3600000",
+        "headrace topics alter clicks --set cleanup.policy=compact --unset retention.ms",
+    )
+)
+def alter(
+    name: TopicArgument,
+    to_set: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="A setting; may be repeated."),
+    ] = None,
+    to_unset: Annotated[
+        list[str] | None,
+        typer.Option("--unset", metavar="NAME", help="Back to the default; may be repeated."),
+    ] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: AsJson = False,
+    client_config: ClientConfig = None,
+) -> None:
+    """Set and unset settings of a topic; the others stay as they are."""
+    from headrace.cli import client, config_changes
+
+    if not to_set and not to_unset:
+        raise bad_usage("nothing to change", "Give --set NAME=VALUE or --unset NAME.")
+    changes = config_changes.Changes(pairs(to_set or [], "--set"), tuple(to_unset or ()))
+    cluster = client.connect(bootstrap, client_config)
+    client.describe_topics(cluster, client.admin(cluster), [name])
+    config_changes.apply(cluster, "topic", name, changes)
+    config_changes.report(f"topic {name}", changes, as_json=as_json)
+
+
+@app.command(epilog=examples("headrace topics delete clicks", "headrace topics delete a b --yes"))
+def delete(
+    names: TopicArguments,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: AsJson = False,
+    client_config: ClientConfig = None,
+) -> None:
+    """Delete topics with everything in them, after asking."""
+    from confluent_kafka import KafkaException
+
+    from headrace.cli import client
+
+    cluster = client.connect(bootstrap, client_config)
+    admin = client.admin(cluster)
+    client.describe_topics(cluster, admin, names)
+    if not yes:
+        _confirm(names)
+    failures: list[Failure] = []
+    deleted: list[str] = []
+    with client.translated(cluster):
+        futures = admin.delete_topics(names, operation_timeout=10)
+    for name, future in futures.items():
+        try:
+            future.result()
+        except KafkaException as error:
+            failures.append(client.failure(cluster, error.args[0], f"topic {name!r}"))
+        else:
+            deleted.append(name)
+    if as_json:
+        output.print_json([{"name": name, "deleted": True} for name in deleted])
+    else:
+        for name in deleted:
+            print(f"deleted {name}")
+    _raise_all(failures)
+
+
+def _confirm(names: list[str]) -> None:
+    listed = ", ".join(names)
+    if not sys.stdin.isatty():
+        raise bad_usage(f"will not delete {listed} without being sure", "Add --yes to confirm.")
+    if not typer.confirm(f"Delete {listed} and all records in it?", err=True):
+        raise Failure("nothing was deleted", code="ABORTED")
+
+
+@app.command("add-partitions", epilog=examples("headrace topics add-partitions clicks 12"))
+def add_partitions(
+    name: TopicArgument,
+    total: Annotated[int, typer.Argument(metavar="TOTAL", min=1, help="How many in the end.")],
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: AsJson = False,
+    client_config: ClientConfig = None,
+) -> None:
+    """Give a topic more partitions. Keys may land in other partitions from then on."""
+    from confluent_kafka.admin import NewPartitions
+
+    from headrace.cli import client
+
+    cluster = client.connect(bootstrap, client_config)
+    admin = client.admin(cluster)
+    before = len(client.describe_topics(cluster, admin, [name])[0].partitions)
+    with client.translated(cluster):
+        futures = admin.create_partitions([NewPartitions(name, total)], operation_timeout=5)
+    client.wait(cluster, futures[name], f"topic {name!r}")
+    if as_json:
+        output.print_json({"name": name, "partitions": total, "before": before})
+    else:
+        print(f"{name} has {total} partitions now (before: {before})")

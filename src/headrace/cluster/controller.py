@@ -1,0 +1,371 @@
+"""What becomes of a request to change the cluster. Pure: takes an image, returns what changes.
+
+Here stand Kafka's rules for topic names, partition counts, replica assignments and configs, with
+the error code that each broken rule has. Writing the result down is `metadata.py`'s part.
+"""
+
+import re
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import Literal
+
+from headrace.cluster.image import Image, PartitionState, Topic, fold
+from headrace.cluster.placement import place
+from headrace.errors import ErrorCode, KafkaError, SettingError
+from headrace.settings import TABLE, TOPIC_TABLE, Setting, Type, check_topic_configs
+from headrace.settings.setting import format_value, parse_value
+from headrace.types import BrokerId
+
+MAX_NAME = 249
+MAX_PARTITIONS = 100_000
+"""In one topic; Kafka has no limit of its own and falls over somewhere below this."""
+
+_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic that someone wants; -1 stands for the broker's default."""
+
+    name: str
+    partitions: int = -1
+    replication_factor: int = -1
+    assignments: tuple[tuple[int, tuple[BrokerId, ...]], ...] = ()
+    configs: tuple[tuple[str, str | None], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """What -1 in a `NewTopic` stands for."""
+
+    partitions: int
+    replication_factor: int
+
+
+class Operation(IntEnum):
+    """What to do with one config, by the numbers of IncrementalAlterConfigs."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChange:
+    """One operation on one config of a topic or broker."""
+
+    name: str
+    operation: Operation
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Alteration:
+    """Changes to the configs of one topic or broker; `fresh` drops those it has so far."""
+
+    of: Literal["topic", "broker"]
+    name: str
+    changes: tuple[ConfigChange, ...]
+    fresh: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """A topic that shall have more partitions."""
+
+    name: str
+    count: int
+    assignments: tuple[tuple[BrokerId, ...], ...] | None = None
+
+
+def check_topic_name(name: str) -> None:
+    """INVALID_TOPIC_EXCEPTION unless this can be a topic's name."""
+    if not name:
+        reason = "a topic needs a name that is not empty"
+    elif name in (".", ".."):
+        reason = f"'{name}' cannot be the name of a topic"
+    elif len(name) > MAX_NAME:
+        reason = f"a topic's name has at most {MAX_NAME} characters, this has {len(name)}"
+    elif not _NAME.fullmatch(name):
+        reason = f"topic name {name!r} may hold only ASCII letters, digits, '.', '_' and '-'"
+    else:
+        return
+    raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
+
+
+def create_topics(
+    image: Image,
+    wanted: Sequence[NewTopic],
+    defaults: Defaults,
+    new_id: Callable[[], uuid.UUID],
+) -> list[Topic | KafkaError]:
+    """For each wanted topic the topic to be, or why not."""
+    results: list[Topic | KafkaError] = []
+    folded = dict(image.folded) if len(wanted) > 1 else image.folded
+    taken = set()
+    start = len(image.topics)
+    states: dict[tuple[BrokerId, ...], PartitionState] = {}
+    for number, new in enumerate(wanted):
+        try:
+            check_topic_name(new.name)
+            if new.name in image.topics or new.name in taken:
+                raise KafkaError(
+                    ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{new.name}' already exists."
+                )
+            _check_collision(new.name, folded)
+            configs = _creation_configs(new)
+            replicas = _replicas(image, new, defaults, start + number)
+            partitions = tuple([_first_state(brokers, states) for brokers in replicas])
+            results.append(Topic(new.name, new_id(), partitions, configs))
+        except KafkaError as error:
+            results.append(error)
+            continue
+        taken.add(new.name)
+        if isinstance(folded, dict) and ("." in new.name or "_" in new.name):
+            folded[fold(new.name)] = new.name
+    return results
+
+
+def grow_topic(image: Image, growth: Growth) -> Topic:
+    """The topic with its new partitions; KafkaError if there are none or they have no place."""
+    name, count, assignments = growth.name, growth.count, growth.assignments
+    topic = image.topics.get(name)
+    if topic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'")
+    known = len(topic.partitions)
+    if count == known:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS, f"topic '{name}' already has {known} partition(s)"
+        )
+    if count < known:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"topic '{name}' has {known} partition(s) and cannot shrink to {count}",
+        )
+    _check_count(count)
+    factor = len(topic.partitions[0].replicas)
+    if assignments is None:
+        _check_factor(image, factor)
+        replicas = place(image.brokers.values(), count - known, factor, len(image.topics) + known)
+    else:
+        if len(assignments) != count - known:
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"{count - known} partition(s) are to be added to '{name}', but "
+                f"{len(assignments)} assignment(s) were given",
+            )
+        for brokers in assignments:
+            _check_assignment(image, brokers, factor)
+        replicas = list(assignments)
+    states = {state.replicas: state for state in topic.partitions if _is_first(state)}
+    added = [_first_state(brokers, states) for brokers in replicas]
+    return replace(topic, partitions=(*topic.partitions, *added))
+
+
+def alter_configs(image: Image, alteration: Alteration) -> Topic | tuple[str, Mapping[str, str]]:
+    """The altered topic, or a broker's name and its altered configs; KafkaError if it may not."""
+    if alteration.of == "topic":
+        return _alter_topic(image, alteration)
+    return alteration.name, _alter_broker(image, alteration)
+
+
+def _alter_topic(image: Image, alteration: Alteration) -> Topic:
+    """The topic with its configs altered; INVALID_CONFIG for a name or value that is wrong."""
+    topic = image.topics.get(alteration.name)
+    if topic is None:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"The topic '{alteration.name}' does not exist.",
+        )
+    current = {} if alteration.fresh else topic.configs
+    configs = _alter(current, alteration.changes, TOPIC_TABLE)
+    _check_configs(configs)
+    return replace(topic, configs=configs)
+
+
+def _alter_broker(image: Image, alteration: Alteration) -> Mapping[str, str]:
+    """A broker's live configs, altered; INVALID_REQUEST for what cannot be changed live."""
+    current = {} if alteration.fresh else image.broker_configs.get(alteration.name, {})
+    configs = _alter(current, alteration.changes, TABLE)
+    for name, value in configs.items():
+        row = TABLE.get(name)
+        if row is None:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no broker setting '{name}'")
+        if not row.live:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"'{name}' cannot be changed while the broker runs; set it in the broker's "
+                "settings and restart",
+            )
+        try:
+            parse_value(row, value)
+        except SettingError as error:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
+    return configs
+
+
+# --- The rules one by one -------------------------------------------------------------------------
+
+
+def _check_collision(name: str, folded: Mapping[str, str]) -> None:
+    if "." not in name and "_" not in name:
+        return
+    other = folded.get(fold(name))
+    if other is not None:
+        raise KafkaError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"Topic '{name}' collides with existing topic: {other}",
+        )
+
+
+def _creation_configs(new: NewTopic) -> Mapping[str, str]:
+    nulls = [name for name, value in new.configs if value is None]
+    if nulls:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"Null value not supported for topic configs: {','.join(nulls)}",
+        )
+    configs = {name: value for name, value in new.configs if value is not None}
+    _check_configs(configs)
+    return configs
+
+
+def _check_configs(configs: Mapping[str, str]) -> None:
+    try:
+        check_topic_configs(configs)
+    except SettingError as error:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+
+
+def _replicas(
+    image: Image, new: NewTopic, defaults: Defaults, start: int
+) -> Sequence[tuple[BrokerId, ...]]:
+    if new.assignments:
+        return _manual_replicas(image, new)
+    if new.replication_factor < -1 or new.replication_factor == 0:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        )
+    if new.partitions < -1 or new.partitions == 0:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            "The number of partitions must be larger than 0, or -1 to use the default value.",
+        )
+    partitions = defaults.partitions if new.partitions == -1 else new.partitions
+    factor = defaults.replication_factor if new.replication_factor == -1 else new.replication_factor
+    _check_count(partitions)
+    _check_factor(image, factor)
+    return place(image.brokers.values(), partitions, factor, start)
+
+
+def _manual_replicas(image: Image, new: NewTopic) -> Sequence[tuple[BrokerId, ...]]:
+    for what, value in (
+        ("replication factor", new.replication_factor),
+        ("number of partitions", new.partitions),
+    ):
+        if value != -1:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"a topic with replica assignments of its own needs -1 as {what}, not {value}",
+            )
+    by_index: dict[int, tuple[BrokerId, ...]] = {}
+    factor = None
+    for index, brokers in new.assignments:
+        if index in by_index:
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"partition {index} is assigned more than once",
+            )
+        _check_assignment(image, brokers, factor)
+        factor = len(brokers)
+        by_index[index] = brokers
+    if sorted(by_index) != list(range(len(by_index))):
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "partitions should be a consecutive 0-based integer sequence",
+        )
+    return [by_index[index] for index in range(len(by_index))]
+
+
+def _check_assignment(image: Image, brokers: tuple[BrokerId, ...], factor: int | None) -> None:
+    if not brokers:
+        reason = "an assignment has no replicas"
+    elif unknown := [broker for broker in brokers if broker not in image.brokers]:
+        reason = f"an assignment names broker {unknown[0]}, which is not registered"
+    elif len(set(brokers)) != len(brokers):
+        reason = f"an assignment names a broker more than once: {list(brokers)}"
+    elif factor is not None and len(brokers) != factor:
+        reason = f"an assignment has {len(brokers)} replica(s), others have {factor}"
+    else:
+        return
+    raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
+
+
+def _check_count(partitions: int) -> None:
+    if partitions > MAX_PARTITIONS:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"a topic can have at most {MAX_PARTITIONS} partitions, not {partitions}",
+        )
+
+
+def _check_factor(image: Image, factor: int) -> None:
+    if factor > len(image.brokers):
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"Unable to replicate the partition {factor} time(s): only {len(image.brokers)} "
+            "broker(s) are registered.",
+        )
+
+
+def _first_state(
+    replicas: tuple[BrokerId, ...], states: dict[tuple[BrokerId, ...], PartitionState]
+) -> PartitionState:
+    """The state of a partition that begins with these replicas, one object for all equal ones."""
+    state = states.get(replicas)
+    if state is None:
+        state = states[replicas] = PartitionState(replicas[0], 0, replicas, replicas)
+    return state
+
+
+def _is_first(state: PartitionState) -> bool:
+    return state == PartitionState(state.replicas[0], 0, state.replicas, state.replicas)
+
+
+def _alter(
+    current: Mapping[str, str], changes: Iterable[ConfigChange], table: Mapping[str, Setting]
+) -> dict[str, str]:
+    configs = dict(current)
+    for change in changes:
+        name = change.name
+        if change.operation is Operation.DELETE:
+            configs.pop(name, None)
+            continue
+        value = change.value or ""
+        if change.operation is not Operation.SET:
+            value = _alter_list(table, name, configs.get(name), change)
+        configs[name] = value
+    return configs
+
+
+def _alter_list(
+    table: Mapping[str, Setting], name: str, current: str | None, change: ConfigChange
+) -> str:
+    row = table.get(name)
+    if row is None or row.type is not Type.LIST:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"Can't {change.operation.name} to key {name} because its type is not LIST.",
+        )
+    text = format_value(row.default) if current is None else current
+    words = [word for word in (text or "").split(",") if word]
+    given = (change.value or "").split(",")
+    if change.operation is Operation.APPEND:
+        words += [word for word in dict.fromkeys(given) if word not in words]
+    else:
+        words = [word for word in words if word not in given]
+    return ",".join(words)

@@ -1,0 +1,98 @@
+"""An immutable picture of the cluster: who is there, which topics exist, who leads what.
+
+A change makes a new image, which shares everything that did not change with the old one. Nothing
+here decides anything, and nothing here reads or writes.
+"""
+
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import TypeVar
+
+from headrace.types import BrokerId, Epoch
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+
+NO_LEADER = -1
+CLUSTER_DEFAULT = ""
+"""The name under which `broker_configs` holds what counts for every broker."""
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """A broker and where clients reach it."""
+
+    id: BrokerId
+    host: str
+    port: int
+    rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """Who holds a partition; shared between all partitions in the same state."""
+
+    leader: BrokerId
+    leader_epoch: Epoch
+    replicas: tuple[BrokerId, ...]
+    isr: tuple[BrokerId, ...]
+    partition_epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic: its partitions by index, and the configs it was given."""
+
+    name: str
+    id: uuid.UUID
+    partitions: tuple[PartitionState, ...]
+    configs: Mapping[str, str]
+
+
+def _nothing() -> Mapping[_Key, _Value]:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """The cluster as this broker knows it; `version` grows with each change."""
+
+    version: int = 0
+    cluster_id: str = ""
+    controller_id: BrokerId = NO_LEADER
+    brokers: Mapping[BrokerId, Broker] = field(default_factory=_nothing)
+    topics: Mapping[str, Topic] = field(default_factory=_nothing)
+    names: Mapping[uuid.UUID, str] = field(default_factory=_nothing)
+    folded: Mapping[str, str] = field(default_factory=_nothing)
+    """Names that contain `.` or `_`, by their form in which the two are one."""
+    broker_configs: Mapping[str, Mapping[str, str]] = field(default_factory=_nothing)
+
+    def with_topics(self, changed: Iterable[Topic], removed: Iterable[Topic] = ()) -> "Image":
+        """The image after these topics appeared or changed, and those went away."""
+        topics, names, folded = dict(self.topics), dict(self.names), dict(self.folded)
+        for topic in removed:
+            del topics[topic.name], names[topic.id]
+            folded.pop(fold(topic.name), None)
+        for topic in changed:
+            topics[topic.name] = topic
+            names[topic.id] = topic.name
+            if (form := fold(topic.name)) != topic.name or "_" in topic.name:
+                folded[form] = topic.name
+        return replace(self, version=self.version + 1, topics=topics, names=names, folded=folded)
+
+    def with_broker(self, broker: Broker) -> "Image":
+        """The image after this broker appeared or moved."""
+        return replace(self, version=self.version + 1, brokers={**self.brokers, broker.id: broker})
+
+    def with_broker_configs(self, name: str, configs: Mapping[str, str]) -> "Image":
+        """The image after the configs of one broker, or of all (""), were replaced."""
+        return replace(
+            self, version=self.version + 1, broker_configs={**self.broker_configs, name: configs}
+        )
+
+
+def fold(name: str) -> str:
+    """A topic's name as metrics show it: two names that fold into one may not both exist."""
+    return name.replace(".", "_")

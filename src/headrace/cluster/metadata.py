@@ -1,0 +1,366 @@
+"""The cluster's metadata as this broker holds it: the image, kept in step with the store.
+
+A change is decided by `controller.py` on the present image, committed to the store if nobody was
+faster, and then published: the image is replaced and every listener is told. If somebody was
+faster, the store is read again and the change is decided anew.
+
+The nodes: `/cluster`, `/brokers/<id>`, `/topics/<name>`, `/configs/<broker id or default>`,
+`/deleted/<topic id>`, `/producer_ids`; each value is JSON.
+"""
+
+import base64
+import json
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Generic, NamedTuple, TypeVar
+
+from headrace.clock import Clock
+from headrace.cluster import controller
+from headrace.cluster.controller import Alteration, Defaults, Growth, NewTopic
+from headrace.cluster.image import CLUSTER_DEFAULT, Broker, Image, PartitionState, Topic
+from headrace.cluster.store import Change, Conflict, Create, Delete, Put, Store, StoreError
+from headrace.errors import ErrorCode, KafkaError
+from headrace.types import BrokerId
+
+PRODUCER_ID_BLOCK = 1000
+ATTEMPTS = 10
+"""How often a change is decided anew because somebody else was faster."""
+
+Listener = Callable[[Image, Image], None]
+_Result = TypeVar("_Result")
+_Wanted = TypeVar("_Wanted")
+
+
+class FoundTopic(NamedTuple):
+    """A topic whose folders lie on disk."""
+
+    name: str
+    id: uuid.UUID
+    partitions: int
+
+
+@dataclass(slots=True)
+class _Decision(Generic[_Result]):
+    """What to answer, what to write, and the image once that is written."""
+
+    results: list[_Result]
+    image: Image
+    changes: list[Change] = field(default_factory=list)
+
+
+class Metadata:
+    """Reads, changes and publishes the image; one per broker, used from one thread."""
+
+    def __init__(self, store: Store, node_id: BrokerId, clock: Clock) -> None:
+        self.image = Image()
+        self.listeners: list[Listener] = []
+        """Called with the old image and the new one, after each change."""
+        self._store = store
+        self._node_id = node_id
+        self._clock = clock
+        self._versions: dict[str, int] = {}
+        self._producer_ids = iter(range(0))
+
+    def load(self, known_cluster_id: str | None = None) -> None:
+        """Read everything; a store that is new gets a cluster id, the known one if given."""
+        cluster_id = self._cluster_id(known_cluster_id or new_cluster_id())
+        self._publish(self._read(cluster_id))
+
+    def register_broker(self, broker: Broker) -> None:
+        """This broker is here, and reachable there."""
+        value = _dump({"host": broker.host, "port": broker.port, "rack": broker.rack})
+
+        def decide(image: Image) -> _Decision[None]:
+            if image.brokers.get(broker.id) == broker:
+                return _Decision([], image)
+            change = self._write(f"/brokers/{broker.id}", value)
+            return _Decision([], image.with_broker(broker), [change])
+
+        self._change(decide)
+
+    # ----------------------------------------------------------------------------- topics
+
+    def create_topics(
+        self, wanted: Sequence[NewTopic], defaults: Defaults, *, validate_only: bool = False
+    ) -> list[Topic | KafkaError]:
+        """Create what can be created; for each wanted topic the topic, or why it cannot be."""
+
+        def decide(image: Image) -> _Decision[Topic | KafkaError]:
+            results = controller.create_topics(image, wanted, defaults, new_topic_id)
+            topics = [one for one in results if isinstance(one, Topic)]
+            changes = [Create(f"/topics/{topic.name}", _dump_topic(topic)) for topic in topics]
+            return _Decision(results, image.with_topics(topics), [*changes])
+
+        return self._change(decide, validate_only)
+
+    def create_topic(self, new: NewTopic, defaults: Defaults) -> Topic:
+        """The topic, created; KafkaError if it cannot be."""
+        (result,) = self.create_topics([new], defaults)
+        if isinstance(result, KafkaError):
+            raise result
+        return result
+
+    def delete_topics(self, names: Sequence[str]) -> list[KafkaError | None]:
+        """Delete what is there, for good: their ids are never taken back."""
+
+        def decide(image: Image) -> _Decision[KafkaError | None]:
+            decision = _Decision[KafkaError | None]([], image)
+            gone = {}
+            for name in names:
+                topic = image.topics.get(name)
+                if topic is None or name in gone:
+                    error = KafkaError(
+                        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'"
+                    )
+                    decision.results.append(error)
+                    continue
+                gone[name] = topic
+                decision.results.append(None)
+                path = f"/topics/{name}"
+                grave = _dump({"name": name, "deleted_ms": self._clock.now_ms()})
+                decision.changes.append(Create(f"/deleted/{topic.id}", grave))
+                decision.changes.append(Delete(path, self._versions[path]))
+            decision.image = image.with_topics((), gone.values())
+            return decision
+
+        return self._change(decide)
+
+    def create_partitions(
+        self, wanted: Sequence[Growth], *, validate_only: bool = False
+    ) -> list[KafkaError | None]:
+        """Give topics more partitions; for each None, or why it cannot be."""
+
+        def decide(image: Image) -> _Decision[KafkaError | None]:
+            results, topics = _try_each(wanted, partial(controller.grow_topic, image))
+            changes = [self._write_topic(topic) for topic in topics]
+            return _Decision(results, image.with_topics(topics), changes)
+
+        return self._change(decide, validate_only)
+
+    def alter_configs(
+        self, wanted: Sequence[Alteration], *, validate_only: bool = False
+    ) -> list[KafkaError | None]:
+        """Alter the configs of topics and brokers; for each None, or why it cannot be.
+
+        Each topic and broker may be named once.
+        """
+
+        def decide(image: Image) -> _Decision[KafkaError | None]:
+            results, altered = _try_each(wanted, partial(controller.alter_configs, image))
+            topics = [one for one in altered if isinstance(one, Topic)]
+            changes = [self._write_topic(topic) for topic in topics]
+            changed = image.with_topics(topics) if topics else image
+            for one in altered:
+                if not isinstance(one, Topic):
+                    name, configs = one
+                    changed = changed.with_broker_configs(name, configs)
+                    changes.append(self._write(f"/configs/{name or 'default'}", _dump(configs)))
+            return _Decision(results, changed, changes)
+
+        return self._change(decide, validate_only)
+
+    def adopt_topics(self, found: Iterable[FoundTopic]) -> list[FoundTopic]:
+        """Register topics whose folders lie here but which the store has never heard of.
+
+        Returns those that stay strange: deleted once, or another topic has the name by now.
+        """
+        buried = self._store.children("/deleted").keys()
+        candidates = list(found)
+
+        def decide(image: Image) -> _Decision[FoundTopic]:
+            strange: list[FoundTopic] = []
+            adopted: dict[str, Topic] = {}
+            for one in candidates:
+                known = image.topics.get(one.name) or adopted.get(one.name)
+                if known is not None and known.id == one.id:
+                    continue
+                if known is not None or str(one.id) in buried or one.id in image.names:
+                    strange.append(one)
+                else:
+                    here = (self._node_id,)
+                    state = PartitionState(self._node_id, 0, here, here)
+                    adopted[one.name] = Topic(one.name, one.id, (state,) * one.partitions, {})
+            topics = adopted.values()
+            changes = [Create(f"/topics/{topic.name}", _dump_topic(topic)) for topic in topics]
+            return _Decision(strange, image.with_topics(topics), [*changes])
+
+        return self._change(decide)
+
+    def adopt_topic(self, name: str, topic_id: uuid.UUID, partition_count: int) -> bool:
+        """As `adopt_topics` for one; whether the topic is known afterwards."""
+        return not self.adopt_topics([FoundTopic(name, topic_id, partition_count)])
+
+    # ----------------------------------------------------------------------- producer ids
+
+    def next_producer_id(self) -> int:
+        """A producer id that nobody has had, not even before a crash."""
+        for producer_id in self._producer_ids:
+            return producer_id
+        path = "/producer_ids"
+        for _ in range(ATTEMPTS):
+            node = self._store.get(path)
+            first: int = json.loads(node.value)["next"] if node else 0
+            value = _dump({"next": first + PRODUCER_ID_BLOCK})
+            change = Put(path, value, node.version) if node else Create(path, value)
+            try:
+                self._commit([change])
+            except Conflict:
+                continue
+            self._producer_ids = iter(range(first, first + PRODUCER_ID_BLOCK))
+            return next(self._producer_ids)
+        raise _contended()
+
+    # ------------------------------------------------------------------- decide and write
+
+    def _change(
+        self, decide: Callable[[Image], _Decision[_Result]], validate_only: bool = False
+    ) -> list[_Result]:
+        for _ in range(ATTEMPTS):
+            decision = decide(self.image)
+            if validate_only or not decision.changes:
+                return decision.results
+            try:
+                self._commit(decision.changes)
+            except Conflict:
+                self._publish(self._read(self.image.cluster_id))
+                continue
+            self._publish(decision.image)
+            return decision.results
+        raise _contended()
+
+    def _write_topic(self, topic: Topic) -> Change:
+        return self._write(f"/topics/{topic.name}", _dump_topic(topic))
+
+    def _write(self, path: str, value: bytes) -> Change:
+        version = self._versions.get(path)
+        return Create(path, value) if version is None else Put(path, value, version)
+
+    def _commit(self, changes: Sequence[Change]) -> None:
+        try:
+            self._store.commit(changes)
+        except StoreError as error:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        for change in changes:
+            if isinstance(change, Delete):
+                del self._versions[change.path]
+            else:
+                version = change.version + 1 if isinstance(change, Put) else 0
+                self._versions[change.path] = version
+
+    def _publish(self, image: Image) -> None:
+        old, self.image = self.image, image
+        for listener in self.listeners:
+            listener(old, image)
+
+    # ------------------------------------------------------------------------------- read
+
+    def _cluster_id(self, proposed: str) -> str:
+        node = self._store.get("/cluster")
+        if node is None:
+            try:
+                self._store.commit([Create("/cluster", _dump({"id": proposed}))])
+                return proposed
+            except Conflict:
+                node = self._store.get("/cluster")
+        assert node is not None, "nobody deletes the cluster node"
+        found: str = json.loads(node.value)["id"]
+        return found
+
+    def _read(self, cluster_id: str) -> Image:
+        self._versions.clear()
+        brokers = {
+            int(name): Broker(int(name), **json.loads(value))
+            for name, value in self._read_children("/brokers")
+        }
+        configs = {
+            CLUSTER_DEFAULT if name == "default" else name: json.loads(value)
+            for name, value in self._read_children("/configs")
+        }
+        states: dict[PartitionState, PartitionState] = {}
+        topics = [
+            _load_topic(name, value, states) for name, value in self._read_children("/topics")
+        ]
+        image = Image(
+            version=self.image.version,
+            cluster_id=cluster_id,
+            controller_id=self._node_id,
+            brokers=brokers,
+            broker_configs=configs,
+        )
+        return image.with_topics(topics)
+
+    def _read_children(self, path: str) -> list[tuple[str, bytes]]:
+        nodes = self._store.children(path)
+        for name, node in nodes.items():
+            self._versions[f"{path}/{name}"] = node.version
+        return [(name, node.value) for name, node in nodes.items()]
+
+
+def _try_each(
+    wanted: Iterable[_Wanted], decide: Callable[[_Wanted], _Result]
+) -> tuple[list[KafkaError | None], list[_Result]]:
+    """For each wanted thing None or why it cannot be, and what those that can be become."""
+    results: list[KafkaError | None] = []
+    made: list[_Result] = []
+    for one in wanted:
+        try:
+            made.append(decide(one))
+            results.append(None)
+        except KafkaError as error:
+            results.append(error)
+    return results, made
+
+
+def new_topic_id() -> uuid.UUID:
+    """A random id that Kafka's tools can print: none that would begin with a dash."""
+    while True:
+        topic_id = uuid.uuid4()
+        # The first six bits are the first character of its base64 form; 62 is the dash.
+        if topic_id.bytes[0] >> 2 != 62:
+            return topic_id
+
+
+def new_cluster_id() -> str:
+    """A random id in Kafka's form: 22 characters of URL-safe base64."""
+    return base64.urlsafe_b64encode(new_topic_id().bytes).decode().rstrip("=")
+
+
+def _contended() -> KafkaError:
+    return KafkaError(
+        ErrorCode.REQUEST_TIMED_OUT,
+        f"other brokers changed the metadata {ATTEMPTS} times while this change was made",
+    )
+
+
+def _dump(value: Mapping[str, object]) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def _dump_topic(topic: Topic) -> bytes:
+    """Each state once, and for each partition the number of its state."""
+    numbers: dict[PartitionState, int] = {}
+    partitions = [numbers.setdefault(state, len(numbers)) for state in topic.partitions]
+    states = [
+        [state.leader, state.leader_epoch, state.replicas, state.isr, state.partition_epoch]
+        for state in numbers
+    ]
+    return _dump(
+        {
+            "id": str(topic.id),
+            "configs": dict(topic.configs),
+            "states": states,
+            "partitions": partitions,
+        }
+    )
+
+
+def _load_topic(name: str, value: bytes, known: dict[PartitionState, PartitionState]) -> Topic:
+    content = json.loads(value)
+    states = []
+    for leader, leader_epoch, replicas, isr, partition_epoch in content["states"]:
+        state = PartitionState(leader, leader_epoch, tuple(replicas), tuple(isr), partition_epoch)
+        states.append(known.setdefault(state, state))
+    partitions = tuple([states[number] for number in content["partitions"]])
+    return Topic(name, uuid.UUID(content["id"]), partitions, content["configs"])

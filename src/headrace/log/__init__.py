@@ -1,0 +1,1 @@
+"""One partition on one disk: synchronous, no network."""

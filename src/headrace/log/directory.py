@@ -1,0 +1,291 @@
+"""All logs in one data folder of the broker: which there are, opening, checkpoints, deletion.
+
+    .lock                             held while a broker uses the folder
+    meta.properties                   whose folder this is
+    .kafka_cleanshutdown              there only between a clean stop and the next start
+    recovery-point-offset-checkpoint, log-start-offset-checkpoint, replication-offset-checkpoint
+    <topic>-<partition>/              one log each
+    <topic>-<partition>.<id>-delete/  a deleted one whose files still have to go
+
+After a clean stop a log is opened when it is first asked for. A sync that fails anywhere takes
+the whole folder offline, because the disk below it can no longer be trusted.
+"""
+
+import logging
+import uuid
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from headrace.clock import Clock
+from headrace.disk import Disk, replace_file
+from headrace.errors import ErrorCode, KafkaError
+from headrace.log.checkpoints import (
+    CLEAN_SHUTDOWN,
+    HIGH_WATERMARKS,
+    META_PROPERTIES,
+    PARTITION_METADATA,
+    RECOVERY_POINTS,
+    START_OFFSETS,
+    read_offsets,
+    read_properties,
+    read_topic_id,
+    write_offsets,
+    write_properties,
+    write_topic_id,
+)
+from headrace.log.log import Log
+from headrace.log.recovery import Checkpoint, create_log, open_log
+from headrace.log.segment import remove_if_there
+from headrace.settings import LogSettings
+from headrace.types import TopicPartition
+
+_CLEAN_CONTENT = b'{"version":0,"brokerEpoch":-1}'
+_DELETE_SUFFIX = "-delete"
+_NAME_BYTES_MAX = 255
+
+_logger = logging.getLogger("headrace.log")
+
+
+class FolderInUse(RuntimeError):
+    """Another broker holds the data folder's lock."""
+
+
+class LogDirectory:
+    """One data folder of the broker and the logs in it."""
+
+    def __init__(self, path: str, disk: Disk, clock: Clock) -> None:
+        self.path = path.rstrip("/") or "/"
+        self.disk = disk
+        self.clock = clock
+        self.offline: str | None = None
+        self.meta: dict[str, str] | None = None
+        self.stopped_cleanly = False
+        self._lock = -1
+        self._logs: dict[TopicPartition, Log] = {}
+        self._unopened: set[TopicPartition] = set()
+        self._recovery_points: dict[TopicPartition, int] = {}
+        self._start_offsets: dict[TopicPartition, int] = {}
+        self._leftovers: list[str] = []
+
+    # -- start and stop -------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Take the folder's lock and learn what is in it; FolderInUse if another broker has it."""
+        disk = self.disk
+        disk.make_folders(self.path)
+        try:
+            self._lock = disk.lock(f"{self.path}/.lock")
+        except BlockingIOError as error:
+            raise FolderInUse(
+                f"log.dirs: {self.path} is in use by another broker; "
+                "stop that one, or give this one a folder of its own"
+            ) from error
+        self.meta = read_properties(disk, f"{self.path}/{META_PROPERTIES}")
+        self._recovery_points = read_offsets(disk, f"{self.path}/{RECOVERY_POINTS}")
+        self._start_offsets = read_offsets(disk, f"{self.path}/{START_OFFSETS}")
+        names = disk.list_folder(self.path)
+        self.stopped_cleanly = CLEAN_SHUTDOWN in names
+        for name in names:
+            partition = parse_folder_name(name)
+            if partition is not None and disk.is_folder(f"{self.path}/{name}"):
+                self._unopened.add(partition)
+            elif name.endswith(_DELETE_SUFFIX):
+                self._leftovers.append(f"{self.path}/{name}")
+        if self.stopped_cleanly:
+            # From here on a crash is a crash again.
+            disk.remove(f"{self.path}/{CLEAN_SHUTDOWN}")
+            disk.sync_folder(self.path)
+
+    def write_meta(self, properties: Mapping[str, str]) -> None:
+        """Write meta.properties: the broker and the cluster that this folder belongs to."""
+        write_properties(self.disk, f"{self.path}/{META_PROPERTIES}", properties)
+        self.meta = dict(properties)
+
+    def recover(
+        self,
+        settings_for: Callable[[TopicPartition], LogSettings],
+        progress: Callable[[TopicPartition, int, int], None] | None = None,
+    ) -> None:
+        """Open every log, and so make each whole; `progress(partition, done, total)` after each."""
+        waiting = sorted(self._unopened)
+        for done, partition in enumerate(waiting, 1):
+            self.get(partition, settings_for(partition))
+            if progress is not None:
+                progress(partition, done, len(waiting))
+        self.checkpoint()
+
+    def close(self) -> None:
+        """Close all logs and leave the clean marker; without it if anything went wrong."""
+        clean = self.offline is None and (self.stopped_cleanly or not self._unopened)
+        for log in self._logs.values():
+            try:
+                log.close()
+            except KafkaError as error:
+                _logger.error("%s could not be closed cleanly: %s", log.partition, error)
+                clean = False
+        if self.offline is None:
+            self.checkpoint()
+            if clean:
+                replace_file(self.disk, f"{self.path}/{CLEAN_SHUTDOWN}", _CLEAN_CONTENT)
+        if self._lock >= 0:
+            self.disk.close(self._lock)
+            self._lock = -1
+
+    # -- logs -----------------------------------------------------------------------------------
+
+    def partitions(self) -> list[TopicPartition]:
+        """All partitions that have a folder here, opened or not."""
+        return sorted({*self._logs, *self._unopened})
+
+    def topic_id(self, partition: TopicPartition) -> uuid.UUID | None:
+        """The topic id in a partition's folder, or None if it has none."""
+        return read_topic_id(self.disk, f"{self.path}/{partition}/{PARTITION_METADATA}")
+
+    def get(self, partition: TopicPartition, settings: LogSettings) -> Log:
+        """The partition's log; opened, and recovered if need be, at the first call."""
+        log = self._logs.get(partition)
+        if log is not None:
+            return log
+        self._check_online()
+        if partition not in self._unopened:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{self.path} holds no {partition}"
+            )
+        checkpoint = Checkpoint(
+            self._start_offsets.get(partition, 0),
+            self._recovery_points.get(partition),
+            self.stopped_cleanly,
+        )
+        folder = f"{self.path}/{partition}"
+        try:
+            log = open_log(
+                partition, folder, settings, self.disk, self.clock.now_ms(), checkpoint, self
+            )
+        except OSError as error:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"cannot open the log in {folder}: {error}"
+            ) from error
+        self._logs[partition] = log
+        self._unopened.discard(partition)
+        return log
+
+    def create(self, partition: TopicPartition, topic_id: uuid.UUID, settings: LogSettings) -> Log:
+        """A new empty log; cheap, so nothing of it is synced before its first flush."""
+        self._check_online()
+        folder = f"{self.path}/{partition}"
+        try:
+            self.disk.make_folder(folder)
+            write_topic_id(self.disk, f"{folder}/{PARTITION_METADATA}", topic_id)
+            log = create_log(partition, folder, settings, self.disk, self.clock.now_ms(), self)
+        except OSError as error:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"cannot create the log in {folder}: {error}"
+            ) from error
+        self._logs[partition] = log
+        return log
+
+    def delete(self, partition: TopicPartition) -> Callable[[], None]:
+        """Forget a partition's log at once; the work that removes its files, for a worker."""
+        self._check_online()
+        log = self._logs.pop(partition, None)
+        if log is not None:
+            log.abandon("its topic was deleted")
+        self._unopened.discard(partition)
+        self._recovery_points.pop(partition, None)
+        self._start_offsets.pop(partition, None)
+        target = f"{self.path}/{deleted_folder_name(partition)}"
+        try:
+            self.disk.rename(f"{self.path}/{partition}", target)
+            self.disk.sync_folder(self.path)
+        except OSError as error:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"cannot delete {self.path}/{partition}: {error}"
+            ) from error
+        return partial(remove_tree, self.disk, target)
+
+    def take_leftovers(self) -> list[Callable[[], None]]:
+        """Work that removes what earlier deletions left behind, for a worker."""
+        paths, self._leftovers = self._leftovers, []
+        return [partial(remove_tree, self.disk, path) for path in paths]
+
+    # -- checkpoints ----------------------------------------------------------------------------
+
+    def checkpoint(self) -> None:
+        """Write the recovery points and start offsets of all logs. Made for a worker."""
+        self._check_online()
+        points = {log.partition: log.recovery_point for log in [*self._logs.values()]}
+        starts = {log.partition: log.start_offset for log in [*self._logs.values()]}
+        self._recovery_points.update(points)
+        self._start_offsets.update(starts)
+        try:
+            write_offsets(self.disk, f"{self.path}/{RECOVERY_POINTS}", self._recovery_points)
+            write_offsets(
+                self.disk,
+                f"{self.path}/{START_OFFSETS}",
+                {tp: offset for tp, offset in self._start_offsets.items() if offset > 0},
+            )
+        except OSError as error:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"cannot write a checkpoint in {self.path}: {error}"
+            ) from error
+        for partition, point in points.items():
+            log = self._logs.get(partition)
+            if log is not None:
+                log.saved_recovery_point = point
+
+    def read_high_watermarks(self) -> dict[TopicPartition, int]:
+        """The high watermarks that were last written."""
+        return read_offsets(self.disk, f"{self.path}/{HIGH_WATERMARKS}")
+
+    def write_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Write the high watermarks of all partitions here."""
+        write_offsets(self.disk, f"{self.path}/{HIGH_WATERMARKS}", offsets)
+
+    # -- what the logs report -------------------------------------------------------------------
+
+    def log_failed(self, log: Log, reason: str) -> None:
+        """Take the whole folder offline."""
+        if self.offline is None:
+            self.offline = reason
+            _logger.error(
+                "%s is offline: %s; restart the broker when the disk is well", self.path, reason
+            )
+            for other in [*self._logs.values()]:
+                other.abandon(f"its folder is offline: {reason}")
+
+    def log_went_back(self, log: Log) -> None:
+        """Save the lower recovery point before anything is appended above it."""
+        self.checkpoint()
+
+    def _check_online(self) -> None:
+        if self.offline is not None:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"{self.path} is offline: {self.offline}"
+            )
+
+
+def parse_folder_name(name: str) -> TopicPartition | None:
+    """The partition whose folder has that name, or None."""
+    topic, dash, index = name.rpartition("-")
+    if not topic or not dash or not index.isdecimal() or not index.isascii():
+        return None
+    if index != str(int(index)):
+        return None
+    return TopicPartition(topic, int(index))
+
+
+def deleted_folder_name(partition: TopicPartition) -> str:
+    """A unique name for a deleted partition's folder that fits into 255 bytes."""
+    suffix = f"-{partition.partition}.{uuid.uuid4().hex}{_DELETE_SUFFIX}"
+    return partition.topic[: _NAME_BYTES_MAX - len(suffix)] + suffix
+
+
+def remove_tree(disk: Disk, folder: str) -> None:
+    """Remove a folder of files; one that is gone already is fine."""
+    try:
+        names = disk.list_folder(folder)
+    except FileNotFoundError:
+        return
+    for name in names:
+        remove_if_there(disk, f"{folder}/{name}")
+    disk.remove_folder(folder)

@@ -1,0 +1,157 @@
+"""The two sparse indexes of a segment: from offsets to positions, and from times to offsets.
+
+Offset index, 8 bytes an entry: relative offset of a batch's last record (int32), the position
+of that batch in the file (int32). One entry at most every `index.interval.bytes`.
+
+Time index, 12 bytes an entry: the largest timestamp so far (int64), relative offset of the last
+record of the batch that holds it (int32). Both strictly increase.
+
+In memory an offset entry is one integer, `relative << 32 | position`: exactly what its eight
+bytes on disk say. This file knows how entries are packed and searched; which batch deserves one
+is decided in `segment.py`. Apache Kafka preallocates index files, so zeros may follow the entries.
+"""
+
+import struct
+import sys
+from array import array
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import TypeAlias, overload
+
+from headrace.disk import Mapped
+
+OFFSET_ENTRY_BYTES = 8
+TIME_ENTRY_BYTES = 12
+POSITION_MASK = 0xFFFFFFFF
+
+_OFFSET_ENTRY = struct.Struct(">q")
+TIME_ENTRY = struct.Struct(">qi")
+
+
+def pack_entry(relative: int, position: int) -> int:
+    """One offset entry as an integer that sorts by offset."""
+    return relative << 32 | position
+
+
+def _filled(length: int, is_filled: "Sequence[int] | OffsetEntries | TimeEntries") -> int:
+    """How many of `length` entries come before the zeros at the end."""
+    low, high = 0, length
+    while low < high:
+        middle = (low + high) // 2
+        if is_filled[middle] in (0, (0, 0)):
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+class OffsetEntries(Sequence[int]):
+    """A sealed segment's offset index, searched where it lies in the mapped file."""
+
+    __slots__ = ("_data", "_length")
+
+    def __init__(self, data: Mapped) -> None:
+        self._data = data
+        self._length = len(data) // OFFSET_ENTRY_BYTES
+        if self._length and self[self._length - 1] == 0:
+            self._length = _filled(self._length, self)
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, index: int) -> int: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[int]: ...
+
+    def __getitem__(self, index: int | slice) -> int | Sequence[int]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(self._length))]
+        return int(_OFFSET_ENTRY.unpack_from(self._data, index * OFFSET_ENTRY_BYTES)[0])
+
+
+class TimeEntries(Sequence[tuple[int, int]]):
+    """A time index as (timestamp, relative offset) pairs over its bytes."""
+
+    __slots__ = ("_data", "_length")
+
+    def __init__(self, data: Mapped | bytearray) -> None:
+        self._data = data
+        self._length = len(data) // TIME_ENTRY_BYTES
+        if self._length and self[self._length - 1] == (0, 0):
+            self._length = _filled(self._length, self)
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, index: int) -> tuple[int, int]: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[tuple[int, int]]: ...
+
+    def __getitem__(self, index: int | slice) -> tuple[int, int] | Sequence[tuple[int, int]]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(self._length))]
+        timestamp, relative = TIME_ENTRY.unpack_from(self._data, index * TIME_ENTRY_BYTES)
+        return timestamp, relative
+
+
+OffsetIndex: TypeAlias = "array[int] | OffsetEntries"
+
+
+def floor_by_offset(entries: OffsetIndex, relative: int) -> int | None:
+    """The last entry whose offset is not above `relative`, packed; None before the first."""
+    at = bisect_right(entries, relative << 32 | POSITION_MASK)
+    return entries[at - 1] if at else None
+
+
+def floor_by_position(entries: OffsetIndex, position: int) -> int | None:
+    """The last entry whose batch begins not after `position`, packed; None before the first."""
+    at = bisect_right(entries, position, key=_position)
+    return entries[at - 1] if at else None
+
+
+def floor_by_time(entries: TimeEntries, timestamp: int) -> tuple[int, int] | None:
+    """The last entry whose timestamp is not above `timestamp`; None before the first."""
+    at = bisect_right(entries, timestamp, key=_timestamp)
+    return entries[at - 1] if at else None
+
+
+def _position(entry: int) -> int:
+    return entry & POSITION_MASK
+
+
+def _timestamp(entry: tuple[int, int]) -> int:
+    return entry[0]
+
+
+def offsets_to_bytes(entries: "array[int]") -> bytes:
+    """The offset index as its file holds it."""
+    if sys.byteorder == "little":
+        entries = entries[:]
+        entries.byteswap()
+    return entries.tobytes()
+
+
+def offsets_from_bytes(data: Mapped) -> "array[int]":
+    """The entries of an offset index file, without the zeros that may follow them."""
+    length = len(OffsetEntries(data))
+    entries = array("q", data[: length * OFFSET_ENTRY_BYTES])
+    if sys.byteorder == "little":
+        entries.byteswap()
+    return entries
+
+
+def times_from_bytes(data: Mapped) -> bytearray:
+    """The entries of a time index file, without the zeros that may follow them."""
+    return bytearray(data[: len(TimeEntries(data)) * TIME_ENTRY_BYTES])
+
+
+def plausible_offsets(entries: OffsetIndex, log_bytes: int) -> bool:
+    """Whether an offset index could belong to a log file of that size, judged by its ends."""
+    if not entries:
+        return True
+    first, last = entries[0], entries[len(entries) - 1]
+    return 0 < first <= last and (last & POSITION_MASK) < log_bytes

@@ -1,0 +1,654 @@
+"""One partition's log on one disk: append, read, roll, cut at either end, flush.
+
+A log is a row of segments, the last of them active. All calls come from one thread, the owner of
+the partition; only `flush` and `purge` may run in a worker beside it. `append` is the hottest
+function of the broker: it sees a batch that was validated, never a record, and makes one system
+call. Opening a log is in `recovery.py`, looking up times in `timestamps.py`.
+"""
+
+import logging
+import struct
+from bisect import bisect_right
+from typing import Protocol
+
+from headrace.disk import READ_WRITE, Disk
+from headrace.errors import ErrorCode, KafkaError
+from headrace.log.checkpoints import PARTITION_METADATA, write_epochs
+from headrace.log.epochs import FILE_NAME as EPOCHS_FILE
+from headrace.log.epochs import EpochCache
+from headrace.log.producer_state import MAX_SEQUENCE, ProducerState
+from headrace.log.segment import LOG, MAX_RELATIVE, Segment, Slice, remove_if_there
+from headrace.log.snapshots import (
+    coordinator_epoch,
+    list_snapshots,
+    rebuild,
+    remove_snapshots,
+    write_snapshot,
+)
+from headrace.log.timestamps import TimestampOffset, first_at_or_after, with_largest_timestamp
+from headrace.settings import LogSettings
+from headrace.types import TopicPartition
+from headrace.wire.batch import CONTROL, OVERHEAD, Header, read_header
+
+# A read of the log's end remembers the position; enough for every consumer and follower of one
+# partition that keeps up, small enough for ten thousand partitions.
+_HINTS_KEPT = 32
+_TRANSACTIONAL_OR_CONTROL = 0x30
+_NEVER_READY = -1
+
+_logger = logging.getLogger("headrace.log")
+_stamp = struct.Struct(">qii").pack_into
+
+
+class LogOwner(Protocol):
+    """Whoever opened the log and keeps its checkpoints; the log directory."""
+
+    def log_failed(self, log: "Log", reason: str) -> None:
+        """A sync failed: what this disk holds is unknown."""
+
+    def log_went_back(self, log: "Log") -> None:
+        """The log was cut below the recovery point that the checkpoint file has."""
+
+
+class Log:
+    """One partition's records on disk."""
+
+    __slots__ = (
+        "_active",
+        "_dirty",
+        "_epoch",
+        "_failure",
+        "_fd",
+        "_folder_unsynced",
+        "_garbage",
+        "_generation",
+        "_hints",
+        "_new",
+        "_owner",
+        "_producers",
+        "_pwrite",
+        "_roll_bytes",
+        "_roll_offset",
+        "_roll_timestamp",
+        "_segments",
+        "_settings",
+        "_unsynced",
+        "created_ms",
+        "disk",
+        "end_offset",
+        "epochs",
+        "folder",
+        "partition",
+        "producers",
+        "recovery_point",
+        "saved_recovery_point",
+        "start_offset",
+    )
+
+    def __init__(
+        self,
+        partition: TopicPartition,
+        folder: str,
+        settings: LogSettings,
+        disk: Disk,
+        segments: list[Segment],
+        *,
+        start_offset: int,
+        end_offset: int,
+        recovery_point: int,
+        producers: ProducerState,
+        epochs: EpochCache,
+        now_ms: int,
+        owner: LogOwner | None = None,
+        new: bool = False,
+    ) -> None:
+        self.partition = partition
+        self.folder = folder
+        self.disk = disk
+        self.start_offset = start_offset
+        self.end_offset = end_offset
+        self.recovery_point = recovery_point
+        self.saved_recovery_point = recovery_point
+        self.epochs = epochs
+        self.created_ms = now_ms
+        self._settings = settings
+        self._segments = segments
+        self._active = segments[-1]
+        self._owner = owner
+        self._pwrite = disk.pwrite
+        self._hints: dict[int, tuple[Segment, int]] = {}
+        self._failure: str | None = None
+        self._unsynced: list[Segment] = []
+        self._garbage: list[str] = []
+        self._generation = 0
+        self._dirty = False
+        self._new = new
+        self._folder_unsynced = new
+        self._epoch = epochs.latest
+        self._set_producers(producers)
+        self._disarm()
+
+    def __repr__(self) -> str:
+        return f"Log({self.partition}, [{self.start_offset}, {self.end_offset}))"
+
+    @property
+    def settings(self) -> LogSettings:
+        """The topic's settings; may be replaced at any time."""
+        return self._settings
+
+    @settings.setter
+    def settings(self, settings: LogSettings) -> None:
+        self._settings = settings
+        self._disarm()
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of all batches."""
+        return sum(segment.size for segment in self._segments)
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """All segments, oldest first; the last one is active."""
+        return tuple(self._segments)
+
+    @property
+    def offline(self) -> str | None:
+        """Why this log serves no more, or None if it does."""
+        return self._failure
+
+    # -- append ---------------------------------------------------------------------------------
+
+    def append(
+        self,
+        buf: bytearray,
+        view: memoryview,
+        pos: int,
+        end: int,
+        header: Header,
+        epoch: int,
+        now_ms: int,
+    ) -> int:
+        """Append the validated batch in buf[pos:end] as its leader; its base offset.
+
+        `view` is a memoryview of `buf`, whose offset and epoch are overwritten in place. A
+        duplicate of an idempotent producer is not written again and gets its old offset.
+        KafkaError: what `ProducerState.judge` says, 18 larger than a segment, 56 the disk failed.
+        """
+        _, _, _, _, _, attributes, delta, _, max_timestamp, producer_id, _, sequence, _ = header
+        producer = None
+        if producer_id >= 0:
+            producer = self._producers.get(producer_id)
+            if (
+                producer is None
+                or producer.expected != sequence
+                or producer.epoch != header[10]
+                or attributes & _TRANSACTIONAL_OR_CONTROL
+            ):
+                producer = None
+                duplicate = self.producers.judge(header)
+                if duplicate >= 0:
+                    return duplicate
+        base = self.end_offset
+        last = base + delta
+        segment = self._active
+        position = segment.size
+        size = end - pos
+        if (
+            position + size > self._roll_bytes
+            or max_timestamp > self._roll_timestamp
+            or last > self._roll_offset
+        ):
+            segment = self._make_room(size, max_timestamp, base, last, now_ms)
+            position = segment.size
+        if epoch != self._epoch:
+            self.epochs.assign(epoch, base)
+            self._epoch = epoch
+        _stamp(buf, pos, base, size - OVERHEAD, epoch)
+        try:
+            written = self._pwrite(self._fd, view[pos:end], position)
+            if written != size:
+                self._write_rest(view[pos:end], written, position)
+        except OSError as error:
+            raise self._undo_write(segment, error) from error
+        segment.size = position + size
+        self.end_offset = last + 1
+        if max_timestamp > segment.largest_timestamp:
+            segment.largest_timestamp = max_timestamp
+            segment.largest_offset = last
+        if position > segment.index_due:
+            self._index(segment, position, last)
+        if producer is not None:
+            producer.timestamp = max_timestamp
+            producer.add(sequence, (sequence + delta) & MAX_SEQUENCE, base, last)
+        elif producer_id >= 0:
+            self._record_producer(header, view, pos, end, base)
+        return base
+
+    def append_replica(self, view: memoryview, pos: int, end: int, now_ms: int) -> None:
+        """Append the validated batches in view[pos:end] as a follower: offsets stay as they are.
+
+        ValueError if they do not continue this log.
+        """
+        while pos < end:
+            header = read_header(view, pos)
+            size = header[1] + OVERHEAD
+            base, last = header[0], header[0] + header[6]
+            if base < self.end_offset:
+                raise ValueError(
+                    f"{self.partition}: a batch at offset {base} cannot follow {self.end_offset}"
+                )
+            segment = self._active
+            if (
+                segment.size + size > self._roll_bytes
+                or header[8] > self._roll_timestamp
+                or last > self._roll_offset
+            ):
+                segment = self._make_room(size, header[8], base, last, now_ms)
+            position = segment.size
+            try:
+                self._write_rest(view[pos : pos + size], 0, position)
+            except OSError as error:
+                raise self._undo_write(segment, error) from error
+            segment.size = position + size
+            self.end_offset = last + 1
+            segment.note_batch(position, last, header[8])
+            if segment.index_is_full(self._settings.segment_index_bytes):
+                self._disarm()
+            if header[2] > self._epoch:
+                self.epochs.assign(header[2], base)
+                self._epoch = self.epochs.latest
+            if header[9] >= 0:
+                self._record_producer(header, view, pos, pos + size, base)
+            pos += size
+
+    def _write_rest(self, data: memoryview, written: int, position: int) -> None:
+        while written < len(data):
+            more = self._pwrite(self._fd, data[written:], position + written)
+            if more <= 0:
+                raise OSError("the disk accepts no more bytes")
+            written += more
+
+    def _undo_write(self, segment: Segment, error: OSError) -> KafkaError:
+        """Leave no part of the batch behind; the log's end stays where it was."""
+        self._disarm()
+        try:
+            self.disk.ftruncate(segment.opened().fd, segment.size)
+        except OSError as second:
+            return self._fail(f"{segment.path(LOG)} cannot be cut back after {error}: {second}")
+        return KafkaError(
+            ErrorCode.KAFKA_STORAGE_ERROR, f"writing to {segment.path(LOG)} failed: {error}"
+        )
+
+    def _index(self, segment: Segment, position: int, last_offset: int) -> None:
+        segment.add_entry(position, last_offset)
+        if segment.index_is_full(self._settings.segment_index_bytes):
+            self._disarm()
+
+    def _record_producer(
+        self, header: Header, view: memoryview, pos: int, end: int, base_offset: int
+    ) -> None:
+        if header[5] & CONTROL:
+            epoch = coordinator_epoch(bytes(view[pos:end]), header)
+            self.producers.record_marker(header, epoch)
+        else:
+            self.producers.record(header, base_offset)
+
+    def _set_producers(self, producers: ProducerState) -> None:
+        self.producers = producers
+        self._producers = producers.producers
+
+    # -- rolling --------------------------------------------------------------------------------
+
+    def _disarm(self) -> None:
+        """Send the next append through `_make_room`, which looks at everything again."""
+        self._roll_bytes = _NEVER_READY
+        self._roll_timestamp = 0
+        self._roll_offset = 0
+        self._fd = -1
+
+    def _make_room(
+        self, size: int, max_timestamp: int, base: int, last: int, now_ms: int
+    ) -> Segment:
+        """The segment that takes a batch of that size, time and last offset; rolls if due."""
+        self._check_online()
+        settings = self._settings
+        if size > settings.segment_bytes:
+            raise KafkaError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"a batch of {size} bytes is larger than segment.bytes={settings.segment_bytes}",
+            )
+        if self._roll_due(size, max_timestamp, last, now_ms):
+            self._roll_at(base, now_ms)
+        segment = self._active
+        try:
+            self._fd = segment.opened().fd
+        except OSError as error:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"cannot open {segment.path(LOG)}: {error}"
+            ) from error
+        segment.index_interval = settings.index_interval_bytes
+        if segment.size == 0:
+            segment.first_timestamp = max_timestamp
+        self._dirty = True
+        self._roll_offset = segment.base_offset + MAX_RELATIVE
+        self._roll_timestamp = segment.first_timestamp + settings.segment_ms
+        # Without a time in its first batch the segment's age decides, which only this function
+        # looks at; so all further batches take this way too.
+        timeless = segment.first_timestamp < 0
+        self._roll_bytes = _NEVER_READY if timeless else settings.segment_bytes
+        return segment
+
+    def _roll_due(self, size: int, max_timestamp: int, last: int, now_ms: int) -> bool:
+        segment, settings = self._active, self._settings
+        if last - segment.base_offset > MAX_RELATIVE:
+            return True
+        if segment.size == 0:
+            return False
+        if segment.first_timestamp >= 0:
+            age_ms = max_timestamp - segment.first_timestamp
+        else:
+            age_ms = now_ms - self.created_ms
+        return (
+            segment.size + size > settings.segment_bytes
+            or age_ms > settings.segment_ms
+            or segment.index_is_full(settings.segment_index_bytes)
+        )
+
+    def roll(self, now_ms: int | None = None) -> None:
+        """Seal the active segment and begin a new one; nothing to do if it is empty."""
+        self._check_online()
+        if self._active.size:
+            self._roll_at(self.end_offset, self.created_ms if now_ms is None else now_ms)
+
+    def _roll_at(self, base: int, now_ms: int) -> None:
+        old = self._active
+        fresh = Segment(self.disk, self.folder, base, 0, self._settings.index_interval_bytes)
+        try:
+            fresh.create_file()
+            old.write_indexes(sync=False)
+            write_snapshot(self.disk, self.folder, base, self.producers, sync=False)
+        except OSError as error:
+            self._disarm()
+            fresh.remove_files()
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"{self.partition}: cannot begin a segment at offset {base}: {error}",
+            ) from error
+        self._disarm()
+        self._dirty = True
+        self._folder_unsynced = True
+        if old.size:
+            old.seal()
+            self._unsynced.append(old)
+            self._segments.append(fresh)
+        else:
+            self._segments[-1] = fresh
+            old.remove_files()
+        self._active = fresh
+        self.created_ms = now_ms
+
+    # -- read -----------------------------------------------------------------------------------
+
+    def read(self, offset: int, max_bytes: int, limit: int, whole_first: bool) -> Slice | None:
+        """Whole batches of one segment from the one that holds `offset`, all below `limit`.
+
+        At most `max_bytes`, but for a first batch that is larger, which comes whole iff
+        `whole_first`. None if there is nothing. KafkaError 1 outside of the log, 56 offline.
+        """
+        end = self.end_offset
+        active = self._active
+        if offset >= limit or offset >= end:
+            if offset > end:
+                raise self._out_of_range(offset)
+            if offset == end:
+                self._remember(end, active, active.size)
+            return None
+        if offset < self.start_offset:
+            raise self._out_of_range(offset)
+        if self._failure is not None:
+            self._check_online()
+        hint = self._hints.get(offset)
+        if hint is None:
+            segment, position = self._locate(offset)
+        else:
+            segment, position = hint
+            if position >= segment.size:  # it rolled since
+                segment, position = self._locate(offset)
+        if limit >= end and segment is active:
+            stop, following = active.size, end
+        else:
+            stop, following = self._stop(segment, limit)
+        if stop - position > max_bytes:
+            stop, following = segment.boundary(position, position + max_bytes)
+            if stop <= position:
+                if not whole_first:
+                    return None
+                _, header = next(segment.walk(position))
+                stop, following = position + header[1] + OVERHEAD, header[0] + header[6] + 1
+        if following >= 0:
+            self._remember(following, segment, stop)
+        file = segment.file
+        return Slice(segment.opened() if file is None else file, position, stop - position)
+
+    def _remember(self, offset: int, segment: Segment, position: int) -> None:
+        hints = self._hints
+        hints[offset] = (segment, position)
+        if len(hints) > _HINTS_KEPT:
+            del hints[next(iter(hints))]
+
+    def _locate(self, offset: int) -> tuple[Segment, int]:
+        """Segment and position of the first batch that ends at or after `offset`."""
+        segments = self._segments
+        index = max(bisect_right(segments, offset, key=_base_offset) - 1, 0)
+        while True:
+            segment = segments[index]
+            position, header = segment.locate(offset)
+            if header is not None or index + 1 == len(segments):
+                return segment, position
+            index += 1  # compaction left a gap at the segment's end
+
+    def _stop(self, segment: Segment, limit: int) -> tuple[int, int]:
+        """Where in this segment the batches at `limit` and after begin, and that offset."""
+        following = bisect_right(self._segments, segment.base_offset, key=_base_offset)
+        if following < len(self._segments) and self._segments[following].base_offset <= limit:
+            return segment.size, self._segments[following].base_offset
+        if limit >= self.end_offset:
+            return segment.size, self.end_offset
+        hint = self._hints.get(limit)
+        if hint is not None and hint[0] is segment:
+            return hint[1], limit
+        position, _ = segment.locate(limit)
+        return position, limit
+
+    def _out_of_range(self, offset: int) -> KafkaError:
+        return KafkaError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"{self.partition} holds the offsets {self.start_offset} to {self.end_offset}, "
+            f"not {offset}",
+        )
+
+    def find_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
+        """The first record that is at least as late, or None."""
+        self._check_online()
+        return first_at_or_after(self._segments, timestamp_ms, self.start_offset)
+
+    def max_timestamp(self) -> TimestampOffset | None:
+        """The first record with the largest timestamp of all, or None if the log is empty."""
+        self._check_online()
+        return with_largest_timestamp(self._segments)
+
+    # -- cutting --------------------------------------------------------------------------------
+
+    def truncate_to(self, offset: int) -> None:
+        """Forget `offset` and all after it, for good; a batch that straddles it goes as a whole."""
+        self._check_online()
+        if offset >= self.end_offset:
+            return
+        if offset < self._segments[0].base_offset:
+            self.restart_at(offset)
+            return
+        index = bisect_right(self._segments, offset, key=_base_offset) - 1
+        segment = self._segments[index]
+        try:
+            position, header = segment.locate(offset)
+            end = offset if header is None else min(offset, header[0])
+            dropped = self._segments[index + 1 :]
+            del self._segments[index + 1 :]
+            for later in dropped:
+                later.remove_files()
+            segment.cut(position)
+            self._went_back(end)
+        except OSError as error:
+            raise self._fail(f"cutting {segment.path(LOG)} failed: {error}") from error
+        self.start_offset = min(self.start_offset, end)
+
+    def restart_at(self, offset: int) -> None:
+        """Forget all records; the next one gets this offset."""
+        self._check_online()
+        try:
+            for segment in self._segments:
+                segment.remove_files()
+            fresh = Segment(self.disk, self.folder, offset, 0, self._settings.index_interval_bytes)
+            fresh.create_file()
+            self._segments[:] = [fresh]
+            names = self.disk.list_folder(self.folder)
+            remove_snapshots(self.disk, self.folder, list_snapshots(names))
+            self.epochs.clear()
+            self.start_offset = offset
+            self._went_back(offset)
+        except OSError as error:
+            raise self._fail(f"emptying {self.folder} failed: {error}") from error
+
+    def _went_back(self, end: int) -> None:
+        """Everything that follows from a new, earlier end; durable before the next append."""
+        self._generation += 1
+        self._active = self._segments[-1]
+        self._hints.clear()
+        self._unsynced = [segment for segment in self._unsynced if segment in self._segments]
+        self._dirty = True
+        self.end_offset = end
+        self.recovery_point = min(self.recovery_point, end)
+        self.epochs.truncate_end(end)
+        self._epoch = self.epochs.latest
+        self._save_epochs()
+        names = self.disk.list_folder(self.folder)
+        later = [offset for offset in list_snapshots(names) if offset > end]
+        remove_snapshots(self.disk, self.folder, later)
+        self.disk.sync_folder(self.folder)
+        self._set_producers(rebuild(self.disk, self.folder, names, self._segments, end))
+        self._disarm()
+        if self.saved_recovery_point > self.recovery_point and self._owner is not None:
+            self._owner.log_went_back(self)
+
+    def delete_records_before(self, offset: int) -> int:
+        """Let the log begin at `offset` or later; the new start offset.
+
+        Segments that end before it are set aside for `purge`. KafkaError 1 past the end.
+        """
+        self._check_online()
+        if offset > self.end_offset:
+            raise self._out_of_range(offset)
+        if offset <= self.start_offset:
+            return self.start_offset
+        self.start_offset = offset
+        self._dirty = True
+        self.epochs.truncate_start(offset)
+        count = 0
+        while count + 1 < len(self._segments) and (self._segments[count + 1].base_offset <= offset):
+            count += 1
+        if count:
+            dropped = self._segments[:count]
+            del self._segments[:count]
+            self._hints.clear()
+            self._unsynced = [segment for segment in self._unsynced if segment not in dropped]
+            try:
+                for segment in dropped:
+                    self._garbage += segment.set_aside()
+                remove_snapshots(self.disk, self.folder, [s.base_offset for s in dropped])
+            except OSError as error:
+                raise self._fail(f"removing old segments of {self.folder}: {error}") from error
+        return offset
+
+    def purge(self) -> None:
+        """Remove the files of deleted segments; slow for large files, so made for a worker."""
+        while self._garbage:
+            remove_if_there(self.disk, self._garbage.pop())
+
+    # -- durability -----------------------------------------------------------------------------
+
+    def flush(self) -> int:
+        """Bring all records to the disk; the offset below which they are. Made for a worker.
+
+        If a sync fails nobody knows what the disk holds: the log goes offline for good.
+        """
+        self._check_online()
+        generation, end = self._generation, self.end_offset
+        active, sealed, self._unsynced = self._active, self._unsynced, []
+        try:
+            for segment in sealed:
+                segment.sync()
+            if end > self.recovery_point:
+                self.disk.fdatasync(active.opened().fd)
+            self._sync_names()
+        except OSError as error:
+            if generation != self._generation or active.file is None:
+                return self.recovery_point  # cut or closed under our feet: nothing was promised
+            raise self._fail(f"syncing {self.folder} failed: {error}") from error
+        if generation == self._generation and end > self.recovery_point:
+            self.recovery_point = end
+        return self.recovery_point
+
+    def _sync_names(self) -> None:
+        if self.epochs.dirty:
+            self._save_epochs()
+        if self._folder_unsynced:
+            self._folder_unsynced = False
+            if self._new:
+                fd = self.disk.open(f"{self.folder}/{PARTITION_METADATA}", READ_WRITE)
+                try:
+                    self.disk.fdatasync(fd)
+                finally:
+                    self.disk.close(fd)
+                self._new = False
+            self.disk.sync_folder(self.folder)
+            self.disk.sync_folder(self.folder.rpartition("/")[0])
+
+    def _save_epochs(self) -> None:
+        self.epochs.dirty = False
+        write_epochs(self.disk, f"{self.folder}/{EPOCHS_FILE}", self.epochs.entries)
+
+    def close(self) -> None:
+        """Flush and write all that lets the next start open this log without a scan."""
+        if self._failure is None and self._dirty:
+            self.flush()
+            try:
+                self._active.write_indexes(sync=True)
+                write_snapshot(self.disk, self.folder, self.end_offset, self.producers, sync=True)
+                self.disk.sync_folder(self.folder)
+            except OSError as error:
+                raise self._fail(f"closing {self.folder} failed: {error}") from error
+        self.abandon("it is closed")
+
+    def abandon(self, reason: str) -> None:
+        """Serve no more and write no more."""
+        self._failure = self._failure or f"{self.partition}: {reason}"
+        self._disarm()
+        self._hints.clear()
+        for segment in self._segments:
+            segment.file = None
+
+    def _fail(self, reason: str) -> KafkaError:
+        _logger.error("%s goes offline: %s", self.partition, reason)
+        self._failure = reason
+        self._disarm()
+        if self._owner is not None:
+            self._owner.log_failed(self, reason)
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, reason)
+
+    def _check_online(self) -> None:
+        if self._failure is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure)
+
+
+def _base_offset(segment: Segment) -> int:
+    return segment.base_offset

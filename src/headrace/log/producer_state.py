@@ -1,0 +1,212 @@
+"""What one partition knows of its idempotent producers, and the judgement on their next batch.
+
+Of every producer id: its epoch and the last five batches. A batch that is one of the five again
+is a duplicate and gets its old offset; otherwise its first sequence must follow the last one
+(after 2^31 - 1 comes 0). The snapshot file, big-endian:
+
+    version int16 = 1 | crc uint32 (CRC-32C of what follows) | count int32, then for each producer
+    producer_id int64 | epoch int16 | last_sequence int32 | last_offset int64 | offset_delta int32
+    | timestamp int64 | coordinator_epoch int32 | transaction_start int64 (-1: none is open)
+
+Where snapshots lie and how the log is replayed on top of them: `snapshots.py`.
+"""
+
+import struct
+
+from crc32c import crc32c
+
+from headrace.errors import ErrorCode, KafkaError
+from headrace.wire.batch import CONTROL, TRANSACTIONAL, Header
+
+BATCHES_KEPT = 5
+MAX_SEQUENCE = 2**31 - 1
+NO_SEQUENCE = -1
+
+_HEAD = struct.Struct(">hI")
+_COUNT = struct.Struct(">i")
+_ENTRY = struct.Struct(">qhiqiqiq")
+_VERSION = 1
+
+
+class CorruptSnapshot(ValueError):
+    """A producer snapshot that is torn or damaged."""
+
+
+class Producer:
+    """One producer id on one partition."""
+
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "epoch",
+        "expected",
+        "timestamp",
+        "transaction_start",
+    )
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        # (first sequence, last sequence, first offset, last offset), oldest first.
+        self.batches: list[tuple[int, int, int, int]] = []
+        self.timestamp = -1
+        self.coordinator_epoch = -1
+        self.transaction_start = -1
+        # The sequence that a plain batch of this epoch may have without any further thought;
+        # -1 where one must think. `Log.append` compares with it.
+        self.expected = -1
+
+    def add(self, first: int, last: int, base_offset: int, last_offset: int) -> None:
+        """Remember one more batch of the current epoch."""
+        batches = self.batches
+        batches.append((first, last, base_offset, last_offset))
+        if len(batches) > BATCHES_KEPT:
+            del batches[0]
+        self.expected = (last + 1) & MAX_SEQUENCE if self.transaction_start < 0 else -1
+
+    def move_to_epoch(self, epoch: int) -> None:
+        """A new epoch starts with no batches."""
+        if epoch != self.epoch:
+            self.epoch = epoch
+            self.batches.clear()
+            self.expected = -1
+
+
+class ProducerState:
+    """All producers of one partition."""
+
+    __slots__ = ("producers",)
+
+    def __init__(self) -> None:
+        self.producers: dict[int, Producer] = {}
+
+    def judge(self, header: Header) -> int:
+        """-1 if the batch may be appended; the old base offset if it is a duplicate.
+
+        KafkaError: 47 an older epoch, 45 a sequence that does not follow, 48 a plain batch in an
+        open transaction, 87 no sequence at all.
+        """
+        _, _, _, _, _, attributes, delta, _, _, producer_id, epoch, sequence, _ = header
+        producer = self.producers.get(producer_id)
+        if sequence < 0 and not attributes & CONTROL:
+            raise KafkaError(
+                ErrorCode.INVALID_RECORD, f"a batch of producer {producer_id} has no sequence"
+            )
+        if producer is None:
+            return -1
+        if epoch < producer.epoch:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"producer {producer_id} has epoch {producer.epoch}, this batch has {epoch}",
+            )
+        if attributes & CONTROL:
+            return -1
+        if epoch == producer.epoch:
+            last = (sequence + delta) & MAX_SEQUENCE
+            for batch in producer.batches:
+                if batch[0] == sequence and batch[1] == last:
+                    return batch[2]
+            expected = (producer.batches[-1][1] + 1) & MAX_SEQUENCE if producer.batches else 0
+        else:
+            expected = 0
+        if sequence != expected:
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {producer_id} epoch {epoch}: expected sequence {expected}, "
+                f"this batch begins with {sequence}",
+            )
+        if producer.transaction_start >= 0 and not attributes & TRANSACTIONAL:
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"producer {producer_id} has an open transaction; this batch is outside of it",
+            )
+        return -1
+
+    def record(self, header: Header, base_offset: int) -> None:
+        """Take note of a data batch that is in the log; no judgement any more."""
+        _, _, _, _, _, attributes, delta, _, timestamp, producer_id, epoch, sequence, _ = header
+        producer = self.producers.get(producer_id)
+        if producer is None:
+            producer = self.producers[producer_id] = Producer(epoch)
+        producer.move_to_epoch(epoch)
+        if attributes & TRANSACTIONAL and producer.transaction_start < 0:
+            producer.transaction_start = base_offset
+        producer.timestamp = timestamp
+        last = (sequence + delta) & MAX_SEQUENCE
+        producer.add(sequence, last, base_offset, base_offset + delta)
+
+    def record_marker(self, header: Header, coordinator_epoch: int) -> None:
+        """Take note of a control batch: it ends the producer's transaction, without a sequence."""
+        producer_id, epoch = header[9], header[10]
+        producer = self.producers.get(producer_id)
+        if producer is None:
+            producer = self.producers[producer_id] = Producer(epoch)
+        producer.move_to_epoch(epoch)
+        producer.transaction_start = -1
+        producer.coordinator_epoch = coordinator_epoch
+        producer.timestamp = header[8]
+        if producer.batches:
+            producer.expected = (producer.batches[-1][1] + 1) & MAX_SEQUENCE
+
+    def expire(self, now_ms: int, expiration_ms: int) -> int:
+        """Forget producers without an open transaction that were silent so long; how many."""
+        gone = [
+            producer_id
+            for producer_id, producer in self.producers.items()
+            if producer.transaction_start < 0 and now_ms - producer.timestamp >= expiration_ms
+        ]
+        for producer_id in gone:
+            del self.producers[producer_id]
+        return len(gone)
+
+    def first_open_transaction(self) -> int | None:
+        """The offset at which the oldest open transaction began."""
+        starts = [p.transaction_start for p in self.producers.values() if p.transaction_start >= 0]
+        return min(starts, default=None)
+
+    def encode(self) -> bytes:
+        """The snapshot file's bytes."""
+        parts = [_COUNT.pack(len(self.producers))]
+        for producer_id, producer in self.producers.items():
+            _, sequence, first, last = (
+                producer.batches[-1] if producer.batches else (0, NO_SEQUENCE, -1, -1)
+            )
+            parts.append(
+                _ENTRY.pack(
+                    producer_id,
+                    producer.epoch,
+                    sequence,
+                    last,
+                    last - first,
+                    producer.timestamp,
+                    producer.coordinator_epoch,
+                    producer.transaction_start,
+                )
+            )
+        body = b"".join(parts)
+        return _HEAD.pack(_VERSION, crc32c(body)) + body
+
+    @classmethod
+    def decode(cls, data: bytes) -> "ProducerState":
+        """The state that a snapshot file holds; CorruptSnapshot if it is damaged."""
+        if len(data) < _HEAD.size + _COUNT.size:
+            raise CorruptSnapshot("it is too short")
+        version, crc = _HEAD.unpack_from(data)
+        if version != _VERSION:
+            raise CorruptSnapshot(f"its version is {version}, not {_VERSION}")
+        if crc32c(data[_HEAD.size :]) != crc:
+            raise CorruptSnapshot("its CRC-32C does not match")
+        (count,) = _COUNT.unpack_from(data, _HEAD.size)
+        entries = data[_HEAD.size + _COUNT.size :]
+        if count < 0 or len(entries) != count * _ENTRY.size:
+            raise CorruptSnapshot(f"it does not hold {count} whole entries")
+        state = cls()
+        for entry in _ENTRY.iter_unpack(entries):
+            producer_id, epoch, sequence, last, delta, timestamp, coordinator, start = entry
+            producer = state.producers[producer_id] = Producer(epoch)
+            producer.timestamp = timestamp
+            producer.coordinator_epoch = coordinator
+            producer.transaction_start = start
+            if last >= 0:
+                first_sequence = (sequence - delta) & MAX_SEQUENCE
+                producer.add(first_sequence, sequence, last - delta, last)
+        return state

@@ -1,0 +1,345 @@
+"""Opening a log: at once after a clean stop, with a scan after a crash.
+
+After a clean stop the names in the folder, the end of the active segment and the newest producer
+snapshot say everything. Otherwise each segment from the one that holds the recovery point is read
+as a whole: batches must be sane, follow each other and match their CRC. The log is cut behind the
+last batch that does, later segments are dropped, and indexes, producer state and epochs made anew.
+"""
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from crc32c import crc32c
+
+from headrace.disk import Disk
+from headrace.errors import KafkaError
+from headrace.log.checkpoints import read_epochs
+from headrace.log.epochs import FILE_NAME as EPOCHS_FILE
+from headrace.log.epochs import EpochCache
+from headrace.log.log import Log, LogOwner
+from headrace.log.producer_state import ProducerState
+from headrace.log.segment import (
+    DELETED,
+    INDEX,
+    LOG,
+    MAX_RELATIVE,
+    TIME_INDEX,
+    TRANSACTION_INDEX,
+    Segment,
+    remove_if_there,
+    segment_path,
+)
+from headrace.log.snapshots import (
+    list_snapshots,
+    load_snapshot,
+    rebuild,
+    remove_snapshots,
+    replay,
+    replay_batch,
+    write_snapshot,
+)
+from headrace.settings import LogSettings
+from headrace.types import TopicPartition
+from headrace.wire.batch import CHECKSUMMED_FROM, HEADER, HEADER_BYTES, MAGIC, OVERHEAD, Header
+
+_SCAN_BYTES = 1 << 20
+_TEMPORARY = (DELETED, ".cleaned", ".swap", ".tmp")
+
+_logger = logging.getLogger("headrace.log")
+_unpack_header = HEADER.unpack_from
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What the log directory's checkpoint files say of one partition."""
+
+    start_offset: int = 0
+    recovery_point: int | None = None
+    clean: bool = False
+
+
+def create_log(
+    partition: TopicPartition,
+    folder: str,
+    settings: LogSettings,
+    disk: Disk,
+    now_ms: int,
+    owner: LogOwner | None = None,
+) -> Log:
+    """A new empty log in an existing empty folder; nothing is synced yet."""
+    segment = Segment(disk, folder, 0, 0, settings.index_interval_bytes)
+    segment.create_file()
+    segment.file = None  # ten thousand idle partitions must not cost ten thousand descriptors
+    return Log(
+        partition,
+        folder,
+        settings,
+        disk,
+        [segment],
+        start_offset=0,
+        end_offset=0,
+        recovery_point=0,
+        producers=ProducerState(),
+        epochs=EpochCache(),
+        now_ms=now_ms,
+        owner=owner,
+        new=True,
+    )
+
+
+def open_log(
+    partition: TopicPartition,
+    folder: str,
+    settings: LogSettings,
+    disk: Disk,
+    now_ms: int,
+    checkpoint: Checkpoint,
+    owner: LogOwner | None = None,
+) -> Log:
+    """The log in that folder, made whole again if it was not closed cleanly."""
+    names = _tidy(disk, folder, disk.list_folder(folder))
+    bases = _segment_bases(names)
+    segments = [_segment(disk, folder, base, settings) for base in bases]
+    if not segments:
+        interval = settings.index_interval_bytes
+        segments = [Segment(disk, folder, checkpoint.start_offset, 0, interval)]
+        segments[0].create_file()
+    for segment in segments[:-1]:
+        segment.seal()
+    entries = read_epochs(disk, f"{folder}/{EPOCHS_FILE}")
+    epochs = EpochCache(entries or ())
+    opened = None
+    if checkpoint.clean and checkpoint.recovery_point is not None and entries is not None:
+        opened = _open_clean(disk, folder, names, segments)
+    if opened is None:
+        scan = _Scan(disk, folder, names, segments, settings, epochs)
+        point = 0 if entries is None else checkpoint.recovery_point or 0
+        opened = scan.run(partition, point)
+    end, producers = opened
+    producers.expire(now_ms, settings.producer_id_expiration_ms)
+    _read_first_timestamp(segments[-1])
+    log = Log(
+        partition,
+        folder,
+        settings,
+        disk,
+        segments,
+        start_offset=max(checkpoint.start_offset, segments[0].base_offset),
+        end_offset=end,
+        recovery_point=end,
+        producers=producers,
+        epochs=epochs,
+        now_ms=now_ms,
+        owner=owner,
+    )
+    epochs.truncate_end(max(end, log.start_offset))
+    log.saved_recovery_point = max(checkpoint.recovery_point or 0, end)
+    if log.start_offset > end:
+        _logger.warning(
+            "%s ends at offset %d, before its start offset %d; it begins anew there",
+            partition,
+            end,
+            log.start_offset,
+        )
+        log.restart_at(log.start_offset)
+    return log
+
+
+def _tidy(disk: Disk, folder: str, names: list[str]) -> list[str]:
+    """Remove what an interrupted run left behind; the names that stay."""
+    kept = []
+    bases = {name.removesuffix(LOG) for name in names if name.endswith(LOG)}
+    for name in names:
+        stem, _, suffix = name.rpartition(".")
+        orphan = "." + suffix in (INDEX, TIME_INDEX, TRANSACTION_INDEX) and stem not in bases
+        if name.endswith(_TEMPORARY) or orphan:
+            remove_if_there(disk, f"{folder}/{name}")
+        else:
+            kept.append(name)
+    return kept
+
+
+def _segment_bases(names: list[str]) -> list[int]:
+    stems = (name.removesuffix(LOG) for name in names if name.endswith(LOG))
+    return sorted(int(stem) for stem in stems if stem.isdecimal())
+
+
+def _segment(disk: Disk, folder: str, base: int, settings: LogSettings) -> Segment:
+    size = disk.file_size(segment_path(folder, base, LOG))
+    return Segment(disk, folder, base, size, settings.index_interval_bytes)
+
+
+def _read_first_timestamp(segment: Segment) -> None:
+    if segment.size:
+        _, header = next(segment.walk(0))
+        segment.first_timestamp = header[8]
+
+
+def _open_clean(
+    disk: Disk, folder: str, names: list[str], segments: list[Segment]
+) -> tuple[int, ProducerState] | None:
+    """End offset and producer state after a clean stop; None if the files do not bear it out."""
+    active = segments[-1]
+    if active.size and not active.load_indexes():
+        return None
+    end = active.base_offset
+    try:
+        position = (active.offsets[-1] & 0xFFFFFFFF) if active.offsets else 0
+        for at, header in active.walk(position):
+            end = header[0] + header[6] + 1
+            active.note_batch(at, end - 1, header[8])
+        snapshots = list_snapshots(names)
+        remove_snapshots(disk, folder, [offset for offset in snapshots if offset > end])
+        return end, rebuild(disk, folder, names, segments, end)
+    except KafkaError as error:
+        _logger.warning("%s was closed cleanly, yet %s; it is scanned", folder, error)
+        return None
+
+
+class _Scan:
+    """One recovery: reads every batch from the recovery point's segment on."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        folder: str,
+        names: list[str],
+        segments: list[Segment],
+        settings: LogSettings,
+        epochs: EpochCache,
+    ) -> None:
+        self._disk = disk
+        self._folder = folder
+        self._names = names
+        self._segments = segments
+        self._epochs = epochs
+        self._compacted = "compact" in settings.cleanup_policy
+        self._producers = ProducerState()
+
+    def run(self, partition: TopicPartition, recovery_point: int) -> tuple[int, ProducerState]:
+        """The end offset and the producer state of what is left after the scan."""
+        segments = self._segments
+        first = len(segments) - 1
+        while first > 0 and segments[first].base_offset > recovery_point:
+            first -= 1
+        base = segments[first].base_offset
+        self._check_sealed_indexes(first)
+        self._load_producers(first, base)
+        end = base
+        for index in range(first, len(segments)):
+            segment = segments[index]
+            # What an unsynced segment lost at its end must not show as a hole in the middle.
+            lost = segment.base_offset > end >= recovery_point and not self._compacted
+            if index > first and (lost or segment.base_offset < end):
+                self._drop_from(partition, index, f"the segment before it ends at offset {end}")
+                break
+            if index > first:
+                write_snapshot(
+                    self._disk, self._folder, segment.base_offset, self._producers, sync=False
+                )
+            end, position = self._scan_segment(segment)
+            if position < segment.size:
+                self._cut(partition, segment, position, end)
+                self._drop_from(partition, index + 1, "the segment before it was cut")
+                break
+        self._finish(first, end)
+        return end, self._producers
+
+    def _check_sealed_indexes(self, count: int) -> None:
+        for segment in self._segments[:count]:
+            segment.offset_index()
+            segment.time_index()
+
+    def _load_producers(self, first: int, base: int) -> None:
+        snapshots = list_snapshots(self._names)
+        later = [offset for offset in snapshots if offset > base]
+        remove_snapshots(self._disk, self._folder, later)
+        offset, self._producers = load_snapshot(self._disk, self._folder, snapshots, base)
+        if offset < base:
+            start = max(offset, self._segments[0].base_offset)
+            replay(self._producers, self._segments[:first], start, base)
+
+    def _scan_segment(self, segment: Segment) -> tuple[int, int]:
+        """The offset and the position behind the last good batch; indexes are made on the way."""
+        segment.sealed = False
+        segment.reset_indexes()
+        end, stop = segment.base_offset, 0
+        for position, header in checked_batches(self._disk, segment):
+            end = header[0] + header[6] + 1
+            stop = position + header[1] + OVERHEAD
+            segment.note_batch(position, end - 1, header[8])
+            if header[2] > self._epochs.latest:
+                self._epochs.assign(header[2], header[0])
+            replay_batch(self._producers, segment, position, header)
+        return end, stop
+
+    def _cut(self, partition: TopicPartition, segment: Segment, position: int, end: int) -> None:
+        _logger.warning(
+            "%s: cut %d bytes behind the last whole batch of %s; the log ends at offset %d",
+            partition,
+            segment.size - position,
+            segment.path(LOG),
+            end,
+        )
+        segment.size = position
+        self._disk.ftruncate(segment.opened().fd, position)
+
+    def _drop_from(self, partition: TopicPartition, index: int, why: str) -> None:
+        for segment in self._segments[index:]:
+            _logger.warning(
+                "%s: dropped %s with %d bytes because %s",
+                partition,
+                segment.path(LOG),
+                segment.size,
+                why,
+            )
+            segment.remove_files()
+        del self._segments[index:]
+
+    def _finish(self, first: int, end: int) -> None:
+        """Make durable what the scan found, so that the next crash starts from here."""
+        self._epochs.truncate_end(end)
+        for segment in self._segments[first:-1]:
+            segment.write_indexes(sync=True)
+            segment.seal()
+        for segment in self._segments[first:]:
+            self._disk.fdatasync(segment.opened().fd)
+            segment.file = None
+        self._disk.sync_folder(self._folder)
+
+
+def checked_batches(disk: Disk, segment: Segment) -> Iterator[tuple[int, Header]]:
+    """Position and header of each batch until the first that is torn, damaged or out of order."""
+    fd, size = segment.opened().fd, segment.size
+    buffer, origin, position = b"", 0, 0
+    view = memoryview(buffer)
+    lowest, highest = segment.base_offset, segment.base_offset + MAX_RELATIVE
+    while size - position >= HEADER_BYTES:
+        at = position - origin
+        if at + HEADER_BYTES > len(buffer):
+            buffer, origin, at = disk.pread(fd, _SCAN_BYTES, position), position, 0
+            view = memoryview(buffer)
+            if len(buffer) < HEADER_BYTES:
+                return
+        header: Header = _unpack_header(buffer, at)
+        length = header[1] + OVERHEAD
+        if (
+            length < HEADER_BYTES
+            or position + length > size
+            or header[3] != MAGIC
+            or header[0] < lowest
+            or not 0 <= header[6] <= highest - header[0]
+        ):
+            return
+        if at + length > len(buffer):
+            wanted = max(length, _SCAN_BYTES)
+            buffer, origin, at = disk.pread(fd, wanted, position), position, 0
+            view = memoryview(buffer)
+            if len(buffer) < length:
+                return
+        if crc32c(view[at + CHECKSUMMED_FROM : at + length]) != header[4]:
+            return
+        yield position, header
+        lowest = header[0] + header[6] + 1
+        position += length

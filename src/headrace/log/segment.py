@@ -1,0 +1,456 @@
+"""One segment of a partition: a `.log` file of whole record batches and its two sparse indexes.
+
+    00000000000000001234.log         batches as they came over the wire, one after the other
+    00000000000000001234.index       offset -> position      (indexes.py)
+    00000000000000001234.timeindex   timestamp -> offset     (indexes.py)
+
+The name is the offset of the first record. The active segment has its indexes in memory and
+writes them when it is sealed or closed: after a crash it is scanned anyway, so writing them
+earlier would buy nothing. A sealed segment's index files are mapped at the first look-up.
+Every look-up checks the batch that the index points to, and rebuilds an index that lies.
+What to append, when to roll and who may read how far is the business of `log.py`.
+"""
+
+import logging
+import os
+from array import array
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from headrace.disk import CREATE, READ_WRITE, TRUNCATE, Disk, write_file
+from headrace.errors import ErrorCode, KafkaError
+from headrace.log.indexes import (
+    POSITION_MASK,
+    TIME_ENTRY,
+    TIME_ENTRY_BYTES,
+    OffsetEntries,
+    OffsetIndex,
+    TimeEntries,
+    floor_by_offset,
+    floor_by_position,
+    floor_by_time,
+    offsets_from_bytes,
+    offsets_to_bytes,
+    pack_entry,
+    plausible_offsets,
+    times_from_bytes,
+)
+from headrace.wire.batch import HEADER, HEADER_BYTES, MAGIC, OVERHEAD, Header
+
+NO_TIMESTAMP = -1
+MAX_RELATIVE = 2**31 - 1
+LOG, INDEX, TIME_INDEX = ".log", ".index", ".timeindex"
+TRANSACTION_INDEX = ".txnindex"
+DELETED = ".deleted"
+
+# Look-ups walk the headers of about one index interval; a larger read would be wasted.
+_WALK_BYTES = 8192
+
+_logger = logging.getLogger("headrace.log")
+_unpack_header = HEADER.unpack_from
+
+
+def segment_path(folder: str, base_offset: int, suffix: str) -> str:
+    """The path of one of a segment's files."""
+    return f"{folder}/{base_offset:020d}{suffix}"
+
+
+class SegmentFile:
+    """An open `.log` file; its descriptor closes when the last reference goes.
+
+    So a slice of a segment that was deleted meanwhile can still be sent.
+    """
+
+    __slots__ = ("_close", "fd")
+
+    def __init__(self, disk: Disk, path: str, flags: int = READ_WRITE) -> None:
+        self.fd = -1
+        self._close: Callable[[int], None] = disk.close
+        self.fd = disk.open(path, flags)
+
+    def __del__(self) -> None:
+        if self.fd >= 0:
+            self._close(self.fd)
+
+
+class Slice(NamedTuple):
+    """Whole batches in one file, ready for sendfile."""
+
+    file: SegmentFile
+    position: int
+    length: int
+
+    def read(self) -> bytes:
+        """The bytes themselves, for slices so small that copying them is the quicker way."""
+        return os.pread(self.file.fd, self.length, self.position)
+
+
+class Segment:
+    """The state of one segment; `Log.append` changes the active one's fields in place."""
+
+    __slots__ = (
+        "_disk",
+        "_mapped_times",
+        "base_offset",
+        "file",
+        "first_timestamp",
+        "folder",
+        "index_due",
+        "index_interval",
+        "largest_offset",
+        "largest_timestamp",
+        "offsets",
+        "sealed",
+        "size",
+        "times",
+    )
+
+    def __init__(
+        self, disk: Disk, folder: str, base_offset: int, size: int, index_interval: int
+    ) -> None:
+        self._disk = disk
+        self.folder = folder
+        self.base_offset = base_offset
+        self.size = size
+        self.sealed = False
+        self.file: SegmentFile | None = None
+        # The largest timestamp so far, and the last offset of the first batch that has it.
+        self.largest_timestamp = NO_TIMESTAMP
+        self.largest_offset = base_offset
+        self.first_timestamp = NO_TIMESTAMP
+        self.index_interval = index_interval
+        # A batch that begins after this position gets an index entry.
+        self.index_due = index_interval
+        self.offsets: OffsetIndex | None = None
+        self.times: bytearray | None = None
+        self._mapped_times: TimeEntries | None = None
+
+    def path(self, suffix: str) -> str:
+        """The path of the file with that suffix."""
+        return segment_path(self.folder, self.base_offset, suffix)
+
+    def create_file(self) -> None:
+        """Make the empty `.log` file of a new segment."""
+        self.file = SegmentFile(self._disk, self.path(LOG), READ_WRITE | CREATE | TRUNCATE)
+
+    def opened(self) -> SegmentFile:
+        """The open `.log` file."""
+        file = self.file
+        if file is None:
+            file = self.file = SegmentFile(self._disk, self.path(LOG))
+        return file
+
+    # -- indexing -------------------------------------------------------------------------------
+
+    def note_batch(self, position: int, last_offset: int, max_timestamp: int) -> None:
+        """Index one batch at `position`, as appending it does."""
+        if max_timestamp > self.largest_timestamp:
+            self.largest_timestamp = max_timestamp
+            self.largest_offset = last_offset
+        if position > self.index_due:
+            self.add_entry(position, last_offset)
+
+    def add_entry(self, position: int, last_offset: int) -> None:
+        """Add an entry to both indexes of the active segment."""
+        self.index_due = position + self.index_interval
+        offsets = self.offsets
+        if offsets is None:
+            offsets = self.offsets = array("q")
+        assert isinstance(offsets, array), "a sealed segment gets no index entries"
+        offsets.append(pack_entry(last_offset - self.base_offset, position))
+        self._add_time_entry()
+
+    def _add_time_entry(self) -> None:
+        times = self.times
+        if times is None:
+            times = self.times = bytearray()
+        newest = NO_TIMESTAMP
+        if times:
+            newest = TIME_ENTRY.unpack_from(times, len(times) - TIME_ENTRY_BYTES)[0]
+        if self.largest_timestamp > newest:
+            times += TIME_ENTRY.pack(self.largest_timestamp, self.largest_offset - self.base_offset)
+
+    def index_is_full(self, index_bytes: int) -> bool:
+        """Whether one of the indexes has reached `segment.index.bytes`."""
+        offsets = len(self.offsets) if self.offsets is not None else 0
+        times = len(self.times) // TIME_ENTRY_BYTES if self.times is not None else 0
+        # One slot of the time index stays free for the entry that sealing adds.
+        return offsets >= index_bytes // 8 or times >= index_bytes // TIME_ENTRY_BYTES - 1
+
+    def write_indexes(self, *, sync: bool) -> None:
+        """Write both index files of the active segment, with a last entry in the time index."""
+        self._add_time_entry()
+        offsets = self.offsets if isinstance(self.offsets, array) else array("q")
+        write_file(self._disk, self.path(INDEX), offsets_to_bytes(offsets), sync=sync)
+        write_file(self._disk, self.path(TIME_INDEX), self.times or b"", sync=sync)
+
+    def seal(self) -> None:
+        """No further batch will come; from now on the index files are read where they lie."""
+        self.sealed = True
+        self.offsets = None
+        self.times = None
+
+    def sync(self) -> None:
+        """Bring the log file to the disk, and a sealed segment's indexes too."""
+        self._disk.fdatasync(self.opened().fd)
+        if self.sealed:
+            for suffix in (INDEX, TIME_INDEX):
+                try:
+                    fd = self._disk.open(self.path(suffix), READ_WRITE)
+                except FileNotFoundError:
+                    continue  # deleted meanwhile, or to be rebuilt at the next look-up
+                try:
+                    self._disk.fdatasync(fd)
+                finally:
+                    self._disk.close(fd)
+
+    def load_indexes(self) -> bool:
+        """Read the active segment's index files into memory; False if they cannot be its own."""
+        try:
+            offsets = offsets_from_bytes(self._disk.map_file(self.path(INDEX)))
+            times = times_from_bytes(self._disk.map_file(self.path(TIME_INDEX)))
+        except FileNotFoundError:
+            return False
+        if not plausible_offsets(offsets, self.size) or (offsets and not times):
+            return False
+        self.offsets, self.times = offsets, times
+        if offsets:
+            self.index_due = (offsets[-1] & POSITION_MASK) + self.index_interval
+        if times:
+            timestamp, relative = TIME_ENTRY.unpack_from(times, len(times) - TIME_ENTRY_BYTES)
+            self.largest_timestamp = timestamp
+            self.largest_offset = self.base_offset + relative
+        return True
+
+    def reset_indexes(self) -> None:
+        """Empty indexes, before the batches are noted again."""
+        self.offsets = None
+        self.times = None
+        self._mapped_times = None
+        self.index_due = self.index_interval
+        self.largest_timestamp = NO_TIMESTAMP
+        self.largest_offset = self.base_offset
+
+    def rebuild_indexes(self) -> None:
+        """Make both indexes anew from the batches."""
+        _logger.warning("rebuilding the indexes of %s", self.path(LOG))
+        self.reset_indexes()
+        for position, header in self.walk(0):
+            self.note_batch(position, header[0] + header[6], header[8])
+        if self.sealed:
+            self.write_indexes(sync=False)
+            self._mapped_times = TimeEntries(self.times or b"")
+            self.times = None
+            if self.offsets is None:
+                self.offsets = array("q")
+
+    def offset_index(self) -> OffsetIndex:
+        """The offset index, mapped if this segment is sealed."""
+        offsets = self.offsets
+        if offsets is None:
+            if not self.sealed:
+                return array("q")
+            try:
+                offsets = OffsetEntries(self._disk.map_file(self.path(INDEX)))
+                if not plausible_offsets(offsets, self.size):
+                    raise ValueError(self.path(INDEX))
+                self.offsets = offsets
+            except (FileNotFoundError, ValueError):
+                self.rebuild_indexes()
+                return self.offset_index()
+        return offsets
+
+    def time_index(self) -> TimeEntries:
+        """The time index, mapped if this segment is sealed."""
+        if not self.sealed:
+            return TimeEntries(self.times or b"")
+        entries = self._mapped_times
+        if entries is None:
+            try:
+                entries = TimeEntries(self._disk.map_file(self.path(TIME_INDEX)))
+            except FileNotFoundError:
+                entries = TimeEntries(b"")
+            if not entries and self.size:
+                self.rebuild_indexes()
+                return self._mapped_times or TimeEntries(b"")
+            self._mapped_times = entries
+        return entries
+
+    def latest_time(self) -> tuple[int, int]:
+        """The largest timestamp, and the last offset of the batch that holds it."""
+        if self.sealed and self.largest_timestamp == NO_TIMESTAMP:
+            entries = self.time_index()
+            if entries:
+                timestamp, relative = entries[len(entries) - 1]
+                self.largest_timestamp = timestamp
+                self.largest_offset = self.base_offset + relative
+        return self.largest_timestamp, self.largest_offset
+
+    # -- finding --------------------------------------------------------------------------------
+
+    def walk(self, position: int, stop: int | None = None) -> Iterator[tuple[int, Header]]:
+        """Position and header of each batch from a batch's beginning on; checks no CRC.
+
+        KafkaError if what stands there is no batch.
+        """
+        end = self.size if stop is None else stop
+        pread, fd = self._disk.pread, self.opened().fd
+        buffer, origin = b"", position
+        while position < end:
+            at = position - origin
+            if at + HEADER_BYTES > len(buffer):
+                buffer, origin, at = pread(fd, _WALK_BYTES, position), position, 0
+                if len(buffer) < HEADER_BYTES:
+                    raise self._not_a_batch(position)
+            header: Header = _unpack_header(buffer, at)
+            size = header[1] + OVERHEAD
+            if size < HEADER_BYTES or header[3] != MAGIC or position + size > self.size:
+                raise self._not_a_batch(position)
+            yield position, header
+            position += size
+
+    def _not_a_batch(self, position: int) -> KafkaError:
+        return KafkaError(
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            f"{self.path(LOG)} holds no record batch at position {position}",
+        )
+
+    def _walk_from_entry(self, entry: int | None, lower: int) -> Iterator[tuple[int, Header]]:
+        """Walk from an index entry's batch, or from `lower` if that lies further on.
+
+        ValueError if the entry does not fit the batch that it points to.
+        """
+        position = 0 if entry is None else entry & POSITION_MASK
+        if entry is None or position <= lower:
+            yield from self.walk(lower)
+            return
+        try:
+            _, header = next(self.walk(position))
+        except (KafkaError, StopIteration) as error:
+            raise ValueError(self.path(INDEX)) from error
+        if header[0] + header[6] - self.base_offset != entry >> 32:
+            raise ValueError(self.path(INDEX))
+        yield from self.walk(position)
+
+    def locate(self, offset: int) -> tuple[int, Header | None]:
+        """The first batch that ends at or after `offset`: its position and header.
+
+        (size, None) if all batches end before it.
+        """
+        try:
+            return self._locate(offset)
+        except ValueError:
+            self.rebuild_indexes()
+            return self._locate(offset)
+
+    def _locate(self, offset: int) -> tuple[int, Header | None]:
+        entry = floor_by_offset(self.offset_index(), offset - self.base_offset)
+        for position, header in self._walk_from_entry(entry, 0):
+            if header[0] + header[6] >= offset:
+                return position, header
+        return self.size, None
+
+    def boundary(self, start: int, limit: int) -> tuple[int, int]:
+        """The last batch boundary not after `limit`, at least `start`, and the offset there.
+
+        The offset is -1 at the end of the segment.
+        """
+        try:
+            return self._boundary(start, limit)
+        except ValueError:
+            self.rebuild_indexes()
+            return self._boundary(start, limit)
+
+    def _boundary(self, start: int, limit: int) -> tuple[int, int]:
+        entry = floor_by_position(self.offset_index(), limit)
+        for position, header in self._walk_from_entry(entry, start):
+            if position + header[1] + OVERHEAD > limit:
+                return position, header[0]
+        return self.size, -1
+
+    def locate_time(self, timestamp: int) -> int:
+        """The position from which a record of at least that time may be found; not before."""
+        for attempt in range(2):
+            entry = floor_by_time(self.time_index(), timestamp)
+            if entry is None:
+                return 0
+            found, relative = entry
+            position, header = self.locate(self.base_offset + relative)
+            if (
+                header is not None
+                and header[8] == found
+                and header[0] + header[6] == self.base_offset + relative
+            ):
+                return position
+            if attempt == 0:
+                self.rebuild_indexes()
+        return 0
+
+    # -- cutting --------------------------------------------------------------------------------
+
+    def cut(self, position: int) -> None:
+        """Make `position` the end of the file for good, and this segment the active one."""
+        if self.sealed:
+            self.offsets = array("q", self.offset_index())
+            self.times = bytearray().join(TIME_ENTRY.pack(*entry) for entry in self.time_index())
+            self._mapped_times = None
+            self.sealed = False
+        fd = self.opened().fd
+        self._disk.ftruncate(fd, position)
+        self._disk.fdatasync(fd)
+        self.size = position
+        offsets = self.offsets if isinstance(self.offsets, array) else array("q")
+        while offsets and offsets[-1] & POSITION_MASK >= position:
+            offsets.pop()
+        self.offsets = offsets
+        origin = (offsets[-1] & POSITION_MASK) if offsets else 0
+        self._trim_times(offsets[-1] >> 32 if offsets else -1)
+        self.index_due = origin + self.index_interval
+        for _, header in self.walk(origin):
+            if header[8] > self.largest_timestamp:
+                self.largest_timestamp = header[8]
+                self.largest_offset = header[0] + header[6]
+
+    def _trim_times(self, last_relative: int) -> None:
+        times = self.times if self.times is not None else bytearray()
+        while times and TIME_ENTRY.unpack_from(times, len(times) - TIME_ENTRY_BYTES)[1] > (
+            last_relative
+        ):
+            del times[-TIME_ENTRY_BYTES:]
+        self.times = times
+        self.largest_timestamp, self.largest_offset = NO_TIMESTAMP, self.base_offset
+        if times:
+            timestamp, relative = TIME_ENTRY.unpack_from(times, len(times) - TIME_ENTRY_BYTES)
+            self.largest_timestamp = timestamp
+            self.largest_offset = self.base_offset + relative
+
+    def read_batch(self, position: int, header: Header) -> bytes:
+        """The bytes of the whole batch at `position`."""
+        return self._disk.pread(self.opened().fd, header[1] + OVERHEAD, position)
+
+    def remove_files(self) -> None:
+        """Remove all files of this segment now; readers that hold the open file go on."""
+        for suffix in (LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX):
+            remove_if_there(self._disk, self.path(suffix))
+        self.file = None
+
+    def set_aside(self) -> list[str]:
+        """Rename all files so that no restart finds them, and say which are left to remove."""
+        paths = []
+        for suffix in (LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX):
+            path = self.path(suffix)
+            try:
+                self._disk.rename(path, path + DELETED)
+                paths.append(path + DELETED)
+            except FileNotFoundError:
+                continue
+        self.file = None
+        return paths
+
+
+def remove_if_there(disk: Disk, path: str) -> None:
+    """Remove a file; one that is already gone is fine."""
+    try:
+        disk.remove(path)
+    except FileNotFoundError:
+        return

@@ -1,0 +1,71 @@
+"""From times to offsets: what ListOffsets asks by timestamp.
+
+The indexes lead to the one batch that can hold the answer; only that one is decoded.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from headrace.errors import KafkaError
+from headrace.log.segment import NO_TIMESTAMP, Segment
+from headrace.wire.batch import LOG_APPEND_TIME, Header
+
+# One batch may grow to this when a time is looked up in it.
+_DECOMPRESSED_BYTES_MAX = 64 << 20
+
+
+class TimestampOffset(NamedTuple):
+    """A record's time and offset, and the leader epoch of its batch."""
+
+    timestamp: int
+    offset: int
+    epoch: int
+
+
+def first_at_or_after(
+    segments: Sequence[Segment], timestamp_ms: int, start_offset: int
+) -> TimestampOffset | None:
+    """The first record at or above `start_offset` that is at least as late."""
+    for segment in segments:
+        if segment.latest_time()[0] < timestamp_ms:
+            continue
+        for position, header in segment.walk(segment.locate_time(timestamp_ms)):
+            if header[8] >= timestamp_ms and header[0] + header[6] >= start_offset:
+                found = _in_batch(segment, position, header, timestamp_ms, start_offset)
+                if found is not None:
+                    return found
+    return None
+
+
+def with_largest_timestamp(segments: Sequence[Segment]) -> TimestampOffset | None:
+    """The first record that has the largest timestamp of all."""
+    best = max(segments, key=_latest)
+    timestamp, offset = best.latest_time()
+    if best.size == 0 or timestamp == NO_TIMESTAMP:
+        return None
+    position, header = best.locate(offset)
+    if header is None:
+        return None
+    return _in_batch(best, position, header, timestamp, 0)
+
+
+def _latest(segment: Segment) -> int:
+    return segment.latest_time()[0]
+
+
+def _in_batch(
+    segment: Segment, position: int, header: Header, timestamp_ms: int, start_offset: int
+) -> TimestampOffset | None:
+    if header[5] & LOG_APPEND_TIME:
+        return TimestampOffset(header[8], max(header[0], start_offset), header[2])
+    from headrace.wire.records import iterate
+
+    batch = segment.read_batch(position, header)
+    try:
+        for record in iterate(batch, 0, len(batch), _DECOMPRESSED_BYTES_MAX):
+            if record.timestamp >= timestamp_ms and record.offset >= start_offset:
+                return TimestampOffset(record.timestamp, record.offset, header[2])
+    except KafkaError:
+        # A client's batch whose records nobody can decode; its beginning is early enough.
+        return TimestampOffset(header[8], max(header[0], start_offset), header[2])
+    return None

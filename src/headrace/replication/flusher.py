@@ -1,0 +1,54 @@
+"""Group fsync: acknowledgements that wait for the disk share one trip to it.
+
+Partitions that asked while a flush was under way go into the next one, so a slow disk makes
+larger groups, not longer queues.
+"""
+
+import asyncio
+import logging
+from concurrent.futures import Executor
+
+from headrace.errors import ErrorCode, KafkaError
+from headrace.replication.partition import Partition
+
+logger = logging.getLogger(__name__)
+
+
+class Flusher:
+    """Flushes partitions' logs on a worker thread and commits what has reached the disk."""
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+        self._wanted: dict[Partition, None] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def request(self, partition: Partition) -> None:
+        """See to it that everything appended to `partition` so far gets to the disk."""
+        self._wanted[partition] = None
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._wanted:
+            group, self._wanted = list(self._wanted), {}
+            outcomes = await loop.run_in_executor(self._executor, _flush_all, group)
+            for partition, outcome in zip(group, outcomes, strict=True):
+                if isinstance(outcome, KafkaError):
+                    logger.error("cannot flush %s: %s", partition.name, outcome)
+                    partition.fail_waiters(outcome)
+                else:
+                    partition.advance(outcome)
+        self._task = None
+
+
+def _flush_all(group: list[Partition]) -> list[int | KafkaError]:
+    outcomes: list[int | KafkaError] = []
+    for partition in group:
+        try:
+            outcomes.append(partition.log.flush())
+        except KafkaError as error:
+            outcomes.append(error)
+        except OSError as error:
+            outcomes.append(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
+    return outcomes

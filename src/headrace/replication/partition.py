@@ -1,0 +1,269 @@
+"""One partition of which this broker has a replica: leadership, the high watermark, who waits.
+
+The log below knows bytes and offsets; the handlers above know requests. Between them stand the
+rules of a leader: which epoch it leads in, what a client may append, up to where a consumer may
+read, and what is committed. One replica is in sync today: the leader; `isr` says so.
+"""
+
+import asyncio
+from typing import Protocol
+
+from headrace.errors import ErrorCode, KafkaError
+from headrace.log.log import Log
+from headrace.log.segment import Slice
+from headrace.settings import LogSettings
+from headrace.types import Epoch, Offset, TopicPartition
+from headrace.wire import batch
+from headrace.wire.compression import CODECS, ZSTD
+from headrace.wire.records import check_records, iterate, recompress
+
+_REFUSED_ATTRIBUTES = batch.CONTROL | batch.TRANSACTIONAL | batch.LOG_APPEND_TIME
+_WALKED_RECORDS = 32
+"""Batches of up to this many plain records are walked on append; larger ones are trusted to be
+what their checksum says, because a walk costs more than the append."""
+
+
+class Watcher(Protocol):
+    """Someone who wants to know that a partition has changed."""
+
+    def changed(self) -> None: ...
+
+
+class Shared(Protocol):
+    """What all partitions of a broker have in common."""
+
+    woken: list["Partition"]
+    max_decompressed_bytes: int
+
+    def open_log(self, partition: "Partition") -> Log: ...
+
+    def flush_later(self, partition: "Partition") -> None: ...
+
+
+class Partition:
+    """A replica that leads; opens its log when it is first needed."""
+
+    __slots__ = (
+        "_commit_waiters", "_flushes_first", "_high_watermark", "_log", "_rewrites", "_shared",
+        "closed", "isr", "leader_epoch", "name", "settings", "watchers",
+    )  # fmt: skip
+
+    def __init__(
+        self, name: TopicPartition, settings: LogSettings, epoch: Epoch, isr: int, shared: Shared
+    ) -> None:
+        self.name = name
+        self.leader_epoch = epoch
+        self.isr = isr
+        self.closed = False
+        self.watchers: dict[Watcher, None] = {}
+        self._commit_waiters: list[tuple[Offset, asyncio.Future[None]]] = []
+        self._high_watermark = 0
+        self._log: Log | None = None
+        self._shared = shared
+        self.use_settings(settings)
+
+    def use_settings(self, settings: LogSettings) -> None:
+        """Take a topic's settings, at start or when they change."""
+        self.settings = settings
+        self._flushes_first = settings.flush_messages == 1
+        self._rewrites = (
+            settings.timestamp_type == "LogAppendTime"
+            or settings.compression_type != "producer"
+            or "compact" in settings.cleanup_policy
+        )
+        if self._log is not None:
+            self._log.settings = settings
+
+    @property
+    def log(self) -> Log:
+        """The log, opened at first use."""
+        if self._log is None:
+            self._log = self._shared.open_log(self)
+            self._high_watermark = self._log.end_offset
+        return self._log
+
+    @property
+    def high_watermark(self) -> Offset:
+        """The offset below which everything is committed and may be read."""
+        return self._high_watermark if self._log is not None else self.log.end_offset
+
+    def check_epoch(self, current_leader_epoch: Epoch) -> None:
+        """Refuse a client whose picture of the leadership is older or newer than ours."""
+        if current_leader_epoch < 0 or current_leader_epoch == self.leader_epoch:
+            return
+        if current_leader_epoch < self.leader_epoch:
+            raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+        raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+
+    # ------------------------------------------------------------------------------- writing
+
+    def append(
+        self, buf: bytearray, view: memoryview, pos: int, end: int, acks: int, now_ms: int
+    ) -> tuple[Offset, int, Offset]:
+        """Judge and append a client's batch: (base offset, append time or -1, log start)."""
+        log = self._log or self.log
+        header = batch.checked_header(buf, view, pos, end)
+        settings = self.settings
+        if end - pos > settings.max_message_bytes:
+            raise KafkaError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"the batch has {end - pos} bytes; max.message.bytes of topic "
+                f"{self.name.topic} is {settings.max_message_bytes}",
+            )
+        if acks == -1 and self.isr < settings.min_insync_replicas:
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{self.name} has {self.isr} in-sync replicas; min.insync.replicas is "
+                f"{settings.min_insync_replicas}",
+            )
+        attributes = header[5]
+        if attributes:
+            self._check_attributes(attributes)
+        if not attributes & batch.CODEC_MASK and header[12] <= _WALKED_RECORDS:
+            check_records(buf, pos + batch.HEADER_BYTES, header[12], end)
+        append_time = -1
+        if self._rewrites:
+            buf, view, pos, end, header, append_time = self._rewrite(
+                buf, view, pos, end, header, now_ms
+            )
+        elif (
+            header[8] - now_ms > settings.timestamp_after_max_ms
+            or now_ms - header[7] > settings.timestamp_before_max_ms
+        ):
+            self._check_timestamps(header, now_ms)
+        base = log.append(buf, view, pos, end, header, self.leader_epoch, now_ms)
+        if self._flushes_first:
+            self._shared.flush_later(self)
+        else:
+            self._high_watermark = log.end_offset
+            if self.watchers:
+                self._shared.woken.append(self)
+        return base, append_time, log.start_offset
+
+    def _check_attributes(self, attributes: int) -> None:
+        if attributes & _REFUSED_ATTRIBUTES:
+            if attributes & batch.CONTROL:
+                raise KafkaError(ErrorCode.INVALID_RECORD, "clients may not write control batches")
+            if attributes & batch.LOG_APPEND_TIME:
+                raise KafkaError(
+                    ErrorCode.INVALID_TIMESTAMP, "only the broker sets the log append time"
+                )
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE, "this producer has no transaction open here"
+            )
+        if attributes & batch.CODEC_MASK > ZSTD:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+                f"there is no codec {attributes & batch.CODEC_MASK}",
+            )
+
+    def _check_timestamps(self, header: batch.Header, now_ms: int) -> None:
+        """Timestamps too far from now; a record without one (-1) is nobody's mistake."""
+        if header[8] == -1 or header[7] == -1:
+            return
+        raise KafkaError(
+            ErrorCode.INVALID_TIMESTAMP,
+            f"timestamps {header[7]} to {header[8]} are too far from the broker's time {now_ms} "
+            f"for topic {self.name.topic} (message.timestamp.before.max.ms, "
+            "message.timestamp.after.max.ms)",
+        )
+
+    def _rewrite(
+        self, buf: bytearray, view: memoryview, pos: int, end: int, header: batch.Header,
+        now_ms: int,
+    ) -> tuple[bytearray, memoryview, int, int, batch.Header, int]:  # fmt: skip
+        """What a topic's settings ask of a batch beyond taking it as it is."""
+        settings = self.settings
+        if "compact" in settings.cleanup_policy:
+            for record in iterate(view, pos, end, self._shared.max_decompressed_bytes):
+                if record.key is None:
+                    raise KafkaError(
+                        ErrorCode.INVALID_RECORD,
+                        f"topic {self.name.topic} is compacted: every record needs a key",
+                    )
+        codec = CODECS.get(settings.compression_type)
+        if codec is not None and codec != header[5] & batch.CODEC_MASK:
+            buf = recompress(
+                view, pos, end, codec, _level(settings), self._shared.max_decompressed_bytes
+            )
+            view, pos, end = memoryview(buf), 0, len(buf)
+            header = batch.read_header(buf, 0)
+        if settings.timestamp_type == "LogAppendTime":
+            batch.stamp_append_time(buf, view, pos, end, now_ms)
+            return buf, view, pos, end, batch.read_header(buf, pos), now_ms
+        if (
+            header[8] - now_ms > settings.timestamp_after_max_ms
+            or now_ms - header[7] > settings.timestamp_before_max_ms
+        ):
+            self._check_timestamps(header, now_ms)
+        return buf, view, pos, end, header, -1
+
+    def is_committed(self, offset: Offset) -> bool:
+        """Whether everything below `offset` is committed."""
+        return self._high_watermark >= offset
+
+    def wait_committed(self, offset: Offset) -> asyncio.Future[None]:
+        """Done when everything below `offset` is committed, or failed when it never will be."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._commit_waiters.append((offset, future))
+        return future
+
+    def advance(self, offset: Offset) -> None:
+        """Everything below `offset` is committed now."""
+        if offset > self._high_watermark:
+            self._high_watermark = offset
+        if self.watchers:
+            self._shared.woken.append(self)
+        waiting = self._commit_waiters
+        self._commit_waiters = [waiter for waiter in waiting if waiter[0] > offset]
+        for wanted, future in waiting:
+            if wanted <= offset and not future.done():
+                future.set_result(None)
+
+    def fail_waiters(self, error: KafkaError) -> None:
+        """Nothing that is still waiting to be committed will be."""
+        waiting, self._commit_waiters = self._commit_waiters, []
+        for _, future in waiting:
+            if not future.done():
+                future.set_exception(error)
+
+    def delete_records(self, offset: Offset) -> Offset:
+        """Forget what lies below `offset` (-1: all that is committed); the new low watermark."""
+        high_watermark = self.high_watermark
+        if offset == -1:
+            offset = high_watermark
+        if offset < 0 or offset > high_watermark:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"cannot delete below {offset}: the high watermark of {self.name} is "
+                f"{high_watermark}",
+            )
+        start = self.log.delete_records_before(offset)
+        self.advance(self._high_watermark)
+        return start
+
+    # ------------------------------------------------------------------------------- reading
+
+    def read(self, offset: Offset, max_bytes: int, whole_first: bool) -> Slice | None:
+        """Committed batches from `offset` on, or None where nothing is there yet."""
+        log = self._log or self.log
+        high_watermark = self._high_watermark
+        if offset == high_watermark:
+            return None
+        return log.read(offset, max_bytes, high_watermark, whole_first)
+
+    def close(self) -> None:
+        """The partition is gone from this broker; whoever waits for it shall look again."""
+        self.closed = True
+        self.fail_waiters(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        if self.watchers:
+            self._shared.woken.append(self)
+
+
+def _level(settings: LogSettings) -> int | None:
+    """How hard the topic's own codec shall try; None where the codec has no levels."""
+    return {
+        "gzip": settings.compression_gzip_level,
+        "lz4": settings.compression_lz4_level,
+        "zstd": settings.compression_zstd_level,
+    }.get(settings.compression_type)

@@ -1,0 +1,148 @@
+"""All partitions of this broker, found by name or by topic id, kept in step with the image."""
+
+import logging
+from collections.abc import Iterable
+from concurrent.futures import Executor
+
+from headrace.cluster.image import Image, Topic
+from headrace.errors import ErrorCode, KafkaError
+from headrace.log.directory import LogDirectory
+from headrace.log.log import Log
+from headrace.replication.flusher import Flusher
+from headrace.replication.partition import Partition
+from headrace.settings import LogSettings, Settings, log_settings
+from headrace.types import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+class Replicas:
+    """The partitions that this broker holds, and what they share."""
+
+    def __init__(
+        self, node_id: int, settings: Settings, directory: LogDirectory, executor: Executor
+    ) -> None:
+        self.by_key: dict[bytes, list[Partition]] = {}
+        """A topic's partitions by its name in UTF-8 and by the bytes of its id."""
+        self.woken: list[Partition] = []
+        self.directory = directory
+        self.max_decompressed_bytes = settings.integer("headrace.max.decompressed.bytes")
+        self._node_id = node_id
+        self._settings = settings
+        self._executor = executor
+        self._flusher = Flusher(executor)
+        self._settings_now = settings
+        self._on_disk: frozenset[TopicPartition] = frozenset()
+
+    # ----------------------------------------------------------------------------- finding
+
+    def partition(self, topic: str, index: int) -> Partition:
+        """The partition, if this broker leads it; otherwise the error that a client needs."""
+        partitions = self.by_key.get(topic.encode())
+        if partitions is None or not 0 <= index < len(partitions):
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{index} here"
+            )
+        return partitions[index]
+
+    def topic(self, topic: str) -> list[Partition]:
+        """All partitions of a topic; none if there is no such topic."""
+        return self.by_key.get(topic.encode(), [])
+
+    def folders(self) -> list[tuple[str, LogDirectory]]:
+        """Where the logs lie."""
+        return [(self.directory.path, self.directory)]
+
+    # ------------------------------------------------------------------- following the image
+
+    def apply(self, old: Image, new: Image) -> None:
+        """Create, change and delete partitions until they match the new image."""
+        if old.broker_configs is not new.broker_configs:
+            self._use_broker_configs(new)
+        for name in _names_that_differ(old, new):
+            before, after = old.topics.get(name), new.topics.get(name)
+            if before is not None and (after is None or after.id != before.id):
+                self._remove(before)
+            if after is not None:
+                self._place(after)
+
+    def load(self, image: Image) -> None:
+        """Stand by for every partition in the image; after a crash, make each log whole first."""
+        self._use_broker_configs(image)
+        self._on_disk = frozenset(self.directory.partitions())
+        for topic in image.topics.values():
+            self._place(topic)
+        self._on_disk = frozenset()
+        if not self.directory.stopped_cleanly:
+            self.directory.recover(self._settings_for, _report_recovery)
+        for work in self.directory.take_leftovers():
+            self._executor.submit(work)
+
+    def _settings_for(self, partition: TopicPartition) -> LogSettings:
+        for known in self.topic(partition.topic)[partition.partition :]:
+            return known.settings
+        return log_settings(self._settings_now, {})
+
+    def _use_broker_configs(self, image: Image) -> None:
+        changes: dict[str, str | None] = {}
+        changes.update(image.broker_configs.get("", {}))
+        changes.update(image.broker_configs.get(str(self._node_id), {}))
+        self._settings_now = self._settings.replace(changes)
+        for topic in image.topics.values():
+            partitions = self.by_key.get(topic.id.bytes)
+            if partitions is not None:
+                settings = log_settings(self._settings_now, topic.configs)
+                for partition in partitions:
+                    partition.use_settings(settings)
+
+    def _place(self, topic: Topic) -> None:
+        settings = log_settings(self._settings_now, topic.configs)
+        partitions = self.by_key.get(topic.id.bytes)
+        if partitions is None:
+            partitions = self.by_key[topic.id.bytes] = self.by_key[topic.name.encode()] = []
+        for partition in partitions:
+            partition.use_settings(settings)
+        for index in range(len(partitions), len(topic.partitions)):
+            state = topic.partitions[index]
+            name = TopicPartition(topic.name, index)
+            if name not in self._on_disk:
+                self.directory.create(name, topic.id, settings)
+            partitions.append(Partition(name, settings, state.leader_epoch, len(state.isr), self))
+
+    def _remove(self, topic: Topic) -> None:
+        self.by_key.pop(topic.name.encode(), None)
+        for partition in self.by_key.pop(topic.id.bytes, ()):
+            partition.close()
+            self._executor.submit(self.directory.delete(partition.name))
+
+    # ------------------------------------------------------------ what partitions ask of us
+
+    def open_log(self, partition: Partition) -> Log:
+        """The partition's log, from its folder."""
+        return self.directory.get(partition.name, partition.settings)
+
+    def flush_later(self, partition: Partition) -> None:
+        """Flush as soon as the disk is free, and commit then."""
+        self._flusher.request(partition)
+
+    def wake(self) -> None:
+        """Tell whoever watches the partitions that changed; called after a batch of events."""
+        while self.woken:
+            woken, self.woken[:] = dict.fromkeys(self.woken), ()
+            for partition in woken:
+                for watcher in tuple(partition.watchers):
+                    watcher.changed()
+
+
+def _names_that_differ(old: Image, new: Image) -> Iterable[str]:
+    for name, topic in new.topics.items():
+        if old.topics.get(name) is not topic:
+            yield name
+    for name in old.topics:
+        if name not in new.topics:
+            yield name
+
+
+def _report_recovery(partition: TopicPartition, done: int, total: int) -> None:
+    if done == total or done % 1000 == 0:
+        logger.info("checked %d of %d logs after an unclean stop", done, total)

@@ -1,0 +1,32 @@
+"""The settings: one table in Kafka's own names, how files are read, what a topic ends up with."""
+
+from headrace.settings.files import load_properties, load_toml, parse_assignment
+from headrace.settings.resolve import (
+    LogSettings,
+    Settings,
+    check_broker_config,
+    check_topic_config,
+    check_topic_configs,
+    log_settings,
+)
+from headrace.settings.setting import Setting, Type, Value, format_value
+from headrace.settings.table import TABLE
+from headrace.settings.topic_table import TOPIC_TABLE
+
+__all__ = [
+    "TABLE",
+    "TOPIC_TABLE",
+    "LogSettings",
+    "Setting",
+    "Settings",
+    "Type",
+    "Value",
+    "check_broker_config",
+    "check_topic_config",
+    "check_topic_configs",
+    "format_value",
+    "load_properties",
+    "load_toml",
+    "log_settings",
+    "parse_assignment",
+]

@@ -1,0 +1,7 @@
+"""Prints docs/settings.md."""
+
+import sys
+
+from headrace.settings.document import settings_page
+
+sys.stdout.write(settings_page())

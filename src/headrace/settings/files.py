@@ -1,0 +1,134 @@
+"""Settings from files and from the command line: names and texts, each checked where it stands.
+
+Java's properties (what Kafka's server.properties is) and TOML. Both loaders refuse a setting
+with its file and line; what they return can be given to `Settings.parse`.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from headrace.errors import SettingError
+from headrace.settings.resolve import check_broker_config
+
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def parse_assignment(text: str) -> tuple[str, str]:
+    """The name and value of `name=value`, as given on a command line; checked."""
+    name, equals, value = text.partition("=")
+    name = name.strip()
+    if not equals or not name:
+        raise SettingError(f"{text}: expected name=value, such as num.partitions=3")
+    check_broker_config(name, value)
+    return name, value.strip()
+
+
+def load_properties(path: str | Path) -> dict[str, str]:
+    """The settings of a Java properties file, such as Kafka's server.properties."""
+    loaded: dict[str, str] = {}
+    for line, name, value in read_properties(_read(path)):
+        _check(f"{path}:{line}", name, value)
+        loaded[name] = value
+    return loaded
+
+
+def load_toml(path: str | Path) -> dict[str, str]:
+    """The settings of a TOML file: `log.dirs = "data"`, or tables whose names join with dots."""
+    # Imported here: most starts read no TOML.
+    import tomllib
+
+    text = _read(path)
+    try:
+        tree = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise SettingError(f"{path}: {error}; expected TOML, such as num.partitions = 3") from error
+    loaded: dict[str, str] = {}
+    for name, leaf in _flatten("", tree):
+        where = f"{path}:{_line_of(text, name)}"
+        value = _toml_text(where, name, leaf)
+        _check(where, name, value)
+        loaded[name] = value
+    return loaded
+
+
+def read_properties(text: str) -> Iterator[tuple[int, str, str]]:
+    """Line number, key and value of each entry, by the rules of java.util.Properties."""
+    lines = iter(enumerate(re.split(r"\r\n|\r|\n", text), start=1))
+    for number, raw in lines:
+        line = raw.lstrip(" \t\f")
+        if not line or line[0] in "#!":
+            continue
+        while _continues(line):
+            _, following = next(lines, (0, ""))
+            line = line[:-1] + following.lstrip(" \t\f")
+        key, value = _split(line)
+        yield number, _unescape(key), _unescape(value)
+
+
+def _continues(line: str) -> bool:
+    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
+
+
+def _split(line: str) -> tuple[str, str]:
+    """Key and value: the first unescaped `=`, `:` or blank ends the key."""
+    found = re.match(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(.*)", line, re.DOTALL)
+    assert found is not None, "every part of the pattern may be empty"
+    return found[1], found[2]
+
+
+def _unescape(text: str) -> str:
+    def one(match: re.Match[str]) -> str:
+        escaped = match[1]
+        if len(escaped) == 5:
+            return chr(int(escaped[1:], 16))
+        return _ESCAPES.get(escaped, escaped)
+
+    return re.sub(r"\\(u[0-9A-Fa-f]{4}|.)", one, text)
+
+
+def _read(path: str | Path) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise SettingError(f"{path}: no such file; give the path of a settings file") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingError(f"{path}: cannot be read as text ({error})") from error
+
+
+def _check(where: str, name: str, value: str) -> None:
+    try:
+        check_broker_config(name, value)
+    except SettingError as error:
+        raise SettingError(f"{where}: {error}") from error
+
+
+def _flatten(prefix: str, tree: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+    for key, leaf in tree.items():
+        name = f"{prefix}{key}"
+        if isinstance(leaf, dict):
+            yield from _flatten(f"{name}.", leaf)
+        else:
+            yield name, leaf
+
+
+def _toml_text(where: str, name: str, leaf: object) -> str:
+    match leaf:
+        case bool():
+            return "true" if leaf else "false"
+        case int() | float() | str():
+            return str(leaf)
+        case list() if all(isinstance(word, str | int) for word in leaf):
+            return ",".join(str(word) for word in leaf)
+    raise SettingError(f"{where}: {name}: expected text, a number, true, false or a list of words")
+
+
+def _line_of(text: str, name: str) -> int:
+    """The line that sets `name`: TOML's parser does not tell, so this looks for its last words."""
+    words = name.split(".")
+    for start in range(len(words)):
+        tail = r"\s*\.\s*".join(rf'["\']?{re.escape(word)}["\']?' for word in words[start:])
+        found = re.search(rf"^\s*{tail}\s*=", text, re.MULTILINE)
+        if found:
+            return text.count("\n", 0, found.end()) + 1
+    return 1

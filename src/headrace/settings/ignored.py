@@ -1,0 +1,89 @@
+"""Names that a Kafka user's file may hold and that mean nothing here: accepted, with a note."""
+
+_KRAFT = "Headrace keeps its metadata in its own store and has no KRaft quorum"
+_TIERED = "Headrace has no tiered storage"
+_JVM = "it configures Java classes, and Headrace loads none"
+_REMOVED = "Kafka removed it, and Headrace stores the current message format only"
+_INSIDE = "it tunes the inside of Kafka's broker"
+_METRICS = "Headrace's metrics are not reported through Java classes"
+
+_EXACT = {
+    "process.roles": _KRAFT,
+    "initial.broker.registration.timeout.ms": _KRAFT,
+    "sasl.mechanism.controller.protocol": _KRAFT,
+    "controller.socket.timeout.ms": _KRAFT,
+    "server.max.startup.time.ms": _KRAFT,
+    "early.start.listeners": _KRAFT,
+    "unstable.api.versions.enable": _INSIDE,
+    "unstable.feature.versions.enable": _INSIDE,
+    "fetch.purgatory.purge.interval.requests": _INSIDE,
+    "producer.purgatory.purge.interval.requests": _INSIDE,
+    "delete.records.purgatory.purge.interval.requests": _INSIDE,
+    "share.fetch.purgatory.purge.interval.requests": _INSIDE,
+    "max.request.partition.size.limit": _INSIDE,
+    "log.initial.task.delay.ms": _INSIDE,
+    "share.coordinator.cold.partition.snapshot.interval.ms": _INSIDE,
+    "share.coordinator.state.topic.prune.interval.ms": _INSIDE,
+    "log.dir.failure.timeout.ms": _KRAFT,
+    "create.topic.policy.class.name": _JVM,
+    "alter.config.policy.class.name": _JVM,
+    "client.quota.callback.class": _JVM,
+    "principal.builder.class": _JVM,
+    "replica.selector.class": _JVM,
+    "security.providers": _JVM,
+    "ssl.engine.factory.class": _JVM,
+    "ssl.provider": _JVM,
+    "ssl.keymanager.algorithm": _JVM,
+    "ssl.trustmanager.algorithm": _JVM,
+    "ssl.secure.random.implementation": _JVM,
+    "group.share.persister.class.name": _JVM,
+    "metric.reporters": _METRICS,
+    "auto.include.jmx.reporter": _METRICS,
+    "log.message.format.version": _REMOVED,
+    "log.message.downconversion.enable": _REMOVED,
+    "inter.broker.protocol.version": _REMOVED,
+    "log.message.timestamp.difference.max.ms": (
+        "Kafka replaced it by log.message.timestamp.before.max.ms and "
+        "log.message.timestamp.after.max.ms"
+    ),
+    "control.plane.listener.name": "Kafka removed it, and Headrace has no control plane listener",
+    "leader.imbalance.per.broker.percentage": "Kafka removed it",
+    "zookeeper.metadata.migration.enable": _KRAFT,
+}
+
+_PREFIXES = {
+    "controller.quorum.": _KRAFT,
+    "controller.performance.": _KRAFT,
+    "metadata.": _KRAFT,
+    "internal.metadata.": _KRAFT,
+    "remote.log.": _TIERED,
+    "remote.fetch.": _TIERED,
+    "remote.list.": _TIERED,
+    "rsm.config.": _TIERED,
+    "rlmm.config.": _TIERED,
+    "sasl.kerberos.": "Headrace has no Kerberos login",
+    "sasl.login.": _JVM,
+    "sasl.client.": _JVM,
+    "sasl.server.callback.": _JVM,
+    "sasl.oauthbearer.assertion.": _JVM,
+    "sasl.oauthbearer.client.": _JVM,
+    "sasl.oauthbearer.jwt.": _JVM,
+    "delegation.token.": "Headrace has no delegation tokens",
+    "kafka.metrics.": _METRICS,
+    "metrics.": _METRICS,
+    "alter.log.dirs.replication.quota.": "Headrace does not move replicas between folders",
+}
+
+
+def why_ignored(name: str) -> str:
+    """Why `name` has no effect here; empty if it is not one of these."""
+    why = _EXACT.get(name)
+    if why is None:
+        why = next((why for prefix, why in _PREFIXES.items() if name.startswith(prefix)), "")
+    return why
+
+
+def ignored_names() -> list[tuple[str, str]]:
+    """All such names and, with a star, families of names, each with its reason; for the docs."""
+    families = ((f"{prefix}*", why) for prefix, why in _PREFIXES.items())
+    return sorted([*_EXACT.items(), *families])

@@ -1,0 +1,1 @@
+"""The real broker inside a test, with faults on demand."""

@@ -1,0 +1,41 @@
+"""The pytest plugin that comes with Headrace: the real broker in a test.
+
+    def test_orders_arrive(headrace):
+        producer = Producer({"bootstrap.servers": headrace.bootstrap_servers})
+        ...
+
+`headrace` is one broker for the whole test session; `headrace_factory` starts brokers of a test's
+own, with settings, for tests that stop, kill or spoil them.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeAlias
+
+import pytest
+
+from headrace.testing.running import RunningBroker
+
+BrokerFactory: TypeAlias = Callable[..., RunningBroker]
+
+
+@pytest.fixture(scope="session")
+def headrace() -> Iterator[RunningBroker]:
+    """A broker that all tests of the session share."""
+    broker = RunningBroker()
+    yield broker
+    broker.close()
+
+
+@pytest.fixture
+def headrace_factory() -> Iterator[BrokerFactory]:
+    """Starts brokers with settings of their own; they end with the test."""
+    brokers: list[RunningBroker] = []
+
+    def start(settings: Mapping[str, str] | None = None, node_id: int = 1) -> RunningBroker:
+        broker = RunningBroker(settings, node_id)
+        brokers.append(broker)
+        return broker
+
+    yield start
+    for broker in brokers:
+        broker.close()

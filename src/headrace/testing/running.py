@@ -1,0 +1,151 @@
+"""A real broker as a child process, and the handle that tests hold on it."""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from headrace.errors import ErrorCode
+
+_READY_WITHIN_S = 30
+_STOP_WITHIN_S = 30
+
+
+class BrokerDied(RuntimeError):
+    """The broker did not start or went away by itself; carries what it said."""
+
+
+class RunningBroker:
+    """A broker on a free port of this machine, with its data in a temporary folder.
+
+    Faults apply to the next requests of an API, named as Kafka names it ("Produce", "Fetch", ...);
+    requests that wait in the broker already are not touched.
+    """
+
+    def __init__(self, settings: Mapping[str, str] | None = None, node_id: int = 1) -> None:
+        self._home = Path(tempfile.mkdtemp(prefix="headrace-"))
+        self._settings = dict(settings or {})
+        self._node_id = node_id
+        self._port = 0
+        self._process: subprocess.Popen[str] | None = None
+        self.data_dir = self._home / "data"
+        self.log_file = self._home / "broker.log"
+        self.start()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """What clients call `bootstrap.servers`."""
+        return f"127.0.0.1:{self._port}"
+
+    @property
+    def pid(self) -> int:
+        """The broker's process id."""
+        return self._running().pid
+
+    # -------------------------------------------------------------------------------- life
+
+    def start(self) -> None:
+        """Start the broker, on the same port and the same data as before."""
+        assert self._process is None, "the broker is running already"
+        command = [
+            sys.executable, "-m", "headrace.cli", "serve",
+            "--data-dir", str(self.data_dir),
+            "--listen", f"127.0.0.1:{self._port}",
+            "--node-id", str(self._node_id),
+        ]  # fmt: skip
+        for name, value in self._settings.items():
+            command += ["--set", f"{name}={value}"]
+        fault_port = self._home / "faults"
+        fault_port.unlink(missing_ok=True)
+        with self.log_file.open("a") as log:
+            self._process = subprocess.Popen(
+                command,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env={**os.environ, "HEADRACE_FAULT_PORT": str(fault_port)},
+            )
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if "ready on" not in line:
+            self._process.wait(_READY_WITHIN_S)
+            self._process = None
+            raise BrokerDied(f"the broker did not start:\n{line}{self.log_file.read_text()}")
+        self._port = int(line.split("ready on ")[1].split(",")[0].rpartition(":")[2])
+
+    def stop(self) -> None:
+        """Stop cleanly, as SIGTERM does."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Stop at once, as a crash does; nothing is flushed or closed."""
+        self._end(signal.SIGKILL)
+
+    def restart(self) -> None:
+        """Stop cleanly and start again."""
+        self.stop()
+        self.start()
+
+    def close(self) -> None:
+        """End the broker and remove its data."""
+        if self._process is not None:
+            self.kill()
+        shutil.rmtree(self._home, ignore_errors=True)
+
+    def _end(self, number: signal.Signals) -> None:
+        process = self._running()
+        process.send_signal(number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_STOP_WITHIN_S)
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+            raise BrokerDied(f"the broker did not stop in {_STOP_WITHIN_S} s")
+        assert process.stdout is not None
+        process.stdout.close()
+        self._process = None
+
+    def _running(self) -> "subprocess.Popen[str]":
+        assert self._process is not None, "the broker is not running"
+        return self._process
+
+    # ------------------------------------------------------------------------------ faults
+
+    def fail(self, api: str, error: ErrorCode | int, count: int = 1) -> None:
+        """Answer the next `count` requests of `api` with an error instead of doing them."""
+        self._ask({"do": "error", "api": api, "code": int(error), "count": count})
+
+    def delay(self, api: str, seconds: float, count: int = 1) -> None:
+        """Work on the next `count` requests of `api` only after a while."""
+        self._ask({"do": "delay", "api": api, "seconds": seconds, "count": count})
+
+    def cut(self, api: str, count: int = 1, *, after: bool = False) -> None:
+        """Cut the connection on the next `count` requests of `api`.
+
+        Before the request is worked on, or `after`, when only the answer is lost.
+        """
+        self._ask({"do": "drop" if after else "cut", "api": api, "count": count})
+
+    def move_clock(self, ms: int) -> None:
+        """Set the broker's wall clock this far from the machine's."""
+        self._ask({"do": "clock", "skew_ms": ms})
+
+    def clear_faults(self) -> None:
+        """Forget faults that have not struck yet, and set the clock right."""
+        self._ask({"do": "clear"})
+
+    def _ask(self, command: Mapping[str, object]) -> None:
+        with socket.socket(socket.AF_UNIX) as port:
+            port.settimeout(10)
+            port.connect(str(self._home / "faults"))
+            port.sendall(json.dumps(command).encode() + b"\n")
+            answer = json.loads(port.makefile().readline())
+        if not answer["ok"]:
+            raise ValueError(answer["error"])

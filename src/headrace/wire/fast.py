@@ -1,0 +1,460 @@
+"""The hot messages by hand: Produce and Fetch, requests and responses, in every version.
+
+A generic codec costs more than the rest of the request. Parsing checks the whole request before
+anything acts on it: what lies about its lengths raises MalformedRequest and touches no log.
+"""
+
+import struct
+from typing import NamedTuple, Protocol, TypeAlias
+
+from headrace.errors import MalformedRequest
+from headrace.wire.varint import read_uvarint, skip_tagged_fields, uvarint
+
+Buffer: TypeAlias = bytearray
+TopicKey: TypeAlias = bytes
+"""A topic as the request names it: its name in UTF-8, or the 16 bytes of its id."""
+
+_i16 = struct.Struct(">h").unpack_from
+_i32 = struct.Struct(">i").unpack_from
+_two_i32 = struct.Struct(">ii").unpack_from
+_acks_timeout = struct.Struct(">hi").unpack_from
+_put_i16 = struct.Struct(">h").pack
+_put_i32 = struct.Struct(">i").pack
+
+# ------------------------------------------------------------------------------ Produce requests
+
+ProducePartition: TypeAlias = tuple[int, int, int]
+"""Index, and where its records begin and end in the buffer; both are -1 for null records."""
+
+PRODUCE_FLEXIBLE_FROM = 9
+PRODUCE_TOPIC_IDS_FROM = 13
+
+
+class ProduceRequest(NamedTuple):
+    """A Produce request as positions in the receive buffer."""
+
+    transactional: bool
+    acks: int
+    timeout_ms: int
+    topics: list[tuple[TopicKey, list[ProducePartition]]]
+
+
+def parse_produce(buf: Buffer, view: memoryview, pos: int, end: int, version: int) -> ProduceRequest:
+    """The request body in [pos, end)."""
+    if version >= PRODUCE_FLEXIBLE_FROM:
+        return _parse_flexible_produce(buf, view, pos, end, version)
+    length = _i16(buf, pos)[0]
+    pos += 2
+    if length > 0:
+        pos += length
+    acks, timeout_ms = _acks_timeout(buf, pos)
+    count = _i32(buf, pos + 6)[0]
+    pos += 10
+    topics: list[tuple[TopicKey, list[ProducePartition]]] = []
+    for _ in range(count):
+        size = _i16(buf, pos)[0]
+        if size < 0 or pos + size > end:
+            raise MalformedRequest("a topic name reaches past the end of the request")
+        key = bytes(view[pos + 2 : pos + 2 + size])
+        pos += 2 + size
+        partition_count = _i32(buf, pos)[0]
+        pos += 4
+        partitions: list[ProducePartition] = []
+        for _ in range(partition_count):
+            index, size = _two_i32(buf, pos)
+            pos += 8
+            if size < 0:
+                partitions.append((index, -1, -1))
+                continue
+            if pos + size > end:
+                raise MalformedRequest("a record batch reaches past the end of the request")
+            partitions.append((index, pos, pos + size))
+            pos += size
+        topics.append((key, partitions))
+    if pos > end:
+        raise MalformedRequest("the Produce request is longer than its frame")
+    return ProduceRequest(length >= 0, acks, timeout_ms, topics)
+
+
+def _parse_flexible_produce(
+    buf: Buffer, view: memoryview, pos: int, end: int, version: int
+) -> ProduceRequest:
+    length, pos = read_uvarint(buf, pos)
+    if length:
+        pos += length - 1
+    acks, timeout_ms = _acks_timeout(buf, pos)
+    count, pos = read_uvarint(buf, pos + 6)
+    topics: list[tuple[TopicKey, list[ProducePartition]]] = []
+    for _ in range(count - 1):
+        if version >= PRODUCE_TOPIC_IDS_FROM:
+            size = 17
+        else:
+            size, pos = read_uvarint(buf, pos)
+        if size == 0 or pos + size > end + 1:
+            raise MalformedRequest("a topic name reaches past the end of the request")
+        key = bytes(view[pos : pos + size - 1])
+        partition_count, pos = read_uvarint(buf, pos + size - 1)
+        partitions: list[ProducePartition] = []
+        for _ in range(partition_count - 1):
+            index = _i32(buf, pos)[0]
+            size, pos = read_uvarint(buf, pos + 4)
+            if size == 0:
+                partitions.append((index, -1, -1))
+            else:
+                size += pos - 1
+                if size > end:
+                    raise MalformedRequest("a record batch reaches past the end of the request")
+                partitions.append((index, pos, size))
+                pos = size
+            pos = pos + 1 if buf[pos] == 0 else skip_tagged_fields(buf, pos)
+        topics.append((key, partitions))
+        pos = pos + 1 if buf[pos] == 0 else skip_tagged_fields(buf, pos)
+    if pos >= end:
+        raise MalformedRequest("the Produce request is longer than its frame")
+    return ProduceRequest(length > 0, acks, timeout_ms, topics)
+
+
+# ----------------------------------------------------------------------------- Produce responses
+
+ProduceResult: TypeAlias = tuple[int, int, int, int, int, str | None]
+"""Index, error code, base offset, log append time, log start offset, error message."""
+
+_produced_v3 = struct.Struct(">ihqq").pack
+_produced_v5 = struct.Struct(">ihqqq").pack
+_no_error_v8 = b"\0\0\0\0\xff\xff"
+_no_error_v9 = b"\x01\0\0"
+_size_correlation = struct.Struct(">ii").pack
+_size_correlation_tags = struct.Struct(">iiB").pack
+
+
+def produce_response(
+    version: int, correlation_id: int, topics: list[tuple[TopicKey, list[ProduceResult]]]
+) -> bytes:
+    """The whole frame of a Produce response."""
+    if version >= PRODUCE_FLEXIBLE_FROM:
+        return _flexible_produce_response(version, correlation_id, topics)
+    parts = [b"", _put_i32(len(topics))]
+    for key, results in topics:
+        parts += (_put_i16(len(key)), key, _put_i32(len(results)))
+        for index, error, base, append_time, start, message in results:
+            if version < 5:
+                parts.append(_produced_v3(index, error, base, append_time))
+                continue
+            parts.append(_produced_v5(index, error, base, append_time, start))
+            if version >= 8:
+                parts.append(_no_error_v8 if message is None else b"\0\0\0\0" + _string(message))
+    parts.append(b"\0\0\0\0")
+    body = b"".join(parts)
+    return _size_correlation(len(body) + 4, correlation_id) + body
+
+
+def _flexible_produce_response(
+    version: int, correlation_id: int, topics: list[tuple[TopicKey, list[ProduceResult]]]
+) -> bytes:
+    parts = [uvarint(len(topics) + 1)]
+    for key, results in topics:
+        if version < PRODUCE_TOPIC_IDS_FROM:
+            parts.append(uvarint(len(key) + 1))
+        parts += (key, uvarint(len(results) + 1))
+        for index, error, base, append_time, start, message in results:
+            parts.append(_produced_v5(index, error, base, append_time, start))
+            parts.append(
+                _no_error_v9 if message is None else b"\x01" + _compact_string(message) + b"\0"
+            )
+        parts.append(b"\0")
+    parts.append(b"\0\0\0\0\0")
+    body = b"".join(parts)
+    return _size_correlation_tags(len(body) + 5, correlation_id, 0) + body
+
+
+def _string(text: str) -> bytes:
+    raw = text.encode()[:32767]
+    return _put_i16(len(raw)) + raw
+
+
+def _compact_string(text: str) -> bytes:
+    raw = text.encode()
+    return uvarint(len(raw) + 1) + raw
+
+
+# -------------------------------------------------------------------------------- Fetch requests
+
+FETCH_FLEXIBLE_FROM = 12
+FETCH_TOPIC_IDS_FROM = 13
+
+FetchPartition: TypeAlias = tuple[int, int, int, int, int, int]
+"""Index, current leader epoch, fetch offset, last fetched epoch, log start offset, max bytes."""
+
+
+class FetchRequest(NamedTuple):
+    """A Fetch request, whole."""
+
+    replica_id: int
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    isolation: int
+    session_id: int
+    session_epoch: int
+    topics: list[tuple[TopicKey, list[FetchPartition]]]
+    forgotten: list[tuple[TopicKey, int]]
+
+
+_fetch_head = struct.Struct(">iiiib").unpack_from
+_fetch_head_v15 = struct.Struct(">iiib").unpack_from
+_partition_v12 = struct.Struct(">iiqiqi").unpack_from
+_partition_v9 = struct.Struct(">iiqqi").unpack_from
+_partition_v5 = struct.Struct(">iqqi").unpack_from
+_partition_v4 = struct.Struct(">iqi").unpack_from
+
+
+def parse_fetch(buf: Buffer, view: memoryview, pos: int, end: int, version: int) -> FetchRequest:
+    """The request body in [pos, end)."""
+    if version >= FETCH_FLEXIBLE_FROM:
+        return _parse_flexible_fetch(buf, view, pos, end, version)
+    replica_id, max_wait_ms, min_bytes, max_bytes, isolation = _fetch_head(buf, pos)
+    pos += 17
+    session_id, session_epoch = 0, -1
+    if version >= 7:
+        session_id, session_epoch = _two_i32(buf, pos)
+        pos += 8
+    topics: list[tuple[TopicKey, list[FetchPartition]]] = []
+    count = _i32(buf, pos)[0]
+    pos += 4
+    for _ in range(count):
+        key, pos = _name(buf, view, pos, end)
+        partition_count = _i32(buf, pos)[0]
+        pos += 4
+        partitions: list[FetchPartition] = []
+        for _ in range(partition_count):
+            if version >= 9:
+                index, epoch, offset, start, size = _partition_v9(buf, pos)
+                pos += 28
+            elif version >= 5:
+                index, offset, start, size = _partition_v5(buf, pos)
+                epoch = -1
+                pos += 24
+            else:
+                index, offset, size = _partition_v4(buf, pos)
+                epoch = start = -1
+                pos += 16
+            if pos > end:
+                raise MalformedRequest("the Fetch request is longer than its frame")
+            partitions.append((index, epoch, offset, -1, start, size))
+        topics.append((key, partitions))
+    forgotten: list[tuple[TopicKey, int]] = []
+    if version >= 7:
+        count = _i32(buf, pos)[0]
+        pos += 4
+        for _ in range(count):
+            key, pos = _name(buf, view, pos, end)
+            pos = _forget(buf, pos + 4, end, key, _i32(buf, pos)[0], forgotten)
+    if version >= 11:
+        pos += 2 + max(_i16(buf, pos)[0], 0)
+    if pos > end:
+        raise MalformedRequest("the Fetch request is longer than its frame")
+    return FetchRequest(
+        replica_id, max_wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch,
+        topics, forgotten,
+    )  # fmt: skip
+
+
+def _parse_flexible_fetch(
+    buf: Buffer, view: memoryview, pos: int, end: int, version: int
+) -> FetchRequest:
+    replica_id = -1
+    if version >= 15:
+        max_wait_ms, min_bytes, max_bytes, isolation = _fetch_head_v15(buf, pos)
+        pos += 13
+    else:
+        replica_id, max_wait_ms, min_bytes, max_bytes, isolation = _fetch_head(buf, pos)
+        pos += 17
+    session_id, session_epoch = _two_i32(buf, pos)
+    topics: list[tuple[TopicKey, list[FetchPartition]]] = []
+    count, pos = read_uvarint(buf, pos + 8)
+    for _ in range(count - 1):
+        key, pos = _flexible_key(buf, view, pos, end, version)
+        partition_count, pos = read_uvarint(buf, pos)
+        partitions: list[FetchPartition] = []
+        for _ in range(partition_count - 1):
+            partitions.append(_partition_v12(buf, pos))
+            pos += 32
+            pos = pos + 1 if buf[pos] == 0 else skip_tagged_fields(buf, pos)
+            if pos > end:
+                raise MalformedRequest("the Fetch request is longer than its frame")
+        topics.append((key, partitions))
+        pos = pos + 1 if buf[pos] == 0 else skip_tagged_fields(buf, pos)
+    forgotten: list[tuple[TopicKey, int]] = []
+    count, pos = read_uvarint(buf, pos)
+    for _ in range(count - 1):
+        key, pos = _flexible_key(buf, view, pos, end, version)
+        partition_count, pos = read_uvarint(buf, pos)
+        pos = _forget(buf, pos, end, key, partition_count - 1, forgotten)
+        pos = skip_tagged_fields(buf, pos)
+    length, pos = read_uvarint(buf, pos)
+    pos += max(length - 1, 0)
+    if pos >= end:
+        raise MalformedRequest("the Fetch request is longer than its frame")
+    if buf[pos]:
+        replica_id = _tagged_replica_id(buf, pos, end, replica_id)
+    return FetchRequest(
+        replica_id, max_wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch,
+        topics, forgotten,
+    )  # fmt: skip
+
+
+def _tagged_replica_id(buf: Buffer, pos: int, end: int, replica_id: int) -> int:
+    """From v15 on, a follower names itself in tagged field 1: replica id and its epoch."""
+    count, pos = read_uvarint(buf, pos)
+    for _ in range(count):
+        tag, pos = read_uvarint(buf, pos)
+        size, pos = read_uvarint(buf, pos)
+        if tag == 1 and size >= 4:
+            replica_id = _i32(buf, pos)[0]
+        pos += size
+        if pos > end:
+            raise MalformedRequest("a tagged field reaches past the end of the request")
+    return replica_id
+
+
+def _name(buf: Buffer, view: memoryview, pos: int, end: int) -> tuple[TopicKey, int]:
+    size = _i16(buf, pos)[0]
+    if size < 0 or pos + 2 + size > end:
+        raise MalformedRequest("a topic name reaches past the end of the request")
+    return bytes(view[pos + 2 : pos + 2 + size]), pos + 2 + size
+
+
+def _flexible_key(
+    buf: Buffer, view: memoryview, pos: int, end: int, version: int
+) -> tuple[TopicKey, int]:
+    if version >= FETCH_TOPIC_IDS_FROM:
+        size = 16
+    else:
+        size, pos = read_uvarint(buf, pos)
+        size -= 1
+    if size < 0 or pos + size > end:
+        raise MalformedRequest("a topic name reaches past the end of the request")
+    return bytes(view[pos : pos + size]), pos + size
+
+
+def _forget(
+    buf: Buffer, pos: int, end: int, key: TopicKey, count: int, into: list[tuple[TopicKey, int]]
+) -> int:
+    if count > 0 and pos + 4 * count > end:
+        raise MalformedRequest("the forgotten partitions reach past the end of the request")
+    for _ in range(count):
+        into.append((key, _i32(buf, pos)[0]))
+        pos += 4
+    return pos
+
+
+# ------------------------------------------------------------------------------- Fetch responses
+
+fetched_v12 = struct.Struct(">ihqqqBi").pack
+"""Index, error, high watermark, last stable offset, log start, no aborted, preferred replica."""
+fetched_v11 = struct.Struct(">ihqqqiii").pack
+fetched_v5 = struct.Struct(">ihqqqii").pack
+fetched_v4 = struct.Struct(">ihqqii").pack
+fetch_head_v12 = struct.Struct(">iBihi").pack
+fetch_head_v7 = struct.Struct(">iihi").pack
+fetch_head_v4 = struct.Struct(">ii").pack
+
+
+class Records(Protocol):
+    """Bytes of a log that leave as they lie on the disk."""
+
+    @property
+    def length(self) -> int: ...
+
+    def read(self) -> bytes: ...
+
+
+FetchResult: TypeAlias = tuple[int, int, int, int, int, Records | None]
+"""Index, error code, high watermark, last stable offset, log start offset, records."""
+
+Chunk: TypeAlias = bytes | Records
+
+INLINE_BYTES = 16 * 1024
+"""Records up to this size are read and joined; larger ones go to the socket from the file."""
+
+
+def fetch_response(
+    version: int,
+    correlation_id: int,
+    error: int,
+    session_id: int,
+    topics: list[tuple[TopicKey, list[FetchResult]]],
+) -> list[Chunk]:
+    """The whole frame of a Fetch response: bytes, and ranges of files between them."""
+    if version >= FETCH_FLEXIBLE_FROM:
+        return _flexible_fetch_response(version, correlation_id, error, session_id, topics)
+    if version >= 7:
+        head = fetch_head_v7(correlation_id, 0, error, session_id)
+    else:
+        head = fetch_head_v4(correlation_id, 0)
+    parts = [head, _put_i32(len(topics))]
+    chunks: list[Chunk] = []
+    for key, results in topics:
+        parts += (_put_i16(len(key)), key, _put_i32(len(results)))
+        for index, code, high_watermark, stable, start, records in results:
+            size = 0 if records is None else records.length
+            if version >= 11:
+                parts.append(
+                    fetched_v11(index, code, high_watermark, stable, start, -1, -1, size)
+                )
+            elif version >= 5:
+                parts.append(fetched_v5(index, code, high_watermark, stable, start, -1, size))
+            else:
+                parts.append(fetched_v4(index, code, high_watermark, stable, -1, size))
+            if records is not None:
+                parts = _add_records(records, parts, chunks)
+    return _with_size(chunks, parts)
+
+
+def _flexible_fetch_response(
+    version: int,
+    correlation_id: int,
+    error: int,
+    session_id: int,
+    topics: list[tuple[TopicKey, list[FetchResult]]],
+) -> list[Chunk]:
+    parts = [fetch_head_v12(correlation_id, 0, 0, error, session_id), uvarint(len(topics) + 1)]
+    chunks: list[Chunk] = []
+    for key, results in topics:
+        if version < FETCH_TOPIC_IDS_FROM:
+            parts.append(uvarint(len(key) + 1))
+        parts += (key, uvarint(len(results) + 1))
+        for index, code, high_watermark, stable, start, records in results:
+            parts.append(fetched_v12(index, code, high_watermark, stable, start, 0, -1))
+            if records is None:
+                parts.append(b"\x01\0")
+            else:
+                parts.append(uvarint(records.length + 1))
+                parts = _add_records(records, parts, chunks)
+                parts.append(b"\0")
+        parts.append(b"\0")
+    parts.append(b"\0")
+    return _with_size(chunks, parts)
+
+
+def _add_records(records: Records, parts: list[bytes], chunks: list[Chunk]) -> list[bytes]:
+    """Records joined to the bytes so far if they are small, else a chunk of their own."""
+    if records.length <= INLINE_BYTES:
+        parts.append(records.read())
+        return parts
+    chunks.append(b"".join(parts))
+    chunks.append(records)
+    return []
+
+
+def _with_size(chunks: list[Chunk], parts: list[bytes]) -> list[Chunk]:
+    tail = b"".join(parts)
+    if not chunks:
+        return [_put_i32(len(tail)) + tail]
+    if tail:
+        chunks.append(tail)
+    size = 0
+    for chunk in chunks:
+        size += len(chunk) if isinstance(chunk, bytes) else chunk.length
+    chunks[0] = _put_i32(size) + chunks[0]  # type: ignore[operator]  # the head is always bytes
+    return chunks

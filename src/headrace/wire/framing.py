@@ -1,0 +1,49 @@
+"""Bytes to frames: the size in front, the request header, the response header.
+
+A frame on the wire is `size int32`, then `api_key int16, api_version int16, correlation_id int32,
+client_id nullable string` (and tagged fields, where the API's version is flexible), then the body.
+"""
+
+import struct
+from typing import NamedTuple
+
+from headrace.errors import MalformedRequest
+
+SIZE_BYTES = 4
+MIN_REQUEST_BYTES = 8
+"""api key, version and correlation id; a frame that cannot hold them is no request."""
+
+frame_size = struct.Struct(">i").unpack_from
+request_start = struct.Struct(">hhih").unpack_from
+REQUEST_START_BYTES = 10
+
+_SIMPLE_HEADER = struct.Struct(">ii").pack
+_FLEXIBLE_HEADER = struct.Struct(">iiB").pack
+
+
+class RequestHeader(NamedTuple):
+    """The head of one request."""
+
+    api_key: int
+    version: int
+    correlation_id: int
+    client_id: str
+
+
+def read_client_id(buf: bytearray, view: memoryview, pos: int, end: int, length: int) -> str:
+    """The client id whose length was just read; -1 stands for none."""
+    if length < 0:
+        return ""
+    if pos + length > end:
+        raise MalformedRequest("the client id reaches past the end of the request")
+    try:
+        return str(view[pos : pos + length], "utf-8")
+    except UnicodeDecodeError as error:
+        raise MalformedRequest("the client id is not UTF-8") from error
+
+
+def frame_response(correlation_id: int, flexible_header: bool, body: bytes) -> bytes:
+    """A whole response frame around an encoded body."""
+    if flexible_header:
+        return _FLEXIBLE_HEADER(len(body) + 5, correlation_id, 0) + body
+    return _SIMPLE_HEADER(len(body) + 4, correlation_id) + body

@@ -1,0 +1,50 @@
+"""The scalar types in which kio's message classes are declared.
+
+kio gives every wire type a name of its own (`i32`, `TopicName`, ...). The type checker sees those
+names, so that a handler cannot put an int16 where an int64 belongs. At run time they are plain
+numbers and strings: kio's own constructors check each value with several calls, which the codec
+does again, for nothing, when it packs.
+"""
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from headrace.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kio.schema.errors import ErrorCode as WireError
+    from kio.schema.types import BrokerId, ProducerId, TopicName
+    from kio.static.primitive import i8, i16, i32, i32Timedelta, i64
+
+    def error(code: ErrorCode) -> WireError:
+        """Our error code where a message wants kio's."""
+
+    def milliseconds(value: int) -> i32Timedelta:
+        """A duration of the wire."""
+else:
+
+    def _plain(value):
+        return value
+
+    i8 = i16 = i32 = i64 = BrokerId = ProducerId = TopicName = error = _plain
+
+    def milliseconds(value):
+        return timedelta(milliseconds=value)
+
+
+NO_ERROR = error(ErrorCode.NONE)
+NO_THROTTLE = milliseconds(0)
+
+__all__ = [
+    "NO_ERROR",
+    "NO_THROTTLE",
+    "BrokerId",
+    "ProducerId",
+    "TopicName",
+    "error",
+    "i8",
+    "i16",
+    "i32",
+    "i64",
+    "milliseconds",
+]

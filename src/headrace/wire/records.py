@@ -1,0 +1,318 @@
+"""Single records of a batch of magic 2: decode and encode them, for those who must.
+
+Who appends and fetches never comes here; time searches, compaction, the coordinators, the
+console and topics with a codec of their own do. One record, after the batch's header and
+decompression (all numbers but the attributes are zigzag variable-length integers):
+
+    length            bytes that follow this field
+    attributes        int8, unused
+    timestamp delta   from the batch's base timestamp
+    offset delta      from the batch's base offset
+    key length        -1: no key        key
+    value length      -1: no value      value
+    header count      then for each: key length, key, value length (-1: none), value
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, TypeAlias
+
+from crc32c import crc32c
+
+from headrace.errors import ErrorCode, KafkaError
+from headrace.wire.batch import (
+    ATTRIBUTES_AT,
+    CHECKSUMMED_FROM,
+    CODEC_MASK,
+    CRC_AT,
+    HEADER,
+    HEADER_BYTES,
+    LOG_APPEND_TIME,
+    MAGIC,
+    OVERHEAD,
+    Header,
+)
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+RecordHeader: TypeAlias = tuple[str, bytes | None]
+
+# Length, attributes, two deltas, two lengths and the header count: a byte each at least.
+MIN_RECORD_BYTES = 7
+
+LENGTH_AT = 8
+
+_put_int32 = struct.Struct(">i").pack_into
+_put_uint32 = struct.Struct(">I").pack_into
+_put_int16 = struct.Struct(">h").pack_into
+
+
+class Record(NamedTuple):
+    """One record; `offset` and `timestamp` are absolute."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[RecordHeader, ...] = ()
+
+
+def iterate(view: Buffer, start: int, end: int, max_decompressed: int) -> Iterator[Record]:
+    """The records of the one batch in [start, end); INVALID_RECORD as soon as one is wrong.
+
+    The caller has checked the batch's checksum.
+    """
+    header = _header(view, start, end)
+    payload = _payload(view, start, end, header, max_decompressed)
+    count, attributes = header[12], header[5]
+    base_offset, last_delta, base_timestamp = header[0], header[6], header[7]
+    append_time = header[8] if attributes & LOG_APPEND_TIME else None
+    if count < 0 or count * MIN_RECORD_BYTES > len(payload):
+        raise _invalid(f"{count} records cannot fit in {len(payload)} bytes")
+    pos, previous = 0, -1
+    for _ in range(count):
+        pos, timestamp_delta, delta, key, value, headers = _read_record(payload, pos)
+        if not previous < delta <= last_delta:
+            raise _invalid(f"offset delta {delta} after {previous}, with {last_delta} as the last")
+        previous = delta
+        timestamp = base_timestamp + timestamp_delta if append_time is None else append_time
+        yield Record(base_offset + delta, timestamp, key, value, headers)
+    if pos != len(payload):
+        raise _invalid(f"{len(payload) - pos} bytes follow the last record")
+
+
+def encode_batch(
+    records: Sequence[Record],
+    base_offset: int = 0,
+    codec: int = 0,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    attributes: int = 0,
+    epoch: int = -1,
+    *,
+    level: int | None = None,
+    last_offset_delta: int | None = None,
+) -> bytearray:
+    """One batch of `records`, with its checksum.
+
+    The records get the offsets from `base_offset` on, one by one, and their own are not looked
+    at; with `last_offset_delta` they keep their own, gaps included, as compaction needs.
+    """
+    base_timestamp = records[0].timestamp if records else -1
+    max_timestamp = max((record.timestamp for record in records), default=-1)
+    payload = bytearray()
+    for index, record in enumerate(records):
+        delta = index if last_offset_delta is None else record.offset - base_offset
+        _write_record(payload, record, record.timestamp - base_timestamp, delta)
+    last = len(records) - 1 if last_offset_delta is None else last_offset_delta
+    packed: Buffer = payload
+    if codec:
+        from headrace.wire.compression import compress
+
+        packed = compress(codec, payload, level)
+    out = bytearray(HEADER_BYTES)
+    HEADER.pack_into(
+        out, 0, base_offset, HEADER_BYTES - OVERHEAD + len(packed), epoch, MAGIC, 0,
+        attributes & ~CODEC_MASK | codec, last, base_timestamp, max_timestamp,
+        producer_id, producer_epoch, base_sequence, len(records),
+    )  # fmt: skip
+    out += packed
+    _put_uint32(out, CRC_AT, crc32c(memoryview(out)[CHECKSUMMED_FROM:]))
+    return out
+
+
+def recompress(
+    view: Buffer, start: int, end: int, codec: int, level: int | None, max_decompressed: int
+) -> bytearray:
+    """The batch in [start, end) with its records packed by another codec; offsets stay."""
+    header = _header(view, start, end)
+    payload = _payload(view, start, end, header, max_decompressed)
+    if codec:
+        from headrace.wire.compression import compress
+
+        payload = compress(codec, payload, level)
+    out = bytearray(memoryview(view)[start : start + HEADER_BYTES])
+    _put_int32(out, LENGTH_AT, HEADER_BYTES - OVERHEAD + len(payload))
+    _put_int16(out, ATTRIBUTES_AT, header[5] & ~CODEC_MASK | codec)
+    out += payload
+    _put_uint32(out, CRC_AT, crc32c(memoryview(out)[CHECKSUMMED_FROM:]))
+    return out
+
+
+def check_records(buf: bytes | bytearray, pos: int, count: int, end: int) -> None:
+    """INVALID_RECORD unless exactly `count` uncompressed records fill [pos, end).
+
+    Looks at lengths only, and is written for speed: give it the buffer itself, because indexing
+    a memoryview takes twice as long.
+    """
+    if count <= 0 or count * MIN_RECORD_BYTES > end - pos:
+        raise _invalid(f"{count} records cannot fit in {end - pos} bytes")
+    steps = _STEPS
+    try:
+        for _ in range(count):
+            step = steps[buf[pos]]
+            if step > 0:
+                pos += step
+            elif step and 0 < (second := buf[pos + 1]) < 0x80:
+                pos += (second << 6) - step
+            else:
+                length, pos = _read_varint(buf, pos)
+                if length < MIN_RECORD_BYTES - 1:
+                    raise _invalid(f"a record of {length} bytes is too short")
+                pos += length
+    except IndexError:
+        pos = -1
+    # Positions only grow, so a record that reaches past the end cannot be made good by others.
+    if pos != end:
+        raise _invalid(f"{count} records do not fill the batch")
+
+
+def _step(first: int) -> int:
+    """A record's whole size by its length's first byte, for `check_records`.
+
+    Negative: a second byte, times 64, is to be added to it. 0: neither.
+    """
+    if first & 1:
+        return 0
+    if first >= 0x80:
+        return -((first & 0x7F) // 2 + 2)
+    return first // 2 + 1 if first // 2 >= MIN_RECORD_BYTES - 1 else 0
+
+
+_STEPS = tuple(_step(first) for first in range(256))
+
+
+def _invalid(why: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_RECORD, f"the record batch is invalid: {why}")
+
+
+def _header(view: Buffer, start: int, end: int) -> Header:
+    if end - start < HEADER_BYTES:
+        raise _invalid(f"{end - start} bytes are less than its header")
+    header: Header = HEADER.unpack_from(view, start)
+    if header[3] != MAGIC:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+            f"record batches must have magic {MAGIC}, not {header[3]}",
+        )
+    if header[1] != end - start - OVERHEAD:
+        raise _invalid(f"its length says {header[1]} bytes and not {end - start - OVERHEAD}")
+    return header
+
+
+def _payload(
+    view: Buffer, start: int, end: int, header: Header, max_decompressed: int
+) -> bytes | bytearray:
+    """The records, decompressed; a copy, because indexing bytes is faster than a memoryview."""
+    packed = memoryview(view)[start + HEADER_BYTES : end]
+    codec = header[5] & CODEC_MASK
+    if not codec:
+        return bytes(packed)
+    from headrace.wire.compression import decompress
+
+    return decompress(codec, packed, max_decompressed)
+
+
+def _read_record(
+    buf: bytes | bytearray, pos: int
+) -> tuple[int, int, int, bytes | None, bytes | None, tuple[RecordHeader, ...]]:
+    """The position after the record at `pos`, its deltas, key, value and headers."""
+    try:
+        length, pos = _read_varint(buf, pos)
+        end = pos + length
+        if length < MIN_RECORD_BYTES - 1 or end > len(buf):
+            raise _invalid(f"a record of {length} bytes does not fit")
+        timestamp_delta, pos = _read_varint(buf, pos + 1, 63)
+        offset_delta, pos = _read_varint(buf, pos)
+        key, pos = _read_bytes(buf, pos, end)
+        value, pos = _read_bytes(buf, pos, end)
+        count, pos = _read_varint(buf, pos)
+        headers: tuple[RecordHeader, ...] = ()
+        if count:
+            headers, pos = _read_headers(buf, pos, end, count)
+    except IndexError:
+        raise _invalid("a record reaches past its end") from None
+    if pos != end:
+        raise _invalid(f"a record's fields end at byte {pos} and the record at {end}")
+    return pos, timestamp_delta, offset_delta, key, value, headers
+
+
+def _read_headers(
+    buf: bytes | bytearray, pos: int, end: int, count: int
+) -> tuple[tuple[RecordHeader, ...], int]:
+    # Two lengths of a byte each at least: checked before anything grows with `count`.
+    if count < 0 or count * 2 > end - pos:
+        raise _invalid(f"{count} headers cannot fit in {end - pos} bytes")
+    headers: list[RecordHeader] = []
+    for _ in range(count):
+        name, pos = _read_bytes(buf, pos, end)
+        if name is None:
+            raise _invalid("a header has no key")
+        value, pos = _read_bytes(buf, pos, end)
+        try:
+            headers.append((name.decode(), value))
+        except UnicodeDecodeError:
+            raise _invalid("a header's key is not UTF-8") from None
+    return tuple(headers), pos
+
+
+def _read_bytes(buf: bytes | bytearray, pos: int, end: int) -> tuple[bytes | None, int]:
+    length, pos = _read_varint(buf, pos)
+    if length < 0:
+        if length == -1:
+            return None, pos
+        raise _invalid(f"a field has the length {length}")
+    stop = pos + length
+    if stop > end:
+        raise _invalid(f"a field of {length} bytes reaches past its record")
+    return bytes(buf[pos:stop]), stop
+
+
+def _read_varint(buf: bytes | bytearray, pos: int, max_shift: int = 28) -> tuple[int, int]:
+    """The zigzag number at `pos` and the position after it: 5 bytes at most, or 10 with 63."""
+    byte = buf[pos]
+    if byte < 0x80:
+        return byte >> 1 ^ -(byte & 1), pos + 1
+    raw, shift = byte & 0x7F, 7
+    while True:
+        pos += 1
+        byte = buf[pos]
+        raw |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+        shift += 7
+        if shift > max_shift:
+            raise _invalid("a variable-length integer is too long")
+    if raw >> (64 if max_shift == 63 else 32):
+        raise _invalid("a variable-length integer is too large")
+    return raw >> 1 ^ -(raw & 1), pos + 1
+
+
+def _write_record(out: bytearray, record: Record, timestamp_delta: int, offset_delta: int) -> None:
+    body = bytearray(1)
+    _write_varint(body, timestamp_delta)
+    _write_varint(body, offset_delta)
+    _write_bytes(body, record.key)
+    _write_bytes(body, record.value)
+    _write_varint(body, len(record.headers))
+    for name, value in record.headers:
+        _write_bytes(body, name.encode())
+        _write_bytes(body, value)
+    _write_varint(out, len(body))
+    out += body
+
+
+def _write_bytes(out: bytearray, data: bytes | None) -> None:
+    if data is None:
+        out.append(1)
+        return
+    _write_varint(out, len(data))
+    out += data
+
+
+def _write_varint(out: bytearray, value: int) -> None:
+    raw = value << 1 if value >= 0 else (-value << 1) - 1
+    while raw > 0x7F:
+        out.append(raw & 0x7F | 0x80)
+        raw >>= 7
+    out.append(raw)

@@ -1,0 +1,45 @@
+"""The answer to a request that is refused as a whole: its own response, with the error in it.
+
+Where a response has no error of its own, every item that the request names gets it: items are
+matched by the names of their fields, which Kafka keeps the same on both sides almost everywhere.
+"""
+
+from headrace.errors import KafkaError
+from headrace.wire import codec
+
+_OTHER_NAMES = {
+    "responses": ("topics", "resources"),
+    "results": ("topics", "resources"),
+    "replica_election_results": ("topic_partitions",),
+    "partition_result": ("partitions",),
+}
+
+
+def refusal(api_key: int, request: object, error: KafkaError) -> object:
+    """The response that says `error`, in the newest shape of its API."""
+    return _mirror(codec.response_class(api_key), request, error)
+
+
+def _mirror(shape: type, source: object, error: KafkaError) -> object:
+    values: dict[str, object] = {}
+    for field in codec.fields(shape):
+        if field.name == "error_code":
+            values[field.name] = int(error.code)
+        elif field.name == "error_message":
+            values[field.name] = error.message
+        elif field.array and field.entity is not None:
+            items = _items(source, field.name)
+            values[field.name] = tuple(_mirror(field.entity, item, error) for item in items)
+        elif field.array:
+            values[field.name] = field.default
+        else:
+            values[field.name] = getattr(source, field.name, field.default)
+    return shape(**values)
+
+
+def _items(source: object, name: str) -> tuple[object, ...]:
+    for candidate in (name, *_OTHER_NAMES.get(name, ())):
+        found = getattr(source, candidate, None)
+        if isinstance(found, tuple):
+            return found
+    return ()

@@ -1,0 +1,127 @@
+"""Metadata, written by hand, against kio's classes, in every version."""
+
+import io
+import uuid
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from kio.index import load_request_schema, load_response_schema
+from kio.serial import entity_reader, entity_writer
+
+from headrace.apis.metadata import Metadata, parse_metadata
+from headrace.clock import SystemClock
+from headrace.cluster import metadata as cluster
+from headrace.cluster.controller import Defaults, NewTopic
+from headrace.cluster.image import Broker
+from headrace.cluster.sqlite_store import SqliteStore
+from headrace.settings import Settings
+
+VERSIONS = range(14)
+
+
+@pytest.fixture
+def services(tmp_path: Path) -> SimpleNamespace:
+    store = SqliteStore(str(tmp_path))
+    metadata = cluster.Metadata(store, 1, SystemClock())
+    metadata.load()
+    metadata.register_broker(Broker(1, "broker.lan", 9092, "rack-a"))
+    metadata.create_topic(NewTopic("orders", 3), Defaults(1, 1))
+    return SimpleNamespace(settings=Settings.parse({}), metadata=metadata)
+
+
+def ask(services: object, version: int, names: list[str] | None, **flags: object) -> object:
+    """Send a request as a client of that version would, and read the answer likewise."""
+    schema = load_request_schema(3, version)
+    item = schema.__dataclass_fields__["topics"].type
+    item = (item.__args__[0] if hasattr(item, "__args__") else item)
+    topic = item.__args__[0] if hasattr(item, "__args__") else item
+    values: dict[str, object] = {"topics": None}
+    if names is not None or version == 0:
+        fields = {"name", "topic_id"} & topic.__dataclass_fields__.keys()
+        values["topics"] = tuple(
+            topic(**{field: name if field == "name" else None for field in fields})
+            for name in names or []
+        )
+    for name in ("include_cluster_authorized_operations", "include_topic_authorized_operations"):
+        flags.setdefault(name, False)
+    flags.setdefault("allow_auto_topic_creation", True)
+    values.update({k: v for k, v in flags.items() if k in schema.__dataclass_fields__})
+    out = io.BytesIO()
+    entity_writer(schema)(out, schema(**values))
+    body = bytearray(out.getvalue())
+    request = parse_metadata(body, memoryview(body), 0, len(body), version)
+    answer = Metadata(services)(request, version)  # type: ignore[arg-type]
+    response, used = entity_reader(load_response_schema(3, version))(answer, 0)
+    assert used == len(answer)
+    return response
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_all_topics_are_listed_when_none_is_named(services: object, version: int) -> None:
+    response = ask(services, version, None)
+    [broker] = response.brokers
+    assert (broker.node_id, broker.host, broker.port) == (1, "broker.lan", 9092)
+    [topic] = response.topics
+    assert topic.name == "orders"
+    assert [p.partition_index for p in topic.partitions] == [0, 1, 2]
+    assert all(p.leader_id == 1 and p.isr_nodes == (1,) for p in topic.partitions)
+    if version >= 1:
+        assert (response.controller_id, broker.rack) == (1, "rack-a")
+    if version >= 10:
+        assert topic.topic_id == services.metadata.image.topics["orders"].id
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_missing_topic_is_created_only_where_the_client_allows_it(
+    services: object, version: int
+) -> None:
+    response = ask(services, version, ["new"], allow_auto_topic_creation=False)
+    [topic] = response.topics
+    if version < 4:
+        assert int(topic.error_code) == 0
+        return
+    assert int(topic.error_code) == 3
+    [topic] = ask(services, version, ["new"], allow_auto_topic_creation=True).topics
+    assert (int(topic.error_code), len(topic.partitions)) == (0, 1)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("name", ["../x", "a\0b", "x" * 250, "", "."])
+def test_a_name_that_no_topic_can_have_gets_error_17(
+    services: object, version: int, name: str
+) -> None:
+    [topic] = ask(services, version, [name], allow_auto_topic_creation=True).topics
+    assert int(topic.error_code) == 17
+    assert list(services.metadata.image.topics) == ["orders"]
+
+
+@pytest.mark.parametrize("version", range(1, 14))
+def test_an_empty_list_asks_for_no_topic(services: object, version: int) -> None:
+    assert ask(services, version, []).topics == ()
+
+
+@pytest.mark.parametrize("version", range(8, 14))
+def test_authorised_operations_come_only_when_asked_for(services: object, version: int) -> None:
+    [topic] = ask(services, version, ["orders"]).topics
+    assert topic.topic_authorized_operations == -(2**31)
+    [topic] = ask(
+        services, version, ["orders"], include_topic_authorized_operations=True
+    ).topics
+    assert topic.topic_authorized_operations == 3576
+
+
+def test_a_topic_can_be_asked_for_by_id_alone(services: SimpleNamespace) -> None:
+    topic_id = services.metadata.image.topics["orders"].id
+    by_id = _ask_by_id(services, topic_id)
+    assert (by_id.name, by_id.topic_id, int(by_id.error_code)) == ("orders", topic_id, 0)
+    unknown = _ask_by_id(services, uuid.UUID(int=7))
+    assert (unknown.name, int(unknown.error_code)) == (None, 100)
+
+
+def _ask_by_id(services: object, topic_id: uuid.UUID) -> object:
+    body = bytearray(b"\x02" + topic_id.bytes + b"\0\0" + b"\0\0\0")
+    request = parse_metadata(body, memoryview(body), 0, len(body), 12)
+    answer = Metadata(services)(request, 12)  # type: ignore[arg-type]
+    response, _ = entity_reader(load_response_schema(3, 12))(answer, 0)
+    return response.topics[0]

@@ -1,0 +1,28 @@
+"""The page of settings is what the tables say."""
+
+from pathlib import Path
+
+from headrace.settings import TABLE, TOPIC_TABLE
+from headrace.settings.document import settings_page
+
+PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
+
+
+def test_the_page_is_not_stale() -> None:
+    assert PAGE.read_text(encoding="utf-8") == settings_page(), (
+        "run: python -m headrace.settings > docs/settings.md"
+    )
+
+
+def test_the_page_has_every_setting_once_in_each_scope() -> None:
+    topics, _, brokers = settings_page().partition("## Broker settings")
+    for name in TOPIC_TABLE:
+        assert topics.count(f"\n| `{name}` |") == 1, name
+    for name in TABLE:
+        assert brokers.count(f"\n| `{name}` |") == 1, name
+
+
+def test_the_page_says_where_a_default_is_not_kafkas() -> None:
+    for row in TABLE.values():
+        if row.kafka_default is not None:
+            assert f"Kafka's default is `{row.kafka_default}`" in settings_page()

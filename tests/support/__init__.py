@@ -1,0 +1,1 @@
+"""What several tests and the benchmarks share: real brokers, Java tools, free ports."""

@@ -1,0 +1,100 @@
+"""Apache Kafka's own command-line tools, run from the jars that scripts/fetch-java-tools brings."""
+
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+POM = ROOT / "scripts" / "java" / "pom.xml"
+
+TOOLS = {
+    "kafka-broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
+    "kafka-cluster": "org.apache.kafka.tools.ClusterTool",
+    "kafka-configs": "kafka.admin.ConfigCommand",
+    "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+    "kafka-console-producer": "org.apache.kafka.tools.ConsoleProducer",
+    "kafka-consumer-perf-test": "org.apache.kafka.tools.ConsumerPerformance",
+    "kafka-delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
+    "kafka-dump-log": "kafka.tools.DumpLogSegments",
+    "kafka-e2e-latency": "org.apache.kafka.tools.EndToEndLatency",
+    "kafka-features": "org.apache.kafka.tools.FeatureCommand",
+    "kafka-get-offsets": "org.apache.kafka.tools.GetOffsetShell",
+    "kafka-log-dirs": "org.apache.kafka.tools.LogDirsCommand",
+    "kafka-producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
+    "kafka-storage": "kafka.tools.StorageTool",
+    "kafka-topics": "org.apache.kafka.tools.TopicCommand",
+    "kafka-verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",
+}
+
+# A tool lives for a second or two: a small heap and no optimising compiler start it fastest.
+QUICK_START = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a tool printed and how it ended."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def text(self) -> str:
+        return self.stdout + self.stderr
+
+
+def kafka_version() -> str:
+    """The version of Apache Kafka that the pom names."""
+    found = re.search(r"<kafka\.version>(.*?)</kafka\.version>", POM.read_text())
+    assert found, f"{POM} names no kafka.version"
+    return found[1]
+
+
+@cache
+def missing() -> str | None:
+    """None when the tools can run, else a sentence naming what is missing."""
+    if shutil.which("java") is None:
+        return "no Java runtime: install the Debian package openjdk-17-jre-headless"
+    if not (_jars() / ".complete").exists():
+        return "no Kafka jars: run `make tools` (needs the Debian package maven)"
+    return None
+
+
+def java_command(main_class: str, *arguments: str, options: tuple[str, ...]) -> list[str]:
+    """The command line that runs a class from Kafka's jars."""
+    reason = missing()
+    if reason is not None:
+        raise RuntimeError(reason)
+    return ["java", *options, "-cp", f"{_jars()}/*", main_class, *arguments]
+
+
+def run_tool(
+    name: str,
+    *arguments: str,
+    stdin: str | bytes = b"",
+    timeout_s: float = 60,
+    check: bool = True,
+    options: tuple[str, ...] = QUICK_START,
+) -> ToolResult:
+    """Runs a Kafka tool by its script's name or by its class, and captures what it prints."""
+    command = java_command(TOOLS.get(name, name), *arguments, options=options)
+    done = subprocess.run(
+        command,
+        input=stdin.encode() if isinstance(stdin, str) else stdin,
+        capture_output=True,
+        timeout=timeout_s,
+        check=False,
+    )
+    result = ToolResult(done.returncode, done.stdout.decode(), done.stderr.decode())
+    if check and result.code != 0:
+        raise AssertionError(
+            f"{name} {' '.join(arguments)} ended with {result.code}:\n{result.text}"
+        )
+    return result
+
+
+def _jars() -> Path:
+    return ROOT / ".tools" / "kafka" / kafka_version()
