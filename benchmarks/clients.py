@@ -6,7 +6,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 
 def produce(bootstrap: str, topic: str, records: int) -> float:
-    """Sends `records` of 100 bytes with acks=1; returns records per second until the last answer."""
+    """Sends `records` of 100 bytes with acks=1; returns records a second, answers included."""
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,

@@ -66,11 +66,11 @@ def produce_error_at(topic: str) -> int:
     return correlation_and_tags + topics + 1 + len(topic) + partitions + index
 
 
-def fetch(topic: str, partition: int, offset: int, max_bytes: int) -> bytes:
+def fetch(topic: str, partition: int, offset: int, max_bytes: int, max_wait_ms: int = 500) -> bytes:
     """A framed Fetch v11 request for one partition, without a session."""
     name = topic.encode()
     body = struct.pack(">hhih", 1, 11, 0, len(CLIENT)) + CLIENT
-    body += struct.pack(">iiiibii", -1, 500, 1, max_bytes, 0, 0, -1)
+    body += struct.pack(">iiiibii", -1, max_wait_ms, 1, max_bytes, 0, 0, -1)
     body += struct.pack(">ih", 1, len(name)) + name + struct.pack(">i", 1)
     body += struct.pack(">iiqqi", partition, -1, offset, -1, max_bytes)
     body += struct.pack(">ih", 0, 0)

@@ -1,6 +1,7 @@
 """The two brokers that are compared, behind one shape; topics that leave nothing behind."""
 
 import shutil
+import struct
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -10,7 +11,8 @@ from typing import Literal
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from benchmarks.blaster import WORK
+from benchmarks import frames
+from benchmarks.blaster import WORK, RawConnection
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.headrace_broker import HeadraceBroker
 
@@ -21,7 +23,12 @@ Broker = ApacheKafka | HeadraceBroker
 
 KAFKA_HEAP_MB = 1024
 # Deleted topics must give their pages back before the next measurement.
-KAFKA_SETTINGS = {"log.initial.task.delay.ms": "500", "num.partitions": "1"}
+KAFKA_SETTINGS = {
+    "log.initial.task.delay.ms": "500",
+    "num.partitions": "1",
+    # A thousand connections at once overflow the default of 50, and the kernel retries slowly.
+    "socket.listen.backlog.size": "2048",
+}
 TOPIC_SETTINGS = {"file.delete.delay.ms": "100", "max.message.bytes": "2000000"}
 
 
@@ -72,7 +79,7 @@ def temporary_topic(broker: Broker, partitions: int = 1) -> Iterator[str]:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     new = NewTopic(name, partitions, 1, config=TOPIC_SETTINGS)
     admin.create_topics([new])[name].result(60)
-    _wait_until(lambda: len(_partitions(admin, name)) == partitions, 30)
+    _wait_until(lambda: _serves(broker.port, name, partitions), 30)
     try:
         yield name
     finally:
@@ -80,9 +87,17 @@ def temporary_topic(broker: Broker, partitions: int = 1) -> Iterator[str]:
         _wait_until(lambda: not _files_of(broker.data, name), 30)
 
 
-def _partitions(admin: AdminClient, topic: str) -> list[int]:
-    described = admin.list_topics(topic, 20).topics[topic]
-    return [n for n, p in described.partitions.items() if p.leader >= 0]
+def _serves(port: int, topic: str, partitions: int) -> bool:
+    """Whether every partition can be read: Metadata may name a leader that is not ready yet."""
+    connection = RawConnection(port)
+    try:
+        for partition in range(partitions):
+            answer = connection.ask(frames.fetch(topic, partition, 0, 1, max_wait_ms=0))
+            if struct.unpack_from(">h", answer, frames.fetch_error_at(topic)) != (0,):
+                return False
+    finally:
+        connection.close()
+    return True
 
 
 def _files_of(data: Path, topic: str) -> list[Path]:
@@ -93,12 +108,12 @@ def _wait_until(holds: Callable[[], bool], timeout_s: float) -> None:
     deadline = time.monotonic() + timeout_s
     while not holds():
         if time.monotonic() > deadline:
-            return
+            raise TimeoutError(f"not so after {timeout_s} s")
         time.sleep(0.05)
 
 
 def warm_memory(megabytes: int) -> None:
-    """Writes a file and deletes it, so that the page cache reuses memory that was touched before."""
+    """Writes a file and deletes it, so that the page cache reuses touched memory."""
     WORK.mkdir(exist_ok=True)
     path = WORK / "warm"
     piece = bytes(1 << 20)

@@ -98,6 +98,18 @@ def replace_file(disk: Disk, path: str, data: Buffer) -> None:
     disk.sync_folder(os.path.dirname(path))
 
 
+def sync_file(disk: Disk, path: str) -> None:
+    """Bring a file's bytes to the disk; one that was removed meanwhile needs no sync."""
+    try:
+        fd = disk.open(path, READ_WRITE)
+    except FileNotFoundError:
+        return
+    try:
+        disk.fdatasync(fd)
+    finally:
+        disk.close(fd)
+
+
 def read_file(disk: Disk, path: str) -> bytes:
     """The whole content of a small file."""
     fd = disk.open(path, READ_ONLY)

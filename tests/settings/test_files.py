@@ -165,9 +165,7 @@ def test_a_mistake_in_toml_is_named_with_file_and_line(
 
 
 @pytest.mark.parametrize("load", [load_properties, load_toml])
-def test_a_missing_file_is_named(
-    tmp_path: Path, load: Callable[[Path], dict[str, str]]
-) -> None:
+def test_a_missing_file_is_named(tmp_path: Path, load: Callable[[Path], dict[str, str]]) -> None:
     with pytest.raises(SettingError, match=r"nowhere: no such file"):
         load(tmp_path / "nowhere")
 

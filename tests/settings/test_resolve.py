@@ -127,3 +127,8 @@ def test_configs_of_a_topic_must_fit_together() -> None:
     check_topic_configs({"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "5"})
     with pytest.raises(SettingError, match=r"min\.compaction\.lag\.ms=6"):
         check_topic_configs({"min.compaction.lag.ms": "6", "max.compaction.lag.ms": "5"})
+
+
+def test_settings_that_do_nothing_in_this_version_can_be_named_to_the_user() -> None:
+    settings = Settings.parse({"num.io.threads": "8", "num.partitions": "2"})
+    assert settings.unused == ("num.io.threads",)

@@ -1,10 +1,15 @@
 """Promises of the settings table itself."""
 
+from pathlib import Path
+
 import pytest
 
+import headrace.settings
 from headrace.errors import SettingError
 from headrace.settings import TABLE, TOPIC_TABLE, Setting, Type, check_topic_config, format_value
 from headrace.settings.ignored import ignored_names, why_ignored
+from headrace.settings.no_effect import BROKER_NO_EFFECT, TOPIC_NO_EFFECT
+from headrace.settings.resolve import FIELDS
 from headrace.settings.setting import parse_value
 
 ROWS = [*TABLE.values(), *TOPIC_TABLE.values()]
@@ -107,3 +112,21 @@ def test_a_misspelt_topic_config_is_answered_with_the_nearest_name() -> None:
 def test_a_broker_setting_given_to_a_topic_is_answered_with_the_topics_own_name() -> None:
     with pytest.raises(SettingError, match=r"use max\.message\.bytes for a topic"):
         check_topic_config("message.max.bytes", "1")
+
+
+def test_a_setting_is_read_somewhere_or_is_listed_as_without_effect() -> None:
+    package = Path(headrace.settings.__file__).parents[1]
+    source = "\n".join(
+        path.read_text(encoding="utf-8")
+        for path in package.rglob("*.py")
+        if "settings" not in path.relative_to(package).parts
+    )
+    read = {name for name in TABLE if f'"{name}"' in source} | {"producer.id.expiration.ms"}
+    read |= {synonym.name for name in FIELDS for synonym in TOPIC_TABLE[name].synonyms}
+    while more := {synonym.name for name in read for synonym in TABLE[name].synonyms} - read:
+        read |= more
+    listed = "src/headrace/settings/no_effect.py"
+    assert not read & BROKER_NO_EFFECT, f"these work now: take them out of {listed}"
+    assert not set(TABLE) - read - BROKER_NO_EFFECT, f"nothing reads these: add them to {listed}"
+    assert set(TABLE) >= BROKER_NO_EFFECT
+    assert set(TOPIC_TABLE) - TOPIC_NO_EFFECT == set(FIELDS)

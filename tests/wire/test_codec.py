@@ -29,7 +29,7 @@ SAME_SHAPE = [
 ]
 
 
-def _value(field: codec._Field, rng: random.Random) -> object:
+def _value(field: codec.Field, rng: random.Random) -> object:
     if field.nullable and field.tag is None and rng.random() < 0.2:
         return None
     if field.array:
@@ -37,7 +37,7 @@ def _value(field: codec._Field, rng: random.Random) -> object:
     return _scalar(field, rng)
 
 
-def _scalar(field: codec._Field, rng: random.Random) -> object:
+def _scalar(field: codec.Field, rng: random.Random) -> object:
     if field.entity is not None:
         return _message(field.entity, rng)
     match field.kind:
@@ -62,7 +62,7 @@ def _scalar(field: codec._Field, rng: random.Random) -> object:
 
 
 def _message(of: type, rng: random.Random) -> object:
-    return of(**{field.name: _value(field, rng) for field in codec._fields(of)})
+    return of(**{field.name: _value(field, rng) for field in codec.fields(of)})
 
 
 def _kio_bytes(message: object) -> bytes:
@@ -114,7 +114,7 @@ def test_a_response_in_the_newest_shape_is_readable_in_every_version(
     decoded: object
     decoded, size = entity_reader(old)(body, 0)
     assert size == len(body)
-    for field in codec._fields(old):
+    for field in codec.fields(old):
         value = getattr(message, field.name)
         if value is not None and field.entity is None and field.kind != "error_code":
             assert getattr(decoded, field.name) == value
@@ -220,3 +220,33 @@ def test_mutated_requests_are_decoded_or_refused() -> None:
         except MalformedRequest:
             refused += 1
     assert refused > 1000
+
+
+def test_an_array_that_stands_in_many_places_is_written_in_each() -> None:
+    from kio.schema.describe_configs.v4 import response as configs
+
+    from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, i8
+
+    shared = tuple(
+        configs.DescribeConfigsResourceResult(
+            name=name,
+            value="v",
+            read_only=False,
+            is_sensitive=False,
+            synonyms=(),
+            documentation=None,
+        )
+        for name in ("a", "b")
+    )
+    results = tuple(
+        configs.DescribeConfigsResult(
+            error_code=NO_ERROR,
+            error_message=None,
+            resource_type=i8(2),
+            resource_name=name,
+            configs=given,
+        )
+        for name, given in (("t", shared), ("u", ()), ("v", shared), ("w", shared[:1]))
+    )
+    response = configs.DescribeConfigsResponse(throttle_time=NO_THROTTLE, results=results)
+    assert codec.encode(32, 4, response) == _kio_bytes(response)

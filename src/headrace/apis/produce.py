@@ -16,11 +16,15 @@ from headrace.errors import ErrorCode, KafkaError
 from headrace.replication.partition import Partition
 from headrace.replication.replicas import Replicas
 from headrace.wire.fast import (
+    PRODUCE_FLEXIBLE_FROM,
     PRODUCE_TOPIC_IDS_FROM,
     ProduceRequest,
     ProduceResult,
     TopicKey,
+    parse_produce,
+    parse_usual_produce,
     produce_response,
+    usual_produce_response,
 )
 
 _Topics = list[tuple[TopicKey, list[ProduceResult]]]
@@ -41,13 +45,45 @@ class Produce:
 
     def __call__(
         self,
+        buf: bytearray,
+        view: memoryview,
+        pos: int,
+        end: int,
+        version: int,
+        correlation_id: int,
+    ) -> bytes | None | Coroutine[None, None, bytes | None]:
+        """The answer, None where none is due, or a coroutine that waits for the commit."""
+        if version >= PRODUCE_FLEXIBLE_FROM:
+            usual = parse_usual_produce(buf, view, pos, end, version)
+            if usual is not None:
+                acks, key, index, start, stop, _ = usual
+                partitions = self._by_key.get(key)
+                if partitions is not None and 0 <= index < len(partitions) and -1 <= acks <= 1:
+                    partition = partitions[index]
+                    if not partition.flushes_first:
+                        try:
+                            base, append_time, log_start = partition.append(
+                                buf, view, start, stop, acks, self._clock.now_ms()
+                            )
+                        except KafkaError as error:
+                            failed = (index, error.code, -1, -1, -1, error.message)
+                            return _answer(acks, [(key, [failed])], version, correlation_id)
+                        if acks == 0:
+                            return None
+                        return usual_produce_response(
+                            version, correlation_id, key, index, base, append_time, log_start
+                        )
+        request = parse_produce(buf, view, pos, end, version)
+        return self._append_all(request, buf, view, version, correlation_id)
+
+    def _append_all(
+        self,
         request: ProduceRequest,
         buf: bytearray,
         view: memoryview,
         version: int,
         correlation_id: int,
     ) -> bytes | None | Coroutine[None, None, bytes | None]:
-        """The answer, None where none is due, or a coroutine that waits for the commit."""
         acks = request.acks
         if not -1 <= acks <= 1:
             return refuse_produce(request, ErrorCode.INVALID_REQUIRED_ACKS, version, correlation_id)
@@ -75,13 +111,17 @@ class Produce:
                     pending.append((results, len(results), partition, partition.log.end_offset))
                 results.append((index, 0, base, append_time, log_start, None))
             topics.append((key, results))
-        if acks == 0:
-            if any(result[1] for _, results in topics for result in results):
-                raise SilentFailure
-            return None
-        if pending is not None:
+        if pending is not None and acks != 0:
             return _wait(pending, topics, request.timeout_ms, version, correlation_id)
+        return _answer(acks, topics, version, correlation_id)
+
+
+def _answer(acks: int, topics: _Topics, version: int, correlation_id: int) -> bytes | None:
+    if acks != 0:
         return produce_response(version, correlation_id, topics)
+    if any(result[1] for _, results in topics for result in results):
+        raise SilentFailure
+    return None
 
 
 async def _wait(

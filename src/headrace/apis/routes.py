@@ -46,10 +46,16 @@ _COLD = (
     Route(33, "AlterConfigs", 0, 2, 2, "configs:alter_configs"),
     Route(35, "DescribeLogDirs", 1, 4, 2, "describe_log_dirs:describe_log_dirs"),
     Route(37, "CreatePartitions", 0, 3, 2, "create_partitions:create_partitions"),
+    Route(43, "ElectLeaders", 0, 2, 2, "elect_leaders:elect_leaders"),
     Route(44, "IncrementalAlterConfigs", 0, 1, 1, "configs:incremental_alter_configs"),
+    Route(46, "ListPartitionReassignments", 0, 0, 0,
+          "list_partition_reassignments:list_partition_reassignments"),
     Route(57, "UpdateFeatures", 0, 2, 0, "update_features:update_features"),
     Route(60, "DescribeCluster", 0, 2, 0, "describe_cluster:describe_cluster"),
-    Route(75, "DescribeTopicPartitions", 0, 0, 0, "describe_topic_partitions:describe_topic_partitions"),
+    Route(61, "DescribeProducers", 0, 0, 0, "describe_producers:describe_producers"),
+    Route(74, "ListConfigResources", 0, 1, 0, "list_config_resources:list_config_resources"),
+    Route(75, "DescribeTopicPartitions", 0, 0, 0,
+          "describe_topic_partitions:describe_topic_partitions"),
 )
 
 ROUTES: dict[int, Route] = {

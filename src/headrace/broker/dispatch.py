@@ -19,7 +19,7 @@ from headrace.apis.produce import Produce, SilentFailure
 from headrace.apis.routes import ROUTES, Route
 from headrace.broker.connection import Answer, CloseConnection, Connection
 from headrace.errors import ErrorCode, KafkaError, MalformedRequest
-from headrace.wire.fast import parse_fetch, parse_produce
+from headrace.wire.fast import parse_fetch
 from headrace.wire.framing import (
     REQUEST_START_BYTES,
     frame_response,
@@ -60,8 +60,7 @@ class Dispatch:
             if key == _PRODUCE and _FIRST_MAGIC_2_PRODUCE <= version <= 13:
                 if version >= 9:
                     body = body + 1 if buf[body] == 0 else skip_tagged_fields(buf, body)
-                produce = parse_produce(buf, view, body, end, version)
-                return self._produce(produce, buf, view, version, correlation_id)
+                return self._produce(buf, view, body, end, version, correlation_id)
             if key == _FETCH and 4 <= version <= 18:
                 if version >= 12:
                     body = body + 1 if buf[body] == 0 else skip_tagged_fields(buf, body)

@@ -82,12 +82,12 @@ class Server:
         )
         fetch = Fetch(self._replicas, sessions, settings.integer("fetch.max.bytes"))
         dispatch = Dispatch(services, Produce(self._replicas, clock), fetch)
-        self._handler: Handler = dispatch
+        self.handler: Handler = dispatch
         self._faults = None
         if FAULT_PORT in os.environ:
             from headrace.broker.faults import Faults
 
-            self._handler = self._faults = Faults(dispatch, clock)
+            self.handler = self._faults = Faults(dispatch, clock)
         self._buffers = Buffers()
         self._limits = Limits(
             settings.integer("socket.request.max.bytes"),
@@ -126,10 +126,14 @@ class Server:
         await stop.wait()
         logger.info("stopping")
         loop.remove_reader(self._listener)
-        self._listener.close()
         self._background.stop()
         for connection in list(self._connections):
             connection.close()
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the socket and the data; the logs are left as after a clean stop."""
+        self._listener.close()
         self._executor.shutdown()
         self.directory.close()
         self._store.close()
@@ -155,7 +159,7 @@ class Server:
                 f"{address[0]}:{address[1]}",
                 self._poller,
                 self._buffers,
-                self._handler,
+                self.handler,
                 self._limits,
                 self._connections.discard,
             )

@@ -117,6 +117,9 @@ def run(words: list[str], *, everything: bool = False) -> int:
     os.environ.setdefault("TERMINAL_WIDTH", str(min(columns, 100)))
     try:
         build(first)(words, prog_name="headrace")
+    except shape.ReaderGone:
+        # Nobody reads any more, and Python would complain about that once more while it exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     except SystemExit as done:
         return done.code if isinstance(done.code, int) else int(done.code is not None)
     return 0

@@ -14,7 +14,7 @@ import typer
 from headrace.cli import output
 from headrace.cli.failures import Failure
 from headrace.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, ClientConfig, examples
-from headrace.cli.produce import Acks, Compression
+from headrace.cli.produce import Acks, AcksOption, Compression, CompressionOption
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message
@@ -82,10 +82,8 @@ def bench(
     replication_factor: Annotated[
         int, typer.Option("--replication-factor", "-r", metavar="N", help="Of the trial topic.")
     ] = 1,
-    acks: Annotated[Acks, typer.Option("--acks", "-a", help="Who must have a record.")] = Acks.ALL,
-    compression: Annotated[
-        Compression, typer.Option("--compression", "-z", help="How batches travel.")
-    ] = Compression.NONE,
+    acks: AcksOption = Acks.ALL,
+    compression: CompressionOption = Compression.NONE,
     linger_ms: Annotated[
         float, typer.Option("--linger-ms", min=0, metavar="MS", help="Wait to fill a batch.")
     ] = 5.0,
@@ -105,12 +103,14 @@ def bench(
     load = Load(topic, records, size, acks.value, compression.value, linger_ms)
     new = NewTopic(topic, num_partitions=partitions, replication_factor=replication_factor)
     client.wait(cluster, admin.create_topics([new])[topic], f"topic {topic!r}")
+    client.settle_topics(cluster, admin, [topic], present=True)
     try:
         written, latency = _write(cluster, load)
         read = _read(cluster, admin, load, partitions)
     finally:
         if not keep:
             client.wait(cluster, admin.delete_topics([topic])[topic], f"topic {topic!r}")
+            client.settle_topics(cluster, admin, [topic], present=False)
     if as_json:
         output.print_json(
             {

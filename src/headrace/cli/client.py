@@ -7,6 +7,7 @@ is reported at once and in one line; librdkafka's own log goes nowhere.
 import contextlib
 import logging
 import socket
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient, ClusterMetadata, TopicDescription
 
 CONNECT_TIMEOUT_S = 2.0
-ANSWER_TIMEOUT_S = 8.0
+ANSWER_TIMEOUT_S = 5.0
+SETTLE_TIMEOUT_S = 5.0
 DEFAULT_PORT = 9092
 
 _silent = logging.getLogger("headrace.cli.librdkafka")
@@ -66,9 +68,16 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 def _read_properties(path: str) -> dict[str, str]:
-    from headrace.cli import settings_file
+    from pathlib import Path
 
-    return settings_file.read(path)
+    from headrace.settings.files import read_properties
+
+    try:
+        text = Path(path).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise bad_usage(f"--client-config {path}: {reason}") from None
+    return {name: value for _, name, value in read_properties(text)}
 
 
 def _check_listening(cluster: Cluster) -> None:
@@ -102,7 +111,8 @@ def unreachable(cluster: Cluster, reason: str) -> Failure:
 def admin(cluster: Cluster) -> "AdminClient":
     from confluent_kafka.admin import AdminClient
 
-    return AdminClient(_configuration(cluster, {}), logger=_silent)
+    with translated(cluster):
+        return AdminClient(_configuration(cluster, {}), logger=_silent)
 
 
 def producer(cluster: Cluster, settings: Mapping[str, object]) -> "Producer":
@@ -122,7 +132,8 @@ def consumer(cluster: Cluster, settings: Mapping[str, object]) -> "Consumer":
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
         "enable.partition.eof": True,
-        "auto.offset.reset": "error",
+        # Retention may delete what was asked for in the meantime; go on with what is left.
+        "auto.offset.reset": "earliest",
         "allow.auto.create.topics": False,
         "fetch.wait.max.ms": 100,
     }
@@ -172,6 +183,36 @@ def _near(cluster: Cluster, client: "AdminClient", name: str) -> str:
     if close:
         return f"Did you mean {' or '.join(close)}?"
     return f"`headrace topics list` shows what exists; `headrace topics create {name}` makes it."
+
+
+def settle_topics(
+    cluster: Cluster, client: "AdminClient", names: Sequence[str], *, present: bool
+) -> None:
+    """Wait until brokers show what the controller has just done to these topics.
+
+    Apache Kafka answers as soon as its controller knows; without this, the next command may not
+    find a topic that was just made.
+    """
+    from confluent_kafka import KafkaException, TopicCollection
+
+    deadline = time.monotonic() + SETTLE_TIMEOUT_S
+    waiting = list(names)
+    while waiting and time.monotonic() < deadline:
+        with translated(cluster, "topic name"):
+            futures = client.describe_topics(
+                TopicCollection(waiting), request_timeout=ANSWER_TIMEOUT_S
+            )
+        settled = []
+        for name, future in futures.items():
+            try:
+                ready = all(part.leader is not None for part in future.result().partitions)
+            except KafkaException:
+                ready = False
+            if ready == present:
+                settled.append(name)
+        waiting = [name for name in waiting if name not in settled]
+        if waiting:
+            time.sleep(0.05)
 
 
 def wait(cluster: Cluster, future: "Future[object]", what: str) -> object:

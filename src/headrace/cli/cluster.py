@@ -1,16 +1,45 @@
 """`headrace cluster`: who is in it, and what it can do."""
 
-from typing import Annotated
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headrace.cli import output
 from headrace.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, ClientConfig, examples
 
+if TYPE_CHECKING:
+    from headrace.cli.client import Cluster
+    from headrace.cli.direct import ApiRange
+
 app = typer.Typer(
     no_args_is_help=True,
     epilog=examples("headrace cluster describe", "headrace cluster describe --apis"),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerView:
+    """One broker, at the address that it tells clients."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None
+    controller: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """The cluster; None where it told nothing."""
+
+    cluster_id: str
+    controller: int | None
+    brokers: list[BrokerView]
+    topics: int
+    partitions: int
+    features: dict[str, int] | None
+    apis: "list[ApiRange] | None"
 
 
 @app.callback()
@@ -36,51 +65,54 @@ def describe(
     With --json the API versions are always there. A cluster behind TLS or a login shows neither
     features nor API versions.
     """
-    from headrace.cli import client, direct
+    from headrace.cli import client
 
     cluster = client.connect(bootstrap, client_config)
+    view = _look(cluster)
+    if as_json:
+        output.print_json(asdict(view))
+    else:
+        _show(view, apis=apis)
+
+
+def _look(cluster: "Cluster") -> ClusterView:
+    from headrace.cli import client, direct
+
     admin = client.admin(cluster)
     with client.translated(cluster, "the cluster"):
         found = admin.describe_cluster(request_timeout=client.ANSWER_TIMEOUT_S).result()
     topics = client.metadata(cluster, admin).topics
     can = direct.abilities(cluster)
-    controller = None if found.controller is None else found.controller.id
+    controller = None if found.controller is None else int(found.controller.id)
     brokers = [
-        {
-            "id": node.id,
-            "host": node.host,
-            "port": node.port,
-            "rack": node.rack,
-            "controller": node.id == controller,
-        }
+        BrokerView(
+            id=int(node.id),
+            host=str(node.host),
+            port=int(node.port),
+            rack=node.rack,
+            controller=node.id == controller,
+        )
         for node in sorted(found.nodes, key=lambda node: int(node.id))
     ]
-    counts = (len(topics), sum(len(topic.partitions) for topic in topics.values()))
-    if as_json:
-        output.print_json(
-            {
-                "cluster_id": found.cluster_id,
-                "controller": controller,
-                "brokers": brokers,
-                "topics": counts[0],
-                "partitions": counts[1],
-                "features": can.features if can else None,
-                "apis": [
-                    {"key": a.key, "name": a.name, "min": a.lowest, "max": a.highest}
-                    for a in can.apis
-                ]
-                if can
-                else None,
-            }
-        )
-        return
-    features = can.features if can else {}
+    return ClusterView(
+        cluster_id=str(found.cluster_id),
+        controller=controller,
+        brokers=brokers,
+        topics=len(topics),
+        partitions=sum(len(topic.partitions) for topic in topics.values()),
+        features=can.features if can else None,
+        apis=list(can.apis) if can else None,
+    )
+
+
+def _show(view: ClusterView, *, apis: bool) -> None:
+    features = sorted((view.features or {}).items())
     output.print_facts(
         {
-            "Cluster id": str(found.cluster_id),
-            "Controller": "none" if controller is None else f"broker {controller}",
-            "Topics": f"{counts[0]:,} with {counts[1]:,} partitions",
-            "Features": ", ".join(f"{k}={v}" for k, v in sorted(features.items())) or "-",
+            "Cluster id": view.cluster_id,
+            "Controller": "none" if view.controller is None else f"broker {view.controller}",
+            "Topics": f"{view.topics:,} with {view.partitions:,} partitions",
+            "Features": ", ".join(f"{name}={level}" for name, level in features) or "-",
         }
     )
     print()
@@ -88,19 +120,19 @@ def describe(
         ("Broker", "Address", "Rack", "Role"),
         [
             (
-                str(each["id"]),
-                f"{each['host']}:{each['port']}",
-                str(each["rack"] or "-"),
-                "controller" if each["controller"] else "",
+                str(each.id),
+                f"{each.host}:{each.port}",
+                each.rack or "-",
+                "controller" if each.controller else "",
             )
-            for each in brokers
+            for each in view.brokers
         ],
         numbers=("Broker",),
     )
-    if apis and can:
+    if apis and view.apis:
         print()
         output.print_table(
             ("Key", "API", "Versions"),
-            [(str(a.key), a.name, f"{a.lowest} to {a.highest}") for a in can.apis],
+            [(str(api.key), api.name, f"{api.min} to {api.max}") for api in view.apis],
             numbers=("Key",),
         )

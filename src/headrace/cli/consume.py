@@ -78,6 +78,62 @@ class Reading:
         return not self.follow and not self.open_partitions
 
 
+StartOption = Annotated[
+    str,
+    typer.Option(
+        "--from",
+        "-o",
+        metavar="WHERE",
+        help="beginning, end, an offset, -N (the last N of each partition), -15m (that long "
+        "ago; s, m, h, d), a time (ISO, or milliseconds).",
+    ),
+]
+PartitionsOption = Annotated[
+    list[int] | None,
+    typer.Option("--partition", "-p", metavar="N", help="Only this one; repeatable."),
+]
+CountOption = Annotated[
+    int | None, typer.Option("--count", "-n", min=1, metavar="N", help="Stop after N records.")
+]
+FollowOption = Annotated[
+    bool,
+    typer.Option(
+        "--follow/--until-end",
+        "-f",
+        help="Go on with what arrives, or stop where the topic ended at the start.",
+    ),
+]
+FormatOption = Annotated[
+    OutputFormat,
+    typer.Option(
+        "--format",
+        "-F",
+        metavar="FORMAT",
+        help="value, key-value, json, table, or raw (values without line ends).",
+    ),
+]
+SeparatorOption = Annotated[
+    str,
+    typer.Option(
+        "--key-separator", "-k", metavar="TEXT", help="For key-value.", show_default="tab"
+    ),
+]
+HeadersOption = Annotated[
+    bool, typer.Option("--show-headers", help="Headers before each value, or in the table.")
+]
+NullOption = Annotated[
+    str, typer.Option("--null-marker", metavar="TEXT", help="How a null is shown in text.")
+]
+IsolationOption = Annotated[
+    Isolation,
+    typer.Option(
+        "--isolation",
+        metavar="LEVEL",
+        help="committed, or uncommitted to see open and aborted transactions too.",
+    ),
+]
+
+
 @app.command(
     epilog=examples(
         "headrace consume clicks                                 all records, then stop",
@@ -90,60 +146,15 @@ class Reading:
 )
 def consume(
     topic: TopicArgument,
-    start: Annotated[
-        str,
-        typer.Option(
-            "--from",
-            "-o",
-            metavar="WHERE",
-            help="beginning, end, an offset, -N (the last N of each partition), -15m (that long "
-            "ago; s, m, h, d), a time (ISO, or milliseconds).",
-        ),
-    ] = "beginning",
-    partition: Annotated[
-        list[int] | None,
-        typer.Option("--partition", "-p", metavar="N", help="Only this one; repeatable."),
-    ] = None,
-    count: Annotated[
-        int | None, typer.Option("--count", "-n", min=1, metavar="N", help="Stop after N records.")
-    ] = None,
-    follow: Annotated[
-        bool,
-        typer.Option(
-            "--follow/--until-end",
-            "-f",
-            help="Go on with what arrives, or stop where the topic ended at the start.",
-        ),
-    ] = False,
-    form: Annotated[
-        OutputFormat,
-        typer.Option(
-            "--format",
-            "-F",
-            metavar="FORMAT",
-            help="value, key-value, json, table, or raw (values without line ends).",
-        ),
-    ] = OutputFormat.VALUE,
-    separator: Annotated[
-        str,
-        typer.Option(
-            "--key-separator", "-k", metavar="TEXT", help="For key-value.", show_default="tab"
-        ),
-    ] = "\t",
-    show_headers: Annotated[
-        bool, typer.Option("--show-headers", help="Headers before each value, or in the table.")
-    ] = False,
-    null_marker: Annotated[
-        str, typer.Option("--null-marker", metavar="TEXT", help="How a null is shown in text.")
-    ] = "",
-    isolation: Annotated[
-        Isolation,
-        typer.Option(
-            "--isolation",
-            metavar="LEVEL",
-            help="committed, or uncommitted to see open and aborted transactions too.",
-        ),
-    ] = Isolation.COMMITTED,
+    start: StartOption = "beginning",
+    partition: PartitionsOption = None,
+    count: CountOption = None,
+    follow: FollowOption = False,
+    form: FormatOption = OutputFormat.VALUE,
+    separator: SeparatorOption = "\t",
+    show_headers: HeadersOption = False,
+    null_marker: NullOption = "",
+    isolation: IsolationOption = Isolation.COMMITTED,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
     client_config: ClientConfig = None,
@@ -180,7 +191,6 @@ def consume(
         if not follow:
             raise
     finally:
-        sys.stdout.flush()
         reader.close()
     if sys.stderr.isatty() and not as_json:
         output.note(output.records(reading.shown))

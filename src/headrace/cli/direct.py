@@ -30,8 +30,8 @@ class ApiRange:
 
     key: int
     name: str
-    lowest: int
-    highest: int
+    min: int
+    max: int
 
 
 @dataclass(frozen=True, slots=True)

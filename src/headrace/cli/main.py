@@ -32,10 +32,6 @@ def main(words: list[str]) -> int:
         return int(failure.exit_code)
     except KeyboardInterrupt:
         return int(ExitCode.INTERRUPTED)
-    except BrokenPipeError:
-        # The reader (head, less) has seen enough. Python would complain again while it exits.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return int(ExitCode.OK)
 
 
 def _report(failure: Failure, *, as_json: bool) -> None:

@@ -62,7 +62,7 @@ def print_facts(facts: Mapping[str, str]) -> None:
 
 def note(text: str) -> None:
     """A remark for the person at the terminal; never on standard output."""
-    console(error=True).print(f"[dim]{text}[/]")
+    console(error=True).print(text, style="dim", markup=False, soft_wrap=True)
 
 
 def progress() -> "Progress":

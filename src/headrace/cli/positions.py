@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 # Offsets this large do not occur, while every time in milliseconds since 2001 is larger.
 SMALLEST_TIMESTAMP = 10**12
+# The library asks again by itself for records, but not for offsets.
+LEADER_MOVED = {"NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE", "FENCED_LEADER_EPOCH"}
+ELECTION_S = 5.0
 UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -94,17 +97,25 @@ def ask_offsets(
     committed: bool = False,
 ) -> dict[int, tuple[int, int]]:
     """Offset and timestamp of each partition for one question; -1 where there is none."""
-    from confluent_kafka import IsolationLevel, TopicPartition
+    from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 
     from headrace.cli import client
 
     level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
     questions = {TopicPartition(topic, index): spec for index in partitions}
-    with client.translated(cluster, f"offsets of {topic}"):
-        futures = admin.list_offsets(
-            questions, isolation_level=level, request_timeout=client.ANSWER_TIMEOUT_S
-        )
-        answers = {asked.partition: future.result() for asked, future in futures.items()}
+    deadline = time.monotonic() + ELECTION_S
+    while True:
+        with client.translated(cluster, f"offsets of {topic}"):
+            try:
+                futures = admin.list_offsets(
+                    questions, isolation_level=level, request_timeout=client.ANSWER_TIMEOUT_S
+                )
+                answers = {asked.partition: future.result() for asked, future in futures.items()}
+                break
+            except KafkaException as error:
+                if error.args[0].name() not in LEADER_MOVED or time.monotonic() > deadline:
+                    raise
+        time.sleep(0.1)
     return {index: (int(a.offset), int(a.timestamp)) for index, a in sorted(answers.items())}
 
 

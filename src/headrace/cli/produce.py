@@ -56,6 +56,47 @@ class Compression(StrEnum):
     ZSTD = "zstd"
 
 
+FormatOption = Annotated[
+    InputFormat | None,
+    typer.Option("--format", "-F", help="What a line is.", show_default="value"),
+]
+SeparatorOption = Annotated[
+    str | None,
+    typer.Option(
+        "--key-separator",
+        "-k",
+        metavar="TEXT",
+        help="Between key and value; implies --format key-value, whose default is a tab.",
+    ),
+]
+HeaderOption = Annotated[
+    list[str] | None,
+    typer.Option("--header", "-H", metavar="NAME=VALUE", help="On every record; repeatable."),
+]
+NullOption = Annotated[
+    str | None,
+    typer.Option("--null-marker", metavar="TEXT", help="A key or value that means null."),
+]
+FileOption = Annotated[
+    str | None,
+    typer.Option("--file", "-i", metavar="FILE", help="Read this instead of standard input."),
+]
+PartitionOption = Annotated[
+    int | None,
+    typer.Option("--partition", "-p", min=0, metavar="N", help="For all.", show_default="by key"),
+]
+AcksOption = Annotated[Acks, typer.Option("--acks", "-a", help="Who must have a record.")]
+CompressionOption = Annotated[
+    Compression, typer.Option("--compression", "-z", help="How batches travel.")
+]
+IdempotentOption = Annotated[
+    bool, typer.Option("--idempotent", help="Each record once and in order, despite retries.")
+]
+CreateOption = Annotated[
+    bool, typer.Option("--create", help="Make the topic if it does not exist.")
+]
+
+
 @dataclass(slots=True)
 class Tally:
     """What became of the records so far."""
@@ -80,7 +121,9 @@ class Tally:
                 return
             self.delivered += 1
             self.delivered_bytes += len(message)
-            self.last_offsets[message.partition()] = message.offset()
+            # Without acknowledgements nobody knows the offset.
+            if (offset := message.offset()) is not None and offset >= 0:
+                self.last_offsets[message.partition()] = offset
 
         return delivered
 
@@ -96,47 +139,16 @@ class Tally:
 )
 def produce(
     topic: TopicArgument,
-    kind: Annotated[
-        InputFormat | None,
-        typer.Option("--format", "-F", help="What a line is.", show_default="value"),
-    ] = None,
-    separator: Annotated[
-        str | None,
-        typer.Option(
-            "--key-separator",
-            "-k",
-            metavar="TEXT",
-            help="Between key and value; implies --format key-value, whose default is a tab.",
-        ),
-    ] = None,
-    header: Annotated[
-        list[str] | None,
-        typer.Option("--header", "-H", metavar="NAME=VALUE", help="On every record; repeatable."),
-    ] = None,
-    null_marker: Annotated[
-        str | None,
-        typer.Option("--null-marker", metavar="TEXT", help="A key or value that means null."),
-    ] = None,
-    file: Annotated[
-        str | None,
-        typer.Option("--file", "-i", metavar="FILE", help="Read this instead of standard input."),
-    ] = None,
-    partition: Annotated[
-        int | None,
-        typer.Option(
-            "--partition", "-p", min=0, metavar="N", help="For all.", show_default="by key"
-        ),
-    ] = None,
-    acks: Annotated[Acks, typer.Option("--acks", "-a", help="Who must have a record.")] = Acks.ALL,
-    compression: Annotated[
-        Compression, typer.Option("--compression", "-z", help="How batches travel.")
-    ] = Compression.NONE,
-    idempotent: Annotated[
-        bool, typer.Option("--idempotent", help="Each record once and in order, despite retries.")
-    ] = False,
-    create: Annotated[
-        bool, typer.Option("--create", help="Make the topic if it does not exist.")
-    ] = False,
+    kind: FormatOption = None,
+    separator: SeparatorOption = None,
+    header: HeaderOption = None,
+    null_marker: NullOption = None,
+    file: FileOption = None,
+    partition: PartitionOption = None,
+    acks: AcksOption = Acks.ALL,
+    compression: CompressionOption = Compression.NONE,
+    idempotent: IdempotentOption = False,
+    create: CreateOption = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
     client_config: ClientConfig = None,
@@ -173,7 +185,7 @@ def produce(
     sender = client.producer(cluster, settings)
     started = time.perf_counter()
     tally = _send_all(cluster, sender, topic, _lines(source), form, _size(file))
-    _report(topic, tally, time.perf_counter() - started, acks, as_json=as_json)
+    _report(topic, tally, time.perf_counter() - started, as_json=as_json)
 
 
 def _open(file: str | None) -> BinaryIO:
@@ -207,6 +219,7 @@ def _check_topic(cluster: "Cluster", topic: str, partition: int | None, *, creat
     admin = client.admin(cluster)
     if create and topic not in client.metadata(cluster, admin).topics:
         client.wait(cluster, admin.create_topics([NewTopic(topic)])[topic], f"topic {topic!r}")
+        client.settle_topics(cluster, admin, [topic], present=True)
         output.note(f"made topic {topic}")
     found = client.describe_topics(cluster, admin, [topic])[0]
     if partition is not None:
@@ -247,7 +260,9 @@ def _send_all(
                 if now - shown_at > 0.2:
                     shown_at = now
                     rate = output.number(tally.sent / (now - started))
-                    bar.update(task, completed=read_bytes, state=f"{rate} rec/s")
+                    bar.update(
+                        task, completed=read_bytes, state=f"{output.size(read_bytes)}, {rate} rec/s"
+                    )
         while sender.flush(0.2):
             bar.update(task, completed=read_bytes, state=f"{len(sender):,} to go")
     if bad_line is not None:
@@ -287,7 +302,7 @@ def _send(sender: "Producer", topic: str, record: "NewRecord", tally: Tally) -> 
             return
 
 
-def _report(topic: str, tally: Tally, seconds: float, acks: Acks, *, as_json: bool) -> None:
+def _report(topic: str, tally: Tally, seconds: float, *, as_json: bool) -> None:
     rate = tally.delivered / seconds if seconds else 0.0
     offsets = dict(sorted(tally.last_offsets.items()))
     if as_json:
@@ -304,7 +319,7 @@ def _report(topic: str, tally: Tally, seconds: float, acks: Acks, *, as_json: bo
         )
     elif tally.delivered:
         where = ", ".join(f"{index} at {offset:,}" for index, offset in offsets.items())
-        known = "" if acks is Acks.NONE else f"; last offset of partition {where}"
+        known = f"; last offset of partition {where}" if where else ""
         output.note(
             f"{output.records(tally.delivered)}, {output.size(tally.delivered_bytes)} to {topic} "
             f"in {seconds:.2f} s ({rate:,.0f} rec/s){known}"

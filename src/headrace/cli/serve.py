@@ -1,14 +1,13 @@
 """`headrace serve`: reads the options and hands over to the broker.
 
-This is the one command without Typer, whose import would double the broker's start-up time. Its
-options stand in one table, OPTIONS; `serve_help.py` shows the same table through Typer.
+This is the one command that does not go through Typer, whose import alone takes longer than the
+broker needs to start. Its options stand in one table, OPTIONS, which is read here by hand; the
+same table gives `serve_help.py` the help page and the completion.
 """
 
-import argparse
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import NoReturn
+from typing import NamedTuple
 
 from headrace.cli.failures import bad_usage
 
@@ -29,12 +28,12 @@ EXAMPLES = (
 
 DEFAULT_DATA_DIR = "headrace-data"
 DEFAULT_LISTEN = "127.0.0.1:9092"
+SEE_HELP = "`headrace serve --help` shows the options."
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("text", "json")
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(NamedTuple):
     """One option, for both parsers."""
 
     flag: str
@@ -78,8 +77,7 @@ OPTIONS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     """What the command line asks for, before the settings table has judged it."""
 
     settings: Mapping[str, str]
@@ -91,17 +89,12 @@ class Plan:
     log_level: str
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise bad_usage(message, "`headrace serve --help` shows the options.")
-
-
 def start(words: list[str]) -> int:
     """Run a broker until it is told to stop; its exit code."""
-    plan = make_plan(words, os.environ)
     from headrace.errors import SettingError
     from headrace.settings import Settings
 
+    plan = make_plan(words, os.environ)
     try:
         settings = Settings.parse(plan.settings)
     except SettingError as error:
@@ -122,56 +115,73 @@ def start(words: list[str]) -> int:
 def make_plan(words: list[str], env: Mapping[str, str]) -> Plan:
     """Options, environment and file, put together by their precedence."""
     given = _parse(words, env)
-    settings: dict[str, str] = {}
-    if isinstance(path := given["config"], str):
-        from headrace.cli import settings_file
-
-        settings.update(settings_file.read(path))
-    settings.update(_assignments(given["set"]))
-    node_id = _text(given, "node_id") or settings.get("node.id") or settings.get("broker.id")
-    if node_id is not None and not node_id.lstrip("-").isdecimal():
+    one = {flag: values[0] for flag, values in given.items()}
+    settings = _settings(one["--config"], [word for word in given["--set"] if word])
+    node_id = one["--node-id"] or settings.get("node.id") or settings.get("broker.id") or ""
+    if node_id and not node_id.isdecimal():
         raise bad_usage(f"the node id must be a whole number, not {node_id!r}")
-    listen = _text(given, "listen") or _listener(settings.get("listeners")) or DEFAULT_LISTEN
-    advertise = _text(given, "advertise") or _listener(settings.get("advertised.listeners"))
+    listen = one["--listen"] or _listener(settings.get("listeners")) or DEFAULT_LISTEN
+    advertise = one["--advertise"] or _listener(settings.get("advertised.listeners"))
     folders = (settings.get("log.dirs") or settings.get("log.dir") or "").split(",")
     return Plan(
         settings=settings,
-        data_dir=_text(given, "data_dir") or folders[0].strip() or DEFAULT_DATA_DIR,
+        data_dir=one["--data-dir"] or folders[0].strip() or DEFAULT_DATA_DIR,
         listen=_address(listen, "--listen", lowest_port=0),
         advertise=_address(advertise, "--advertise", lowest_port=1) if advertise else None,
-        node_id=None if node_id is None else int(node_id),
-        log_format=_text(given, "log_format") or LOG_FORMATS[0],
-        log_level=(_text(given, "log_level") or "info").lower(),
+        node_id=int(node_id) if node_id else None,
+        log_format=one["--log-format"].lower(),
+        log_level=one["--log-level"].lower(),
     )
 
 
-def _parse(words: list[str], env: Mapping[str, str]) -> dict[str, object]:
-    parser = _Parser(prog="headrace serve", add_help=False, allow_abbrev=False)
+def _settings(file: str, assignments: list[str]) -> dict[str, str]:
+    """What the file and --set say, each checked where it stands."""
+    if not file and not assignments:
+        return {}
+    from headrace.errors import SettingError
+    from headrace.settings import load_properties, load_toml, parse_assignment
+
+    settings: dict[str, str] = {}
+    try:
+        if file:
+            settings.update(load_toml(file) if file.endswith(".toml") else load_properties(file))
+        settings.update(parse_assignment(word) for word in assignments)
+    except SettingError as error:
+        raise bad_usage(str(error)) from None
+    except OSError as error:
+        raise bad_usage(f"--config {file}: {error.strerror}") from None
+    return settings
+
+
+def _parse(words: list[str], env: Mapping[str, str]) -> dict[str, list[str]]:
+    """The values of each option: from the command line, else the environment, else the table."""
+    by_flag = {option.flag: option for option in OPTIONS}
+    given: dict[str, list[str]] = {option.flag: [] for option in OPTIONS}
+    rest = iter(words)
+    for word in rest:
+        flag, equals, value = word.partition("=")
+        if flag not in by_flag:
+            raise bad_usage(f"serve has no option {word!r}{_meant(flag)}", SEE_HELP)
+        if not equals:
+            following = next(rest, None)
+            if following is None:
+                raise bad_usage(f"{flag} needs a value, {by_flag[flag].metavar}", SEE_HELP)
+            value = following
+        # The last one wins, unless the option may be repeated.
+        given[flag] = [*given[flag], value] if by_flag[flag].repeatable else [value]
     for option in OPTIONS:
-        choices = option.choices or None
-        default = (env.get(option.env) if option.env else None) or option.default
-        if choices and default not in choices:
-            raise bad_usage(f"{option.env}={default} is none of {', '.join(choices)}")
-        if option.repeatable:
-            parser.add_argument(option.flag, dest=option.name, action="append", default=[])
-        else:
-            parser.add_argument(option.flag, dest=option.name, default=default, choices=choices)
-    return vars(parser.parse_args(words))
+        fallback = env.get(option.env, "") if option.env else ""
+        found = given[option.flag] = given[option.flag] or [fallback or option.default or ""]
+        if option.choices and found[0].lower() not in option.choices:
+            raise bad_usage(f"{option.flag} {found[0]!r} is none of {', '.join(option.choices)}")
+    return given
 
 
-def _text(given: Mapping[str, object], name: str) -> str | None:
-    value = given[name]
-    return value if isinstance(value, str) else None
+def _meant(flag: str) -> str:
+    import difflib
 
-
-def _assignments(words: object) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for word in words if isinstance(words, list) else []:
-        name, equals, value = str(word).partition("=")
-        if not equals or not name:
-            raise bad_usage(f"--set {word!r} is not of the form NAME=VALUE")
-        found[name.strip()] = value.strip()
-    return found
+    close = difflib.get_close_matches(flag, [option.flag for option in OPTIONS], 1)
+    return f"; did you mean {close[0]}?" if close else ""
 
 
 def _listener(text: str | None) -> str | None:

@@ -16,6 +16,10 @@ def _tidy(params: list[Any]) -> list[Any]:
     return params
 
 
+class ReaderGone(Exception):
+    """Whoever read our standard output has closed it."""
+
+
 class Command(TyperCommand):
     """A command whose switches show no type."""
 
@@ -30,6 +34,13 @@ class Group(TyperGroup):
 
     def get_params(self, ctx: Any) -> list[Any]:
         return _tidy(super().get_params(ctx))
+
+    def invoke(self, ctx: Any) -> Any:
+        # Typer would call a closed pipe a failure; `| head` is none.
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise ReaderGone from None
 
     def list_commands(self, ctx: Any) -> list[str]:
         names = list(self.commands)

@@ -62,7 +62,8 @@ def look(cluster: Cluster, names: Sequence[str]) -> list[TopicView]:
         views.append(
             TopicView(
                 name=name,
-                id=str(topic.topic_id),
+                # The library prints ids in plain base64; Kafka's own tools use the URL-safe kind.
+                id=str(topic.topic_id).replace("+", "-").replace("/", "_"),
                 internal=bool(topic.is_internal),
                 partitions=[_partition(name, part, limits, sizes) for part in topic.partitions],
                 configs={each.name: each.value or "" for each in configs if each.changed_here},

@@ -159,6 +159,8 @@ def create(
                 failures.append(client.failure(cluster, error.args[0], f"topic {name!r}"))
         else:
             made.append({"name": name, "created": True})
+    new = [str(each["name"]) for each in made if each["created"]]
+    client.settle_topics(cluster, admin, new, present=True)
     if as_json:
         output.print_json(made)
     else:
@@ -268,6 +270,7 @@ def delete(
             failures.append(client.failure(cluster, error.args[0], f"topic {name!r}"))
         else:
             deleted.append(name)
+    client.settle_topics(cluster, admin, deleted, present=False)
     if as_json:
         output.print_json([{"name": name, "deleted": True} for name in deleted])
     else:

@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from headrace.clock import Clock
 from headrace.cluster import controller
@@ -31,6 +31,8 @@ ATTEMPTS = 10
 Listener = Callable[[Image, Image], None]
 _Result = TypeVar("_Result")
 _Wanted = TypeVar("_Wanted")
+_Content: TypeAlias = dict[str, Any]  # JSON that this module wrote
+_StateKey: TypeAlias = tuple[int, int, tuple[int, ...], tuple[int, ...], int]
 
 
 class FoundTopic(NamedTuple):
@@ -271,16 +273,16 @@ class Metadata:
     def _read(self, cluster_id: str) -> Image:
         self._versions.clear()
         brokers = {
-            int(name): Broker(int(name), **json.loads(value))
-            for name, value in self._read_children("/brokers")
+            int(name): Broker(int(name), **content)
+            for name, content in self._read_children("/brokers")
         }
         configs = {
-            CLUSTER_DEFAULT if name == "default" else name: json.loads(value)
-            for name, value in self._read_children("/configs")
+            CLUSTER_DEFAULT if name == "default" else name: content
+            for name, content in self._read_children("/configs")
         }
-        states: dict[PartitionState, PartitionState] = {}
+        states: dict[_StateKey, PartitionState] = {}
         topics = [
-            _load_topic(name, value, states) for name, value in self._read_children("/topics")
+            _load_topic(name, content, states) for name, content in self._read_children("/topics")
         ]
         image = Image(
             version=self.image.version,
@@ -291,11 +293,13 @@ class Metadata:
         )
         return image.with_topics(topics)
 
-    def _read_children(self, path: str) -> list[tuple[str, bytes]]:
+    def _read_children(self, path: str) -> Iterable[tuple[str, _Content]]:
         nodes = self._store.children(path)
         for name, node in nodes.items():
             self._versions[f"{path}/{name}"] = node.version
-        return [(name, node.value) for name, node in nodes.items()]
+        # One parse of everything takes a third of the time that 10,000 small ones take.
+        contents = json.loads(b"[" + b",".join(node.value for node in nodes.values()) + b"]")
+        return zip(nodes, contents, strict=True)
 
 
 def _try_each(
@@ -348,7 +352,7 @@ def _dump_topic(topic: Topic) -> bytes:
     ]
     return _dump(
         {
-            "id": str(topic.id),
+            "id": topic.id.hex,
             "configs": dict(topic.configs),
             "states": states,
             "partitions": partitions,
@@ -356,11 +360,13 @@ def _dump_topic(topic: Topic) -> bytes:
     )
 
 
-def _load_topic(name: str, value: bytes, known: dict[PartitionState, PartitionState]) -> Topic:
-    content = json.loads(value)
+def _load_topic(name: str, content: _Content, known: dict[_StateKey, PartitionState]) -> Topic:
     states = []
     for leader, leader_epoch, replicas, isr, partition_epoch in content["states"]:
-        state = PartitionState(leader, leader_epoch, tuple(replicas), tuple(isr), partition_epoch)
-        states.append(known.setdefault(state, state))
+        key = (leader, leader_epoch, tuple(replicas), tuple(isr), partition_epoch)
+        state = known.get(key)
+        if state is None:
+            state = known[key] = PartitionState(*key)
+        states.append(state)
     partitions = tuple([states[number] for number in content["partitions"]])
-    return Topic(name, uuid.UUID(content["id"]), partitions, content["configs"])
+    return Topic(name, uuid.UUID(int=int(content["id"], 16)), partitions, content["configs"])

@@ -72,7 +72,9 @@ class LogDirectory:
     def open(self) -> None:
         """Take the folder's lock and learn what is in it; FolderInUse if another broker has it."""
         disk = self.disk
-        disk.make_folders(self.path)
+        if not disk.is_folder(self.path):
+            disk.make_folders(self.path)
+            disk.sync_folder(self.path.rpartition("/")[0] or "/")
         try:
             self._lock = disk.lock(f"{self.path}/.lock")
         except BlockingIOError as error:

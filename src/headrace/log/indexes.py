@@ -15,8 +15,8 @@ import struct
 import sys
 from array import array
 from bisect import bisect_right
-from collections.abc import Sequence
-from typing import TypeAlias, overload
+from collections.abc import Iterator
+from typing import TypeAlias
 
 from headrace.disk import Mapped
 
@@ -33,69 +33,72 @@ def pack_entry(relative: int, position: int) -> int:
     return relative << 32 | position
 
 
-def _filled(length: int, is_filled: "Sequence[int] | OffsetEntries | TimeEntries") -> int:
+def _filled(length: int, entries: "OffsetEntries | TimeEntries") -> int:
     """How many of `length` entries come before the zeros at the end."""
     low, high = 0, length
     while low < high:
         middle = (low + high) // 2
-        if is_filled[middle] in (0, (0, 0)):
+        if entries[middle] in (0, (0, 0)):
             high = middle
         else:
             low = middle + 1
     return low
 
 
-class OffsetEntries(Sequence[int]):
+class OffsetEntries:
     """A sealed segment's offset index, searched where it lies in the mapped file."""
 
-    __slots__ = ("_data", "_length")
+    __slots__ = ("_data", "_length", "torn")
 
     def __init__(self, data: Mapped) -> None:
         self._data = data
-        self._length = len(data) // OFFSET_ENTRY_BYTES
+        self._length, rest = divmod(len(data), OFFSET_ENTRY_BYTES)
+        self.torn = rest != 0
         if self._length and self[self._length - 1] == 0:
             self._length = _filled(self._length, self)
 
     def __len__(self) -> int:
         return self._length
 
-    @overload
-    def __getitem__(self, index: int) -> int: ...
+    def __iter__(self) -> Iterator[int]:
+        return map(self.__getitem__, range(self._length))
 
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[int]: ...
-
-    def __getitem__(self, index: int | slice) -> int | Sequence[int]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(self._length))]
+    def __getitem__(self, index: int) -> int:
         return int(_OFFSET_ENTRY.unpack_from(self._data, index * OFFSET_ENTRY_BYTES)[0])
 
+    def to_array(self) -> "array[int]":
+        """A copy of the entries, without the zeros that may follow them."""
+        entries = array("q", self._data[: self._length * OFFSET_ENTRY_BYTES])
+        if sys.byteorder == "little":
+            entries.byteswap()
+        return entries
 
-class TimeEntries(Sequence[tuple[int, int]]):
+
+class TimeEntries:
     """A time index as (timestamp, relative offset) pairs over its bytes."""
 
-    __slots__ = ("_data", "_length")
+    __slots__ = ("_data", "_length", "torn")
 
     def __init__(self, data: Mapped | bytearray) -> None:
         self._data = data
-        self._length = len(data) // TIME_ENTRY_BYTES
+        self._length, rest = divmod(len(data), TIME_ENTRY_BYTES)
+        self.torn = rest != 0
         if self._length and self[self._length - 1] == (0, 0):
             self._length = _filled(self._length, self)
 
     def __len__(self) -> int:
         return self._length
 
-    @overload
-    def __getitem__(self, index: int) -> tuple[int, int]: ...
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return map(self.__getitem__, range(self._length))
 
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[tuple[int, int]]: ...
-
-    def __getitem__(self, index: int | slice) -> tuple[int, int] | Sequence[tuple[int, int]]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(self._length))]
+    def __getitem__(self, index: int) -> tuple[int, int]:
         timestamp, relative = TIME_ENTRY.unpack_from(self._data, index * TIME_ENTRY_BYTES)
         return timestamp, relative
+
+    def to_bytes(self) -> bytearray:
+        """A copy of the entries, without the zeros that may follow them."""
+        return bytearray(self._data[: self._length * TIME_ENTRY_BYTES])
 
 
 OffsetIndex: TypeAlias = "array[int] | OffsetEntries"
@@ -133,20 +136,6 @@ def offsets_to_bytes(entries: "array[int]") -> bytes:
         entries = entries[:]
         entries.byteswap()
     return entries.tobytes()
-
-
-def offsets_from_bytes(data: Mapped) -> "array[int]":
-    """The entries of an offset index file, without the zeros that may follow them."""
-    length = len(OffsetEntries(data))
-    entries = array("q", data[: length * OFFSET_ENTRY_BYTES])
-    if sys.byteorder == "little":
-        entries.byteswap()
-    return entries
-
-
-def times_from_bytes(data: Mapped) -> bytearray:
-    """The entries of a time index file, without the zeros that may follow them."""
-    return bytearray(data[: len(TimeEntries(data)) * TIME_ENTRY_BYTES])
 
 
 def plausible_offsets(entries: OffsetIndex, log_bytes: int) -> bool:

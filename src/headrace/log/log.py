@@ -8,17 +8,25 @@ call. Opening a log is in `recovery.py`, looking up times in `timestamps.py`.
 
 import logging
 import struct
-from bisect import bisect_right
 from typing import Protocol
 
-from headrace.disk import READ_WRITE, Disk
+from headrace.disk import Disk, sync_file
 from headrace.errors import ErrorCode, KafkaError
 from headrace.log.checkpoints import PARTITION_METADATA, write_epochs
 from headrace.log.epochs import FILE_NAME as EPOCHS_FILE
 from headrace.log.epochs import EpochCache
+from headrace.log.lookup import index_of, locate, next_segment
 from headrace.log.producer_state import MAX_SEQUENCE, ProducerState
-from headrace.log.segment import LOG, MAX_RELATIVE, Segment, Slice, remove_if_there
+from headrace.log.segment import (
+    LOG,
+    MAX_RELATIVE,
+    Segment,
+    Slice,
+    remove_if_there,
+    segment_path,
+)
 from headrace.log.snapshots import (
+    SNAPSHOT,
     coordinator_epoch,
     list_snapshots,
     rebuild,
@@ -54,36 +62,12 @@ class Log:
     """One partition's records on disk."""
 
     __slots__ = (
-        "_active",
-        "_dirty",
-        "_epoch",
-        "_failure",
-        "_fd",
-        "_folder_unsynced",
-        "_garbage",
-        "_generation",
-        "_hints",
-        "_new",
-        "_owner",
-        "_producers",
-        "_pwrite",
-        "_roll_bytes",
-        "_roll_offset",
-        "_roll_timestamp",
-        "_segments",
-        "_settings",
-        "_unsynced",
-        "created_ms",
-        "disk",
-        "end_offset",
-        "epochs",
-        "folder",
-        "partition",
-        "producers",
-        "recovery_point",
-        "saved_recovery_point",
-        "start_offset",
-    )
+        "_active", "_dirty", "_epoch", "_failure", "_fd", "_folder_unsynced", "_garbage",
+        "_generation", "_hints", "_new", "_owner", "_producers", "_pwrite", "_roll_bytes",
+        "_roll_offset", "_roll_timestamp", "_segments", "_settings", "_unsynced", "created_ms",
+        "disk", "end_offset", "epochs", "folder", "partition", "producers", "recovery_point",
+        "saved_recovery_point", "start_offset",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -118,7 +102,8 @@ class Log:
         self._pwrite = disk.pwrite
         self._hints: dict[int, tuple[Segment, int]] = {}
         self._failure: str | None = None
-        self._unsynced: list[Segment] = []
+        # Sealed segments that no flush has seen, each with the offset of its snapshot.
+        self._unsynced: list[tuple[Segment, int]] = []
         self._garbage: list[str] = []
         self._generation = 0
         self._dirty = False
@@ -379,7 +364,7 @@ class Log:
         self._folder_unsynced = True
         if old.size:
             old.seal()
-            self._unsynced.append(old)
+            self._unsynced.append((old, base))
             self._segments.append(fresh)
         else:
             self._segments[-1] = fresh
@@ -409,15 +394,17 @@ class Log:
             self._check_online()
         hint = self._hints.get(offset)
         if hint is None:
-            segment, position = self._locate(offset)
+            segment, position = locate(self._segments, offset)
         else:
             segment, position = hint
             if position >= segment.size:  # it rolled since
-                segment, position = self._locate(offset)
+                segment, position = locate(self._segments, offset)
         if limit >= end and segment is active:
             stop, following = active.size, end
         else:
             stop, following = self._stop(segment, limit)
+        if stop <= position:
+            return None  # compaction left nothing between offset and limit
         if stop - position > max_bytes:
             stop, following = segment.boundary(position, position + max_bytes)
             if stop <= position:
@@ -436,29 +423,17 @@ class Log:
         if len(hints) > _HINTS_KEPT:
             del hints[next(iter(hints))]
 
-    def _locate(self, offset: int) -> tuple[Segment, int]:
-        """Segment and position of the first batch that ends at or after `offset`."""
-        segments = self._segments
-        index = max(bisect_right(segments, offset, key=_base_offset) - 1, 0)
-        while True:
-            segment = segments[index]
-            position, header = segment.locate(offset)
-            if header is not None or index + 1 == len(segments):
-                return segment, position
-            index += 1  # compaction left a gap at the segment's end
-
     def _stop(self, segment: Segment, limit: int) -> tuple[int, int]:
         """Where in this segment the batches at `limit` and after begin, and that offset."""
-        following = bisect_right(self._segments, segment.base_offset, key=_base_offset)
-        if following < len(self._segments) and self._segments[following].base_offset <= limit:
-            return segment.size, self._segments[following].base_offset
+        following = next_segment(self._segments, segment)
+        if following is not None and following.base_offset <= limit:
+            return segment.size, following.base_offset
         if limit >= self.end_offset:
             return segment.size, self.end_offset
         hint = self._hints.get(limit)
         if hint is not None and hint[0] is segment:
             return hint[1], limit
-        position, _ = segment.locate(limit)
-        return position, limit
+        return segment.locate(limit)[0], limit
 
     def _out_of_range(self, offset: int) -> KafkaError:
         return KafkaError(
@@ -487,7 +462,7 @@ class Log:
         if offset < self._segments[0].base_offset:
             self.restart_at(offset)
             return
-        index = bisect_right(self._segments, offset, key=_base_offset) - 1
+        index = index_of(self._segments, offset)
         segment = self._segments[index]
         try:
             position, header = segment.locate(offset)
@@ -524,7 +499,7 @@ class Log:
         self._generation += 1
         self._active = self._segments[-1]
         self._hints.clear()
-        self._unsynced = [segment for segment in self._unsynced if segment in self._segments]
+        self._forget_unsynced()
         self._dirty = True
         self.end_offset = end
         self.recovery_point = min(self.recovery_point, end)
@@ -553,14 +528,12 @@ class Log:
         self.start_offset = offset
         self._dirty = True
         self.epochs.truncate_start(offset)
-        count = 0
-        while count + 1 < len(self._segments) and (self._segments[count + 1].base_offset <= offset):
-            count += 1
+        count = index_of(self._segments, offset)
         if count:
             dropped = self._segments[:count]
             del self._segments[:count]
             self._hints.clear()
-            self._unsynced = [segment for segment in self._unsynced if segment not in dropped]
+            self._forget_unsynced()
             try:
                 for segment in dropped:
                     self._garbage += segment.set_aside()
@@ -585,8 +558,9 @@ class Log:
         generation, end = self._generation, self.end_offset
         active, sealed, self._unsynced = self._active, self._unsynced, []
         try:
-            for segment in sealed:
+            for segment, following in sealed:
                 segment.sync()
+                sync_file(self.disk, segment_path(self.folder, following, SNAPSHOT))
             if end > self.recovery_point:
                 self.disk.fdatasync(active.opened().fd)
             self._sync_names()
@@ -598,17 +572,17 @@ class Log:
             self.recovery_point = end
         return self.recovery_point
 
+    def _forget_unsynced(self) -> None:
+        kept = [item for item in self._unsynced if item[0].sealed and item[0] in self._segments]
+        self._unsynced = kept
+
     def _sync_names(self) -> None:
         if self.epochs.dirty:
             self._save_epochs()
         if self._folder_unsynced:
             self._folder_unsynced = False
             if self._new:
-                fd = self.disk.open(f"{self.folder}/{PARTITION_METADATA}", READ_WRITE)
-                try:
-                    self.disk.fdatasync(fd)
-                finally:
-                    self.disk.close(fd)
+                sync_file(self.disk, f"{self.folder}/{PARTITION_METADATA}")
                 self._new = False
             self.disk.sync_folder(self.folder)
             self.disk.sync_folder(self.folder.rpartition("/")[0])
@@ -648,7 +622,3 @@ class Log:
     def _check_online(self) -> None:
         if self._failure is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure)
-
-
-def _base_offset(segment: Segment) -> int:
-    return segment.base_offset

@@ -108,6 +108,8 @@ def open_log(
     for segment in segments[:-1]:
         segment.seal()
     entries = read_epochs(disk, f"{folder}/{EPOCHS_FILE}")
+    if not entries and any(segment.size for segment in segments):
+        entries = None  # records have epochs, so the file must have been lost
     epochs = EpochCache(entries or ())
     opened = None
     if checkpoint.clean and checkpoint.recovery_point is not None and entries is not None:
@@ -238,7 +240,7 @@ class _Scan:
                 write_snapshot(
                     self._disk, self._folder, segment.base_offset, self._producers, sync=False
                 )
-            end, position = self._scan_segment(segment)
+            end, position = self._scan_segment(segment, recovery_point)
             if position < segment.size:
                 self._cut(partition, segment, position, end)
                 self._drop_from(partition, index + 1, "the segment before it was cut")
@@ -260,12 +262,15 @@ class _Scan:
             start = max(offset, self._segments[0].base_offset)
             replay(self._producers, self._segments[:first], start, base)
 
-    def _scan_segment(self, segment: Segment) -> tuple[int, int]:
+    def _scan_segment(self, segment: Segment, recovery_point: int) -> tuple[int, int]:
         """The offset and the position behind the last good batch; indexes are made on the way."""
+        # The base offset is outside of the checksum. Only compaction leaves gaps, so elsewhere
+        # a batch that does not follow the one before it is damaged.
+        gapless = None if self._compacted else recovery_point
         segment.sealed = False
         segment.reset_indexes()
         end, stop = segment.base_offset, 0
-        for position, header in checked_batches(self._disk, segment):
+        for position, header in checked_batches(self._disk, segment, gapless):
             end = header[0] + header[6] + 1
             stop = position + header[1] + OVERHEAD
             segment.note_batch(position, end - 1, header[8])
@@ -309,8 +314,13 @@ class _Scan:
         self._disk.sync_folder(self._folder)
 
 
-def checked_batches(disk: Disk, segment: Segment) -> Iterator[tuple[int, Header]]:
-    """Position and header of each batch until the first that is torn, damaged or out of order."""
+def checked_batches(
+    disk: Disk, segment: Segment, gapless_from: int | None
+) -> Iterator[tuple[int, Header]]:
+    """Position and header of each batch until the first that is torn, damaged or out of order.
+
+    From the offset `gapless_from` on, each must begin exactly where the one before it ended.
+    """
     fd, size = segment.opened().fd, segment.size
     buffer, origin, position = b"", 0, 0
     view = memoryview(buffer)
@@ -329,6 +339,7 @@ def checked_batches(disk: Disk, segment: Segment) -> Iterator[tuple[int, Header]
             or position + length > size
             or header[3] != MAGIC
             or header[0] < lowest
+            or (header[0] > lowest and gapless_from is not None and lowest >= gapless_from)
             or not 0 <= header[6] <= highest - header[0]
         ):
             return

@@ -12,12 +12,13 @@ What to append, when to roll and who may read how far is the business of `log.py
 """
 
 import logging
+import struct
 import os
 from array import array
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from headrace.disk import CREATE, READ_WRITE, TRUNCATE, Disk, write_file
+from headrace.disk import CREATE, READ_WRITE, TRUNCATE, Disk, sync_file, write_file
 from headrace.errors import ErrorCode, KafkaError
 from headrace.log.indexes import (
     POSITION_MASK,
@@ -29,11 +30,9 @@ from headrace.log.indexes import (
     floor_by_offset,
     floor_by_position,
     floor_by_time,
-    offsets_from_bytes,
     offsets_to_bytes,
     pack_entry,
     plausible_offsets,
-    times_from_bytes,
 )
 from headrace.wire.batch import HEADER, HEADER_BYTES, MAGIC, OVERHEAD, Header
 
@@ -48,6 +47,9 @@ _WALK_BYTES = 8192
 
 _logger = logging.getLogger("headrace.log")
 _unpack_header = HEADER.unpack_from
+# Base offset, length, magic and last offset delta: all that going to the next batch takes.
+_unpack_hop = struct.Struct(">qi4xB6xi").unpack_from
+_FAR_OFFSET = 2**63 - 1
 
 
 def segment_path(folder: str, base_offset: int, suffix: str) -> str:
@@ -195,22 +197,18 @@ class Segment:
         self._disk.fdatasync(self.opened().fd)
         if self.sealed:
             for suffix in (INDEX, TIME_INDEX):
-                try:
-                    fd = self._disk.open(self.path(suffix), READ_WRITE)
-                except FileNotFoundError:
-                    continue  # deleted meanwhile, or to be rebuilt at the next look-up
-                try:
-                    self._disk.fdatasync(fd)
-                finally:
-                    self._disk.close(fd)
+                sync_file(self._disk, self.path(suffix))
 
     def load_indexes(self) -> bool:
         """Read the active segment's index files into memory; False if they cannot be its own."""
         try:
-            offsets = offsets_from_bytes(self._disk.map_file(self.path(INDEX)))
-            times = times_from_bytes(self._disk.map_file(self.path(TIME_INDEX)))
+            mapped_offsets = OffsetEntries(self._disk.map_file(self.path(INDEX)))
+            mapped_times = TimeEntries(self._disk.map_file(self.path(TIME_INDEX)))
         except FileNotFoundError:
             return False
+        if mapped_offsets.torn or mapped_times.torn:
+            return False
+        offsets, times = mapped_offsets.to_array(), mapped_times.to_bytes()
         if not plausible_offsets(offsets, self.size) or (offsets and not times):
             return False
         self.offsets, self.times = offsets, times
@@ -252,7 +250,7 @@ class Segment:
                 return array("q")
             try:
                 offsets = OffsetEntries(self._disk.map_file(self.path(INDEX)))
-                if not plausible_offsets(offsets, self.size):
+                if offsets.torn or not plausible_offsets(offsets, self.size):
                     raise ValueError(self.path(INDEX))
                 self.offsets = offsets
             except (FileNotFoundError, ValueError):
@@ -270,7 +268,7 @@ class Segment:
                 entries = TimeEntries(self._disk.map_file(self.path(TIME_INDEX)))
             except FileNotFoundError:
                 entries = TimeEntries(b"")
-            if not entries and self.size:
+            if self.size and (not entries or entries.torn):
                 self.rebuild_indexes()
                 return self._mapped_times or TimeEntries(b"")
             self._mapped_times = entries
@@ -279,11 +277,17 @@ class Segment:
     def latest_time(self) -> tuple[int, int]:
         """The largest timestamp, and the last offset of the batch that holds it."""
         if self.sealed and self.largest_timestamp == NO_TIMESTAMP:
-            entries = self.time_index()
+            entries, offsets = self.time_index(), self.offset_index()
             if entries:
                 timestamp, relative = entries[len(entries) - 1]
                 self.largest_timestamp = timestamp
                 self.largest_offset = self.base_offset + relative
+            # A time index that lost its end must not hide what stands behind the last entry.
+            tail = offsets[len(offsets) - 1] & POSITION_MASK if offsets else 0
+            for _, header in self.walk(tail):
+                if header[8] > self.largest_timestamp:
+                    self.largest_timestamp = header[8]
+                    self.largest_offset = header[0] + header[6]
         return self.largest_timestamp, self.largest_offset
 
     # -- finding --------------------------------------------------------------------------------
@@ -315,58 +319,67 @@ class Segment:
             f"{self.path(LOG)} holds no record batch at position {position}",
         )
 
-    def _walk_from_entry(self, entry: int | None, lower: int) -> Iterator[tuple[int, Header]]:
-        """Walk from an index entry's batch, or from `lower` if that lies further on.
+    def _hop(
+        self, position: int, entry: int | None, offset: int, limit: int
+    ) -> tuple[int, Header | None]:
+        """Go from batch to batch to the first that reaches `offset` or ends after `limit`.
 
-        ValueError if the entry does not fit the batch that it points to.
+        Starts at the entry's batch if that lies behind `position`; ValueError if the entry does
+        not fit the batch that it points to. (size, None) at the end of the file.
         """
-        position = 0 if entry is None else entry & POSITION_MASK
-        if entry is None or position <= lower:
-            yield from self.walk(lower)
-            return
-        try:
-            _, header = next(self.walk(position))
-        except (KafkaError, StopIteration) as error:
-            raise ValueError(self.path(INDEX)) from error
-        if header[0] + header[6] - self.base_offset != entry >> 32:
-            raise ValueError(self.path(INDEX))
-        yield from self.walk(position)
+        expected = -1
+        if entry is not None and entry & POSITION_MASK > position:
+            position = entry & POSITION_MASK
+            expected = (entry >> 32) + self.base_offset
+        size, fd, pread = self.size, self.opened().fd, self._disk.pread
+        while position < size:
+            buffer = pread(fd, _WALK_BYTES, position)
+            at, last_header = 0, len(buffer) - HEADER_BYTES
+            while at <= last_header:
+                base, length, magic, delta = _unpack_hop(buffer, at)
+                length += OVERHEAD
+                last = base + delta
+                if expected >= 0:
+                    if last != expected:
+                        raise ValueError(self.path(INDEX))
+                    expected = -1
+                if length < HEADER_BYTES or magic != MAGIC or position + length > size:
+                    raise self._not_a_batch(position)
+                if last >= offset or position + length > limit:
+                    return position, _unpack_header(buffer, at)
+                position += length
+                at += length
+            if at == 0:
+                raise self._not_a_batch(position)
+        return size, None
+
+    def _find(self, start: int, offset: int, limit: int) -> tuple[int, Header | None]:
+        for _ in range(2):
+            index = self.offset_index()
+            if limit == MAX_RELATIVE:
+                entry = floor_by_offset(index, offset - self.base_offset)
+            else:
+                entry = floor_by_position(index, limit)
+            try:
+                return self._hop(start, entry, offset, limit)
+            except ValueError:
+                self.rebuild_indexes()
+        raise self._not_a_batch(start)
 
     def locate(self, offset: int) -> tuple[int, Header | None]:
         """The first batch that ends at or after `offset`: its position and header.
 
         (size, None) if all batches end before it.
         """
-        try:
-            return self._locate(offset)
-        except ValueError:
-            self.rebuild_indexes()
-            return self._locate(offset)
-
-    def _locate(self, offset: int) -> tuple[int, Header | None]:
-        entry = floor_by_offset(self.offset_index(), offset - self.base_offset)
-        for position, header in self._walk_from_entry(entry, 0):
-            if header[0] + header[6] >= offset:
-                return position, header
-        return self.size, None
+        return self._find(0, offset, MAX_RELATIVE)
 
     def boundary(self, start: int, limit: int) -> tuple[int, int]:
         """The last batch boundary not after `limit`, at least `start`, and the offset there.
 
         The offset is -1 at the end of the segment.
         """
-        try:
-            return self._boundary(start, limit)
-        except ValueError:
-            self.rebuild_indexes()
-            return self._boundary(start, limit)
-
-    def _boundary(self, start: int, limit: int) -> tuple[int, int]:
-        entry = floor_by_position(self.offset_index(), limit)
-        for position, header in self._walk_from_entry(entry, start):
-            if position + header[1] + OVERHEAD > limit:
-                return position, header[0]
-        return self.size, -1
+        position, header = self._find(start, _FAR_OFFSET, min(limit, MAX_RELATIVE - 1))
+        return position, -1 if header is None else header[0]
 
     def locate_time(self, timestamp: int) -> int:
         """The position from which a record of at least that time may be found; not before."""
@@ -391,8 +404,9 @@ class Segment:
     def cut(self, position: int) -> None:
         """Make `position` the end of the file for good, and this segment the active one."""
         if self.sealed:
-            self.offsets = array("q", self.offset_index())
-            self.times = bytearray().join(TIME_ENTRY.pack(*entry) for entry in self.time_index())
+            offsets = self.offset_index()
+            self.offsets = offsets if isinstance(offsets, array) else offsets.to_array()
+            self.times = self.time_index().to_bytes()
             self._mapped_times = None
             self.sealed = False
         fd = self.opened().fd

@@ -44,8 +44,8 @@ class Partition:
     """A replica that leads; opens its log when it is first needed."""
 
     __slots__ = (
-        "_commit_waiters", "_flushes_first", "_high_watermark", "_log", "_rewrites", "_shared",
-        "closed", "isr", "leader_epoch", "name", "settings", "watchers",
+        "_commit_waiters", "_high_watermark", "_log", "_rewrites", "_shared", "closed",
+        "flushes_first", "isr", "leader_epoch", "name", "settings", "watchers",
     )  # fmt: skip
 
     def __init__(
@@ -65,7 +65,8 @@ class Partition:
     def use_settings(self, settings: LogSettings) -> None:
         """Take a topic's settings, at start or when they change."""
         self.settings = settings
-        self._flushes_first = settings.flush_messages == 1
+        self.flushes_first = settings.flush_messages == 1
+        """Whether an acknowledgement waits for the disk."""
         self._rewrites = (
             settings.timestamp_type == "LogAppendTime"
             or settings.compression_type != "producer"
@@ -132,7 +133,7 @@ class Partition:
         ):
             self._check_timestamps(header, now_ms)
         base = log.append(buf, view, pos, end, header, self.leader_epoch, now_ms)
-        if self._flushes_first:
+        if self.flushes_first:
             self._shared.flush_later(self)
         else:
             self._high_watermark = log.end_offset

@@ -41,16 +41,11 @@ def _row(
     doc: str,
     *,
     live: bool = False,
-    inert: bool = False,
     synonym: str = "",
     kafka_default: str | None = None,
 ) -> Setting:
     synonyms = (Synonym(synonym),) if synonym else ()
-    return Setting(name, kind, default, doc, check, "broker", live, synonyms, inert, kafka_default)
-
-
-def _inert(name: str, kind: Type, default: Value, check: Check | None, doc: str) -> Setting:
-    return Setting(name, kind, default, doc, check, "broker", inert=True)
+    return Setting(name, kind, default, doc, check, "broker", live, synonyms, kafka_default)
 
 
 def _live(name: str, kind: Type, default: Value, check: Check | None, doc: str) -> Setting:
@@ -236,12 +231,9 @@ NETWORK = (
          "Bytes of requests that may wait before reading from clients stops; -1 is no limit."),
     _row("request.timeout.ms", INT, 30_000, at_least(1),
          "How long a broker waits for another broker's answer."),
-    _row("num.network.threads", INT, 3, at_least(1), "Kafka's network threads.", live=True,
-         inert=True),
-    _row("num.io.threads", INT, 8, at_least(1), "Kafka's request threads.", live=True,
-         inert=True),
-    _row("background.threads", INT, 10, at_least(1), "Kafka's background threads.", live=True,
-         inert=True),
+    _row("num.network.threads", INT, 3, at_least(1), "Kafka's network threads.", live=True),
+    _row("num.io.threads", INT, 8, at_least(1), "Kafka's request threads.", live=True),
+    _row("background.threads", INT, 10, at_least(1), "Kafka's background threads.", live=True),
     _row("telemetry.max.bytes", INT, MIB, at_least(1), "The largest push of client metrics."),
 )
 
@@ -272,12 +264,12 @@ FETCHES = (
     _live("num.replica.fetchers", INT, 1, at_least(1),
           "Connections that a follower keeps to each leader."),
     _row("num.replica.alter.log.dirs.threads", INT, None, at_least(1),
-         "Threads that move replicas between data folders.", inert=True),
+         "Threads that move replicas between data folders."),
     _row("auto.leader.rebalance.enable", BOOLEAN, True, None,
          "Give leadership back to each partition's first replica when it is in sync again."),
     _row("leader.imbalance.check.interval.seconds", LONG, 300, at_least(1),
          "Time between two looks for leaders to give back."),
-    _inert("unclean.leader.election.interval.ms", LONG, 300_000, at_least(1),
+    _row("unclean.leader.election.interval.ms", LONG, 300_000, at_least(1),
            "Time between two looks for partitions that need an unclean election."),
     _row("controlled.shutdown.enable", BOOLEAN, True, None,
          "Hand leadership over before stopping."),
@@ -295,7 +287,7 @@ GROUPS = (
          some_of("classic", "consumer", "share", "streams"), "Kinds of groups that are served."),
     _row("group.coordinator.append.linger.ms", INT, 5, at_least(0),
          "How long the coordinator gathers changes before it writes them."),
-    _inert("group.coordinator.threads", INT, 4, at_least(1), "Kafka's coordinator threads."),
+    _row("group.coordinator.threads", INT, 4, at_least(1), "Kafka's coordinator threads."),
     _row("group.consumer.session.timeout.ms", INT, 45_000, at_least(1),
          "Silence after which a consumer group's member is out."),
     _row("group.consumer.min.session.timeout.ms", INT, 45_000, at_least(1),
@@ -362,7 +354,7 @@ SHARE_GROUPS = (
          "Bytes read at a time while share state is loaded."),
     _row("share.coordinator.snapshot.update.records.per.snapshot", INT, 500, at_least(0),
          "Updates between two snapshots of share state."),
-    _inert("share.coordinator.threads", INT, 1, at_least(1), "Kafka's share coordinator threads."),
+    _row("share.coordinator.threads", INT, 1, at_least(1), "Kafka's share coordinator threads."),
     _row("share.coordinator.write.timeout.ms", INT, 5000, at_least(1),
          "How long a write of share state may take."),
     _row("group.streams.session.timeout.ms", INT, 45_000, at_least(1),
@@ -427,7 +419,7 @@ TRANSACTIONS = (
     _live("transaction.partition.verification.enable", BOOLEAN, True, None,
           "Ask the coordinator whether a partition is in the transaction before writing to it."),
     _row("transaction.two.phase.commit.enable", BOOLEAN, False, None,
-         "Let a transaction take part in an outside two-phase commit.", inert=True),
+         "Let a transaction take part in an outside two-phase commit."),
     _row("add.partitions.to.txn.retry.backoff.ms", INT, 20, at_least(1),
          "First rest while an earlier transaction of the producer is being completed."),
     _row("add.partitions.to.txn.retry.backoff.max.ms", INT, 100, at_least(0),

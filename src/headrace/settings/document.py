@@ -6,6 +6,7 @@ from headrace.settings import broker_table
 from headrace.settings.ignored import ignored_names
 from headrace.settings.security_table import SECURITY_ROWS
 from headrace.settings.setting import INT_MAX, LONG_MAX, Setting, Type, format_value
+from headrace.settings.table import TABLE
 from headrace.settings.topic_table import TOPIC_TABLE
 
 BROKER_SECTIONS: tuple[tuple[str, tuple[Setting, ...]], ...] = (
@@ -35,8 +36,8 @@ differs, the row says so. Give them in a Java properties file such as Kafka's ow
 `server.properties`, in TOML, or one by one as `name=value`. A name that nobody knows is an error.
 
 **Live** settings can be changed while the broker runs (`kafka-configs --alter`). Rows marked
-*no effect yet* are accepted and kept, so that a file written for Kafka loads, but nothing reads
-them. `listener.name.<listener>.<setting>` gives a setting for one listener only.
+*no effect in this version* are accepted and kept, so that a file written for Kafka loads, but
+nothing reads them. `listener.name.<listener>.<setting>` gives a setting for one listener only.
 """
 
 IGNORED = """\
@@ -55,7 +56,7 @@ def settings_page() -> str:
     parts = [INTRODUCTION, "## Topic configs\n", *_table(TOPIC_TABLE.values())]
     parts.append("## Broker settings\n")
     for title, rows in BROKER_SECTIONS:
-        parts += [f"### {title}\n", *_table(rows)]
+        parts += [f"### {title}\n", *_table(TABLE[row.name] for row in rows)]
     lines = (f"| `{name}` | {why} |" for name, why in ignored_names())
     parts.append(IGNORED + "\n".join(lines) + "\n")
     return "\n".join(parts)
@@ -80,7 +81,7 @@ def _doc(row: Setting) -> str:
     if row.scope == "topic" and row.synonyms:
         names = ", ".join(f"`{synonym.name}`" for synonym in row.synonyms)
         doc += f" Broker setting: {names}."
-    return f"*No effect yet.* {doc}" if row.inert else doc
+    return f"*No effect in this version.* {doc}" if row.inert else doc
 
 
 def _default(row: Setting) -> str:

@@ -6,7 +6,7 @@ with its file and line; what they return can be given to `Settings.parse`.
 
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+from os import PathLike
 
 from headrace.errors import SettingError
 from headrace.settings.resolve import check_broker_config
@@ -24,7 +24,7 @@ def parse_assignment(text: str) -> tuple[str, str]:
     return name, value.strip()
 
 
-def load_properties(path: str | Path) -> dict[str, str]:
+def load_properties(path: str | PathLike[str]) -> dict[str, str]:
     """The settings of a Java properties file, such as Kafka's server.properties."""
     loaded: dict[str, str] = {}
     for line, name, value in read_properties(_read(path)):
@@ -33,7 +33,7 @@ def load_properties(path: str | Path) -> dict[str, str]:
     return loaded
 
 
-def load_toml(path: str | Path) -> dict[str, str]:
+def load_toml(path: str | PathLike[str]) -> dict[str, str]:
     """The settings of a TOML file: `log.dirs = "data"`, or tables whose names join with dots."""
     # Imported here: most starts read no TOML.
     import tomllib
@@ -87,9 +87,10 @@ def _unescape(text: str) -> str:
     return re.sub(r"\\(u[0-9A-Fa-f]{4}|.)", one, text)
 
 
-def _read(path: str | Path) -> str:
+def _read(path: str | PathLike[str]) -> str:
     try:
-        return Path(path).read_text(encoding="utf-8")
+        with open(path, encoding="utf-8") as file:
+            return file.read()
     except FileNotFoundError as error:
         raise SettingError(f"{path}: no such file; give the path of a settings file") from error
     except (OSError, UnicodeDecodeError) as error:

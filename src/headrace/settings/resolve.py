@@ -96,6 +96,11 @@ class Settings:
         }
         """What was given and has no effect here: the name, and why."""
 
+    @property
+    def unused(self) -> tuple[str, ...]:
+        """What was given, is a setting, and is not used in this version."""
+        return tuple(name for name in self.explicit if name in TABLE and TABLE[name].inert)
+
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> "Settings":
         """Settings from names and texts; SettingError for an unknown name or a bad value."""

@@ -12,7 +12,7 @@ from headrace.settings.setting import (
 
 
 def _row(name: str, kind: Type, default: Value, check: Check | None, doc: str) -> Setting:
-    return Setting(name, kind, default, doc, check, "broker", inert=True)
+    return Setting(name, kind, default, doc, check)
 
 
 # fmt: off
@@ -61,7 +61,7 @@ SECURITY_ROWS: tuple[Setting, ...] = (
          "PEM file with this broker's key and certificates."),
     Setting("ssl.keystore.type", Type.STRING, "PEM",
             "Form of the key file; Headrace reads PEM only.", one_of("PEM", "JKS", "PKCS12"),
-            inert=True, kafka_default="JKS"),
+            kafka_default="JKS"),
     _row("ssl.keystore.password", Type.PASSWORD, None, None, "Password of the key file."),
     _row("ssl.keystore.key", Type.PASSWORD, None, None,
          "This broker's private key itself, as PEM text."),
@@ -72,7 +72,7 @@ SECURITY_ROWS: tuple[Setting, ...] = (
          "PEM file with the authorities whose client certificates are trusted."),
     Setting("ssl.truststore.type", Type.STRING, "PEM",
             "Form of that file; Headrace reads PEM only.", one_of("PEM", "JKS", "PKCS12"),
-            inert=True, kafka_default="JKS"),
+            kafka_default="JKS"),
     _row("ssl.truststore.password", Type.PASSWORD, None, None, "Password of that file."),
     _row("ssl.truststore.certificates", Type.PASSWORD, None, None,
          "Those authorities themselves, as PEM text."),

@@ -1,14 +1,15 @@
 """One row of the settings table: its type, its check, how its text becomes a value.
 
-The rows themselves stand in `topic_table.py`, `broker_table.py` and `security_table.py`.
+The rows themselves stand in `topic_table.py`, `broker_table.py` and `security_table.py`. They are
+named tuples because every start of a broker makes some hundreds of them.
 """
 
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import Literal, TypeAlias
+from functools import cache
+from typing import Literal, NamedTuple, TypeAlias
 
 from headrace.errors import SettingError
 
@@ -35,24 +36,21 @@ class Type(IntEnum):
 WHOLE_NUMBER_BITS = {Type.SHORT: 16, Type.INT: 32, Type.LONG: 64}
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(NamedTuple):
     """What a value must be beyond its type; `expected` completes "expected ..."."""
 
     expected: str
     accepts: Callable[[Value], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class Synonym:
+class Synonym(NamedTuple):
     """A setting that stands in where this one is not given; its value times `factor`."""
 
     name: str
     factor: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(NamedTuple):
     """A name that users may set, and everything there is to know about it.
 
     A value of None means "not given": the first of `synonyms` that has a value stands in.
@@ -67,9 +65,9 @@ class Setting:
     scope: Literal["broker", "topic"] = "broker"
     live: bool = False
     synonyms: tuple[Synonym, ...] = ()
-    inert: bool = False
     kafka_default: str | None = None
     """Kafka's own default as text, where ours differs; the documentation says so."""
+    inert: bool = False
 
     @property
     def synonym(self) -> str | None:
@@ -159,11 +157,13 @@ def _number(value: Value) -> float:
     return value
 
 
+@cache
 def at_least(low: int) -> Check:
     """Numbers from `low` up."""
     return Check(f"a number of at least {low}", lambda v: _number(v) >= low)
 
 
+@cache
 def between(low: int, high: int) -> Check:
     """Numbers from `low` to `high`, both included."""
     return Check(f"a number from {low} to {high}", lambda v: low <= _number(v) <= high)
@@ -177,6 +177,7 @@ def between_or(low: int, high: int, other: int) -> Check:
     )
 
 
+@cache
 def at_least_or(low: int, other: int) -> Check:
     """As `at_least`, or the one number `other`."""
     return Check(

@@ -3,6 +3,7 @@
 Each has a broker setting (its synonym) whose value counts where the topic gives none.
 """
 
+from headrace.settings.no_effect import marked
 from headrace.settings.setting import (
     INT_MAX,
     LONG_MAX,
@@ -40,12 +41,10 @@ def _topic(
     check: Check | None,
     synonyms: str | tuple[Synonym, ...],
     doc: str,
-    *,
-    inert: bool = False,
 ) -> Setting:
     if isinstance(synonyms, str):
         synonyms = (Synonym(synonyms),) if synonyms else ()
-    return Setting(name, kind, default, doc, check, "topic", True, synonyms, inert)
+    return Setting(name, kind, default, doc, check, "topic", True, synonyms)
 
 
 # fmt: off
@@ -76,17 +75,17 @@ _ROWS = (
            "The longest time that a record stays unsynced; by default the operating system "
            "decides."),
     _topic("follower.replication.throttled.replicas", Type.LIST, (), THROTTLED, "",
-           "Replicas whose copying is throttled on the follower's side.", inert=True),
+           "Replicas whose copying is throttled on the follower's side."),
     _topic("index.interval.bytes", Type.INT, 4096, at_least(0), "log.index.interval.bytes",
            "Bytes of log between two entries of the offset index."),
     _topic("internal.segment.bytes", Type.INT, None, between(1, INT_MAX), "",
            "For tests: a segment size below the smallest that segment.bytes takes."),
     _topic("leader.replication.throttled.replicas", Type.LIST, (), THROTTLED, "",
-           "Replicas whose copying is throttled on the leader's side.", inert=True),
+           "Replicas whose copying is throttled on the leader's side."),
     _topic("local.retention.bytes", Type.LONG, -2, at_least(-2), "log.local.retention.bytes",
-           "Bytes kept locally of a tiered topic.", inert=True),
+           "Bytes kept locally of a tiered topic."),
     _topic("local.retention.ms", Type.LONG, -2, at_least(-2), "log.local.retention.ms",
-           "Time for which records of a tiered topic are kept locally.", inert=True),
+           "Time for which records of a tiered topic are kept locally."),
     _topic("max.compaction.lag.ms", Type.LONG, LONG_MAX, at_least(1),
            "log.cleaner.max.compaction.lag.ms",
            "The longest time that a record may stay out of compaction."),
@@ -112,12 +111,12 @@ _ROWS = (
     _topic("preallocate", Type.BOOLEAN, False, None, "log.preallocate",
            "Reserve a new segment's whole size on disk at once."),
     _topic("remote.log.copy.disable", Type.BOOLEAN, False, None, "",
-           "Stop copying a tiered topic to remote storage.", inert=True),
+           "Stop copying a tiered topic to remote storage."),
     _topic("remote.log.delete.on.disable", Type.BOOLEAN, False, None, "",
-           "Delete remote data once tiering is switched off.", inert=True),
+           "Delete remote data once tiering is switched off."),
     _topic("remote.storage.enable", Type.BOOLEAN, False, None, "",
            "Keep old segments in remote storage. Headrace has no tiered storage: everything "
-           "stays local.", inert=True),
+           "stays local."),
     _topic("retention.bytes", Type.LONG, -1, None, "log.retention.bytes",
            "Bytes that a partition may hold before its oldest segments go; -1 is no limit."),
     _topic("retention.ms", Type.LONG, WEEK_MS, at_least(-1),
@@ -142,4 +141,4 @@ _ROWS = (
 )
 # fmt: on
 
-TOPIC_TABLE: dict[str, Setting] = {row.name: row for row in _ROWS}
+TOPIC_TABLE: dict[str, Setting] = {row.name: marked(row) for row in _ROWS}

@@ -9,13 +9,14 @@ one lacks, `codec_versions.py` converts.
 kio's own decoder is not used: it reserves memory for whatever count a request claims, and a
 hostile count aborts the process. Here a count is checked against the bytes that follow.
 
-Not here: headers and framing (`framing.py`), and the hot messages (`fast.py`). kio is imported on
-first use, because it costs a start more than the rest of the broker does.
+Not here: headers and framing (`framing.py`), and the hot messages (`fast.py`). Import this module
+when the first cold request comes: kio would make every start slower.
 """
 
 import dataclasses
 import datetime
 import struct
+import sys
 import types
 import typing
 import uuid
@@ -25,6 +26,23 @@ from importlib import import_module
 from typing import TypeAlias
 
 from headrace.errors import MalformedRequest
+
+
+def _import_kio() -> None:
+    """Import kio's types without the test generators that they register with Hypothesis.
+
+    They do so wherever Hypothesis is installed, and it takes half a second and 30 MB to import.
+    """
+    if "hypothesis" in sys.modules:
+        return
+    sys.modules["hypothesis"] = None  # type: ignore[assignment]
+    try:
+        import_module("kio.static.primitive")
+    finally:
+        del sys.modules["hypothesis"]
+
+
+_import_kio()
 
 MAX_ELEMENTS = 200_000
 """Array elements and tagged fields that one request may hold: bounds memory and decoding time."""
@@ -36,7 +54,7 @@ not speak, and UpdateFeatures 2 (57) has nothing new but lacks the results of 0 
 Bytes: TypeAlias = bytes | bytearray | memoryview
 Message: TypeAlias = object
 Class: TypeAlias = type
-Write: TypeAlias = Callable[[bytearray, object], None]
+Write: TypeAlias = Callable[["_Sink", object], None]
 
 
 class _Source:
@@ -98,7 +116,7 @@ def decode(api_key: int, version: int, data: Bytes, position: int = 0) -> Messag
 
 def encode(api_key: int, version: int, response: Message) -> bytes:
     """The body of a response as `version` has it, from one in its API's newest shape."""
-    out = bytearray()
+    out = _Sink()
     _entity_writer(response_class(api_key, version))(out, response)
     return bytes(out)
 
@@ -146,7 +164,9 @@ def _request_reader(api_key: int, version: int) -> tuple[Read, Callable[[Message
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Field:
+class Field:
+    """One field of a message, as kio's class declares it."""
+
     name: str
     kind: str  # Kafka's type; "entity" for a nested message
     entity: Class | None
@@ -156,12 +176,13 @@ class _Field:
     default: object  # what stands where the wire has nothing
 
 
-def _fields(message: Class) -> list[_Field]:
+def fields(message: Class) -> list[Field]:
+    """The fields of one of kio's classes, in their order on the wire."""
     assert dataclasses.is_dataclass(message), message
     return [_describe(field) for field in dataclasses.fields(message)]
 
 
-def _describe(field: "dataclasses.Field[object]") -> _Field:
+def _describe(field: "dataclasses.Field[object]") -> Field:
     declared = field.type
     nullable = array = False
     if isinstance(declared, types.UnionType):
@@ -180,10 +201,10 @@ def _describe(field: "dataclasses.Field[object]") -> _Field:
     elif array:
         default = ()
     elif entity is not None:
-        default = entity(**{nested.name: nested.default for nested in _fields(entity)})
+        default = entity(**{nested.name: nested.default for nested in fields(entity)})
     else:
         default = _ABSENT[kind]
-    return _Field(field.name, kind, entity, array, nullable, field.metadata.get("tag"), default)
+    return Field(field.name, kind, entity, array, nullable, field.metadata.get("tag"), default)
 
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -226,11 +247,11 @@ _INT16, _INT32, _INT64 = _NUMBERS["int16"], _NUMBERS["int32"], _NUMBERS["int64"]
 def _entity_reader(source: Class, shape: Class) -> Read:
     """Reads what `source` describes and builds a `shape` of it."""
     flexible: bool = source.__flexible__  # type: ignore[attr-defined]
-    shaped = {field.name: field for field in _fields(shape)}
+    shaped = {field.name: field for field in fields(shape)}
     plain: list[tuple[str, Read]] = []
     tagged: dict[int, tuple[str, Read]] = {}
     present = set()
-    for field in _fields(source):
+    for field in fields(source):
         read = _field_reader(field, shaped.get(field.name, field), flexible)
         present.add(field.name)
         # A field that the shape lacks is read and dropped.
@@ -273,7 +294,7 @@ def _read_tags(
         data.elements = inner.elements
 
 
-def _field_reader(field: _Field, shaped: _Field, flexible: bool) -> Read:
+def _field_reader(field: Field, shaped: Field, flexible: bool) -> Read:
     if field.entity is not None:
         assert shaped.entity is not None, field.name
         one = _entity_reader(field.entity, shaped.entity)
@@ -367,13 +388,27 @@ def _read_datetime(data: _Source) -> object:
 # --- Writing --------------------------------------------------------------------------------------
 
 
+class _Sink(bytearray):
+    """A response in the making, and where in it each array of messages stands.
+
+    Handlers put one and the same tuple into many places (the configs of a thousand topics that
+    were given none): from the second time on its bytes are copied.
+    """
+
+    __slots__ = ("arrays",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.arrays: dict[tuple[int, Write], slice] = {}
+
+
 @cache
 def _entity_writer(target: Class) -> Write:
     """Writes the fields of `target` from any object that has attributes of their names."""
     flexible: bool = target.__flexible__  # type: ignore[attr-defined]
     plain: list[tuple[str, Write]] = []
     tagged: list[tuple[int, str, object, Write]] = []
-    for field in _fields(target):
+    for field in fields(target):
         write = _field_writer(field, flexible)
         if field.tag is None:
             plain.append((field.name, write))
@@ -381,7 +416,7 @@ def _entity_writer(target: Class) -> Write:
             tagged.append((field.tag, field.name, field.default, write))
     tagged.sort(key=lambda row: row[0])
 
-    def write_entity(out: bytearray, entity: object) -> None:
+    def write_entity(out: _Sink, entity: object) -> None:
         for name, write in plain:
             write(out, getattr(entity, name))
         if not flexible:
@@ -389,7 +424,7 @@ def _entity_writer(target: Class) -> Write:
         set_tags = [row for row in tagged if getattr(entity, row[1]) != row[2]]
         _write_varint(out, len(set_tags))
         for tag, name, _, write in set_tags:
-            body = bytearray()
+            body = _Sink()
             write(body, getattr(entity, name))
             _write_varint(out, tag)
             _write_varint(out, len(body))
@@ -398,7 +433,7 @@ def _entity_writer(target: Class) -> Write:
     return write_entity
 
 
-def _field_writer(field: _Field, flexible: bool) -> Write:
+def _field_writer(field: Field, flexible: bool) -> Write:
     one = (
         _entity_writer(field.entity)
         if field.entity is not None
@@ -409,7 +444,7 @@ def _field_writer(field: _Field, flexible: bool) -> Write:
     if field.entity is None or not field.nullable or field.tag is not None:
         return one
 
-    def write_nullable(out: bytearray, entity: object) -> None:
+    def write_nullable(out: _Sink, entity: object) -> None:
         out += b"\xff" if entity is None else b"\x01"
         if entity is not None:
             one(out, entity)
@@ -417,12 +452,12 @@ def _field_writer(field: _Field, flexible: bool) -> Write:
     return write_nullable
 
 
-def _array_writer(field: _Field, one: Write, flexible: bool) -> Write:
+def _array_writer(field: Field, one: Write, flexible: bool) -> Write:
     number = _NUMBERS.get(field.kind)
     code = number.format[1:] if number else ""
     nullable = field.nullable
 
-    def write_array(out: bytearray, values: object) -> None:
+    def write_array(out: _Sink, values: object) -> None:
         if values is None and not nullable:
             values = ()
         if values is None:
@@ -436,8 +471,16 @@ def _array_writer(field: _Field, one: Write, flexible: bool) -> Write:
         if number:
             out += struct.pack(f">{len(values)}{code}", *values)
             return
+        place = (id(values), one)
+        known = out.arrays.get(place)
+        if known is not None:
+            out += out[known]
+            return
+        start = len(out)
         for value in values:
             one(out, value)
+        if values:
+            out.arrays[place] = slice(start, len(out))
 
     return write_array
 
@@ -447,7 +490,7 @@ def _scalar_writer(kind: str, flexible: bool, nullable: bool) -> Write:
     if number is not None:
         pack = number.pack
 
-        def write_number(out: bytearray, value: object) -> None:
+        def write_number(out: _Sink, value: object) -> None:
             out += pack(value)
 
         return write_number
@@ -464,7 +507,7 @@ def _scalar_writer(kind: str, flexible: bool, nullable: bool) -> Write:
     raise NotImplementedError(f"no writer for Kafka's type {kind}")
 
 
-def _write_varint(out: bytearray, value: int) -> None:
+def _write_varint(out: _Sink, value: int) -> None:
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
         value >>= 7
@@ -479,7 +522,7 @@ def _raw(value: object) -> bytes:
 
 
 def _compact_writer(nullable: bool) -> Write:
-    def write_compact(out: bytearray, value: object) -> None:
+    def write_compact(out: _Sink, value: object) -> None:
         if value is None and nullable:
             out.append(0)
             return
@@ -491,7 +534,7 @@ def _compact_writer(nullable: bool) -> Write:
 
 
 def _sized_writer(width: struct.Struct, nullable: bool) -> Write:
-    def write_sized(out: bytearray, value: object) -> None:
+    def write_sized(out: _Sink, value: object) -> None:
         if value is None and nullable:
             out += width.pack(-1)
             return
@@ -502,19 +545,19 @@ def _sized_writer(width: struct.Struct, nullable: bool) -> Write:
     return write_sized
 
 
-def _write_uuid(out: bytearray, value: object) -> None:
+def _write_uuid(out: _Sink, value: object) -> None:
     out += value.bytes if isinstance(value, uuid.UUID) else bytes(16)
 
 
 def _timedelta_writer(width: struct.Struct) -> Write:
-    def write_timedelta(out: bytearray, value: object) -> None:
+    def write_timedelta(out: _Sink, value: object) -> None:
         assert isinstance(value, datetime.timedelta)
         out += width.pack(value // datetime.timedelta(milliseconds=1))
 
     return write_timedelta
 
 
-def _write_datetime(out: bytearray, value: object) -> None:
+def _write_datetime(out: _Sink, value: object) -> None:
     if value is None:
         out += _INT64.pack(-1)
         return

@@ -114,6 +114,47 @@ def _parse_flexible_produce(
     return ProduceRequest(length > 0, acks, timeout_ms, topics)
 
 
+_usual_start = struct.Struct(">BhiB").unpack_from
+_usual_partition = struct.Struct(">Bi").unpack_from
+_ONE_ITEM = 2
+"""The length of a flexible array that has one item."""
+
+
+def parse_usual_produce(
+    buf: Buffer, view: memoryview, pos: int, end: int, version: int
+) -> tuple[int, TopicKey, int, int, int, int] | None:
+    """A flexible request with one batch and no transactional id, as most producers send it.
+
+    Acks, timeout, topic, partition index, and where the batch begins and ends; None where the
+    request is of another shape, which is `parse_produce`'s to say.
+    """
+    no_transaction, acks, timeout_ms, topics = _usual_start(buf, pos)
+    if no_transaction or topics != _ONE_ITEM:
+        return None
+    if version >= PRODUCE_TOPIC_IDS_FROM:
+        pos += 8
+        size = 16
+    else:
+        size = buf[pos + 8] - 1
+        pos += 9
+        if not 0 <= size < 0x7F:
+            return None
+    key = bytes(view[pos : pos + size])
+    pos += size
+    partitions, index = _usual_partition(buf, pos)
+    if partitions != _ONE_ITEM:
+        return None
+    size = buf[pos + 5]
+    pos += 6
+    if size >= 0x80:
+        size, pos = read_uvarint(buf, pos - 1)
+    stop = pos + size - 1
+    # Three empty blocks of tagged fields end the partition, the topic and the request.
+    if size == 0 or stop + 3 != end or buf[stop] or buf[stop + 1] or buf[stop + 2]:
+        return None
+    return acks, key, index, pos, stop, timeout_ms
+
+
 # ----------------------------------------------------------------------------- Produce responses
 
 ProduceResult: TypeAlias = tuple[int, int, int, int, int, str | None]
@@ -146,6 +187,28 @@ def produce_response(
     parts.append(b"\0\0\0\0")
     body = b"".join(parts)
     return _size_correlation(len(body) + 4, correlation_id) + body
+
+
+_usual_result = struct.Struct(">BihqqqiiB").pack
+_usual_head = struct.Struct(">iiBB").pack
+
+
+def usual_produce_response(
+    version: int, correlation_id: int, key: TopicKey, index: int, base: int, append_time: int,
+    start: int,
+) -> bytes:  # fmt: skip
+    """The frame for one batch that was appended, in a flexible version."""
+    # After the result come: no record errors, no message, three empty blocks of tagged fields
+    # around a throttle time of zero.
+    tail = _usual_result(_ONE_ITEM, index, 0, base, append_time, start, 0x01000000, 0, 0)
+    if version >= PRODUCE_TOPIC_IDS_FROM:
+        return _usual_head(62, correlation_id, 0, _ONE_ITEM) + key + tail
+    return (
+        _usual_head(47 + len(key), correlation_id, 0, _ONE_ITEM)
+        + uvarint(len(key) + 1)
+        + key
+        + tail
+    )
 
 
 def _flexible_produce_response(

@@ -1,0 +1,170 @@
+"""python -m benchmarks: compare Headrace with Apache Kafka and measure how its costs grow."""
+
+import argparse
+import statistics
+from collections.abc import Callable
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from benchmarks import blaster, report, sides
+from benchmarks.growth import GROWTH_ROWS, QUICK_SIZE, GrowthRow, Size
+from benchmarks.rows import FULL, QUICK, ROWS, Effort, Row
+from tests.support import java
+
+
+def arguments() -> argparse.Namespace:
+    names = [row.name for row in ROWS] + [row.name for row in GROWTH_ROWS]
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="short runs, smaller growth rows")
+    parser.add_argument(
+        "--only",
+        action="append",
+        metavar="ROW",
+        choices=names,
+        help=f"only this row; repeatable. One of: {', '.join(names)}",
+    )
+    parser.add_argument("--rounds", type=int, help="how often the two brokers take turns")
+    parser.add_argument("--seconds", type=float, help="how long one measurement takes")
+    parser.add_argument("--log-gb", type=float, help="size of the large log (20)")
+    parser.add_argument("--no-growth", action="store_true", help="only the comparison")
+    parser.add_argument(
+        "--headrace-only", action="store_true", help="without Kafka, for profiling; writes nothing"
+    )
+    parser.add_argument(
+        "--write",
+        action="store_true",
+        help="write RESULTS.md even after a quick or partial run (a whole run always does)",
+    )
+    return parser.parse_args()
+
+
+def effort_of(options: argparse.Namespace) -> Effort:
+    effort = QUICK if options.quick else FULL
+    return Effort(
+        seconds=options.seconds or effort.seconds,
+        warm_s=effort.warm_s,
+        rounds=options.rounds or effort.rounds,
+        records=effort.records,
+    )
+
+
+def compare(
+    row: Row,
+    running: sides.Sides,
+    effort: Effort,
+    names: tuple[sides.SideName, ...],
+    step: Callable[[], None],
+) -> dict[sides.SideName, list[float]]:
+    """Warm-up, then both in turns; a list of rounds for each."""
+    measured: dict[sides.SideName, list[float]] = {name: [] for name in names}
+    if row.measure is not None:
+        warm = Effort(effort.warm_s, 0, 1, effort.records)
+        for name in names:
+            row.measure(running[name], warm)
+    step()
+    for _ in range(effort.rounds):
+        for name in names:
+            if row.measure is not None:
+                measured[name].append(row.measure(running[name], effort))
+            elif row.measure_alone is not None:
+                measured[name].append(row.measure_alone(name))
+            step()
+    return measured
+
+
+def run_rows(
+    rows: list[Row],
+    growth: list[GrowthRow],
+    effort: Effort,
+    size: Size,
+    names: tuple[sides.SideName, ...],
+    results: report.Results,
+) -> None:
+    running = sides.Sides()
+    console = Console()
+    progress = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+    )
+    task = progress.add_task("", total=len(rows) * (1 + effort.rounds * len(names)) + len(growth))
+    with progress:
+        try:
+            if rows:
+                progress.update(task, description="touching memory")
+                sides.warm_memory(4000)
+            for row in rows:
+                progress.update(task, description=row.title)
+                done = compare(row, running, effort, names, lambda: progress.advance(task))
+                console.print(line_of(row, done))
+                if len(names) == 2:
+                    measured = report.Measured(row.name, done["kafka"], done["headrace"])
+                    results.rows[row.name] = measured
+        finally:
+            running.stop()
+        for grown in growth:
+            progress.update(task, description=grown.title(size))
+            figures = grown.measure(size)
+            results.growth[grown.name] = (grown.title(size), figures)
+            for figure in figures:
+                value = f"{report.number(figure.value)} {figure.unit}"
+                console.print(f"{grown.title(size)}: {figure.title} {value}")
+            progress.advance(task)
+
+
+def line_of(row: Row, done: dict[sides.SideName, list[float]]) -> str:
+    parts = [f"{name} {report.spread(values)}" for name, values in done.items()]
+    line = f"{row.title}: {', '.join(parts)} {row.unit}"
+    if len(done) == 2:
+        measured = report.Measured(row.name, done["kafka"], done["headrace"])
+        line += f"; ratio {measured.ratio:.2f} (bar {report.bar_text(row)})"
+    return line
+
+
+def show(results: report.Results, rows: list[Row]) -> None:
+    table = Table("work", "unit", "Kafka", "Headrace", "ratio", "bar", "")
+    for row in rows:
+        if (measured := results.rows.get(row.name)) is None:
+            continue
+        verdict = {True: "[green]holds", False: "[red]missed", None: ""}
+        table.add_row(
+            row.title,
+            row.unit,
+            report.number(statistics.median(measured.kafka)),
+            report.number(statistics.median(measured.headrace)),
+            f"{measured.ratio:.2f}",
+            report.bar_text(row),
+            verdict[report.holds(row, measured)],
+        )
+    Console().print(table)
+
+
+def main() -> None:
+    options = arguments()
+    names: tuple[sides.SideName, ...] = ("headrace",) if options.headrace_only else sides.NAMES
+    if (reason := java.missing()) is not None:
+        raise SystemExit(f"benchmarks need Apache Kafka: {reason}")
+    blaster.build()
+    rows = [row for row in ROWS if not options.only or row.name in options.only]
+    growth = [row for row in GROWTH_ROWS if not options.only or row.name in options.only]
+    if options.no_growth:
+        growth = []
+    size = QUICK_SIZE if options.quick else Size()
+    if options.log_gb:
+        size = Size(size.partitions, size.connections, options.log_gb)
+    whole = not (options.quick or options.only or options.no_growth or options.headrace_only)
+    results = report.Results.load() if options.only else report.Results()
+    run_rows(rows, growth, effort_of(options), size, names, results)
+    if len(names) == 2 and rows:
+        show(results, rows)
+    if whole or (options.write and not options.headrace_only):
+        results.write()
+        print(f"written: {report.MARKDOWN.name}, {report.PICTURE.name} in benchmarks/")
+
+
+if __name__ == "__main__":
+    main()

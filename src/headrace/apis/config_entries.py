@@ -1,0 +1,161 @@
+"""Configs as answers show them: the value that counts, where it comes from, what stood behind it.
+
+A topic's config is looked for on the topic, then under its synonyms among this broker's live
+configs, the live configs of all brokers, and the settings this broker was started with; last
+comes the default. A broker's config is looked for in the same places, the topic apart.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+from headrace.apis.context import Services
+from headrace.cluster.image import CLUSTER_DEFAULT
+from headrace.settings import TABLE, TOPIC_TABLE, Setting, Settings, Type, format_value
+from headrace.settings.setting import parse_value
+
+INTERNAL_PREFIX = "internal."
+
+
+class ResourceType(IntEnum):
+    """What has configs, by the numbers on the wire."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class Source(IntEnum):
+    """Where a value comes from, by the numbers on the wire."""
+
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Synonym:
+    """A place that has a value for a config, under the name it has there."""
+
+    name: str
+    value: str | None
+    source: Source
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One config of a resource; the value is None where it is secret, or there is none."""
+
+    name: str
+    value: str | None
+    source: Source
+    read_only: bool
+    sensitive: bool
+    type: int
+    doc: str
+    synonyms: tuple[Synonym, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConfigs:
+    """This broker's configs by where they come from, and what they come to."""
+
+    own: Mapping[str, str]
+    of_all: Mapping[str, str]
+    static: Mapping[str, str]
+    now: Settings
+
+    @classmethod
+    def of(cls, services: Services) -> "BrokerConfigs":
+        """The configs of the broker we are, as they are at this moment."""
+        live = services.metadata.image.broker_configs
+        own, of_all = live.get(str(services.node_id), {}), live.get(CLUSTER_DEFAULT, {})
+        static = services.settings
+        now = static.replace({**of_all, **own}) if own or of_all else static
+        return cls(own, of_all, static.explicit, now)
+
+    def synonyms(self, names: Iterable[str]) -> Iterator[Synonym]:
+        """Every value that one of `names` has here, the one that counts first."""
+        names = tuple(names)
+        for source, given in (
+            (Source.DYNAMIC_BROKER, self.own),
+            (Source.DYNAMIC_DEFAULT_BROKER, self.of_all),
+            (Source.STATIC_BROKER, self.static),
+        ):
+            for name in names:
+                if name in given:
+                    yield Synonym(name, given[name], source)
+        for name in names:
+            default = TABLE[name].default
+            if default is not None:
+                yield Synonym(name, format_value(default), Source.DEFAULT)
+
+
+def topic_entries(broker: BrokerConfigs, configs: Mapping[str, str]) -> list[Entry]:
+    """Every config of a topic that was given `configs`."""
+    return [
+        _topic_entry(broker, configs, row)
+        for name, row in TOPIC_TABLE.items()
+        if name in configs or not name.startswith(INTERNAL_PREFIX)
+    ]
+
+
+def broker_entries(broker: BrokerConfigs) -> list[Entry]:
+    """Every config of this broker, and what it was given beyond those it knows."""
+    entries = [_broker_entry(broker, row) for row in TABLE.values()]
+    entries += [
+        # Nobody knows what such a value holds, so it is not shown.
+        Entry(name, None, Source.STATIC_BROKER, True, True, 0, "", ())
+        for name in broker.static
+        if name not in TABLE
+    ]
+    return entries
+
+
+def cluster_entries(broker: BrokerConfigs) -> list[Entry]:
+    """The live configs that were set for all brokers."""
+    entries = []
+    for name, value in broker.of_all.items():
+        row = TABLE[name]
+        shown = _shown(row, value)
+        synonym = Synonym(name, shown, Source.DYNAMIC_DEFAULT_BROKER)
+        entries.append(
+            Entry(
+                name, shown, synonym.source, not row.live, row.secret, row.type, row.doc, (synonym,)
+            )
+        )
+    return entries
+
+
+def _topic_entry(broker: BrokerConfigs, configs: Mapping[str, str], row: Setting) -> Entry:
+    name = row.name
+    synonyms = tuple(broker.synonyms(synonym.name for synonym in row.synonyms))
+    if name in configs:
+        synonyms = (Synonym(name, configs[name], Source.TOPIC), *synonyms)
+    value = format_value(broker.now.topic_value(name, configs))
+    source = synonyms[0].source if synonyms else Source.DEFAULT
+    return Entry(name, value, source, False, row.secret, row.type, row.doc, synonyms)
+
+
+def _broker_entry(broker: BrokerConfigs, row: Setting) -> Entry:
+    found = tuple(broker.synonyms((row.name, *(synonym.name for synonym in row.synonyms))))
+    synonyms = tuple(Synonym(one.name, _shown(row, one.value), one.source) for one in found)
+    own = next((one.value for one in found if one.name == row.name), None)
+    source = synonyms[0].source if synonyms else Source.DEFAULT
+    return Entry(
+        row.name, _shown(row, own), source, not row.live, row.secret, row.type, row.doc, synonyms
+    )
+
+
+def _shown(row: Setting, value: str | None) -> str | None:
+    """The value as people may see it, in the form that Kafka gives it."""
+    if value is None or row.secret:
+        return None
+    if row.type is Type.LIST:
+        return value
+    return format_value(parse_value(row, value))

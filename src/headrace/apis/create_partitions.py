@@ -1,0 +1,55 @@
+"""CreatePartitions (37), versions 0-3.
+
+Gives topics more partitions: up to a number, with replicas where the request names them or where
+there is room. Records stay where they are.
+
+v2 flexible. Not done: quotas on changes (v3); `timeout` is not needed, because nothing waits.
+"""
+
+from collections import Counter
+
+from kio.schema.create_partitions.v3.request import CreatePartitionsRequest, CreatePartitionsTopic
+from kio.schema.create_partitions.v3.response import (
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
+
+from headrace.apis.context import Caller, Services
+from headrace.cluster.controller import Growth
+from headrace.errors import ErrorCode, KafkaError
+from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, TopicName, error
+
+
+def create_partitions(
+    services: Services, request: CreatePartitionsRequest, _caller: Caller
+) -> CreatePartitionsResponse:
+    """Grow what can grow; one refusal does not hold up the others."""
+    times = Counter(topic.name for topic in request.topics)
+    wanted = [_growth(topic) for topic in request.topics if times[topic.name] == 1]
+    results = services.metadata.create_partitions(wanted, validate_only=request.validate_only)
+    answers = [_answer(growth.name, result) for growth, result in zip(wanted, results, strict=True)]
+    answers += [
+        _answer(name, KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
+        for name, count in times.items()
+        if count > 1
+    ]
+    return CreatePartitionsResponse(throttle_time=NO_THROTTLE, results=tuple(answers))
+
+
+def _growth(topic: CreatePartitionsTopic) -> Growth:
+    assignments = topic.assignments
+    return Growth(
+        name=topic.name,
+        count=topic.count,
+        assignments=None
+        if assignments is None
+        else tuple(assignment.broker_ids for assignment in assignments),
+    )
+
+
+def _answer(name: str, refusal: KafkaError | None) -> CreatePartitionsTopicResult:
+    return CreatePartitionsTopicResult(
+        name=TopicName(name),
+        error_code=error(refusal.code) if refusal else NO_ERROR,
+        error_message=refusal.message if refusal else None,
+    )

@@ -1,0 +1,54 @@
+"""DeleteRecords (21), versions 0-2.
+
+Forgets the records below an offset, or with -1 all that are committed, and answers with each
+partition's new beginning. What is forgotten can never be read again; its files go when whole
+segments lie below the new beginning.
+
+v2 flexible. Not done: nothing.
+"""
+
+from kio.schema.delete_records.v2.request import DeleteRecordsRequest
+from kio.schema.delete_records.v2.response import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+
+from headrace.apis.context import Caller, Services
+from headrace.apis.metadata import INTERNAL_TOPICS
+from headrace.errors import ErrorCode, KafkaError
+from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, error, i64
+
+NO_WATERMARK = -1
+
+
+def delete_records(
+    services: Services, request: DeleteRecordsRequest, _caller: Caller
+) -> DeleteRecordsResponse:
+    """Answer each partition on its own."""
+    topics = []
+    for topic in request.topics:
+        answers = []
+        for wanted in topic.partitions:
+            code, low = NO_ERROR, NO_WATERMARK
+            try:
+                low = _delete(services, topic.name, wanted.partition_index, wanted.offset)
+            except KafkaError as refusal:
+                code = error(refusal.code)
+            answers.append(
+                DeleteRecordsPartitionResult(
+                    partition_index=wanted.partition_index, low_watermark=i64(low), error_code=code
+                )
+            )
+        topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=tuple(answers)))
+    return DeleteRecordsResponse(throttle_time=NO_THROTTLE, topics=tuple(topics))
+
+
+def _delete(services: Services, topic: str, index: int, offset: int) -> int:
+    partition = services.replicas.partition(topic, index)
+    if topic in INTERNAL_TOPICS:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
+    if "delete" not in partition.settings.cleanup_policy:
+        # A compacted log must keep the newest record of each key.
+        raise KafkaError(ErrorCode.POLICY_VIOLATION)
+    return partition.delete_records(offset)

@@ -1,0 +1,83 @@
+"""DeleteTopics (20), versions 1-6.
+
+Topics by name, or from v6 on by id. A deleted topic is gone from the metadata when the answer
+leaves; its files follow. Its id is never used again.
+
+v3 says so when `delete.topic.enable` is off (before, the request is invalid); v4 flexible; v5 error
+messages; v6 topic ids. Not done: quotas on changes (v5).
+"""
+
+import uuid
+from collections import Counter
+
+from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
+from kio.schema.delete_topics.v6.response import DeletableTopicResult, DeleteTopicsResponse
+
+from headrace.apis.context import Caller, Services
+from headrace.cluster.image import Image
+from headrace.errors import ErrorCode, KafkaError
+from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, TopicName, error
+
+_DISABLED = "delete.topic.enable is false on this broker"
+
+
+def delete_topics(
+    services: Services, request: DeleteTopicsRequest, caller: Caller
+) -> DeleteTopicsResponse:
+    """Delete what can be deleted; one refusal does not hold up the others."""
+    if not services.settings.boolean("delete.topic.enable"):
+        code = (
+            ErrorCode.TOPIC_DELETION_DISABLED if caller.version >= 3 else ErrorCode.INVALID_REQUEST
+        )
+        raise KafkaError(code, _DISABLED)
+    image = services.metadata.image
+    answers: dict[int, DeletableTopicResult] = {}
+    names: dict[int, str] = {}
+    times = Counter((topic.name, topic.topic_id) for topic in request.topics)
+    ids = {topic.topic_id for topic in request.topics if topic.topic_id is not None}
+    for place, topic in enumerate(request.topics):
+        try:
+            if times[topic.name, topic.topic_id] > 1:
+                what = "name" if topic.name is not None else "id"
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"Duplicate topic {what}.")
+            names[place] = _name_of(topic, image, ids)
+        except KafkaError as refusal:
+            answers[place] = _answer(topic.name, topic.topic_id, refusal)
+    results = services.metadata.delete_topics(list(names.values()))
+    for (place, name), result in zip(names.items(), results, strict=True):
+        known = image.topics.get(name)
+        answers[place] = _answer(name, known.id if known else None, result)
+    ordered = tuple(answers[place] for place in sorted(answers))
+    return DeleteTopicsResponse(throttle_time=NO_THROTTLE, responses=ordered)
+
+
+def _name_of(topic: DeleteTopicState, image: Image, ids: set[uuid.UUID]) -> str:
+    if topic.name is not None:
+        if topic.topic_id is not None:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id."
+            )
+        known = image.topics.get(topic.name)
+        if known is not None and known.id in ids:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                "The provided topic name maps to an ID that was already supplied.",
+            )
+        return topic.name
+    if topic.topic_id is None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
+    name = image.names.get(topic.topic_id)
+    if name is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {topic.topic_id}")
+    return name
+
+
+def _answer(
+    name: str | None, topic_id: uuid.UUID | None, refusal: KafkaError | None
+) -> DeletableTopicResult:
+    return DeletableTopicResult(
+        name=TopicName(name) if name is not None else None,
+        topic_id=topic_id,
+        error_code=error(refusal.code) if refusal else NO_ERROR,
+        error_message=refusal.message if refusal else None,
+    )

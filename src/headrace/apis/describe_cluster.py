@@ -1,0 +1,64 @@
+"""DescribeCluster (60), versions 0-2.
+
+The cluster's id, its controller and its brokers.
+
+v1 the caller says whether it means brokers or controllers; v2 fenced brokers. Not done: there are
+no controllers of their own to describe, and no fenced brokers.
+"""
+
+from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
+from kio.schema.describe_cluster.v2.response import DescribeClusterBroker, DescribeClusterResponse
+
+from headrace.apis import operations
+from headrace.apis.context import Caller, Services
+from headrace.errors import ErrorCode
+from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, BrokerId, error, i8, i32
+
+BROKERS = 1
+CONTROLLERS = 2
+
+
+def describe_cluster(
+    services: Services, request: DescribeClusterRequest, _caller: Caller
+) -> DescribeClusterResponse:
+    """The cluster as the image has it."""
+    image = services.metadata.image
+    code, message = _check_endpoint(request.endpoint_type)
+    if code is not ErrorCode.NONE:
+        return DescribeClusterResponse(
+            throttle_time=NO_THROTTLE,
+            error_code=error(code),
+            error_message=message,
+            cluster_id="",
+            brokers=(),
+        )
+    asked = request.include_cluster_authorized_operations
+    return DescribeClusterResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=NO_ERROR,
+        endpoint_type=i8(BROKERS),
+        cluster_id=image.cluster_id,
+        controller_id=BrokerId(image.controller_id),
+        brokers=tuple(
+            DescribeClusterBroker(
+                broker_id=BrokerId(broker.id),
+                host=broker.host,
+                port=i32(broker.port),
+                rack=broker.rack,
+                is_fenced=False,
+            )
+            for broker in image.brokers.values()
+        ),
+        cluster_authorized_operations=i32(operations.ON_CLUSTER if asked else operations.NOT_ASKED),
+    )
+
+
+def _check_endpoint(endpoint: int) -> tuple[ErrorCode, str]:
+    if endpoint == BROKERS:
+        return ErrorCode.NONE, ""
+    if endpoint == CONTROLLERS:
+        return (
+            ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+            "this is a broker's endpoint; controllers were asked for",
+        )
+    return ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"there is no endpoint type {endpoint}"

@@ -1,0 +1,62 @@
+"""DescribeProducers (61), version 0.
+
+The producers whose sequences a partition remembers, with the last sequence and time of each.
+
+Not done: transactions, so no producer has one open.
+"""
+
+from kio.schema.describe_producers.v0.request import DescribeProducersRequest
+from kio.schema.describe_producers.v0.response import (
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+from headrace.apis.context import Caller, Services
+from headrace.cluster.controller import check_topic_name
+from headrace.errors import KafkaError
+from headrace.log.producer_state import Producer
+from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, ProducerId, error, i32, i64
+
+
+def describe_producers(
+    services: Services, request: DescribeProducersRequest, _caller: Caller
+) -> DescribeProducersResponse:
+    """Answer each partition on its own."""
+    topics = []
+    for topic in request.topics:
+        answers = []
+        for index in topic.partition_indexes:
+            try:
+                check_topic_name(topic.name)
+                log = services.replicas.partition(topic.name, index).log
+                answer = PartitionResponse(
+                    partition_index=index,
+                    error_code=NO_ERROR,
+                    active_producers=tuple(
+                        _describe(producer_id, producer)
+                        for producer_id, producer in log.producers.producers.items()
+                    ),
+                )
+            except KafkaError as refusal:
+                answer = PartitionResponse(
+                    partition_index=index,
+                    error_code=error(refusal.code),
+                    error_message=refusal.message,
+                    active_producers=(),
+                )
+            answers.append(answer)
+        topics.append(TopicResponse(name=topic.name, partitions=tuple(answers)))
+    return DescribeProducersResponse(throttle_time=NO_THROTTLE, topics=tuple(topics))
+
+
+def _describe(producer_id: int, producer: Producer) -> ProducerState:
+    return ProducerState(
+        producer_id=ProducerId(producer_id),
+        producer_epoch=i32(producer.epoch),
+        last_sequence=i32(producer.batches[-1][1] if producer.batches else -1),
+        last_timestamp=i64(producer.timestamp),
+        coordinator_epoch=i32(producer.coordinator_epoch),
+        current_txn_start_offset=i64(producer.transaction_start),
+    )

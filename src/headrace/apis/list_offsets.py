@@ -1,0 +1,101 @@
+"""ListOffsets (2), versions 1-10.
+
+For each partition the offset at a place: -1 the end, -2 the beginning, -3 the record with the
+largest timestamp, -4 the beginning of what is on local disk, -5 the end of what is in tiered
+storage, and for any other number the first record that is at least as new as that timestamp.
+Consumers see the log up to the high watermark; replicas (a replica id of their own, or -2 for
+debugging) see all of it.
+
+v2 isolation level; v4 leader epochs in both directions; v5 nothing new; v6 flexible; v7 allows -3,
+v8 -4, v9 -5; v10 a timeout for tiered storage.
+
+Not done: tiered storage, so -4 is -2, and -5 finds nothing; transactions, so the last stable
+offset of `read_committed` is the high watermark.
+"""
+
+from collections import Counter
+
+from kio.schema.list_offsets.v10.request import ListOffsetsPartition, ListOffsetsRequest
+from kio.schema.list_offsets.v10.response import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+from headrace.apis.context import Caller, Services
+from headrace.errors import ErrorCode, KafkaError
+from headrace.replication.partition import Partition
+from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, error, i32, i64
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+FIRST_VERSION = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+CONSUMER = -1
+NOTHING = (-1, -1, -1)
+
+_Found = tuple[int, int, int]
+
+
+def list_offsets(
+    services: Services, request: ListOffsetsRequest, caller: Caller
+) -> ListOffsetsResponse:
+    """Answer each partition on its own."""
+    named = Counter((t.name, p.partition_index) for t in request.topics for p in t.partitions)
+    sees_all = request.replica_id != CONSUMER
+    topics = []
+    for topic in request.topics:
+        answers = []
+        for wanted in topic.partitions:
+            try:
+                if named[topic.name, wanted.partition_index] > 1:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST)
+                _check_timestamp(wanted.timestamp, caller.version)
+                partition = services.replicas.partition(topic.name, wanted.partition_index)
+                partition.check_epoch(wanted.current_leader_epoch)
+                found = _find(partition, wanted.timestamp, sees_all)
+                answers.append(_answer(wanted, found))
+            except KafkaError as refusal:
+                answers.append(_refuse(wanted, refusal.code))
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=tuple(answers)))
+    return ListOffsetsResponse(throttle_time=NO_THROTTLE, topics=tuple(topics))
+
+
+def _check_timestamp(timestamp: int, version: int) -> None:
+    if timestamp < 0 and version < FIRST_VERSION.get(timestamp, version + 1):
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+
+
+def _find(partition: Partition, timestamp: int, sees_all: bool) -> _Found:
+    """(timestamp, offset, leader epoch), -1 for what there is none of."""
+    log = partition.log
+    end = log.end_offset if sees_all else partition.high_watermark
+    if timestamp == LATEST:
+        return -1, end, partition.leader_epoch
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return -1, log.start_offset, log.epochs.epoch_at(log.start_offset)
+    if timestamp == LATEST_TIERED:
+        return NOTHING
+    found = log.max_timestamp() if timestamp == MAX_TIMESTAMP else log.find_timestamp(timestamp)
+    if found is None or found.offset >= end:
+        return NOTHING
+    return found.timestamp, found.offset, found.epoch
+
+
+def _answer(wanted: ListOffsetsPartition, found: _Found) -> ListOffsetsPartitionResponse:
+    timestamp, offset, epoch = found
+    return ListOffsetsPartitionResponse(
+        partition_index=wanted.partition_index,
+        error_code=NO_ERROR,
+        timestamp=i64(timestamp),
+        offset=i64(offset),
+        leader_epoch=i32(epoch),
+    )
+
+
+def _refuse(wanted: ListOffsetsPartition, code: ErrorCode) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(
+        partition_index=wanted.partition_index, error_code=error(code)
+    )

@@ -1,0 +1,53 @@
+"""OffsetForLeaderEpoch (23), versions 2-4.
+
+For each partition the offset at which a leader epoch ended, with the largest epoch known up to it:
+how a client or a follower finds where its log and the leader's part ways. -1 for an epoch that the
+log knows nothing of, or that is yet to come.
+
+v3 a replica id; v4 flexible. Not done: nothing.
+"""
+
+from kio.schema.offset_for_leader_epoch.v4.request import OffsetForLeaderEpochRequest
+from kio.schema.offset_for_leader_epoch.v4.response import (
+    EpochEndOffset,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+
+from headrace.apis.context import Caller, Services
+from headrace.errors import KafkaError
+from headrace.replication.partition import Partition
+from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, error, i32, i64
+
+
+def offset_for_leader_epoch(
+    services: Services, request: OffsetForLeaderEpochRequest, _caller: Caller
+) -> OffsetForLeaderEpochResponse:
+    """Answer each partition on its own."""
+    topics = []
+    for topic in request.topics:
+        answers = []
+        for wanted in topic.partitions:
+            try:
+                partition = services.replicas.partition(topic.topic, wanted.partition)
+                partition.check_epoch(wanted.current_leader_epoch)
+                epoch, end = _end_of(partition, wanted.leader_epoch)
+                answer = EpochEndOffset(
+                    error_code=NO_ERROR,
+                    partition=wanted.partition,
+                    leader_epoch=i32(epoch),
+                    end_offset=i64(end),
+                )
+            except KafkaError as refusal:
+                answer = EpochEndOffset(error_code=error(refusal.code), partition=wanted.partition)
+            answers.append(answer)
+        topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=tuple(answers)))
+    return OffsetForLeaderEpochResponse(throttle_time=NO_THROTTLE, topics=tuple(topics))
+
+
+def _end_of(partition: Partition, epoch: int) -> tuple[int, int]:
+    log = partition.log
+    if epoch == partition.leader_epoch:
+        # Also where this epoch has written nothing yet, so that the log has no entry for it.
+        return epoch, log.end_offset
+    return log.epochs.end_offset(epoch, log.end_offset)

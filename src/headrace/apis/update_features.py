@@ -1,0 +1,67 @@
+"""UpdateFeatures (57), versions 0-2.
+
+Checks an update against the features of this cluster. Levels are fixed by the version of Headrace:
+an update to the level that a feature has is granted, any other is refused with a reason.
+
+v1 validation only, and kinds of downgrade; v2 no result for each feature any more. Not done:
+changing a level.
+"""
+
+from kio.schema.update_features.v1.request import FeatureUpdateKey, UpdateFeaturesRequest
+from kio.schema.update_features.v1.response import UpdatableFeatureResult, UpdateFeaturesResponse
+
+from headrace.apis.context import Caller, Services
+from headrace.cluster.features import FEATURES
+from headrace.errors import ErrorCode, KafkaError
+from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, error
+
+UPGRADE = 1
+UNSAFE_DOWNGRADE = 3
+
+
+def update_features(
+    _services: Services, request: UpdateFeaturesRequest, _caller: Caller
+) -> UpdateFeaturesResponse:
+    """Grant what changes nothing; the first refusal is the answer."""
+    try:
+        for update in request.feature_updates:
+            _check(update)
+    except KafkaError as refusal:
+        return UpdateFeaturesResponse(
+            throttle_time=NO_THROTTLE,
+            error_code=error(refusal.code),
+            error_message=refusal.message,
+            results=(),
+        )
+    granted = tuple(
+        UpdatableFeatureResult(feature=update.feature, error_code=NO_ERROR, error_message=None)
+        for update in request.feature_updates
+    )
+    return UpdateFeaturesResponse(
+        throttle_time=NO_THROTTLE, error_code=NO_ERROR, error_message=None, results=granted
+    )
+
+
+def _check(update: FeatureUpdateKey) -> None:
+    level = update.max_version_level
+    known = next((one for one in FEATURES if one.name == update.feature), None)
+    if not UPGRADE <= update.upgrade_type <= UNSAFE_DOWNGRADE:
+        reason = "The controller does not support the given upgrade type."
+    elif level < 0:
+        reason = "A feature version cannot be less than 0."
+    elif known is None:
+        reason = "This broker does not support this feature."
+    elif level != 0 and not known.min_level <= level <= known.max_level:
+        reason = f"This broker only supports versions {known.min_level}-{known.max_level}."
+    elif level < known.finalized and update.upgrade_type == UPGRADE:
+        reason = "A downgrade must be asked for as a safe or an unsafe downgrade."
+    elif level > known.finalized and update.upgrade_type != UPGRADE:
+        reason = "Can't downgrade to a newer version."
+    elif level != known.finalized:
+        reason = f"It is {known.finalized} in this version of Headrace and cannot be changed."
+    else:
+        return
+    raise KafkaError(
+        ErrorCode.INVALID_UPDATE_VERSION,
+        f"Invalid update version {level} for feature {update.feature}. {reason}",
+    )

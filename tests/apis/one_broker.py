@@ -1,0 +1,118 @@
+"""A broker without sockets: real metadata, real logs, handlers called as dispatch calls them."""
+
+import asyncio
+import io
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from inspect import iscoroutine
+from pathlib import Path
+from typing import TypeVar
+
+from kio.serial import entity_reader, entity_writer
+
+from headrace.apis.context import Caller, Services
+from headrace.clock import ManualClock
+from headrace.cluster.controller import Defaults, NewTopic
+from headrace.cluster.image import Broker, Topic
+from headrace.cluster.metadata import Metadata
+from headrace.cluster.sqlite_store import SqliteStore
+from headrace.disk import RealDisk
+from headrace.errors import KafkaError
+from headrace.log.directory import LogDirectory
+from headrace.replication.replicas import Replicas
+from headrace.settings import Settings
+from headrace.wire import codec
+from headrace.wire.records import Record, encode_batch
+from headrace.wire.refusal import refusal
+
+NODE = 1
+NOW = 1_700_000_000_000
+NEWEST = 99
+
+_Request = TypeVar("_Request")
+_Response = TypeVar("_Response")
+
+
+class OneBroker:
+    """The services of broker 1, and shortcuts to use them."""
+
+    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
+        clock = ManualClock(NOW)
+        parsed = Settings.parse(settings or {})
+        self.directory = LogDirectory(str(folder), RealDisk(), clock)
+        self.directory.open()
+        self.metadata = Metadata(SqliteStore(str(folder)), NODE, clock)
+        self.metadata.load()
+        self.metadata.register_broker(Broker(NODE, "localhost", 9092, "rack-a"))
+        self.executor = ThreadPoolExecutor(1)
+        self.replicas = Replicas(NODE, parsed, self.directory, self.executor)
+        self.replicas.load(self.metadata.image)
+        self.metadata.listeners.append(self.replicas.apply)
+        self.services = Services(NODE, parsed, clock, self.metadata, self.replicas)
+
+    def close(self) -> None:
+        self.executor.shutdown()
+        self.directory.close()
+
+    def create(self, name: str, partitions: int = 1, **configs: str) -> Topic:
+        given = tuple((key.replace("_", "."), value) for key, value in configs.items())
+        new = NewTopic(name, partitions, configs=given)
+        return self.metadata.create_topic(new, Defaults(1, 1))
+
+    def append(
+        self,
+        topic: str,
+        timestamps: list[int],
+        index: int = 0,
+        producer_id: int = -1,
+        sequence: int = -1,
+    ) -> None:
+        """One batch with a record for each timestamp."""
+        records = [Record(n, time, b"key", b"value") for n, time in enumerate(timestamps)]
+        data = encode_batch(
+            records,
+            0,
+            producer_id=producer_id,
+            producer_epoch=0 if producer_id >= 0 else -1,
+            base_sequence=sequence,
+        )
+        partition = self.replicas.partition(topic, index)
+        partition.append(data, memoryview(data), 0, len(data), 1, NOW)
+
+    def ask(
+        self,
+        handler: Callable[[Services, _Request, Caller], _Response],
+        request: _Request,
+        version: int = NEWEST,
+    ) -> _Response:
+        """Call a handler with a request in the newest shape."""
+        return handler(self.services, request, Caller(version, "test", "127.0.0.1"))
+
+
+def kio_bytes(message: object) -> bytes:
+    """A message as kio writes it."""
+    out = io.BytesIO()
+    entity_writer(type(message))(out, message)  # type: ignore[type-var]
+    return out.getvalue()
+
+
+def over_the_wire(
+    broker: OneBroker,
+    handler: Callable[..., object],
+    key: int,
+    version: int,
+    request: object,
+) -> object:
+    """Send a request of a version as a client would, and read the answer as it would."""
+    decoded = codec.decode(key, version, kio_bytes(request))
+    try:
+        answer = handler(broker.services, decoded, Caller(version, "test", "127.0.0.1"))
+        if iscoroutine(answer):
+            answer = asyncio.run(answer)
+    except KafkaError as error:
+        answer = refusal(key, decoded, error)
+    body = codec.encode(key, version, answer)
+    response: object
+    response, size = entity_reader(codec.response_class(key, version))(body, 0)
+    assert size == len(body)
+    return response

@@ -1,0 +1,103 @@
+"""ListOffsets finds places in a log."""
+
+import datetime
+
+import pytest
+from kio.schema.list_offsets.v10.request import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+
+from headrace.apis.list_offsets import list_offsets
+from headrace.errors import ErrorCode
+from headrace.wire.primitives import BrokerId, TopicName, i8, i32, i64
+from tests.apis.one_broker import NEWEST, NOW, OneBroker
+
+
+def asked(
+    timestamp: int, topic: str = "t", index: int = 0, epoch: int = -1, times: int = 1
+) -> ListOffsetsRequest:
+    wanted = ListOffsetsPartition(
+        partition_index=i32(index), current_leader_epoch=i32(epoch), timestamp=i64(timestamp)
+    )
+    return ListOffsetsRequest(
+        replica_id=BrokerId(-1),
+        isolation_level=i8(0),
+        topics=(ListOffsetsTopic(name=TopicName(topic), partitions=(wanted,) * times),),
+        timeout=datetime.timedelta(0),  # type: ignore[arg-type]
+    )
+
+
+def found(
+    broker: OneBroker, request: ListOffsetsRequest, version: int = NEWEST
+) -> tuple[int, int, int, int]:
+    answer = broker.ask(list_offsets, request, version).topics[0].partitions[0]
+    return answer.error_code, answer.timestamp, answer.offset, answer.leader_epoch
+
+
+@pytest.fixture
+def filled(broker: OneBroker) -> OneBroker:
+    """Offsets 0-2 at 10, 20, 30 and 3-4 at 25, 40."""
+    broker.create("t")
+    broker.append("t", [NOW + 10, NOW + 20, NOW + 30])
+    broker.append("t", [NOW + 25, NOW + 40])
+    return broker
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "answer"),
+    [
+        (-1, (-1, 5, 0)),
+        (-2, (-1, 0, 0)),
+        (-3, (NOW + 40, 4, 0)),
+        (-4, (-1, 0, 0)),
+        (-5, (-1, -1, -1)),
+        (0, (NOW + 10, 0, 0)),
+        (NOW + 20, (NOW + 20, 1, 0)),
+        (NOW + 21, (NOW + 30, 2, 0)),
+        (NOW + 31, (NOW + 40, 4, 0)),
+        (NOW + 41, (-1, -1, -1)),
+    ],
+)
+def test_places_in_a_log(filled: OneBroker, timestamp: int, answer: tuple[int, int, int]) -> None:
+    assert found(filled, asked(timestamp)) == (0, *answer)
+
+
+def test_places_in_an_empty_log(broker: OneBroker) -> None:
+    broker.create("t")
+    assert found(broker, asked(-1)) == (0, -1, 0, 0)
+    assert found(broker, asked(-2))[:3] == (0, -1, 0)
+    assert found(broker, asked(-3)) == (0, -1, -1, -1)
+    assert found(broker, asked(5)) == (0, -1, -1, -1)
+
+
+def test_the_beginning_moves_with_deleted_records(filled: OneBroker) -> None:
+    filled.replicas.partition("t", 0).delete_records(3)
+    assert found(filled, asked(-2)) == (0, -1, 3, 0)
+    assert found(filled, asked(0)) == (0, NOW + 25, 3, 0)
+
+
+@pytest.mark.parametrize(
+    ("request_", "code"),
+    [
+        (asked(-1, topic="none"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (asked(-1, index=7), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (asked(-1, index=-1), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (asked(-1, epoch=9), ErrorCode.UNKNOWN_LEADER_EPOCH),
+        (asked(-1, times=2), ErrorCode.INVALID_REQUEST),
+        (asked(-9), ErrorCode.UNSUPPORTED_VERSION),
+    ],
+)
+def test_what_cannot_be_answered(
+    filled: OneBroker, request_: ListOffsetsRequest, code: ErrorCode
+) -> None:
+    assert found(filled, request_) == (code, -1, -1, -1)
+
+
+@pytest.mark.parametrize(("timestamp", "first"), [(-3, 7), (-4, 8), (-5, 9)])
+def test_newer_places_are_unknown_to_older_versions(
+    filled: OneBroker, timestamp: int, first: int
+) -> None:
+    assert found(filled, asked(timestamp), first - 1)[0] == ErrorCode.UNSUPPORTED_VERSION
+    assert found(filled, asked(timestamp), first)[0] == 0

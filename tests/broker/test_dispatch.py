@@ -1,0 +1,55 @@
+"""Dispatch against a hundred thousand spoilt frames, without sockets in between."""
+
+import random
+from collections.abc import Coroutine, Iterator
+from pathlib import Path
+
+import pytest
+
+from headrace.broker.connection import CloseConnection
+from headrace.broker.server import Server
+from headrace.settings import Settings
+from tests.support.mutation import mutated, real_frames
+
+FRAMES = 100_000
+
+
+class Peer:
+    """As much of a connection as dispatch looks at."""
+
+    address = "test"
+    held = False
+
+    def hold(self) -> None:
+        self.held = True
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    settings = Settings.parse({"auto.create.topics.enable": "false"})
+    server = Server(settings, str(tmp_path), ("127.0.0.1", 0), None, None)
+    yield server
+    server.close()
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
+def test_every_spoilt_frame_is_answered_or_closes_its_connection(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    rng = random.Random(20_260_704)
+    originals = real_frames()
+    answered = closed = 0
+    for _ in range(FRAMES):
+        data = bytearray(mutated(rng, rng.choice(originals)))
+        try:
+            answer = server.handler.handle(Peer(), data, memoryview(data), 4, len(data))  # type: ignore[arg-type]
+        except CloseConnection as reason:
+            assert "internal error" not in str(reason), bytes(data)
+            closed += 1
+            continue
+        if isinstance(answer, Coroutine):
+            answer.close()
+        answered += 1
+    assert "broke this broker's code" not in caplog.text
+    assert answered > FRAMES // 20
+    assert closed > FRAMES // 20

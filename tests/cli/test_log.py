@@ -1,0 +1,105 @@
+"""`headrace log dump` on files that a broker wrote, whole and damaged."""
+
+from pathlib import Path
+
+import pytest
+
+from headrace.wire.records import Record, encode_batch
+from tests.cli.conftest import Run
+
+
+def _segment(folder: Path, *batches: bytes | bytearray) -> Path:
+    file = folder / "00000000000000000000.log"
+    file.write_bytes(b"".join(batches))
+    return file
+
+
+def _batch(base: int, *values: bytes, codec: int = 0) -> bytearray:
+    records = [Record(base + i, 1_700_000_000_000 + i, b"k", v) for i, v in enumerate(values)]
+    return encode_batch(records, base_offset=base, codec=codec)
+
+
+def test_a_broker_s_log_shows_its_batches_and_records(
+    run: Run, topic: str, data_folder: Path
+) -> None:
+    run("produce", topic, "-p", "0", "-k", ":", "-H", "h=1", stdin=b"a:1\nb:2\n")
+    folder = data_folder / f"{topic}-0"
+    (file,) = folder.glob("*.log")
+    rows = run("log", "dump", str(file), "--records", "--json").rows()
+    batches = [row for row in rows if row["kind"] == "batch"]
+    records = [row for row in rows if row["kind"] == "record"]
+    assert all(batch["crc_ok"] for batch in batches)
+    assert [(r["offset"], r["key"], r["value"]) for r in records] == [(0, "a", "1"), (1, "b", "2")]
+    assert records[0]["headers"] == [{"key": "h", "value": "1"}]
+    names = {path.name for path in folder.iterdir()}
+    assert {"partition.metadata", "leader-epoch-checkpoint"} & names
+    for name in names & {"partition.metadata", "leader-epoch-checkpoint"}:
+        assert run("log", "dump", str(folder / name), "--json").code == 0
+
+
+@pytest.mark.parametrize("codec", [0, 1, 2, 3, 4])
+def test_every_codec_is_read(here: Run, tmp_path: Path, codec: int) -> None:
+    file = _segment(tmp_path, _batch(0, b"x" * 100, b"y", codec=codec))
+    rows = here("log", "dump", str(file), "--records", "--json").rows()
+    assert [row.get("value") for row in rows[1:]] == ["x" * 100, "y"]
+
+
+def test_people_see_a_line_a_batch(here: Run, tmp_path: Path) -> None:
+    shown = here("log", "dump", str(_segment(tmp_path, _batch(0, b"v"), _batch(1, b"w")))).text
+    assert "0..0" in shown
+    assert "1..1" in shown
+    assert "2 batch entries" in shown
+
+
+def test_a_flipped_bit_is_found_and_exits_with_1(here: Run, tmp_path: Path) -> None:
+    batch = _batch(0, b"value")
+    batch[-2] ^= 1
+    result = here("log", "dump", str(_segment(tmp_path, batch)), "--json")
+    assert result.code == 1
+    assert result.rows()[0]["crc_ok"] is False
+    assert "CRC" in result.err
+
+
+def test_a_torn_tail_is_found(here: Run, tmp_path: Path) -> None:
+    result = here("log", "dump", str(_segment(tmp_path, _batch(0, b"a"), _batch(1, b"b")[:-3])))
+    assert result.code == 1
+    assert "no whole batch" in result.err
+
+
+def test_offsets_that_go_back_are_found(here: Run, tmp_path: Path) -> None:
+    result = here("log", "dump", str(_segment(tmp_path, _batch(5, b"a"), _batch(3, b"b"))))
+    assert result.code == 1
+    assert "offset 3 after 5" in result.err
+
+
+def test_an_index_is_checked_against_its_log(here: Run, tmp_path: Path) -> None:
+    first = _batch(0, b"a")
+    _segment(tmp_path, first, _batch(1, b"b"))
+    index = tmp_path / "00000000000000000000.index"
+    good = (1).to_bytes(4, "big") + len(first).to_bytes(4, "big")
+    index.write_bytes(good + bytes(64))
+    rows = here("log", "dump", str(index), "--json")
+    assert (rows.code, len(rows.rows())) == (0, 1)
+    index.write_bytes((1).to_bytes(4, "big") + (len(first) + 1).to_bytes(4, "big"))
+    assert here("log", "dump", str(index)).code == 1
+
+
+def test_a_time_index_shows_offsets_of_its_segment(here: Run, tmp_path: Path) -> None:
+    file = tmp_path / "00000000000000000100.timeindex"
+    file.write_bytes((1_700_000_000_000).to_bytes(8, "big") + (7).to_bytes(4, "big"))
+    assert here("log", "dump", str(file), "--json").rows()[0]["offset"] == 107
+    assert "2023-11-14" in here("log", "dump", str(file)).text
+
+
+def test_a_checkpoint_whose_count_is_wrong_is_found(here: Run, tmp_path: Path) -> None:
+    file = tmp_path / "recovery-point-offset-checkpoint"
+    file.write_text("0\n1\nclicks 0 42\n")
+    assert here("log", "dump", str(file), "--json").rows()[0]["offset"] == 42
+    file.write_text("0\n2\nclicks 0 42\n")
+    assert here("log", "dump", str(file)).code == 1
+
+
+def test_other_files_are_bad_usage(here: Run, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("x")
+    assert here("log", "dump", str(tmp_path / "notes.txt")).code == 2
+    assert here("log", "dump", str(tmp_path / "00000000000000000000.log")).code == 2

@@ -1,0 +1,100 @@
+"""What `headrace serve` makes of its options before the broker takes over."""
+
+from pathlib import Path
+
+import pytest
+
+from headrace.cli import serve
+from headrace.cli.failures import Failure
+from tests.cli.conftest import Run
+
+
+def test_without_options_it_serves_this_machine_only() -> None:
+    plan = serve.make_plan([], {})
+    assert plan == serve.Plan({}, "headrace-data", ("127.0.0.1", 9092), None, None, "text", "info")
+
+
+def test_options_reach_the_plan() -> None:
+    words = (
+        "--data-dir /d --listen 0.0.0.0:19092 --advertise kafka.lan:9092 --node-id 3 "
+        "--set num.partitions=6 --set log.retention.ms=-1 --log-format json --log-level debug"
+    )
+    assert serve.make_plan(words.split(), {}) == serve.Plan(
+        settings={"num.partitions": "6", "log.retention.ms": "-1"},
+        data_dir="/d",
+        listen=("0.0.0.0", 19092),
+        advertise=("kafka.lan", 9092),
+        node_id=3,
+        log_format="json",
+        log_level="debug",
+    )
+
+
+def test_the_environment_stands_in_for_options_and_options_win() -> None:
+    env = {"HEADRACE_DATA_DIR": "/env", "HEADRACE_LISTEN": "[::]:1234"}
+    plan = serve.make_plan(["--data-dir=/option"], env)
+    assert (plan.data_dir, plan.listen) == ("/option", ("::", 1234))
+
+
+def test_set_wins_over_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("num.partitions=2\nlog.retention.hours=5\n")
+    plan = serve.make_plan(["--config", str(file), "--set", "num.partitions=7"], {})
+    assert plan.settings == {"num.partitions": "7", "log.retention.hours": "5"}
+
+
+def test_a_stock_kafka_file_says_where_to_listen_and_where_data_lives(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(
+        "# a comment\nnode.id=4\nlisteners=CONTROLLER://:9093,PLAINTEXT://:9095\n"
+        "advertised.listeners=PLAINTEXT://example.org:9096\nlog.dirs=/data/one\n"
+    )
+    plan = serve.make_plan(["--config", str(file)], {})
+    assert plan.listen == ("0.0.0.0", 9095)
+    assert plan.advertise == ("example.org", 9096)
+    assert (plan.data_dir, plan.node_id) == ("/data/one", 4)
+
+
+def test_toml_tables_become_dotted_names(tmp_path: Path) -> None:
+    file = tmp_path / "headrace.toml"
+    file.write_text('"num.partitions" = 3\n[log]\nretention.hours = 24\ncleaner.enable = true\n')
+    assert serve.make_plan(["--config", str(file)], {}).settings == {
+        "num.partitions": "3",
+        "log.retention.hours": "24",
+        "log.cleaner.enable": "true",
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--listen 9092", "--listen '9092'"),
+        ("--listen host:99999", "HOST:PORT"),
+        ("--advertise host:0", "--advertise"),
+        ("--node-id one", "node id"),
+        ("--set num.partitions", "num.partitions"),
+        ("--set num.partitons=3", "did you mean num.partitions"),
+        ("--log-level loud", "loud"),
+        ("--lisen a:1", "did you mean --listen"),
+        ("--listen", "HOST:PORT"),
+        ("--config /nowhere/at/all.toml", "/nowhere/at/all.toml"),
+    ],
+)
+def test_what_makes_no_sense_is_named_and_is_bad_usage(words: str, said: str) -> None:
+    with pytest.raises(Failure) as caught:
+        serve.make_plan(words.split(), {})
+    assert caught.value.exit_code == 2
+    assert said in caught.value.message
+
+
+def test_an_unknown_setting_stops_the_broker_before_it_starts(here: Run) -> None:
+    result = here("serve", "--set", "num.partition=3")
+    assert result.code == 2
+    assert "num.partition" in result.err
+
+
+def test_the_help_page_has_every_option_of_the_table(here: Run) -> None:
+    page = here("serve", "--help").text
+    for option in serve.OPTIONS:
+        assert option.flag in page
+        assert option.env in page

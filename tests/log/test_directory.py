@@ -1,0 +1,256 @@
+import errno
+import uuid
+
+import pytest
+
+from headrace.clock import ManualClock
+from headrace.disk import MemoryDisk, RealDisk
+from headrace.errors import ErrorCode, KafkaError
+from headrace.log.directory import (
+    FolderInUse,
+    LogDirectory,
+    deleted_folder_name,
+    parse_folder_name,
+)
+from headrace.types import TopicPartition
+from tests.log.samples import (
+    NOW,
+    ORDERS,
+    ORDERS_ID,
+    ROOT,
+    SMALL,
+    append,
+    batch,
+    contents,
+    open_directory,
+)
+
+MARKER = ".kafka_cleanshutdown"
+
+
+def test_a_second_broker_is_told_that_the_folder_is_taken() -> None:
+    disk = MemoryDisk()
+    open_directory(disk)
+    with pytest.raises(FolderInUse, match="/data is in use by another broker"):
+        open_directory(disk)
+
+
+def test_a_closed_folder_can_be_opened_again() -> None:
+    disk = MemoryDisk()
+    open_directory(disk).close()
+    assert open_directory(disk).stopped_cleanly
+
+
+def test_the_clean_marker_goes_as_soon_as_the_folder_is_opened() -> None:
+    disk = MemoryDisk()
+    open_directory(disk).close()
+    assert disk.content(f"{ROOT}/{MARKER}") == b'{"version":0,"brokerEpoch":-1}'
+    open_directory(disk)
+    assert MARKER not in disk.list_folder(ROOT)
+    disk.crash()
+    assert not open_directory(disk).stopped_cleanly
+
+
+def test_created_logs_are_found_again_with_their_topic_ids() -> None:
+    disk = MemoryDisk()
+    directory = open_directory(disk)
+    names = [TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b.c-d_e", 17)]
+    ids = {tp: uuid.uuid4() for tp in names}
+    for tp in names:
+        append(directory.create(tp, ids[tp], SMALL), batch())
+    directory.close()
+    directory = open_directory(disk)
+    assert directory.partitions() == sorted(names)
+    assert {tp: directory.topic_id(tp) for tp in names} == ids
+    assert all(directory.get(tp, SMALL).end_offset == 1 for tp in names)
+
+
+def test_creating_a_log_syncs_nothing() -> None:
+    disk = MemoryDisk()
+    directory = open_directory(disk)
+    disk.calls.clear()
+    directory.create(ORDERS, ORDERS_ID, SMALL)
+    assert "fdatasync" not in disk.calls
+    assert "sync_folder" not in disk.calls
+
+
+def test_a_flushed_log_survives_a_crash_with_its_topic_id() -> None:
+    for seed in range(20):
+        disk = MemoryDisk(seed)
+        directory = open_directory(disk)
+        log = directory.create(ORDERS, ORDERS_ID, SMALL)
+        append(log, batch())
+        log.flush()
+        expected = contents(log)
+        disk.crash()
+        directory = open_directory(disk)
+        assert directory.topic_id(ORDERS) == ORDERS_ID
+        assert contents(directory.get(ORDERS, SMALL)) == expected
+
+
+def test_a_log_that_was_not_opened_keeps_its_checkpoint() -> None:
+    disk = MemoryDisk()
+    directory = open_directory(disk)
+    log = directory.create(ORDERS, ORDERS_ID, SMALL)
+    for _ in range(30):
+        append(log, batch())
+    log.delete_records_before(3)
+    directory.close()
+    for _ in range(2):
+        directory = open_directory(disk)
+        directory.checkpoint()
+        directory.close()
+    directory = open_directory(disk)
+    assert directory.get(ORDERS, SMALL).start_offset == 3
+
+
+def test_logs_that_were_never_recovered_are_not_called_clean() -> None:
+    disk = MemoryDisk()
+    directory = open_directory(disk)
+    append(directory.create(ORDERS, ORDERS_ID, SMALL), batch())
+    disk._locks.clear()
+    directory = open_directory(disk)
+    directory.close()
+    assert MARKER not in disk.list_folder(ROOT)
+    directory = open_directory(disk)
+    steps = []
+    directory.recover(lambda tp: SMALL, lambda tp, done, total: steps.append((tp, done, total)))
+    assert steps == [(ORDERS, 1, 1)]
+    directory.close()
+    assert MARKER in disk.list_folder(ROOT)
+
+
+def test_an_unknown_partition_is_an_error() -> None:
+    with pytest.raises(KafkaError) as caught:
+        open_directory(MemoryDisk()).get(ORDERS, SMALL)
+    assert caught.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_deleted_log_is_gone_at_once_and_its_files_later() -> None:
+    disk = MemoryDisk()
+    directory = open_directory(disk)
+    log = directory.create(ORDERS, ORDERS_ID, SMALL)
+    append(log, batch())
+    remove = directory.delete(ORDERS)
+    assert directory.partitions() == []
+    with pytest.raises(KafkaError):
+        append(log, batch())
+    (left,) = [name for name in disk.list_folder(ROOT) if name.endswith("-delete")]
+    assert left.startswith("orders-0.")
+    directory.create(ORDERS, ORDERS_ID, SMALL)
+    remove()
+    assert not [name for name in disk.list_folder(ROOT) if name.endswith("-delete")]
+    assert disk.is_folder(f"{ROOT}/{ORDERS}")
+
+
+def test_what_an_interrupted_deletion_left_is_removed_after_the_next_start() -> None:
+    disk = MemoryDisk()
+    directory = open_directory(disk)
+    append(directory.create(ORDERS, ORDERS_ID, SMALL), batch())
+    directory.delete(ORDERS)
+    directory.close()
+    directory = open_directory(disk)
+    assert directory.partitions() == []
+    for work in directory.take_leftovers():
+        work()
+    assert not [name for name in disk.list_folder(ROOT) if name.endswith("-delete")]
+
+
+def test_a_deleted_log_does_not_come_back_after_a_crash() -> None:
+    for seed in range(10):
+        disk = MemoryDisk(seed)
+        directory = open_directory(disk)
+        log = directory.create(ORDERS, ORDERS_ID, SMALL)
+        append(log, batch())
+        log.flush()
+        directory.delete(ORDERS)
+        disk.crash()
+        assert open_directory(disk).partitions() == []
+
+
+def test_the_longest_topic_name_can_be_deleted() -> None:
+    partition = TopicPartition("x" * 249, 12345)
+    name = deleted_folder_name(partition)
+    assert len(name) == 255
+    assert name.endswith("-delete")
+    assert parse_folder_name(name) is None
+
+
+@pytest.mark.parametrize("name", ["", "orders", "-1", "orders-", "orders-x", "a-0.abc-delete",
+                                  "a-01", "a-²"])  # fmt: skip
+def test_other_names_are_no_partitions(name: str) -> None:
+    assert parse_folder_name(name) is None
+
+
+def test_a_dash_belongs_to_the_topic() -> None:
+    assert parse_folder_name("a-b-3") == TopicPartition("a-b", 3)
+
+
+def test_a_failed_sync_takes_the_whole_folder_offline() -> None:
+    disk = MemoryDisk()
+    directory = open_directory(disk)
+    log = directory.create(ORDERS, ORDERS_ID, SMALL)
+    other = directory.create(TopicPartition("other", 0), ORDERS_ID, SMALL)
+    append(log, batch())
+    disk.fail_next("fdatasync", errno.EIO)
+    with pytest.raises(KafkaError):
+        log.flush()
+    assert directory.offline
+    for call in (lambda: append(other, batch()), directory.checkpoint):
+        with pytest.raises(KafkaError) as caught:
+            call()
+        assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    directory.close()
+    assert MARKER not in disk.list_folder(ROOT)
+
+
+def test_a_full_disk_in_a_checkpoint_leaves_the_old_one() -> None:
+    disk = MemoryDisk()
+    directory = open_directory(disk)
+    log = directory.create(ORDERS, ORDERS_ID, SMALL)
+    append(log, batch())
+    log.flush()
+    directory.checkpoint()
+    before = disk.content(f"{ROOT}/recovery-point-offset-checkpoint")
+    append(log, batch())
+    disk.fail_next("pwrite", errno.ENOSPC)
+    with pytest.raises(KafkaError) as caught:
+        directory.checkpoint()
+    assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert disk.content(f"{ROOT}/recovery-point-offset-checkpoint") == before
+    assert append(log, batch()) == 2
+
+
+def test_meta_and_high_watermarks_are_kept() -> None:
+    disk = MemoryDisk()
+    directory = open_directory(disk)
+    assert directory.meta is None
+    directory.write_meta({"version": "1", "cluster.id": "abc", "node.id": "4"})
+    directory.write_high_watermarks({ORDERS: 12})
+    directory.close()
+    directory = open_directory(disk)
+    assert directory.meta == {"version": "1", "cluster.id": "abc", "node.id": "4"}
+    assert directory.read_high_watermarks() == {ORDERS: 12}
+
+
+def test_on_a_real_disk_everything_works_alike(tmp_path: object) -> None:
+    path = f"{tmp_path}/data"
+    for n in range(3):
+        directory = LogDirectory(path, RealDisk(), ManualClock(NOW))
+        directory.open()
+        if n == 0:
+            log = directory.create(ORDERS, ORDERS_ID, SMALL)
+        else:
+            log = directory.get(ORDERS, SMALL)
+        assert log.end_offset == 40 * n
+        for _ in range(20):
+            append(log, batch(2))
+        assert len(contents(log)) == 20 * (n + 1)
+        assert log.find_timestamp(NOW) is not None
+        log.truncate_to(40 * n + 20)
+        for _ in range(10):
+            append(log, batch(2))
+        if n == 1:
+            directory.close()
+        else:
+            directory.disk.close(directory._lock)

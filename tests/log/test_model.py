@@ -1,0 +1,207 @@
+"""Any sequence of calls, restarts and power cuts against a model that is a plain list."""
+
+from typing import NamedTuple
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from headrace.disk import MemoryDisk
+from headrace.errors import ErrorCode, KafkaError
+from headrace.log.log import Log
+from tests.log.samples import (
+    NOW,
+    ORDERS,
+    ORDERS_ID,
+    SMALL,
+    append,
+    batch,
+    contents,
+    open_directory,
+)
+
+
+class Entry(NamedTuple):
+    base: int
+    records: int
+    data: bytes
+    producer: int
+    sequence: int
+
+    @property
+    def end(self) -> int:
+        return self.base + self.records
+
+
+class LogMachine(RuleBasedStateMachine):
+    @initialize(seed=st.integers(0, 2**16))
+    def begin(self, seed: int) -> None:
+        self.disk = MemoryDisk(seed)
+        self.directory = open_directory(self.disk)
+        self.log: Log = self.directory.create(ORDERS, ORDERS_ID, SMALL)
+        self.log.flush()
+        self.entries: list[Entry] = []
+        self.start = 0
+        self.saved_start = 0
+        self.synced = 0
+        self.end = 0
+        self.serial = 0
+
+    def _next_sequence(self, producer: int) -> int:
+        sent = [entry for entry in self.entries if entry.producer == producer]
+        return sent[-1].sequence + sent[-1].records if sent else 0
+
+    @rule(count=st.integers(1, 4), size=st.integers(0, 80), producer=st.sampled_from([-1, 1, 2]))
+    def append(self, count: int, size: int, producer: int) -> None:
+        self.serial += 1
+        sequence = self._next_sequence(producer) if producer >= 0 else -1
+        data = batch(
+            count,
+            timestamp=NOW + self.serial * 10,
+            producer_id=producer,
+            epoch=0 if producer >= 0 else -1,
+            sequence=sequence,
+            value=b"%d" % self.serial + b"x" * size,
+        )
+        assert append(self.log, data, epoch=self.serial // 20) == self.end
+        self.entries.append(Entry(self.end, count, bytes(data[16:]), producer, sequence))
+        self.end += count
+
+    def _idempotent(self) -> list[Entry]:
+        return [e for e in self.entries if e.producer >= 0 and e.end > self.start]
+
+    @precondition(lambda self: bool(self._idempotent()))
+    @rule(data=st.data())
+    def append_again(self, data: st.DataObject) -> None:
+        entry = data.draw(st.sampled_from(self._idempotent()))
+        repeated = bytearray(16) + bytearray(entry.data)
+        newest = [e for e in self.entries if e.producer == entry.producer][-1]
+        if entry is newest:
+            assert append(self.log, repeated) == entry.base
+        else:
+            answer: int | ErrorCode
+            try:
+                answer = append(self.log, repeated)
+            except KafkaError as error:
+                answer = error.code
+            assert answer in (entry.base, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+
+    @rule()
+    def roll(self) -> None:
+        self.log.roll()
+
+    @rule()
+    def flush(self) -> None:
+        assert self.log.flush() == self.end
+        self.synced = self.end
+
+    @rule()
+    def checkpoint(self) -> None:
+        self.directory.checkpoint()
+        self.saved_start = self.start
+
+    @rule(back=st.integers(0, 30))
+    def truncate(self, back: int) -> None:
+        target = max(self.end - back, self.start)
+        self.log.truncate_to(target)
+        kept = [entry for entry in self.entries if entry.end <= target]
+        if len(kept) < len(self.entries):
+            target = min(target, self.entries[len(kept)].base)
+        self.entries = kept
+        self.end = target
+        self.start = min(self.start, self.end)
+        self.synced = min(self.synced, self.end)
+        # A lower recovery point is saved at once, and the start offsets with it.
+        self.saved_start = min(self.saved_start, self.log.start_offset)
+
+    @rule(forward=st.integers(0, 30))
+    def delete_records(self, forward: int) -> None:
+        target = min(self.start + forward, self.end)
+        assert self.log.delete_records_before(target) == target
+        self.start = target
+        self.log.purge()
+
+    @rule()
+    def reopen(self) -> None:
+        self.directory.close()
+        self.directory = open_directory(self.disk)
+        assert self.directory.stopped_cleanly
+        self.log = self.directory.get(ORDERS, SMALL)
+        self.synced = self.end
+        self.saved_start = self.start
+
+    @rule()
+    def kill(self) -> None:
+        self.disk._locks.clear()
+        self._recover()
+        assert self.log.end_offset == self.end
+
+    @rule()
+    def cut_power(self) -> None:
+        self.disk.crash()
+        self._recover()
+        end = self.log.end_offset
+        assert self.synced <= end <= self.end, "all that was flushed, and nothing new"
+        self.entries = [entry for entry in self.entries if entry.end <= end]
+        if self.entries and self.entries[-1].end < end:
+            assert self.start == end, "the start offset outlived the records: an empty log"
+            self.entries = []
+        self.end = end
+
+    def _recover(self) -> None:
+        self.directory = open_directory(self.disk)
+        assert not self.directory.stopped_cleanly
+        self.directory.recover(lambda _: SMALL)
+        self.log = self.directory.get(ORDERS, SMALL)
+        # Deleting records is durable with the next checkpoint, not before.
+        assert self.log.start_offset <= max(self.start, self.saved_start)
+        assert self.log.start_offset >= self.saved_start
+        self.start = self.saved_start = self.log.start_offset
+        self.synced = self.log.end_offset
+
+    @invariant()
+    def reads_give_what_was_appended(self) -> None:
+        if not hasattr(self, "log"):
+            return
+        assert (self.log.start_offset, self.log.end_offset) == (self.start, self.end)
+        expected = [(e.base, e.data) for e in self.entries if e.end > self.start]
+        assert contents(self.log, 300) == expected
+
+    @precondition(lambda self: self.end > self.start)
+    @rule(data=st.data())
+    def look_up_a_time(self, data: st.DataObject) -> None:
+        time = NOW + data.draw(st.integers(0, self.serial * 10 + 10))
+        found = self.log.find_timestamp(time)
+        expected = None
+        for entry in self.entries:
+            stamp = int.from_bytes(entry.data[11:19], "big")
+            for i in range(entry.records):
+                if entry.base + i >= self.start and stamp + i >= time and expected is None:
+                    expected = entry.base + i
+        assert (found.offset if found else None) == expected
+
+    @precondition(lambda self: self.end > self.start)
+    @rule(data=st.data(), max_bytes=st.integers(1, 2000))
+    def read_somewhere(self, data: st.DataObject, max_bytes: int) -> None:
+        offset = data.draw(st.integers(self.start, self.end - 1))
+        piece = self.log.read(offset, max_bytes, self.end, True)
+        assert piece is not None
+        first = self.disk.pread(piece.file.fd, 16, piece.position)
+        holder = next(entry for entry in self.entries if entry.end > offset)
+        assert int.from_bytes(first[:8], "big") == holder.base
+
+    @rule(beyond=st.integers(1, 5))
+    def read_past_the_end(self, beyond: int) -> None:
+        with pytest.raises(KafkaError) as caught:
+            self.log.read(self.end + beyond, 100, self.end, True)
+        assert caught.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+LogMachine.TestCase.settings = settings(
+    max_examples=120,
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+TestLogAgainstTheModel = LogMachine.TestCase

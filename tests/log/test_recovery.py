@@ -1,0 +1,321 @@
+import logging
+import struct
+from collections.abc import Callable
+
+import pytest
+
+from headrace.clock import ManualClock
+from headrace.disk import MemoryDisk, write_file
+from headrace.errors import KafkaError
+from headrace.log.directory import LogDirectory
+from headrace.log.log import Log
+from headrace.settings import LogSettings
+from headrace.wire.batch import CONTROL, TRANSACTIONAL
+from tests.log.samples import (
+    NOW,
+    ORDERS,
+    ORDERS_ID,
+    ROOT,
+    SMALL,
+    append,
+    batch,
+    contents,
+    open_directory,
+    reopened,
+)
+
+ONE_SEGMENT = LogSettings(index_interval_bytes=200)
+
+
+def log_path(base: int = 0, suffix: str = ".log") -> str:
+    return f"{ROOT}/{ORDERS}/{base:020d}{suffix}"
+
+
+def written(count: int = 30, settings: LogSettings = SMALL) -> tuple[MemoryDisk, LogDirectory, Log]:
+    disk = MemoryDisk()
+    directory = open_directory(disk)
+    log = directory.create(ORDERS, ORDERS_ID, settings)
+    for n in range(count):
+        append(
+            log,
+            batch(1 + n % 2, timestamp=NOW + n, producer_id=9, epoch=0, sequence=n + n // 2),
+            epoch=n // 10,
+        )
+    return disk, directory, log
+
+
+def killed(disk: MemoryDisk) -> MemoryDisk:
+    """The process dies; what it wrote is in the page cache."""
+    disk._locks.clear()
+    return disk
+
+
+def picture(log: Log) -> object:
+    producers = {
+        pid: (p.epoch, p.expected, p.batches[-1:]) for pid, p in log.producers.producers.items()
+    }
+    times = [log.find_timestamp(NOW + t) for t in range(0, 35, 5)]
+    return (contents(log), log.start_offset, log.end_offset, producers, log.epochs.entries, times)
+
+
+def test_a_clean_stop_is_opened_without_a_scan() -> None:
+    disk, directory, log = written()
+    expected = picture(log)
+    directory.close()
+    directory = open_directory(disk)
+    assert directory.stopped_cleanly
+    disk.calls.clear()
+    log = directory.get(ORDERS, SMALL)
+    assert disk.calls["pread"] <= 4, "the end of the active segment, and small files"
+    assert picture(log) == expected
+    assert append(log, batch()) == 45
+
+
+def test_a_kill_loses_nothing() -> None:
+    disk, _, log = written()
+    expected = picture(log)
+    assert picture(reopened(killed(disk))) == expected
+
+
+@pytest.mark.parametrize("cleanly", [True, False])
+def test_what_was_appended_after_a_restart_survives_the_next(cleanly: bool) -> None:
+    disk, directory, log = written()
+    for _ in range(3):
+        if cleanly:
+            directory.close()
+        killed(disk)
+        directory = open_directory(disk)
+        log = directory.get(ORDERS, SMALL)
+        append(log, batch(2, timestamp=NOW + 40))
+    expected = picture(log)
+    assert picture(reopened(killed(disk))) == expected
+
+
+def test_every_cut_of_the_last_batch_is_recovered_to_the_last_whole_batch() -> None:
+    disk, _, log = written(6, ONE_SEGMENT)
+    whole = disk.content(log_path())
+    expected = contents(log)
+    start = len(whole) - len(expected[-1][1]) - 16
+    for length in range(start, len(whole)):
+        disk.corrupt(log_path(), whole[:length])
+        after = reopened(killed(disk), ONE_SEGMENT)
+        assert contents(after) == expected[:-1]
+        assert after.end_offset == 7
+        assert disk.file_size(log_path()) == start
+
+
+def test_every_flipped_byte_of_the_last_batch_is_recovered_to_the_last_whole_batch() -> None:
+    disk, _, log = written(6, ONE_SEGMENT)
+    whole = disk.content(log_path())
+    expected = contents(log)
+    start = len(whole) - len(expected[-1][1]) - 16
+    for at in range(start, len(whole)):
+        # The leader epoch, bytes 12 to 15, is outside of the checksum: nobody can tell.
+        if 12 <= at - start < 16:
+            continue
+        damaged = bytearray(whole)
+        damaged[at] ^= 0xFF
+        disk.corrupt(log_path(), bytes(damaged))
+        after = reopened(killed(disk), ONE_SEGMENT)
+        assert contents(after) == expected[:-1], at - start
+        assert disk.file_size(log_path()) == start
+
+
+def test_a_cut_says_how_many_bytes_went(caplog: pytest.LogCaptureFixture) -> None:
+    disk, _, _ = written(6, ONE_SEGMENT)
+    whole = disk.content(log_path())
+    disk.corrupt(log_path(), whole + b"\0" * 17)
+    with caplog.at_level(logging.WARNING, "headrace.log"):
+        assert reopened(killed(disk), ONE_SEGMENT).end_offset == 9
+    assert "orders-0: cut 17 bytes" in caplog.text
+
+
+def test_segments_after_a_cut_are_dropped() -> None:
+    disk, _, log = written()
+    bases = [segment.base_offset for segment in log.segments]
+    assert len(bases) > 3
+    whole = disk.content(log_path(bases[1]))
+    disk.corrupt(log_path(bases[1]), whole[:-1])
+    after = reopened(killed(disk))
+    assert [segment.base_offset for segment in after.segments] == bases[:2]
+    assert bases[1] < after.end_offset < bases[2]
+    assert not [
+        name for name in disk.list_folder(log.folder) if name.startswith(f"{bases[2]:020d}")
+    ]
+
+
+def test_a_hole_between_unsynced_segments_ends_the_log_there() -> None:
+    disk, _, log = written()
+    bases = [segment.base_offset for segment in log.segments]
+    disk.remove(log_path(bases[1]))
+    after = reopened(killed(disk))
+    assert after.end_offset == bases[1]
+
+
+def test_a_hole_that_compaction_left_is_none() -> None:
+    settings = LogSettings(
+        segment_bytes=1024, index_interval_bytes=200, cleanup_policy=frozenset({"compact"})
+    )
+    disk, _, log = written(settings=settings)
+    bases = [segment.base_offset for segment in log.segments]
+    disk.remove(log_path(bases[1]))
+    after = reopened(killed(disk), settings)
+    assert after.end_offset == 45
+    assert contents(after)[-1][0] == 44 - 1
+
+
+def test_segments_below_the_recovery_point_are_not_scanned() -> None:
+    disk, directory, log = written()
+    log.flush()
+    directory.checkpoint()
+    append(log, batch())
+    first = disk.content(log_path())
+    # A flipped byte there shows that nobody looks; checksums of synced data are for the reader.
+    disk.corrupt(log_path(), first[:-1] + bytes([first[-1] ^ 1]))
+    assert reopened(killed(disk)).end_offset == 46
+
+
+def damage_index(disk: MemoryDisk, path: str) -> None:
+    content = disk.content(path)
+    disk.corrupt(path, bytes(byte ^ 0x55 for byte in content))
+
+
+def cut_in_half(disk: MemoryDisk, path: str) -> None:
+    content = disk.content(path)
+    disk.corrupt(path, content[: len(content) // 2 - 1])
+
+
+@pytest.mark.parametrize("cleanly", [True, False])
+@pytest.mark.parametrize("damage", [MemoryDisk.remove, damage_index, cut_in_half])
+@pytest.mark.parametrize(
+    "name",
+    [".index", ".timeindex", ".snapshot", "leader-epoch-checkpoint",
+     "../recovery-point-offset-checkpoint", "../log-start-offset-checkpoint"],
+)  # fmt: skip
+def test_damaged_side_files_change_no_answer(
+    name: str, damage: Callable[[MemoryDisk, str], None], cleanly: bool
+) -> None:
+    disk, directory, log = written()
+    expected = picture(log)
+    if cleanly:
+        directory.close()
+    else:
+        log.flush()
+        directory.checkpoint()
+    killed(disk)
+    folder = ROOT if name.startswith("../") else f"{ROOT}/{ORDERS}"
+    for file in disk.list_folder(folder):
+        if file.endswith(name.removeprefix("../")):
+            damage(disk, f"{folder}/{file}")
+    assert picture(reopened(disk)) == expected
+
+
+def test_a_folder_without_a_checkpoint_is_scanned_even_after_a_clean_stop() -> None:
+    disk, directory, _ = written(6, ONE_SEGMENT)
+    directory.close()
+    write_file(disk, f"{ROOT}/recovery-point-offset-checkpoint", b"0\n0\n", sync=True)
+    whole = disk.content(log_path())
+    disk.corrupt(log_path(), whole[:-3] + b"xyz")
+    assert reopened(disk, ONE_SEGMENT).end_offset == 7
+
+
+def test_a_clean_marker_that_lies_about_the_end_leads_to_a_scan() -> None:
+    disk, directory, _ = written(6, ONE_SEGMENT)
+    directory.close()
+    whole = disk.content(log_path())
+    disk.corrupt(log_path(), whole[:-3])
+    assert reopened(disk, ONE_SEGMENT).end_offset == 7
+
+
+def test_a_start_offset_past_the_end_begins_anew_there() -> None:
+    disk, directory, log = written(6, ONE_SEGMENT)
+    log.delete_records_before(9)
+    directory.checkpoint()
+    whole = disk.content(log_path())
+    disk.corrupt(log_path(), whole[:-3])
+    after = reopened(killed(disk), ONE_SEGMENT)
+    assert (after.start_offset, after.end_offset) == (9, 9)
+    assert append(after, batch()) == 9
+
+
+def test_the_start_offset_survives_a_kill() -> None:
+    disk, directory, log = written()
+    log.delete_records_before(5)
+    directory.checkpoint()
+    assert reopened(killed(disk)).start_offset == 5
+
+
+def test_leftovers_of_an_interrupted_run_are_removed() -> None:
+    disk, _, log = written()
+    for name in ("x.log.deleted", "a.cleaned", "b.swap", "c.tmp", f"{777:020d}.index"):
+        write_file(disk, f"{log.folder}/{name}", b"?", sync=True)
+    expected = picture(log)
+    after = reopened(killed(disk))
+    assert picture(after) == expected
+    names = disk.list_folder(log.folder)
+    assert not {"x.log.deleted", "a.cleaned", "b.swap", "c.tmp", f"{777:020d}.index"} & set(names)
+
+
+def test_an_empty_folder_becomes_an_empty_log() -> None:
+    disk = MemoryDisk()
+    disk.make_folders(f"{ROOT}/{ORDERS}")
+    log = reopened(disk)
+    assert (log.start_offset, log.end_offset) == (0, 0)
+    assert append(log, batch()) == 0
+
+
+def test_transaction_markers_are_replayed() -> None:
+    disk, _, log = written(2)
+    append(log, batch(producer_id=3, epoch=1, sequence=0, attributes=TRANSACTIONAL))
+    append(log, batch(producer_id=4, epoch=1, sequence=0, attributes=TRANSACTIONAL))
+    marker = struct.pack(">hi", 0, 8)
+    append(
+        log,
+        batch(producer_id=3, epoch=1, attributes=TRANSACTIONAL | CONTROL, value=marker),
+    )
+    after = reopened(killed(disk))
+    assert after.producers.producers[3].transaction_start == -1
+    assert after.producers.producers[3].coordinator_epoch == 8
+    assert after.producers.producers[4].transaction_start == 4
+    assert after.producers.first_open_transaction() == 4
+
+
+def test_after_a_kill_the_last_five_batches_are_still_known() -> None:
+    disk, _, log = written(6, ONE_SEGMENT)
+    after = reopened(killed(disk), ONE_SEGMENT)
+    offsets = [
+        append(after, batch(1 + n % 2, producer_id=9, epoch=0, sequence=n + n // 2))
+        for n in range(1, 6)
+    ]
+    assert offsets == [1, 3, 4, 6, 7]
+    assert after.end_offset == log.end_offset
+
+
+def test_producers_that_expired_while_the_broker_was_down_are_forgotten() -> None:
+    disk, directory, _ = written()
+    directory.close()
+    clock = ManualClock(NOW)
+    clock.advance(SMALL.producer_id_expiration_ms + 1000)
+    log = open_directory(disk, clock).get(ORDERS, SMALL)
+    assert log.producers.producers == {}
+
+
+def test_after_a_kill_segments_roll_by_the_time_of_their_first_batch() -> None:
+    settings = LogSettings(segment_ms=1000)
+    disk, _, _ = written(3, settings)
+    log = reopened(killed(disk), settings)
+    append(log, batch(timestamp=NOW + 1000))
+    assert len(log.segments) == 1
+    append(log, batch(timestamp=NOW + 1001))
+    assert len(log.segments) == 2
+
+
+def test_an_unreadable_folder_is_a_storage_error() -> None:
+    disk, _, _ = written()
+    killed(disk)
+    directory = open_directory(disk)
+    disk.fail_next("open", 5)
+    with pytest.raises(KafkaError) as caught:
+        directory.get(ORDERS, SMALL)
+    assert caught.value.code == 56
+    assert directory.get(ORDERS, SMALL).end_offset == 45

@@ -1,0 +1,72 @@
+"""House rules that a machine can check: import directions, lengths, names."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCES = sorted((ROOT / "src" / "headrace").rglob("*.py"))
+MODULE_LINES = 600
+FUNCTION_LINES = 70
+VAGUE_NAMES = ("manager", "helper", "util", "base")
+
+
+def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def named(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def test_imports_point_one_way() -> None:
+    program = Path(sys.executable).with_name("lint-imports")
+    done = subprocess.run(
+        [str(program), "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_no_module_is_longer_than_a_reader_bears() -> None:
+    lengths = {named(path): len(path.read_text().splitlines()) for path in SOURCES}
+    assert {name: lines for name, lines in lengths.items() if lines > MODULE_LINES} == {}
+
+
+def test_no_function_is_longer_than_a_screen() -> None:
+    long = [
+        f"{named(path)}:{node.lineno} {node.name} has {lines} lines"
+        for path in SOURCES
+        for node in functions(path)
+        if (lines := (node.end_lineno or node.lineno) - node.lineno + 1) > FUNCTION_LINES
+    ]
+    assert long == []
+
+
+def test_no_name_says_nothing() -> None:
+    vague = [
+        f"{named(path)}:{node.lineno} {node.name}"
+        for path in SOURCES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef) and any(word in node.name.lower() for word in VAGUE_NAMES)
+    ]
+    vague += [named(path) for path in SOURCES if any(w in path.stem for w in VAGUE_NAMES)]
+    assert vague == []
+
+
+def test_every_module_says_what_lives_in_it() -> None:
+    silent = [named(path) for path in SOURCES if not ast.get_docstring(ast.parse(path.read_text()))]
+    assert silent == []
+
+
+@pytest.mark.parametrize("word", ["asyncio", "typer", "rich", "confluent_kafka", "kio", "sqlite3"])
+def test_the_hot_modules_import_nothing_heavy(word: str) -> None:
+    modules = "headrace.wire.batch, headrace.wire.fast, headrace.wire.framing"
+    code = f"import sys, {modules}; sys.exit({word!r} in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False)
+    assert done.returncode == 0, f"{modules} import {word}"

@@ -1,0 +1,170 @@
+"""The fixture that Headrace gives to other projects: a real broker, and what can be done to it."""
+
+import time
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from headrace.errors import ErrorCode
+from headrace.testing.running import BrokerDied, RunningBroker
+
+Factory = Callable[..., RunningBroker]
+
+
+def send(broker: RunningBroker, topic: str, *values: str, **options: object) -> list[int]:
+    """Produce values one by one; the offsets they got."""
+    offsets: list[int] = []
+
+    def delivered(error: KafkaError | None, message: object) -> None:
+        if error is not None:
+            raise KafkaException(error)
+        offsets.append(message.offset())  # type: ignore[attr-defined]
+
+    producer = Producer(
+        {"bootstrap.servers": broker.bootstrap_servers, "log_level": 0, **options}
+    )
+    for value in values:
+        producer.produce(topic, value, callback=delivered)
+        producer.flush(20)
+    return offsets
+
+
+def read(broker: RunningBroker, topic: str, count: int) -> list[str]:
+    consumer = Consumer(
+        {"bootstrap.servers": broker.bootstrap_servers, "group.id": "unused", "log_level": 0}
+    )
+    consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+    found: list[str] = []
+    deadline = time.monotonic() + 20
+    while len(found) < count and time.monotonic() < deadline:
+        message = consumer.poll(1)
+        if message is not None and message.error() is None:
+            found.append(message.value().decode())
+    consumer.close()
+    return found
+
+
+def test_a_shared_broker_takes_and_gives_records(headrace: RunningBroker) -> None:
+    assert send(headrace, "shared", "a", "b") == [0, 1]
+    assert read(headrace, "shared", 2) == ["a", "b"]
+
+
+def test_settings_and_node_id_reach_the_broker(headrace_factory: Factory) -> None:
+    broker = headrace_factory({"num.partitions": "4"}, node_id=7)
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    metadata = producer.list_topics("made")
+    assert list(metadata.brokers) == [7]
+    assert sorted(metadata.topics["made"].partitions) == [0, 1, 2, 3]
+
+
+def test_a_wrong_setting_says_which(headrace_factory: Factory) -> None:
+    with pytest.raises(BrokerDied, match="num.partition"):
+        headrace_factory({"num.partitionz": "4"})
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_acknowledged_records_are_there_after_a_restart(
+    headrace_factory: Factory, end: str
+) -> None:
+    broker = headrace_factory()
+    address = broker.bootstrap_servers
+    assert send(broker, "kept", "a", "b", "c") == [0, 1, 2]
+    getattr(broker, end)()
+    broker.start()
+    assert broker.bootstrap_servers == address
+    assert read(broker, "kept", 3) == ["a", "b", "c"]
+    assert send(broker, "kept", "d") == [3]
+
+
+def test_an_error_strikes_as_often_as_asked_and_the_request_is_not_done(
+    headrace_factory: Factory,
+) -> None:
+    broker = headrace_factory()
+    send(broker, "struck", "a")
+    broker.fail("Produce", ErrorCode.NOT_LEADER_OR_FOLLOWER, count=2)
+    assert send(broker, "struck", "b", **{"retry.backoff.ms": 10}) == [1]
+    assert read(broker, "struck", 2) == ["a", "b"]
+
+
+def test_an_error_without_retry_reaches_the_client(headrace_factory: Factory) -> None:
+    broker = headrace_factory()
+    broker.fail("Produce", ErrorCode.MESSAGE_TOO_LARGE)
+    with pytest.raises(KafkaException) as raised:
+        send(broker, "refused", "a", retries=0)
+    assert raised.value.args[0].code() == KafkaError.MSG_SIZE_TOO_LARGE
+
+
+def test_an_error_in_an_administrative_request_reaches_the_client(
+    headrace_factory: Factory,
+) -> None:
+    broker = headrace_factory()
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    broker.fail("CreateTopics", ErrorCode.POLICY_VIOLATION)
+    [created] = admin.create_topics([NewTopic("t", 1)]).values()
+    with pytest.raises(KafkaException) as raised:
+        created.result()
+    assert raised.value.args[0].code() == KafkaError.POLICY_VIOLATION
+    [created] = admin.create_topics([NewTopic("t", 1)]).values()
+    assert created.result() is None
+
+
+def test_a_lost_answer_makes_no_duplicate_of_an_idempotent_producer(
+    headrace_factory: Factory,
+) -> None:
+    broker = headrace_factory()
+    send(broker, "once", "a")
+    broker.cut("Produce", after=True)
+    options = {"enable.idempotence": True, "retry.backoff.ms": 10, "reconnect.backoff.ms": 10}
+    assert send(broker, "once", "b", **options) == [1]
+    assert send(broker, "once", "c") == [2]
+    assert read(broker, "once", 3) == ["a", "b", "c"]
+
+
+def test_a_cut_request_is_sent_again(headrace_factory: Factory) -> None:
+    broker = headrace_factory()
+    broker.cut("Produce")
+    assert send(broker, "cut", "a", **{"reconnect.backoff.ms": 10}) == [0]
+
+
+def test_a_delay_delays_and_nothing_is_lost(headrace_factory: Factory) -> None:
+    broker = headrace_factory()
+    send(broker, "late", "a")
+    broker.delay("Produce", 0.4)
+    began = time.monotonic()
+    assert send(broker, "late", "b") == [1]
+    assert time.monotonic() - began >= 0.4
+
+
+def test_a_moved_clock_shows_in_log_append_times(headrace_factory: Factory) -> None:
+    broker = headrace_factory({"log.message.timestamp.type": "LogAppendTime"})
+    hour_ms = 3_600_000
+    broker.move_clock(-5 * hour_ms)
+    send(broker, "timed", "a")
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "unused"})
+    consumer.assign([TopicPartition("timed", 0, 0)])
+    message = consumer.poll(20)
+    consumer.close()
+    behind_ms = time.time() * 1000 - message.timestamp()[1]
+    assert 4.9 * hour_ms < behind_ms < 5.1 * hour_ms
+
+
+def test_cleared_faults_do_not_strike(headrace_factory: Factory) -> None:
+    broker = headrace_factory()
+    broker.fail("Produce", ErrorCode.MESSAGE_TOO_LARGE, count=5)
+    broker.clear_faults()
+    assert send(broker, "fine", "a", retries=0) == [0]
+
+
+def test_an_unknown_api_is_refused_with_the_names_that_exist(headrace_factory: Factory) -> None:
+    broker = headrace_factory()
+    with pytest.raises(ValueError, match="Produce"):
+        broker.fail("Prodoose", ErrorCode.NONE)
