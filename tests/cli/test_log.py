@@ -1,8 +1,10 @@
 """`headrace log dump` on files that a broker wrote, whole and damaged."""
 
+import struct
 from pathlib import Path
 
 import pytest
+from crc32c import crc32c
 
 from headrace.wire.records import Record, encode_batch
 from tests.cli.conftest import Run
@@ -48,7 +50,7 @@ def test_people_see_a_line_a_batch(here: Run, tmp_path: Path) -> None:
     shown = here("log", "dump", str(_segment(tmp_path, _batch(0, b"v"), _batch(1, b"w")))).text
     assert "0..0" in shown
     assert "1..1" in shown
-    assert "2 batch entries" in shown
+    assert "2 batches" in shown
 
 
 def test_a_flipped_bit_is_found_and_exits_with_1(here: Run, tmp_path: Path) -> None:
@@ -97,6 +99,28 @@ def test_a_checkpoint_whose_count_is_wrong_is_found(here: Run, tmp_path: Path) -
     assert here("log", "dump", str(file), "--json").rows()[0]["offset"] == 42
     file.write_text("0\n2\nclicks 0 42\n")
     assert here("log", "dump", str(file)).code == 1
+
+
+def test_a_snapshot_shows_its_producers_and_its_checksum_is_checked(
+    here: Run, tmp_path: Path
+) -> None:
+    producers = struct.pack(">i", 1) + struct.pack(">qhiqiqiq", 46, 2, 9, 105, 4, 1000, 0, -1)
+    whole = struct.pack(">hI", 1, crc32c(producers)) + producers
+    file = tmp_path / "00000000000000000106.snapshot"
+    file.write_bytes(whole)
+    row = here("log", "dump", str(file), "--json").rows()[0]
+    assert (row["producer_id"], row["epoch"], row["last_sequence"]) == (46, 2, 9)
+    assert (row["last_batch_offset"], row["last_offset"]) == (101, 105)
+    assert row["open_transaction_from"] is None
+    file.write_bytes(whole[:-1] + b"\x00")
+    assert here("log", "dump", str(file)).code == 1
+
+
+def test_aborted_transactions_are_listed(here: Run, tmp_path: Path) -> None:
+    file = tmp_path / "00000000000000000000.txnindex"
+    file.write_bytes(struct.pack(">hqqqq", 0, 46, 2, 3, 4))
+    row = here("log", "dump", str(file), "--json").rows()[0]
+    assert (row["producer_id"], row["first_offset"], row["last_offset"]) == (46, 2, 3)
 
 
 def test_other_files_are_bad_usage(here: Run, tmp_path: Path) -> None:

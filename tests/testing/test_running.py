@@ -40,7 +40,7 @@ def send(broker: RunningBroker, topic: str, *values: str, **options: object) -> 
 
 def read(broker: RunningBroker, topic: str, count: int) -> list[str]:
     consumer = Consumer(
-        {"bootstrap.servers": broker.bootstrap_servers, "group.id": "unused", "log_level": 0}
+        {"bootstrap.servers": broker.bootstrap_servers, "group.id": "unused", "enable.auto.commit": False}
     )
     consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
     found: list[str] = []
@@ -149,7 +149,7 @@ def test_a_moved_clock_shows_in_log_append_times(headrace_factory: Factory) -> N
     hour_ms = 3_600_000
     broker.move_clock(-5 * hour_ms)
     send(broker, "timed", "a")
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "unused"})
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "unused", "enable.auto.commit": False})
     consumer.assign([TopicPartition("timed", 0, 0)])
     message = consumer.poll(20)
     consumer.close()

@@ -29,7 +29,7 @@ EPILOG = f"""[bold]Examples[/bold]
   headrace bench --records 1000000 --size 100
 
 [bold]Which cluster[/bold]  --bootstrap HOST:PORT on every command, or the environment variable
-                HEADRACE_BOOTSTRAP; otherwise localhost:9092.
+               HEADRACE_BOOTSTRAP; otherwise localhost:9092.
 {EXIT_CODES_HELP}
 """
 

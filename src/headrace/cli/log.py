@@ -18,7 +18,18 @@ app = typer.Typer(
     epilog=examples("headrace log dump headrace-data/clicks-0/00000000000000000000.log"),
 )
 
-HIDDEN = {"kind", "problem", "magic", "crc", "timestamp_type", "base_timestamp", "headers"}
+HIDDEN = {
+    "kind",
+    "problem",
+    "magic",
+    "crc",
+    "timestamp_type",
+    "base_timestamp",
+    "headers",
+    "coordinator_epoch",
+    "last_batch_offset",
+}
+"""Fields that a table has no room for; JSON has them all."""
 TEXTS = {"name", "value", "topic"}
 
 
@@ -113,7 +124,8 @@ def _show(path: Path, entries: list[dict[str, object]]) -> None:
         numbers = [t for n, t in zip(names, titles, strict=True) if n not in TEXTS]
         output.print_table([*titles, *(["Problem"] if broken else [])], rows, numbers=numbers)
     count = sum(entry["kind"] != "record" for entry in entries)
-    out.print(f"[dim]{count:,} {entries[0]['kind']} entries[/]\n")
+    one, many = ("batch", "batches") if entries[0]["kind"] == "batch" else ("entry", "entries")
+    out.print(f"[dim]{count:,} {one if count == 1 else many}[/]\n")
 
 
 def _show_batches(entries: list[dict[str, object]]) -> None:

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 
+TIME_WIDTH = len("2026-01-31 12:00:00.000")
+
+
 def print_json(value: object) -> None:
     """One JSON document, indented when a person reads it."""
     indent = 2 if sys.stdout.isatty() else None
@@ -41,7 +44,13 @@ def print_table(
         show_edge=False,
     )
     for name in columns:
-        table.add_column(name, justify="right" if name in numbers else "left", overflow="fold")
+        table.add_column(
+            name,
+            justify="right" if name in numbers else "left",
+            overflow="fold",
+            # A time that is cut into pieces cannot be read; headings may wrap instead.
+            min_width=TIME_WIDTH if name.endswith("imestamp") else None,
+        )
     for row in rows:
         table.add_row(*row)
     console().print(table)

@@ -263,7 +263,7 @@ def snapshot(data: Data) -> Iterator[Entry]:
             "producer_id": producer,
             "epoch": epoch,
             "last_sequence": sequence,
-            "first_offset": offset - delta,
+            "last_batch_offset": offset - delta,
             "last_offset": offset,
             "timestamp": timestamp,
             "coordinator_epoch": coordinator,

@@ -10,7 +10,7 @@ import logging
 import struct
 from typing import Protocol
 
-from headrace.disk import Disk, sync_file
+from headrace.disk import Disk, sync_file, write_fully
 from headrace.errors import ErrorCode, KafkaError
 from headrace.log.checkpoints import PARTITION_METADATA, write_epochs
 from headrace.log.epochs import FILE_NAME as EPOCHS_FILE
@@ -27,16 +27,16 @@ from headrace.log.segment import (
 )
 from headrace.log.snapshots import (
     SNAPSHOT,
-    coordinator_epoch,
     list_snapshots,
     rebuild,
+    record_batch,
     remove_snapshots,
     write_snapshot,
 )
 from headrace.log.timestamps import TimestampOffset, first_at_or_after, with_largest_timestamp
 from headrace.settings import LogSettings
 from headrace.types import TopicPartition
-from headrace.wire.batch import CONTROL, OVERHEAD, Header, read_header
+from headrace.wire.batch import OVERHEAD, Header, read_header
 
 # A read of the log's end remembers the position; enough for every consumer and follower of one
 # partition that keeps up, small enough for ten thousand partitions.
@@ -192,7 +192,8 @@ class Log:
         try:
             written = self._pwrite(self._fd, view[pos:end], position)
             if written != size:
-                self._write_rest(view[pos:end], written, position)
+                rest = view[pos + written : end]
+                write_fully(self.disk, self._fd, rest, position + written)
         except OSError as error:
             raise self._undo_write(segment, error) from error
         segment.size = position + size
@@ -206,7 +207,7 @@ class Log:
             producer.timestamp = max_timestamp
             producer.add(sequence, (sequence + delta) & MAX_SEQUENCE, base, last)
         elif producer_id >= 0:
-            self._record_producer(header, view, pos, end, base)
+            record_batch(self.producers, header, base, view[pos:end].tobytes)
         return base
 
     def append_replica(self, view: memoryview, pos: int, end: int, now_ms: int) -> None:
@@ -231,7 +232,7 @@ class Log:
                 segment = self._make_room(size, header[8], base, last, now_ms)
             position = segment.size
             try:
-                self._write_rest(view[pos : pos + size], 0, position)
+                write_fully(self.disk, self._fd, view[pos : pos + size], position)
             except OSError as error:
                 raise self._undo_write(segment, error) from error
             segment.size = position + size
@@ -243,15 +244,9 @@ class Log:
                 self.epochs.assign(header[2], base)
                 self._epoch = self.epochs.latest
             if header[9] >= 0:
-                self._record_producer(header, view, pos, pos + size, base)
+                batch = view[pos : pos + size].tobytes
+                record_batch(self.producers, header, base, batch)
             pos += size
-
-    def _write_rest(self, data: memoryview, written: int, position: int) -> None:
-        while written < len(data):
-            more = self._pwrite(self._fd, data[written:], position + written)
-            if more <= 0:
-                raise OSError("the disk accepts no more bytes")
-            written += more
 
     def _undo_write(self, segment: Segment, error: OSError) -> KafkaError:
         """Leave no part of the batch behind; the log's end stays where it was."""
@@ -260,23 +255,12 @@ class Log:
             self.disk.ftruncate(segment.opened().fd, segment.size)
         except OSError as second:
             return self._fail(f"{segment.path(LOG)} cannot be cut back after {error}: {second}")
-        return KafkaError(
-            ErrorCode.KAFKA_STORAGE_ERROR, f"writing to {segment.path(LOG)} failed: {error}"
-        )
+        return _storage_error(f"writing to {segment.path(LOG)} failed: {error}")
 
     def _index(self, segment: Segment, position: int, last_offset: int) -> None:
         segment.add_entry(position, last_offset)
         if segment.index_is_full(self._settings.segment_index_bytes):
             self._disarm()
-
-    def _record_producer(
-        self, header: Header, view: memoryview, pos: int, end: int, base_offset: int
-    ) -> None:
-        if header[5] & CONTROL:
-            epoch = coordinator_epoch(bytes(view[pos:end]), header)
-            self.producers.record_marker(header, epoch)
-        else:
-            self.producers.record(header, base_offset)
 
     def _set_producers(self, producers: ProducerState) -> None:
         self.producers = producers
@@ -308,9 +292,7 @@ class Log:
         try:
             self._fd = segment.opened().fd
         except OSError as error:
-            raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR, f"cannot open {segment.path(LOG)}: {error}"
-            ) from error
+            raise _storage_error(f"cannot open {segment.path(LOG)}: {error}") from error
         segment.index_interval = settings.index_interval_bytes
         if segment.size == 0:
             segment.first_timestamp = max_timestamp
@@ -355,10 +337,8 @@ class Log:
         except OSError as error:
             self._disarm()
             fresh.remove_files()
-            raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR,
-                f"{self.partition}: cannot begin a segment at offset {base}: {error}",
-            ) from error
+            reason = f"{self.partition}: cannot begin a segment at offset {base}: {error}"
+            raise _storage_error(reason) from error
         self._disarm()
         self._dirty = True
         self._folder_unsynced = True
@@ -617,8 +597,12 @@ class Log:
         self._disarm()
         if self._owner is not None:
             self._owner.log_failed(self, reason)
-        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, reason)
+        return _storage_error(reason)
 
     def _check_online(self) -> None:
         if self._failure is not None:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure)
+            raise _storage_error(self._failure)
+
+
+def _storage_error(reason: str) -> KafkaError:
+    return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, reason)

@@ -13,7 +13,6 @@ What to append, when to roll and who may read how far is the business of `log.py
 
 import logging
 import struct
-import os
 from array import array
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -63,11 +62,12 @@ class SegmentFile:
     So a slice of a segment that was deleted meanwhile can still be sent.
     """
 
-    __slots__ = ("_close", "fd")
+    __slots__ = ("_close", "fd", "pread")
 
     def __init__(self, disk: Disk, path: str, flags: int = READ_WRITE) -> None:
         self.fd = -1
         self._close: Callable[[int], None] = disk.close
+        self.pread: Callable[[int, int, int], bytes] = disk.pread
         self.fd = disk.open(path, flags)
 
     def __del__(self) -> None:
@@ -84,7 +84,8 @@ class Slice(NamedTuple):
 
     def read(self) -> bytes:
         """The bytes themselves, for slices so small that copying them is the quicker way."""
-        return os.pread(self.file.fd, self.length, self.position)
+        file = self.file
+        return file.pread(file.fd, self.length, self.position)
 
 
 class Segment:
@@ -331,6 +332,8 @@ class Segment:
         if entry is not None and entry & POSITION_MASK > position:
             position = entry & POSITION_MASK
             expected = (entry >> 32) + self.base_offset
+            if position >= self.size:
+                raise ValueError(self.path(INDEX))
         size, fd, pread = self.size, self.opened().fd, self._disk.pread
         while position < size:
             buffer = pread(fd, _WALK_BYTES, position)

@@ -7,7 +7,7 @@ without any, the log is replayed from its start. The bytes inside: `producer_sta
 
 import logging
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from headrace.disk import Disk, read_file, write_file
 from headrace.errors import KafkaError
@@ -58,15 +58,20 @@ def load_snapshot(
     return -1, ProducerState()
 
 
+def record_batch(
+    state: ProducerState, header: Header, base_offset: int, batch: Callable[[], bytes]
+) -> None:
+    """Bring a producer's batch into the state; its bytes are asked for only if it is a marker."""
+    if header[5] & CONTROL:
+        state.record_marker(header, coordinator_epoch(batch(), header))
+    else:
+        state.record(header, base_offset)
+
+
 def replay_batch(state: ProducerState, segment: Segment, position: int, header: Header) -> None:
     """Bring one batch of the log into the producer state."""
-    if header[9] < 0:
-        return
-    if header[5] & CONTROL:
-        batch = segment.read_batch(position, header)
-        state.record_marker(header, coordinator_epoch(batch, header))
-    else:
-        state.record(header, header[0])
+    if header[9] >= 0:
+        record_batch(state, header, header[0], lambda: segment.read_batch(position, header))
 
 
 def replay(state: ProducerState, segments: Sequence[Segment], start: int, end: int) -> None:
