@@ -3,6 +3,7 @@
 import argparse
 import statistics
 from collections.abc import Callable
+from dataclasses import replace
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -10,7 +11,8 @@ from rich.table import Table
 
 from benchmarks import blaster, report, sides
 from benchmarks.growth import GROWTH_ROWS, QUICK_SIZE, GrowthRow, Size
-from benchmarks.rows import FULL, QUICK, ROWS, Effort, Row
+from benchmarks.processes import busy_cores
+from benchmarks.rows import FULL, QUICK, ROWS, Effort, Row, warm_jvm
 from tests.support import java
 
 
@@ -42,12 +44,26 @@ def arguments() -> argparse.Namespace:
 
 def effort_of(options: argparse.Namespace) -> Effort:
     effort = QUICK if options.quick else FULL
-    return Effort(
+    return replace(
+        effort,
         seconds=options.seconds or effort.seconds,
-        warm_s=effort.warm_s,
         rounds=options.rounds or effort.rounds,
-        records=effort.records,
     )
+
+
+def warm_up(row: Row, broker: sides.Broker, effort: Effort) -> bool:
+    """Repeats a row until two runs in a row bring no more than 5 %; False when it never settles."""
+    if row.measure is None:
+        return True
+    best, idle_runs = 0.0, 0
+    for _ in range(effort.max_warm_runs):
+        value = row.measure(broker, effort)
+        speed = value if row.better == "higher" else 1 / value
+        idle_runs = 0 if speed > best * 1.05 else idle_runs + 1
+        best = max(best, speed)
+        if idle_runs == 2:
+            return True
+    return False
 
 
 def compare(
@@ -56,13 +72,12 @@ def compare(
     effort: Effort,
     names: tuple[sides.SideName, ...],
     step: Callable[[], None],
-) -> dict[sides.SideName, list[float]]:
-    """Warm-up, then both in turns; a list of rounds for each."""
+) -> tuple[dict[sides.SideName, list[float]], bool]:
+    """Warm-up, then both in turns: a list of rounds for each, and whether all were warm."""
     measured: dict[sides.SideName, list[float]] = {name: [] for name in names}
-    if row.measure is not None:
-        warm = Effort(effort.warm_s, 0, 1, effort.records)
-        for name in names:
-            row.measure(running[name], warm)
+    warm = True
+    for name in names if row.measure is not None else ():
+        warm = warm_up(row, running[name], effort) and warm
     step()
     for _ in range(effort.rounds):
         for name in names:
@@ -71,7 +86,7 @@ def compare(
             elif row.measure_alone is not None:
                 measured[name].append(row.measure_alone(name))
             step()
-    return measured
+    return measured, warm
 
 
 def run_rows(
@@ -97,13 +112,18 @@ def run_rows(
             if rows:
                 progress.update(task, description="touching memory")
                 sides.warm_memory(4000)
+            if "kafka" in names and any(row.measure for row in rows):
+                progress.update(task, description="warming Kafka")
+                warm_jvm(running["kafka"], effort.jvm_warm_s)
             for row in rows:
                 progress.update(task, description=row.title)
-                done = compare(row, running, effort, names, lambda: progress.advance(task))
+                busy = busy_cores()
+                done, warm = compare(row, running, effort, names, lambda: progress.advance(task))
                 console.print(line_of(row, done))
                 if len(names) == 2:
-                    measured = report.Measured(row.name, done["kafka"], done["headrace"])
-                    results.rows[row.name] = measured
+                    results.rows[row.name] = report.Measured(
+                        row.name, done["kafka"], done["headrace"], warm, busy
+                    )
         finally:
             running.stop()
         for grown in growth:
@@ -120,7 +140,7 @@ def line_of(row: Row, done: dict[sides.SideName, list[float]]) -> str:
     parts = [f"{name} {report.spread(values)}" for name, values in done.items()]
     line = f"{row.title}: {', '.join(parts)} {row.unit}"
     if len(done) == 2:
-        measured = report.Measured(row.name, done["kafka"], done["headrace"])
+        measured = report.Measured(row.name, done["kafka"], done["headrace"], True, 0)
         line += f"; ratio {measured.ratio:.2f} (bar {report.bar_text(row)})"
     return line
 
@@ -130,7 +150,7 @@ def show(results: report.Results, rows: list[Row]) -> None:
     for row in rows:
         if (measured := results.rows.get(row.name)) is None:
             continue
-        verdict = {True: "[green]holds", False: "[red]missed", None: ""}
+        verdict = {True: "[green]holds", False: "[red]missed", None: measured.doubt or ""}
         table.add_row(
             row.title,
             row.unit,

@@ -64,6 +64,7 @@ def blast(port: int, load: Load, seconds: float, warm_s: float = 0.3) -> Outcome
         timeout=seconds + warm_s + 60,
         check=False,
     )
+    frames.unlink()
     if done.returncode != 0:
         raise RuntimeError(f"the blaster failed against port {port}: {done.stderr.strip()}")
     outcome = Outcome(**json.loads(done.stdout))

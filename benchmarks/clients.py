@@ -51,3 +51,16 @@ def consume(bootstrap: str, topic: str, records: int) -> float:
         return seen / (time.monotonic() - began)
     finally:
         consumer.close()
+
+
+def end_offsets(bootstrap: str, topic: str, partitions: int) -> int:
+    """The sum of the end offsets of all partitions."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused"})
+    try:
+        ends = [
+            consumer.get_watermark_offsets(TopicPartition(topic, number), 20)[1]
+            for number in range(partitions)
+        ]
+        return sum(ends)
+    finally:
+        consumer.close()

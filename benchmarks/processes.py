@@ -1,6 +1,7 @@
 """What the kernel says about a process: CPU time, memory, open files."""
 
 import os
+import time
 from pathlib import Path
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -18,6 +19,20 @@ def resident_mb(pid: int) -> float:
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) * 1024 / 1e6
     raise LookupError(f"/proc/{pid}/status has no VmRSS")
+
+
+def busy_cores(seconds: float = 2.0) -> float:
+    """How many cores are at work now; close to 0 when nothing disturbs a measurement."""
+
+    def used() -> int:
+        user, nice, system, _, _, irq, softirq = (
+            int(word) for word in Path("/proc/stat").read_text().split()[1:8]
+        )
+        return user + nice + system + irq + softirq
+
+    before = used()
+    time.sleep(seconds)
+    return (used() - before) / TICKS_PER_S / seconds
 
 
 def machine() -> str:

@@ -18,6 +18,8 @@ HERE = Path(__file__).resolve().parent
 JSON = HERE / "results.json"
 MARKDOWN = HERE / "RESULTS.md"
 PICTURE = HERE / "results.svg"
+# Above this a row is reported without a verdict.
+BUSY_CORES = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,19 @@ class Measured:
     name: str
     kafka: list[float]
     headrace: list[float]
+    warm: bool
+    """Whether both had stopped getting faster before the first round."""
+    busy_cores: float
+    """What else ran on the machine before the row."""
+
+    @property
+    def doubt(self) -> str | None:
+        """Why the row proves nothing, or None."""
+        if not self.warm:
+            return "had not settled"
+        if self.busy_cores > BUSY_CORES:
+            return f"{self.busy_cores:.1f} cores were busy"
+        return None
 
     @property
     def ratio(self) -> float:
@@ -84,8 +99,8 @@ def about() -> dict[str, str]:
 
 
 def holds(row: Row, measured: Measured) -> bool | None:
-    """Whether the row's bar is reached; None where there is no bar."""
-    if row.bar is None:
+    """Whether the row's bar is reached; None where there is no bar, or doubt about the numbers."""
+    if row.bar is None or measured.doubt is not None:
         return None
     reached = statistics.median(measured.headrace) if row.absolute else measured.ratio
     return reached >= row.bar if row.better == "higher" else reached <= row.bar
@@ -120,8 +135,9 @@ def markdown(results: Results) -> str:
         f"Python {about_['python']}, Java {about_['java']},",
         f"Apache Kafka {about_['kafka']} with a heap of 1 GiB.",
         "",
-        "Both brokers and the client share the machine. Kafka is warmed with the same load first;",
-        "then the two take turns on fresh topics, and the ratio is the median over the rounds.",
+        "Both brokers and the client share the machine. Kafka is warmed with the same load until",
+        "it gets no faster; then the two take turns on fresh topics, and the ratio is the median",
+        "over the rounds. A row without a verdict was measured on a busy machine or unsettled.",
         "Numbers are medians with their range. Repeat with `make bench`.",
         "",
         "![Ratios to Apache Kafka](results.svg)",
@@ -132,7 +148,9 @@ def markdown(results: Results) -> str:
     for row in ROWS:
         if (measured := results.rows.get(row.name)) is None:
             continue
-        verdict = {True: "holds", False: "**missed**", None: ""}[holds(row, measured)]
+        verdict = {True: "holds", False: "**missed**", None: measured.doubt or ""}[
+            holds(row, measured)
+        ]
         lines.append(
             f"| {row.title} | {row.unit} | {spread(measured.kafka)} | {spread(measured.headrace)} "
             f"| **{measured.ratio:.2f}** | {bar_text(row)} | {verdict} |"
@@ -162,7 +180,10 @@ def picture(results: Results) -> None:
         measured.ratio if row.better == "higher" else 1 / measured.ratio for row, measured in rows
     ]
     figure, axes = pyplot.subplots(figsize=(9, 0.42 * len(rows) + 1.4))
-    colours = ["#c0392b" if holds(row, m) is False else "#1f6f8b" for row, m in rows]
+    colours = [
+        "#b0b0b0" if m.doubt else "#c0392b" if holds(row, m) is False else "#1f6f8b"
+        for row, m in rows
+    ]
     axes.barh([row.title for row, _ in rows], times_better, color=colours, height=0.62)
     for place, ((row, measured), value) in enumerate(zip(rows, times_better, strict=True)):
         if row.bar is not None:
@@ -172,12 +193,14 @@ def picture(results: Results) -> None:
         axes.text(value * 1.04, place, f"{value:.2g}x", va="center", fontsize=9)
     axes.axvline(1, color="grey", linewidth=1, linestyle="--")
     axes.set_xscale("log")
-    axes.set_xlim(0.5, max(times_better) * 1.6)
-    ticks = [tick for tick in (0.5, 1, 2, 5, 10, 20, 50) if tick <= max(times_better) * 1.6]
+    axes.set_xlim(min(0.5, *times_better) * 0.9, max(times_better) * 1.6)
+    ticks = [tick for tick in (0.25, 0.5, 1, 2, 5, 10, 20, 50) if tick <= max(times_better) * 1.6]
     axes.set_xticks(ticks, [f"{tick:g}x" for tick in ticks])
     axes.minorticks_off()
     axes.set_title(f"Headrace beside Apache Kafka {results.about['kafka']}: times better")
-    axes.set_xlabel("dashed: as Kafka; black mark: the bar we set ourselves")
+    axes.set_xlabel(
+        "dashed: as Kafka; black mark: the bar; red: missed; grey: busy machine or not settled"
+    )
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     figure.tight_layout()

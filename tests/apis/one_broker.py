@@ -16,6 +16,7 @@ from headrace.cluster.controller import Defaults, NewTopic
 from headrace.cluster.image import Broker, Topic
 from headrace.cluster.metadata import Metadata
 from headrace.cluster.sqlite_store import SqliteStore
+from headrace.coordination.runtime import Coordinator
 from headrace.disk import RealDisk
 from headrace.errors import KafkaError
 from headrace.log.directory import LogDirectory
@@ -48,7 +49,8 @@ class OneBroker:
         self.replicas = Replicas(NODE, parsed, self.directory, self.executor)
         self.replicas.load(self.metadata.image)
         self.metadata.listeners.append(self.replicas.apply)
-        self.services = Services(NODE, parsed, clock, self.metadata, self.replicas)
+        self.groups = Coordinator(parsed, clock, self.metadata, self.replicas)
+        self.services = Services(NODE, parsed, clock, self.metadata, self.replicas, self.groups)
 
     def close(self) -> None:
         self.executor.shutdown()

@@ -59,9 +59,7 @@ def assert_well(broker: RunningBroker) -> None:
     """A bystander is served as ever."""
     with RawClient(broker.bootstrap_servers) as bystander:
         create(bystander, "bystander")
-        code, _ = produce_error(
-            bystander.ask(produce("bystander", batch_of(b"v"))), "bystander"
-        )
+        code, _ = produce_error(bystander.ask(produce("bystander", batch_of(b"v"))), "bystander")
         assert code == 0
 
 
@@ -118,7 +116,9 @@ LIES = {
     "a varint of six bytes": frame(3, 9, b"\0" + b"\xff" * 6),
     "many topics in CreateTopics": frame(19, 5, b"\0" + b"\xff\xff\xff\xff\x0f"),
     "many topics in old CreateTopics": frame(19, 2, struct.pack(">i", 2**31 - 1)),
-    "many partitions in ListOffsets": frame(2, 1, struct.pack(">iih", -1, 1, 1) + b"t\x7f\xff\xff\xff"),
+    "many partitions in ListOffsets": frame(
+        2, 1, struct.pack(">iih", -1, 1, 1) + b"t\x7f\xff\xff\xff"
+    ),
     "records past the end": produce("t", b"x" * 100).replace(uvarint(101), uvarint(120)),
     "a client id past the end": struct.pack(">ihhih", 20, 3, 4, 1, 30000) + b"\0" * 10,
     "a client id that is not UTF-8": struct.pack(">ihhih", 14, 3, 4, 1, 2) + b"\xff\xfe\0\0\0\0",

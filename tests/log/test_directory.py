@@ -1,5 +1,8 @@
 import errno
+import threading
 import uuid
+from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -164,8 +167,54 @@ def test_a_deleted_log_does_not_come_back_after_a_crash() -> None:
         append(log, batch())
         log.flush()
         directory.delete(ORDERS)
+        directory.sync_names()
         disk.crash()
         assert open_directory(disk).partitions() == []
+
+
+def test_a_new_log_does_not_inherit_the_offsets_of_a_deleted_one() -> None:
+    disk = MemoryDisk()
+    directory = open_directory(disk)
+    log = directory.create(ORDERS, ORDERS_ID, SMALL)
+    for _ in range(20):
+        append(log, batch())
+    log.flush()
+    log.delete_records_before(10)
+    directory.checkpoint()
+    directory.delete(ORDERS)
+    log = directory.create(ORDERS, ORDERS_ID, SMALL)
+    append(log, batch())
+    disk._locks.clear()
+    log = open_directory(disk).get(ORDERS, SMALL)
+    assert (log.start_offset, log.end_offset) == (0, 1)
+
+
+class MeddlingDisk(MemoryDisk):
+    """Lets the owner of a log act while a worker is about to write a checkpoint."""
+
+    meddle: Callable[[], None] | None = None
+
+    def open(self, path: str, flags: int) -> int:
+        if self.meddle is not None and path.endswith("checkpoint.tmp"):
+            meddle, self.meddle = self.meddle, None
+            meddle()
+        return super().open(path, flags)
+
+
+def test_a_cut_during_a_checkpoint_waits_and_has_the_last_word() -> None:
+    disk = MeddlingDisk()
+    directory = open_directory(disk)
+    log = directory.create(ORDERS, ORDERS_ID, SMALL)
+    for _ in range(20):
+        append(log, batch())
+    log.flush()
+    cut = threading.Thread(target=log.truncate_to, args=(5,))
+    disk.meddle = cut.start
+    directory.checkpoint()
+    cut.join(10)
+    content = disk.content(f"{ROOT}/recovery-point-offset-checkpoint")
+    assert content == b"0\n1\norders 0 5\n"
+    assert log.saved_recovery_point == log.recovery_point == 5
 
 
 def test_the_longest_topic_name_can_be_deleted() -> None:
@@ -219,6 +268,32 @@ def test_a_full_disk_in_a_checkpoint_leaves_the_old_one() -> None:
     assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
     assert disk.content(f"{ROOT}/recovery-point-offset-checkpoint") == before
     assert append(log, batch()) == 2
+
+
+def test_logs_are_due_for_a_flush_by_roll_count_and_time() -> None:
+    clock = ManualClock(NOW)
+    directory = open_directory(MemoryDisk(), clock)
+    rolled = directory.create(TopicPartition("rolled", 0), ORDERS_ID, SMALL)
+    counted = directory.create(
+        TopicPartition("counted", 0), ORDERS_ID, replace(SMALL, flush_messages=3)
+    )
+    timed = directory.create(TopicPartition("timed", 0), ORDERS_ID, replace(SMALL, flush_ms=1000))
+    for log in (rolled, counted, timed):
+        append(log, batch(2))
+    assert directory.due_for_flush() == []
+    append(counted, batch(1))
+    rolled.roll()
+    clock.advance(999)
+    assert directory.due_for_flush() == [rolled, counted]
+    clock.advance(1)
+    assert directory.due_for_flush() == [rolled, counted, timed]
+    for log in (rolled, counted, timed):
+        log.flush()
+    assert directory.due_for_flush() == []
+    append(timed, batch())
+    assert directory.due_for_flush() == []
+    clock.advance(1000)
+    assert directory.due_for_flush() == [timed]
 
 
 def test_meta_and_high_watermarks_are_kept() -> None:

@@ -13,6 +13,7 @@ from headrace.log.indexes import (
     offsets_to_bytes,
     pack_entry,
     plausible_offsets,
+    slot_by_offset,
 )
 
 relatives = st.lists(st.integers(1, 2**31 - 1), unique=True, max_size=30).map(sorted)
@@ -43,7 +44,19 @@ def test_the_floor_by_position_is_the_last_batch_that_begins_there(
     below = [entry for entry in entries if entry & 0xFFFFFFFF <= key]
     expected = below[-1] if below else None
     mapped = OffsetEntries(offsets_to_bytes(entries))
-    assert floor_by_position(entries, key) == floor_by_position(mapped, key) == expected
+    everywhere = (0, len(entries) + 5)
+    assert floor_by_position(entries, key, *everywhere) == expected
+    assert floor_by_position(mapped, key, *everywhere) == expected
+
+
+@given(relatives, st.integers(0, 300))
+def test_the_slot_of_an_offset_has_only_smaller_ones_before_it(
+    relative: list[int], key: int
+) -> None:
+    entries = offsets_of(relative)
+    slot = slot_by_offset(entries, key)
+    assert all(entry >> 32 < key for entry in entries[:slot])
+    assert all(entry >> 32 >= key for entry in entries[slot:])
 
 
 @given(relatives, st.integers(0, 40))

@@ -1,12 +1,17 @@
 import errno
 import struct
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from uuid import UUID
 
 import pytest
 
-from headrace.disk import MemoryDisk
+from headrace.clock import ManualClock
+from headrace.disk import MemoryDisk, RealDisk
 from headrace.errors import ErrorCode, KafkaError
+from headrace.log.directory import LogDirectory
 from headrace.log.log import Log
 from headrace.log.producer_state import MAX_SEQUENCE
 from headrace.settings import LogSettings
@@ -353,7 +358,7 @@ def test_truncation_survives_a_crash() -> None:
     for seed in range(10):
         disk = MemoryDisk(seed)
         directory = open_directory(disk)
-        log = directory.create(*samples_identity())
+        log = directory.create(*identity())
         for n in range(40):
             append(log, batch(value=b"%03d" % n))
         log.flush()
@@ -365,7 +370,22 @@ def test_truncation_survives_a_crash() -> None:
         assert contents(after) == kept
 
 
-def samples_identity() -> tuple[TopicPartition, UUID, LogSettings]:
+def test_cutting_the_first_kept_batch_moves_the_start_before_it_is_saved() -> None:
+    disk = MemoryDisk()
+    directory = open_directory(disk)
+    log = directory.create(*identity())
+    append(log, batch(4))
+    log.flush()
+    directory.checkpoint()
+    log.delete_records_before(2)
+    log.truncate_to(2)
+    assert (log.start_offset, log.end_offset) == (0, 0)
+    disk.crash()
+    after = open_directory(disk).get(log.partition, SMALL)
+    assert (after.start_offset, after.end_offset) == (0, 0)
+
+
+def identity() -> tuple[TopicPartition, UUID, LogSettings]:
     return ORDERS, ORDERS_ID, SMALL
 
 
@@ -485,6 +505,76 @@ def test_flush_says_how_far_the_disk_has_it() -> None:
     disk.calls.clear()
     log.flush()
     assert disk.calls == {}
+
+
+class MeddlingDisk(MemoryDisk):
+    """Lets the owner of the log do something in the midst of a worker's sync."""
+
+    meddle: Callable[[], object] | None = None
+
+    def fdatasync(self, fd: int, /) -> None:
+        meddle, self.meddle = self.meddle, None
+        if meddle is not None:
+            meddle()
+        super().fdatasync(fd)
+
+
+def test_a_cut_during_a_flush_is_not_mistaken_for_synced_records() -> None:
+    disk = MeddlingDisk()
+    log = filled(disk=disk)
+
+    def cut_and_go_on() -> None:
+        log.truncate_to(10)
+        for n in range(30):
+            append(log, batch(value=b"new %d" % n))
+
+    disk.meddle = cut_and_go_on
+    assert log.flush() <= 10
+    assert log.offline is None
+    assert log.flush() == log.end_offset
+    expected = contents(log)
+    disk.crash()
+    assert contents(open_directory(disk).get(log.partition, SMALL)) == expected
+
+
+def test_segments_deleted_during_a_flush_are_not_missed() -> None:
+    disk = MeddlingDisk()
+    log = filled(disk=disk)
+
+    def delete() -> None:
+        log.delete_records_before(log.end_offset)
+        log.purge()
+
+    disk.meddle = delete
+    assert log.flush() == log.end_offset
+    assert log.offline is None
+
+
+def test_a_log_deleted_during_a_flush_takes_nothing_offline() -> None:
+    disk = MeddlingDisk()
+    directory = open_directory(disk)
+    log = directory.create(*identity())
+    append(log, batch())
+    disk.meddle = lambda: directory.delete(log.partition)()
+    with pytest.raises(KafkaError):
+        log.flush()
+    assert directory.offline is None
+
+
+def test_flushing_in_a_worker_beside_appends_and_rolls_loses_nothing(tmp_path: Path) -> None:
+    directory = LogDirectory(str(tmp_path), RealDisk(), ManualClock(NOW))
+    directory.open()
+    log = directory.create(*identity())
+    with ThreadPoolExecutor(1) as worker:
+        pending = worker.submit(log.flush)
+        for n in range(400):
+            append(log, batch(value=b"%d" % n))
+            if pending.done():
+                assert pending.result() <= log.end_offset
+                pending = worker.submit(log.flush)
+        pending.result()
+    assert log.flush() == log.end_offset == 400
+    assert len(contents(log)) == 400
 
 
 def test_a_closed_log_serves_no_more() -> None:

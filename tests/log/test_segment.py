@@ -23,7 +23,10 @@ def sealed() -> tuple[MemoryDisk, Log, Segment]:
 def answers(segment: Segment, end: int) -> list[object]:
     return [
         [segment.locate(offset)[0] for offset in range(end + 2)],
-        [segment.boundary(0, limit) for limit in range(0, segment.size + 10, 7)],
+        [
+            segment.boundary(0, segment.base_offset, limit)
+            for limit in range(0, segment.size + 10, 7)
+        ],
         [segment.locate_time(NOW + t) for t in range(-5, 250, 5)],
         segment.latest_time(),
     ]

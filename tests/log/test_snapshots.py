@@ -19,12 +19,13 @@ def test_the_newest_readable_snapshot_below_the_end_is_loaded() -> None:
     disk = MemoryDisk()
     for offset in (10, 20, 30):
         write_snapshot(disk, "/", offset, ProducerState(), sync=True)
-    assert load_snapshot(disk, "/", [10, 20, 30], 29)[0] == 20
+    assert load_snapshot(disk, "/", [10, 20, 30], 0, 29)[0] == 20
+    assert load_snapshot(disk, "/", [10, 20, 30], 21, 29)[0] == -1, "older than the first segment"
     disk.corrupt(f"//{20:020d}.snapshot", b"torn")
-    assert load_snapshot(disk, "/", [10, 20, 30], 29)[0] == 10
+    assert load_snapshot(disk, "/", [10, 20, 30], 0, 29)[0] == 10
     assert f"{20:020d}.snapshot" not in disk.list_folder("/")
     remove_snapshots(disk, "/", [10, 10, 99])
-    assert load_snapshot(disk, "/", [10, 20], 29)[0] == -1
+    assert load_snapshot(disk, "/", [10, 20], 0, 29)[0] == -1
 
 
 def test_the_log_replayed_on_any_snapshot_gives_the_same_state() -> None:

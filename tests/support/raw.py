@@ -2,6 +2,7 @@
 
 import socket
 import struct
+import time
 from types import TracebackType
 from typing import Self
 
@@ -67,7 +68,7 @@ def frame(api_key: int, version: int, body: bytes, correlation_id: int = 1) -> b
 
 
 def produce(
-    topic: str, batch: bytes, partition: int = 0, acks: int = 1, version: int = 9
+    topic: str, batch: bytes | bytearray, partition: int = 0, acks: int = 1, version: int = 9
 ) -> bytes:
     """A Produce request of version 9 to 12 with one batch."""
     name = topic.encode()
@@ -101,7 +102,5 @@ def create(client: RawClient, topic: str) -> None:
 
 def batch_of(*values: bytes | None, **options: int) -> bytearray:
     """A batch of records without keys, stamped now."""
-    import time
-
     now = int(time.time() * 1000)
     return encode_batch([Record(0, now, None, value) for value in values], **options)

@@ -29,19 +29,25 @@ def send(broker: RunningBroker, topic: str, *values: str, **options: object) -> 
             raise KafkaException(error)
         offsets.append(message.offset())  # type: ignore[attr-defined]
 
-    producer = Producer(
-        {"bootstrap.servers": broker.bootstrap_servers, "log_level": 0, **options}
-    )
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0, **options})
     for value in values:
         producer.produce(topic, value, callback=delivered)
         producer.flush(20)
     return offsets
 
 
-def read(broker: RunningBroker, topic: str, count: int) -> list[str]:
-    consumer = Consumer(
-        {"bootstrap.servers": broker.bootstrap_servers, "group.id": "unused", "enable.auto.commit": False}
+def consumer_of(broker: RunningBroker) -> Consumer:
+    return Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "group.id": "unused",
+            "enable.auto.commit": False,
+        }
     )
+
+
+def read(broker: RunningBroker, topic: str, count: int) -> list[str]:
+    consumer = consumer_of(broker)
     consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
     found: list[str] = []
     deadline = time.monotonic() + 20
@@ -67,7 +73,7 @@ def test_settings_and_node_id_reach_the_broker(headrace_factory: Factory) -> Non
 
 
 def test_a_wrong_setting_says_which(headrace_factory: Factory) -> None:
-    with pytest.raises(BrokerDied, match="num.partition"):
+    with pytest.raises(BrokerDied, match=r"num\.partition"):
         headrace_factory({"num.partitionz": "4"})
 
 
@@ -149,7 +155,7 @@ def test_a_moved_clock_shows_in_log_append_times(headrace_factory: Factory) -> N
     hour_ms = 3_600_000
     broker.move_clock(-5 * hour_ms)
     send(broker, "timed", "a")
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "unused", "enable.auto.commit": False})
+    consumer = consumer_of(broker)
     consumer.assign([TopicPartition("timed", 0, 0)])
     message = consumer.poll(20)
     consumer.close()

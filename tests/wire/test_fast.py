@@ -1,8 +1,11 @@
 """The hand-written messages against kio's classes, which are made from Kafka's definitions."""
 
+import datetime
 import io
 import struct
 import uuid
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 from kio.index import load_request_schema, load_response_schema
@@ -10,6 +13,8 @@ from kio.serial import entity_reader, entity_writer
 
 from headrace.errors import MalformedRequest
 from headrace.wire.fast import (
+    Chunk,
+    FetchResult,
     fetch_response,
     parse_fetch,
     parse_produce,
@@ -21,19 +26,19 @@ PRODUCE_VERSIONS = range(3, 14)
 FETCH_VERSIONS = range(4, 19)
 
 
-def nested(entity: type, field: str) -> type:
+def nested(entity: Any, field: str) -> Any:
     """The class of the items in a kio class's array."""
     annotation = entity.__dataclass_fields__[field].type
     return annotation.__args__[0]
 
 
-def fill(entity: type, **values: object) -> object:
+def fill(entity: Any, **values: object) -> Any:
     """An instance with those of the values that this version has."""
     known = entity.__dataclass_fields__
     return entity(**{name: value for name, value in values.items() if name in known})
 
 
-def encode(entity: object) -> bytearray:
+def encode(entity: Any) -> bytearray:
     out = io.BytesIO()
     entity_writer(type(entity))(out, entity)
     return bytearray(out.getvalue())
@@ -48,7 +53,7 @@ def produce_body(version: int, records: bytes) -> bytearray:
             request,
             transactional_id=None,
             acks=-1,
-            timeout=__import__("datetime").timedelta(milliseconds=1500),
+            timeout=datetime.timedelta(milliseconds=1500),
             topic_data=(
                 fill(
                     topic,
@@ -83,8 +88,7 @@ def test_a_produce_response_is_what_kafka_defines(version: int) -> None:
     size, correlation_id = struct.unpack_from(">ii", frame)
     assert (size, correlation_id) == (len(frame) - 4, 99)
     start = 9 if version >= 9 else 8
-    response, used = entity_reader(load_response_schema(0, version))(frame, start)
-    assert used == len(frame) - start
+    response = read_response(0, version, frame, start)
     [topic] = response.responses
     first, second = topic.partition_responses
     assert (first.index, int(first.error_code), first.base_offset) == (3, 0, 42)
@@ -101,7 +105,7 @@ def fetch_body(version: int) -> bytearray:
     partition = nested(topic, "partitions")
     values: dict[str, object] = {
         "replica_id": -1,
-        "max_wait": __import__("datetime").timedelta(milliseconds=500),
+        "max_wait": datetime.timedelta(milliseconds=500),
         "min_bytes": 1,
         "max_bytes": 5000,
         "isolation_level": 1,
@@ -149,20 +153,30 @@ class InMemory:
         return self.data
 
 
-def joined(chunks: list[object]) -> bytes:
-    return b"".join(c if isinstance(c, bytes) else c.read() for c in chunks)  # type: ignore[attr-defined]
+def joined(chunks: Sequence[Chunk]) -> bytes:
+    return b"".join(c if isinstance(c, bytes) else c.read() for c in chunks)
+
+
+def read_response(key: int, version: int, frame: bytes, start: int) -> Any:
+    """The response that kio finds in a frame; nothing may be left over."""
+    schema: Any = load_response_schema(key, version)
+    response, used = entity_reader(schema)(frame, start)
+    assert used == len(frame) - start
+    return response
 
 
 @pytest.mark.parametrize("size", [100, 20_000])
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
 def test_a_fetch_response_is_what_kafka_defines(version: int, size: int) -> None:
     key = TOPIC_ID.bytes if version >= 13 else b"orders"
-    results = [(0, 0, 50, 49, 3, InMemory(b"x" * size)), (1, 1, -1, -1, -1, None)]
+    results: list[FetchResult] = [
+        (0, 0, 50, 49, 3, InMemory(b"x" * size)),
+        (1, 1, -1, -1, -1, None),
+    ]
     frame = joined(fetch_response(version, 12, 0, 77, [(key, results)]))
     assert struct.unpack_from(">ii", frame) == (len(frame) - 4, 12)
     start = 9 if version >= 12 else 8
-    response, used = entity_reader(load_response_schema(1, version))(frame, start)
-    assert used == len(frame) - start
+    response = read_response(1, version, frame, start)
     [topic] = response.responses
     first, second = topic.partitions
     assert (first.high_watermark, first.last_stable_offset) == (50, 49)
@@ -175,7 +189,7 @@ def test_a_fetch_response_is_what_kafka_defines(version: int, size: int) -> None
 @pytest.mark.parametrize("parse", [parse_produce, parse_fetch])
 @pytest.mark.parametrize("version", [3, 7, 9, 12, 13])
 def test_a_request_cut_anywhere_is_refused_and_never_read_past_its_frame(
-    parse: object, version: int
+    parse: Callable[..., object], version: int
 ) -> None:
     if parse is parse_fetch and version == 3:
         version = 4
@@ -184,4 +198,4 @@ def test_a_request_cut_anywhere_is_refused_and_never_read_past_its_frame(
         # What follows the frame in the buffer must not be taken for a part of it.
         body = whole[:length] + bytearray(b"\0" * 64)
         with pytest.raises((MalformedRequest, struct.error, IndexError)):
-            parse(body, memoryview(body), 0, length, version)  # type: ignore[operator]
+            parse(body, memoryview(body), 0, length, version)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from headrace.clock import Clock
 from headrace.cluster.metadata import Metadata
+from headrace.coordination.runtime import Coordinator
 from headrace.replication.replicas import Replicas
 from headrace.settings import Settings
 
@@ -17,6 +18,7 @@ class Services:
     clock: Clock
     metadata: Metadata
     replicas: Replicas
+    groups: Coordinator
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,3 +28,8 @@ class Caller:
     version: int
     client_id: str
     address: str
+
+    @property
+    def host(self) -> str:
+        """The client's address without its port, as groups show it."""
+        return "/" + self.address.rsplit(":", 1)[0]

@@ -11,7 +11,7 @@ moves into a tagged field. Not done: fetches from followers (KIP-392), aborted t
 import asyncio
 from collections.abc import Coroutine
 
-from headrace.apis.fetch_sessions import Entry, Session, SessionCache
+from headrace.apis.fetch_sessions import FINAL_EPOCH, Entry, Session, SessionCache
 from headrace.errors import ErrorCode, KafkaError
 from headrace.replication.partition import Partition
 from headrace.replication.replicas import Replicas
@@ -39,6 +39,10 @@ class Fetch:
         self, request: FetchRequest, version: int, correlation_id: int
     ) -> list[Chunk] | Coroutine[None, None, list[Chunk]]:
         """The answer, or a coroutine that waits for it."""
+        if request.session_epoch == FINAL_EPOCH and not request.session_id:
+            records = self._read_one(request)
+            if records is not None:
+                return fetch_response(version, correlation_id, 0, 0, records)
         try:
             session, incremental = self._sessions.session_for(
                 request, version >= FETCH_TOPIC_IDS_FROM
@@ -51,6 +55,30 @@ class Fetch:
                 self._sent(session, topics)
             return fetch_response(version, correlation_id, 0, session.id, topics)
         return self._wait(session, request, incremental, version, correlation_id)
+
+    def _read_one(self, request: FetchRequest) -> _Topics | None:
+        """What there is for a request that follows one partition and opens no session.
+
+        None where that is not the whole answer: an error, too little, or a longer request.
+        """
+        if len(request.topics) != 1 or len(request.topics[0][1]) != 1:
+            return None
+        [(key, [(index, epoch, offset, _, _, max_bytes)])] = request.topics
+        partitions = self._replicas.by_key.get(key)
+        if partitions is None or not 0 <= index < len(partitions):
+            return None
+        partition = partitions[index]
+        try:
+            if epoch >= 0:
+                partition.check_epoch(epoch)
+            limit = min(max_bytes, request.max_bytes, self._max_bytes)
+            records = partition.read(offset, limit, True)
+        except KafkaError:
+            return None
+        if records is None or records.length < request.min_bytes:
+            return None
+        end = partition.high_watermark
+        return [(key, [(index, 0, end, end, partition.log.start_offset, records)])]
 
     async def _wait(
         self,
@@ -103,9 +131,7 @@ class Fetch:
             elif incremental:
                 if left > 0:
                     quiet.append(entry)
-                if (
-                    result[2] == entry.sent_high_watermark and result[4] == entry.sent_start
-                ):
+                if result[2] == entry.sent_high_watermark and result[4] == entry.sent_start:
                     continue
             results = grouped.get(entry.key)
             if results is None:

@@ -104,9 +104,7 @@ class Metadata:
             image = services.metadata.image
             topics = self._all_topics(image, version, request.topic_operations)
         else:
-            parts = [
-                self._wanted(wanted, request, version) for wanted in request.topics
-            ]
+            parts = [self._wanted(wanted, request, version) for wanted in request.topics]
             image = services.metadata.image
             topics = _count(len(parts), version) + b"".join(parts)
         body = self._head(image, version) + topics

@@ -51,7 +51,7 @@ class Produce:
         end: int,
         version: int,
         correlation_id: int,
-    ) -> bytes | None | Coroutine[None, None, bytes | None]:
+    ) -> bytes | Coroutine[None, None, bytes | None] | None:
         """The answer, None where none is due, or a coroutine that waits for the commit."""
         if version >= PRODUCE_FLEXIBLE_FROM:
             usual = parse_usual_produce(buf, view, pos, end, version)
@@ -83,7 +83,7 @@ class Produce:
         view: memoryview,
         version: int,
         correlation_id: int,
-    ) -> bytes | None | Coroutine[None, None, bytes | None]:
+    ) -> bytes | Coroutine[None, None, bytes | None] | None:
         acks = request.acks
         if not -1 <= acks <= 1:
             return refuse_produce(request, ErrorCode.INVALID_REQUIRED_ACKS, version, correlation_id)

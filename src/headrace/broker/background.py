@@ -11,6 +11,10 @@ from headrace.settings import Settings
 
 logger = logging.getLogger(__name__)
 
+_FOLDERS_PAUSE_S = 0.02
+_FLUSH_CHECK_MS = 1000
+"""How often logs are asked whether a flush is due: sealed segments, flush.messages, flush.ms."""
+
 
 class Background:
     """Recurring work; started with the server and stopped before the logs close."""
@@ -31,10 +35,14 @@ class Background:
     def start(self) -> None:
         """Begin; needs a running event loop."""
         checkpoint_ms = self._settings.integer("log.flush.offset.checkpoint.interval.ms")
-        flush_ms = self._settings.integer("log.flush.scheduler.interval.ms")
         idle_ms = self._settings.integer("connections.max.idle.ms")
         self._every(checkpoint_ms, self._checkpoint)
-        self._every(min(flush_ms, 3_600_000), self._flush)
+        self._every(_FLUSH_CHECK_MS, self._flush)
+        self._every(_FLUSH_CHECK_MS, self._make_folders)
+        self._every(
+            self._settings.integer("producer.id.expiration.check.interval.ms"),
+            self._expire_producers,
+        )
         if idle_ms > 0:
             self._every(max(idle_ms // 2, 1), self._close_idle)
 
@@ -60,8 +68,18 @@ class Background:
 
     async def _flush(self) -> None:
         loop = asyncio.get_running_loop()
-        for log in self._replicas.directory.logs_to_flush():
+        directory = self._replicas.directory
+        for log in directory.due_for_flush():
             await loop.run_in_executor(self._executor, log.flush)
+        await loop.run_in_executor(self._executor, directory.purge)
+
+    async def _make_folders(self) -> None:
+        while self._replicas.lacks_folders:
+            self._replicas.make_folders()
+            await asyncio.sleep(_FOLDERS_PAUSE_S)
+
+    async def _expire_producers(self) -> None:
+        self._replicas.directory.expire_producers()
 
     async def _close_idle(self) -> None:
         for connection in list(self._connections):

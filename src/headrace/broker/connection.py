@@ -93,8 +93,8 @@ class Connection:
 
     __slots__ = (
         "_buffers", "_events", "_exclusive", "_fd", "_filled", "_handler", "_limits", "_line",
-        "_needed", "_on_close", "_out", "_poller", "_private", "_receive_into", "_sock", "_tasks", "active",
-        "address", "closed",
+        "_needed", "_on_close", "_out", "_poller", "_private", "_receive_into", "_sock", "_tasks",
+        "active", "address", "closed",
     )  # fmt: skip
 
     def __init__(
@@ -246,7 +246,7 @@ class Connection:
                     self._answer_later(answer)
                 else:
                     self._send_chunks(answer)
-            elif type(answer) is not bytes and answer is not None:
+            elif not isinstance(answer, bytes):
                 self._start(answer)
             if (
                 self.closed
@@ -310,9 +310,9 @@ class Connection:
     def _resume(self) -> None:
         """Go on with what was put aside, and read again."""
         private = self._private
-        if private is not None and not self._exclusive and self._filled >= SIZE_BYTES:
-            if not self._needed or self._filled >= self._needed:
-                self._process_private(private)
+        whole = self._filled >= (self._needed or SIZE_BYTES)
+        if private is not None and whole and not self._exclusive:
+            self._process_private(private)
         if not (self.closed or self._exclusive or self._out):
             self._want(READ)
 

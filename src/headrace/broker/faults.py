@@ -18,7 +18,7 @@ from headrace.broker.connection import Answer, CloseConnection, Connection
 from headrace.broker.dispatch import Dispatch
 from headrace.clock import SystemClock
 from headrace.errors import ErrorCode, KafkaError
-from headrace.wire.fast import fetch_response, parse_fetch, parse_produce
+from headrace.wire.fast import FetchResult, TopicKey, fetch_response, parse_fetch, parse_produce
 from headrace.wire.framing import REQUEST_START_BYTES, frame_response, request_start
 from headrace.wire.varint import skip_tagged_fields
 
@@ -65,9 +65,7 @@ class Faults:
             raise CloseConnection("cut after the request was worked on, as a test asked")
         return answer
 
-    async def serve(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Take commands from one test until it hangs up."""
         while line := await reader.readline():
             try:
@@ -119,7 +117,7 @@ def _refuse(buf: bytearray, view: memoryview, pos: int, end: int, code: ErrorCod
         fetch = parse_fetch(buf, view, start, end, version)
         if fetch.session_epoch not in (FINAL_EPOCH, 0):
             return fetch_response(version, correlation_id, code, 0, [])
-        topics = [
+        topics: list[tuple[TopicKey, list[FetchResult]]] = [
             (topic, [(wanted[0], int(code), -1, -1, -1, None) for wanted in partitions])
             for topic, partitions in fetch.topics
         ]

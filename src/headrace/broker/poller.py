@@ -9,7 +9,8 @@ import math
 import select
 import selectors
 from collections.abc import Callable, Mapping
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, cast
+
 
 class HasDescriptor(Protocol):
     """A socket or a file."""
@@ -108,7 +109,7 @@ class Poller(selectors.BaseSelector):
         return key
 
     def get_map(self) -> Mapping[FileObject, selectors.SelectorKey]:
-        return self._keys
+        return cast("Mapping[FileObject, selectors.SelectorKey]", self._keys)
 
     def close(self) -> None:
         self._keys.clear()

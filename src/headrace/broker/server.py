@@ -23,6 +23,7 @@ from headrace.clock import SystemClock
 from headrace.cluster.image import Broker
 from headrace.cluster.metadata import FoundTopic, Metadata
 from headrace.cluster.sqlite_store import SqliteStore
+from headrace.coordination.runtime import Coordinator
 from headrace.disk import RealDisk
 from headrace.errors import KafkaError, SettingError
 from headrace.log.directory import FolderInUse, LogDirectory
@@ -70,13 +71,16 @@ class Server:
         self.directory.write_meta(
             {"version": "1", "node.id": str(node), "cluster.id": metadata.image.cluster_id}
         )
-        metadata.register_broker(Broker(node, *self.advertise, settings.text("broker.rack") or None))
+        metadata.register_broker(
+            Broker(node, *self.advertise, settings.text("broker.rack") or None)
+        )
         _adopt_folders(metadata, self.directory)
 
         self._replicas = Replicas(node, settings, self.directory, self._executor)
         self._replicas.load(metadata.image)
         metadata.listeners.append(self._replicas.apply)
-        services = Services(node, settings, clock, metadata, self._replicas)
+        self._groups = Coordinator(settings, clock, metadata, self._replicas)
+        services = Services(node, settings, clock, metadata, self._replicas, self._groups)
         sessions = SessionCache(
             settings.integer("max.incremental.fetch.session.cache.slots"), clock
         )
@@ -94,9 +98,7 @@ class Server:
             settings.integer("headrace.connection.pipelined.requests"),
         )
         self._poller = Poller(self._replicas.wake)
-        self._background = Background(
-            settings, self._replicas, self._connections, self._executor
-        )
+        self._background = Background(settings, self._replicas, self._connections, self._executor)
 
     def run(self) -> None:
         """Serve until SIGTERM or SIGINT."""
@@ -116,6 +118,7 @@ class Server:
             await asyncio.start_unix_server(self._faults.serve, os.environ[FAULT_PORT])
         loop.add_reader(self._listener, self._accept)
         self._background.start()
+        self._groups.start()
         # Everything built so far stays: the collector need not look at it again.
         gc.collect()
         gc.freeze()
@@ -127,6 +130,7 @@ class Server:
         logger.info("stopping")
         loop.remove_reader(self._listener)
         self._background.stop()
+        self._groups.stop()
         for connection in list(self._connections):
             connection.close()
         self.close()
@@ -252,13 +256,26 @@ def _claim(directory: LogDirectory, node_id: int | None, settings: Settings) -> 
 
 
 def _adopt_folders(metadata: Metadata, directory: LogDirectory) -> None:
-    """Take in partition folders that somebody put here, such as a broker of Apache Kafka."""
+    """Take in partition folders that somebody put here, such as a broker of Apache Kafka.
+
+    A crash may bring back a folder of a topic that was deleted; such a one goes for good.
+    """
     found: dict[str, FoundTopic] = {}
     for partition in directory.partitions():
-        if partition.topic in metadata.image.topics:
+        known_topic = metadata.image.topics.get(partition.topic)
+        if known_topic is not None and directory.stopped_cleanly:
             continue
         topic_id = directory.topic_id(partition)
-        if topic_id is None:
+        if topic_id is None or (known_topic is not None and known_topic.id == topic_id):
+            continue
+        if metadata.was_deleted(topic_id):
+            logger.info("removing the folder of %s, whose topic was deleted", partition)
+            directory.delete(partition)()
+            continue
+        if known_topic is not None:
+            logger.warning(
+                "the folder of %s has another topic id than the topic; using it", partition
+            )
             continue
         count = partition.partition + 1
         known = found.get(partition.topic)
@@ -267,6 +284,6 @@ def _adopt_folders(metadata: Metadata, directory: LogDirectory) -> None:
     strange = metadata.adopt_topics(found.values())
     for topic in found.values():
         if topic in strange:
-            logger.warning("the folders of %s belong to a deleted topic; left alone", topic.name)
+            logger.warning("the folders of %s belong to another topic; left alone", topic.name)
         else:
             logger.info("found the folders of topic %s and took it in", topic.name)

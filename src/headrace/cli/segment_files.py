@@ -122,9 +122,8 @@ def _batch_end(data: Data, position: int) -> int | None:
 def _batch(
     header: tuple[int, ...], view: memoryview, position: int, end: int, expected: int
 ) -> Entry:
-    from crc32c import crc32c
-
     from headrace.wire import batch
+    from headrace.wire.checksum import crc32c
 
     attributes = header[5]
     codec = attributes & batch.CODEC_MASK
@@ -242,7 +241,7 @@ def transaction_index(data: Data) -> Iterator[Entry]:
 
 def snapshot(data: Data) -> Iterator[Entry]:
     """Producers of a .snapshot, after its checksum."""
-    from crc32c import crc32c
+    from headrace.wire.checksum import crc32c
 
     if len(data) < _SNAPSHOT_HEAD.size:
         yield {"kind": "producer", "problem": "shorter than its head"}

@@ -15,5 +15,8 @@ class Feature(NamedTuple):
     finalized: int
 
 
-FEATURES = (Feature("metadata.version", 7, 27, 27),)
+FEATURES = (
+    Feature("group.version", 0, 1, 1),
+    Feature("metadata.version", 7, 27, 27),
+)
 FINALIZED_EPOCH = 1

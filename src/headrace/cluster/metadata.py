@@ -194,6 +194,10 @@ class Metadata:
         """As `adopt_topics` for one; whether the topic is known afterwards."""
         return not self.adopt_topics([FoundTopic(name, topic_id, partition_count)])
 
+    def was_deleted(self, topic_id: uuid.UUID) -> bool:
+        """Whether a topic with this id was deleted here."""
+        return self._store.get(f"/deleted/{topic_id}") is not None
+
     # ----------------------------------------------------------------------- producer ids
 
     def next_producer_id(self) -> int:

@@ -12,6 +12,7 @@ the whole folder offline, because the disk below it can no longer be trusted.
 """
 
 import logging
+import threading
 import uuid
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -42,6 +43,7 @@ from headrace.types import TopicPartition
 _CLEAN_CONTENT = b'{"version":0,"brokerEpoch":-1}'
 _DELETE_SUFFIX = "-delete"
 _NAME_BYTES_MAX = 255
+_UNKNOWN_POINT = 2**63 - 1
 
 _logger = logging.getLogger("headrace.log")
 
@@ -66,6 +68,10 @@ class LogDirectory:
         self._recovery_points: dict[TopicPartition, int] = {}
         self._start_offsets: dict[TopicPartition, int] = {}
         self._leftovers: list[str] = []
+        self._unflushed_since: dict[TopicPartition, int] = {}
+        # Partitions that the checkpoint files may still name.
+        self._on_disk: set[TopicPartition] = set()
+        self._checkpoint_lock = threading.Lock()
 
     # -- start and stop -------------------------------------------------------------------------
 
@@ -85,6 +91,7 @@ class LogDirectory:
         self.meta = read_properties(disk, f"{self.path}/{META_PROPERTIES}")
         self._recovery_points = read_offsets(disk, f"{self.path}/{RECOVERY_POINTS}")
         self._start_offsets = read_offsets(disk, f"{self.path}/{START_OFFSETS}")
+        self._on_disk = {*self._recovery_points, *self._start_offsets}
         names = disk.list_folder(self.path)
         self.stopped_cleanly = CLEAN_SHUTDOWN in names
         for name in names:
@@ -143,6 +150,10 @@ class LogDirectory:
         """The topic id in a partition's folder, or None if it has none."""
         return read_topic_id(self.disk, f"{self.path}/{partition}/{PARTITION_METADATA}")
 
+    def has(self, partition: TopicPartition) -> bool:
+        """Whether the partition has a folder here."""
+        return partition in self._logs or partition in self._unopened
+
     def get(self, partition: TopicPartition, settings: LogSettings) -> Log:
         """The partition's log; opened, and recovered if need be, at the first call."""
         log = self._logs.get(partition)
@@ -184,26 +195,49 @@ class LogDirectory:
                 ErrorCode.KAFKA_STORAGE_ERROR, f"cannot create the log in {folder}: {error}"
             ) from error
         self._logs[partition] = log
+        if partition in self._on_disk:
+            # A deleted topic of that name: its offsets must not be taken for this one's.
+            self.checkpoint()
         return log
 
     def delete(self, partition: TopicPartition) -> Callable[[], None]:
-        """Forget a partition's log at once; the work that removes its files, for a worker."""
+        """Forget a partition's log at once; the work that removes its files, for a worker.
+
+        `sync_names` makes sure that it stays forgotten after a power cut.
+        """
         self._check_online()
         log = self._logs.pop(partition, None)
         if log is not None:
             log.abandon("its topic was deleted")
         self._unopened.discard(partition)
-        self._recovery_points.pop(partition, None)
-        self._start_offsets.pop(partition, None)
+        for known in (self._recovery_points, self._start_offsets, self._unflushed_since):
+            known.pop(partition, None)
         target = f"{self.path}/{deleted_folder_name(partition)}"
         try:
             self.disk.rename(f"{self.path}/{partition}", target)
-            self.disk.sync_folder(self.path)
+        except FileNotFoundError:
+            pass  # it was never written to
         except OSError as error:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"cannot delete {self.path}/{partition}: {error}"
             ) from error
         return partial(remove_tree, self.disk, target)
+
+    def sync_names(self) -> None:
+        """Bring the names of the folders to the disk. Made for a worker."""
+        self.disk.sync_folder(self.path)
+
+    def purge(self) -> None:
+        """Remove the files of segments that were deleted. Made for a worker."""
+        for log in [*self._logs.values()]:
+            log.purge()
+
+    def expire_producers(self) -> None:
+        """Forget idempotent producers that have been silent for long."""
+        now_ms = self.clock.now_ms()
+        for log in self._logs.values():
+            if log.producers.producers:
+                log.producers.expire(now_ms, log.settings.producer_id_expiration_ms)
 
     def take_leftovers(self) -> list[Callable[[], None]]:
         """Work that removes what earlier deletions left behind, for a worker."""
@@ -215,25 +249,51 @@ class LogDirectory:
     def checkpoint(self) -> None:
         """Write the recovery points and start offsets of all logs. Made for a worker."""
         self._check_online()
-        points = {log.partition: log.recovery_point for log in [*self._logs.values()]}
-        starts = {log.partition: log.start_offset for log in [*self._logs.values()]}
-        self._recovery_points.update(points)
-        self._start_offsets.update(starts)
-        try:
-            write_offsets(self.disk, f"{self.path}/{RECOVERY_POINTS}", self._recovery_points)
-            write_offsets(
-                self.disk,
-                f"{self.path}/{START_OFFSETS}",
-                {tp: offset for tp, offset in self._start_offsets.items() if offset > 0},
-            )
-        except OSError as error:
-            raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR, f"cannot write a checkpoint in {self.path}: {error}"
-            ) from error
-        for partition, point in points.items():
-            log = self._logs.get(partition)
-            if log is not None:
-                log.saved_recovery_point = point
+        with self._checkpoint_lock:
+            logs = [*self._logs.values()]
+            for log in logs:
+                # From here on a log that is cut waits for a checkpoint of its own, which comes
+                # after this one: nothing is appended under a recovery point that is too high.
+                log.saved_recovery_point = _UNKNOWN_POINT
+            points = {log.partition: log.recovery_point for log in logs}
+            self._recovery_points.update(points)
+            self._start_offsets.update((log.partition, log.start_offset) for log in logs)
+            starts = [(tp, offset) for tp, offset in [*self._start_offsets.items()] if offset > 0]
+            self._on_disk = set(self._recovery_points)
+            try:
+                write_offsets(
+                    self.disk, f"{self.path}/{RECOVERY_POINTS}", dict(self._recovery_points)
+                )
+                write_offsets(self.disk, f"{self.path}/{START_OFFSETS}", dict(starts))
+            except OSError as error:
+                raise KafkaError(
+                    ErrorCode.KAFKA_STORAGE_ERROR,
+                    f"cannot write a checkpoint in {self.path}: {error}",
+                ) from error
+            for log in logs:
+                log.saved_recovery_point = points[log.partition]
+
+    def due_for_flush(self) -> list[Log]:
+        """Logs that rolled, or whose `flush.messages` or `flush.ms` is reached.
+
+        To be asked again and again: the time runs from the call that first sees new records.
+        """
+        now_ms = int(self.clock.monotonic() * 1000)
+        due = []
+        for partition, log in self._logs.items():
+            pending = log.end_offset - log.recovery_point
+            if log.offline is not None or (pending <= 0 and not log.rolled_unflushed):
+                self._unflushed_since.pop(partition, None)
+                continue
+            since_ms = self._unflushed_since.setdefault(partition, now_ms)
+            settings = log.settings
+            if (
+                log.rolled_unflushed
+                or pending >= settings.flush_messages
+                or now_ms - since_ms >= settings.flush_ms
+            ):
+                due.append(log)
+        return due
 
     def read_high_watermarks(self) -> dict[TopicPartition, int]:
         """The high watermarks that were last written."""
@@ -245,7 +305,7 @@ class LogDirectory:
 
     # -- what the logs report -------------------------------------------------------------------
 
-    def log_failed(self, log: Log, reason: str) -> None:
+    def log_failed(self, partition: TopicPartition, reason: str) -> None:
         """Take the whole folder offline."""
         if self.offline is None:
             self.offline = reason
@@ -255,7 +315,7 @@ class LogDirectory:
             for other in [*self._logs.values()]:
                 other.abandon(f"its folder is offline: {reason}")
 
-    def log_went_back(self, log: Log) -> None:
+    def log_went_back(self, partition: TopicPartition) -> None:
         """Save the lower recovery point before anything is appended above it."""
         self.checkpoint()
 

@@ -110,10 +110,15 @@ def floor_by_offset(entries: OffsetIndex, relative: int) -> int | None:
     return entries[at - 1] if at else None
 
 
-def floor_by_position(entries: OffsetIndex, position: int) -> int | None:
-    """The last entry whose batch begins not after `position`, packed; None before the first."""
-    at = bisect_right(entries, position, key=_position)
+def floor_by_position(entries: OffsetIndex, position: int, low: int, high: int) -> int | None:
+    """The last entry in [low, high) whose batch begins not after `position`, packed; or None."""
+    at = bisect_right(entries, position, low, min(high, len(entries)), key=_position)
     return entries[at - 1] if at else None
+
+
+def slot_by_offset(entries: OffsetIndex, relative: int) -> int:
+    """How many entries have offsets below `relative`."""
+    return bisect_right(entries, relative << 32)
 
 
 def floor_by_time(entries: TimeEntries, timestamp: int) -> tuple[int, int] | None:

@@ -8,7 +8,6 @@ call. Opening a log is in `recovery.py`, looking up times in `timestamps.py`.
 
 import logging
 import struct
-from typing import Protocol
 
 from headrace.disk import Disk, sync_file, write_fully
 from headrace.errors import ErrorCode, KafkaError
@@ -16,6 +15,7 @@ from headrace.log.checkpoints import PARTITION_METADATA, write_epochs
 from headrace.log.epochs import FILE_NAME as EPOCHS_FILE
 from headrace.log.epochs import EpochCache
 from headrace.log.lookup import index_of, locate, next_segment
+from headrace.log.owner import LogOwner
 from headrace.log.producer_state import MAX_SEQUENCE, ProducerState
 from headrace.log.segment import (
     LOG,
@@ -48,25 +48,15 @@ _logger = logging.getLogger("headrace.log")
 _stamp = struct.Struct(">qii").pack_into
 
 
-class LogOwner(Protocol):
-    """Whoever opened the log and keeps its checkpoints; the log directory."""
-
-    def log_failed(self, log: "Log", reason: str) -> None:
-        """A sync failed: what this disk holds is unknown."""
-
-    def log_went_back(self, log: "Log") -> None:
-        """The log was cut below the recovery point that the checkpoint file has."""
-
-
 class Log:
     """One partition's records on disk."""
 
     __slots__ = (
-        "_active", "_dirty", "_epoch", "_failure", "_fd", "_folder_unsynced", "_garbage",
+        "_active", "_dirty", "_epoch", "_fd", "_folder_unsynced", "_garbage",
         "_generation", "_hints", "_new", "_owner", "_producers", "_pwrite", "_roll_bytes",
         "_roll_offset", "_roll_timestamp", "_segments", "_settings", "_unsynced", "created_ms",
-        "disk", "end_offset", "epochs", "folder", "partition", "producers", "recovery_point",
-        "saved_recovery_point", "start_offset",
+        "disk", "end_offset", "epochs", "folder", "offline", "partition", "producers",
+        "recovery_point", "saved_recovery_point", "start_offset",
     )  # fmt: skip
 
     def __init__(
@@ -101,7 +91,8 @@ class Log:
         self._owner = owner
         self._pwrite = disk.pwrite
         self._hints: dict[int, tuple[Segment, int]] = {}
-        self._failure: str | None = None
+        # Why this log serves no more, or None if it does.
+        self.offline: str | None = None
         # Sealed segments that no flush has seen, each with the offset of its snapshot.
         self._unsynced: list[tuple[Segment, int]] = []
         self._garbage: list[str] = []
@@ -112,9 +103,6 @@ class Log:
         self._epoch = epochs.latest
         self._set_producers(producers)
         self._disarm()
-
-    def __repr__(self) -> str:
-        return f"Log({self.partition}, [{self.start_offset}, {self.end_offset}))"
 
     @property
     def settings(self) -> LogSettings:
@@ -137,9 +125,9 @@ class Log:
         return tuple(self._segments)
 
     @property
-    def offline(self) -> str | None:
-        """Why this log serves no more, or None if it does."""
-        return self._failure
+    def rolled_unflushed(self) -> bool:
+        """Whether a sealed segment waits for its first flush."""
+        return bool(self._unsynced)
 
     # -- append ---------------------------------------------------------------------------------
 
@@ -192,8 +180,7 @@ class Log:
         try:
             written = self._pwrite(self._fd, view[pos:end], position)
             if written != size:
-                rest = view[pos + written : end]
-                write_fully(self.disk, self._fd, rest, position + written)
+                write_fully(self.disk, self._fd, view[pos + written : end], position + written)
         except OSError as error:
             raise self._undo_write(segment, error) from error
         segment.size = position + size
@@ -244,8 +231,7 @@ class Log:
                 self.epochs.assign(header[2], base)
                 self._epoch = self.epochs.latest
             if header[9] >= 0:
-                batch = view[pos : pos + size].tobytes
-                record_batch(self.producers, header, base, batch)
+                record_batch(self.producers, header, base, view[pos : pos + size].tobytes)
             pos += size
 
     def _undo_write(self, segment: Segment, error: OSError) -> KafkaError:
@@ -271,8 +257,7 @@ class Log:
     def _disarm(self) -> None:
         """Send the next append through `_make_room`, which looks at everything again."""
         self._roll_bytes = _NEVER_READY
-        self._roll_timestamp = 0
-        self._roll_offset = 0
+        self._roll_timestamp = self._roll_offset = 0
         self._fd = -1
 
     def _make_room(
@@ -370,7 +355,7 @@ class Log:
             return None
         if offset < self.start_offset:
             raise self._out_of_range(offset)
-        if self._failure is not None:
+        if self.offline is not None:
             self._check_online()
         hint = self._hints.get(offset)
         if hint is None:
@@ -386,7 +371,7 @@ class Log:
         if stop <= position:
             return None  # compaction left nothing between offset and limit
         if stop - position > max_bytes:
-            stop, following = segment.boundary(position, position + max_bytes)
+            stop, following = segment.boundary(position, offset, position + max_bytes)
             if stop <= position:
                 if not whole_first:
                     return None
@@ -452,10 +437,10 @@ class Log:
             for later in dropped:
                 later.remove_files()
             segment.cut(position)
+            self.start_offset = min(self.start_offset, end)
             self._went_back(end)
         except OSError as error:
             raise self._fail(f"cutting {segment.path(LOG)} failed: {error}") from error
-        self.start_offset = min(self.start_offset, end)
 
     def restart_at(self, offset: int) -> None:
         """Forget all records; the next one gets this offset."""
@@ -479,7 +464,7 @@ class Log:
         self._generation += 1
         self._active = self._segments[-1]
         self._hints.clear()
-        self._forget_unsynced()
+        self._unsynced = [item for item in self._unsynced if item[0] in self._segments]
         self._dirty = True
         self.end_offset = end
         self.recovery_point = min(self.recovery_point, end)
@@ -493,7 +478,7 @@ class Log:
         self._set_producers(rebuild(self.disk, self.folder, names, self._segments, end))
         self._disarm()
         if self.saved_recovery_point > self.recovery_point and self._owner is not None:
-            self._owner.log_went_back(self)
+            self._owner.log_went_back(self.partition)
 
     def delete_records_before(self, offset: int) -> int:
         """Let the log begin at `offset` or later; the new start offset.
@@ -513,7 +498,7 @@ class Log:
             dropped = self._segments[:count]
             del self._segments[:count]
             self._hints.clear()
-            self._forget_unsynced()
+            self._unsynced = [item for item in self._unsynced if item[0] in self._segments]
             try:
                 for segment in dropped:
                     self._garbage += segment.set_aside()
@@ -535,26 +520,31 @@ class Log:
         If a sync fails nobody knows what the disk holds: the log goes offline for good.
         """
         self._check_online()
-        generation, end = self._generation, self.end_offset
-        active, sealed, self._unsynced = self._active, self._unsynced, []
+        generation, end, active = self._generation, self.end_offset, self._active
+        sealed, self._unsynced = self._unsynced, []
         try:
             for segment, following in sealed:
-                segment.sync()
+                self._sync(segment)
                 sync_file(self.disk, segment_path(self.folder, following, SNAPSHOT))
             if end > self.recovery_point:
-                self.disk.fdatasync(active.opened().fd)
+                self._sync(active)
             self._sync_names()
         except OSError as error:
-            if generation != self._generation or active.file is None:
-                return self.recovery_point  # cut or closed under our feet: nothing was promised
+            self._check_online()  # the owner closed or deleted the log meanwhile
             raise self._fail(f"syncing {self.folder} failed: {error}") from error
-        if generation == self._generation and end > self.recovery_point:
+        if generation != self._generation:
+            self._unsynced[:0] = [item for item in sealed if item[0] in self._segments]
+        elif end > self.recovery_point:
             self.recovery_point = end
         return self.recovery_point
 
-    def _forget_unsynced(self) -> None:
-        kept = [item for item in self._unsynced if item[0].sealed and item[0] in self._segments]
-        self._unsynced = kept
+    def _sync(self, segment: Segment) -> None:
+        try:
+            segment.sync()
+        except OSError:
+            # One that the owner dropped meanwhile is not missed.
+            if segment in self._segments:
+                raise
 
     def _sync_names(self) -> None:
         if self.epochs.dirty:
@@ -573,7 +563,7 @@ class Log:
 
     def close(self) -> None:
         """Flush and write all that lets the next start open this log without a scan."""
-        if self._failure is None and self._dirty:
+        if self.offline is None and self._dirty:
             self.flush()
             try:
                 self._active.write_indexes(sync=True)
@@ -585,7 +575,7 @@ class Log:
 
     def abandon(self, reason: str) -> None:
         """Serve no more and write no more."""
-        self._failure = self._failure or f"{self.partition}: {reason}"
+        self.offline = self.offline or f"{self.partition}: {reason}"
         self._disarm()
         self._hints.clear()
         for segment in self._segments:
@@ -593,15 +583,15 @@ class Log:
 
     def _fail(self, reason: str) -> KafkaError:
         _logger.error("%s goes offline: %s", self.partition, reason)
-        self._failure = reason
+        self.offline = reason
         self._disarm()
         if self._owner is not None:
-            self._owner.log_failed(self, reason)
+            self._owner.log_failed(self.partition, reason)
         return _storage_error(reason)
 
     def _check_online(self) -> None:
-        if self._failure is not None:
-            raise _storage_error(self._failure)
+        if self.offline is not None:
+            raise _storage_error(self.offline)
 
 
 def _storage_error(reason: str) -> KafkaError:

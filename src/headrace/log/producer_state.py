@@ -13,10 +13,9 @@ Where snapshots lie and how the log is replayed on top of them: `snapshots.py`.
 
 import struct
 
-from crc32c import crc32c
-
 from headrace.errors import ErrorCode, KafkaError
 from headrace.wire.batch import CONTROL, TRANSACTIONAL, Header
+from headrace.wire.checksum import crc32c
 
 BATCHES_KEPT = 5
 MAX_SEQUENCE = 2**31 - 1

@@ -10,14 +10,13 @@ import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from crc32c import crc32c
-
 from headrace.disk import Disk
 from headrace.errors import KafkaError
 from headrace.log.checkpoints import read_epochs
 from headrace.log.epochs import FILE_NAME as EPOCHS_FILE
 from headrace.log.epochs import EpochCache
-from headrace.log.log import Log, LogOwner
+from headrace.log.log import Log
+from headrace.log.owner import LogOwner
 from headrace.log.producer_state import ProducerState
 from headrace.log.segment import (
     DELETED,
@@ -42,6 +41,7 @@ from headrace.log.snapshots import (
 from headrace.settings import LogSettings
 from headrace.types import TopicPartition
 from headrace.wire.batch import CHECKSUMMED_FROM, HEADER, HEADER_BYTES, MAGIC, OVERHEAD, Header
+from headrace.wire.checksum import crc32c
 
 _SCAN_BYTES = 1 << 20
 _TEMPORARY = (DELETED, ".cleaned", ".swap", ".tmp")
@@ -238,7 +238,7 @@ class _Scan:
                 break
             if index > first:
                 write_snapshot(
-                    self._disk, self._folder, segment.base_offset, self._producers, sync=False
+                    self._disk, self._folder, segment.base_offset, self._producers, sync=True
                 )
             end, position = self._scan_segment(segment, recovery_point)
             if position < segment.size:
@@ -257,10 +257,10 @@ class _Scan:
         snapshots = list_snapshots(self._names)
         later = [offset for offset in snapshots if offset > base]
         remove_snapshots(self._disk, self._folder, later)
-        offset, self._producers = load_snapshot(self._disk, self._folder, snapshots, base)
+        oldest = self._segments[0].base_offset
+        offset, self._producers = load_snapshot(self._disk, self._folder, snapshots, oldest, base)
         if offset < base:
-            start = max(offset, self._segments[0].base_offset)
-            replay(self._producers, self._segments[:first], start, base)
+            replay(self._producers, self._segments[:first], max(offset, oldest), base)
 
     def _scan_segment(self, segment: Segment, recovery_point: int) -> tuple[int, int]:
         """The offset and the position behind the last good batch; indexes are made on the way."""

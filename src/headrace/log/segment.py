@@ -32,6 +32,7 @@ from headrace.log.indexes import (
     offsets_to_bytes,
     pack_entry,
     plausible_offsets,
+    slot_by_offset,
 )
 from headrace.wire.batch import HEADER, HEADER_BYTES, MAGIC, OVERHEAD, Header
 
@@ -195,7 +196,8 @@ class Segment:
 
     def sync(self) -> None:
         """Bring the log file to the disk, and a sealed segment's indexes too."""
-        self._disk.fdatasync(self.opened().fd)
+        file = self.opened()  # held, so that the other thread cannot close it under our feet
+        self._disk.fdatasync(file.fd)
         if self.sealed:
             for suffix in (INDEX, TIME_INDEX):
                 sync_file(self._disk, self.path(suffix))
@@ -335,8 +337,11 @@ class Segment:
             if position >= self.size:
                 raise ValueError(self.path(INDEX))
         size, fd, pread = self.size, self.opened().fd, self._disk.pread
+        # Often the first header is the one; a larger read would copy what nobody looks at.
+        piece = HEADER_BYTES
         while position < size:
-            buffer = pread(fd, _WALK_BYTES, position)
+            buffer = pread(fd, piece, position)
+            piece = _WALK_BYTES
             at, last_header = 0, len(buffer) - HEADER_BYTES
             while at <= last_header:
                 base, length, magic, delta = _unpack_hop(buffer, at)
@@ -352,37 +357,39 @@ class Segment:
                     return position, _unpack_header(buffer, at)
                 position += length
                 at += length
-            if at == 0:
-                raise self._not_a_batch(position)
+            if at == 0:  # not even one header was left in the file
+                raise ValueError(self.path(INDEX)) if expected >= 0 else self._not_a_batch(position)
         return size, None
-
-    def _find(self, start: int, offset: int, limit: int) -> tuple[int, Header | None]:
-        for _ in range(2):
-            index = self.offset_index()
-            if limit == MAX_RELATIVE:
-                entry = floor_by_offset(index, offset - self.base_offset)
-            else:
-                entry = floor_by_position(index, limit)
-            try:
-                return self._hop(start, entry, offset, limit)
-            except ValueError:
-                self.rebuild_indexes()
-        raise self._not_a_batch(start)
 
     def locate(self, offset: int) -> tuple[int, Header | None]:
         """The first batch that ends at or after `offset`: its position and header.
 
         (size, None) if all batches end before it.
         """
-        return self._find(0, offset, MAX_RELATIVE)
+        for _ in range(2):
+            entry = floor_by_offset(self.offset_index(), offset - self.base_offset)
+            try:
+                return self._hop(0, entry, offset, MAX_RELATIVE)
+            except ValueError:
+                self.rebuild_indexes()
+        raise self._not_a_batch(0)
 
-    def boundary(self, start: int, limit: int) -> tuple[int, int]:
+    def boundary(self, start: int, offset: int, limit: int) -> tuple[int, int]:
         """The last batch boundary not after `limit`, at least `start`, and the offset there.
 
-        The offset is -1 at the end of the segment.
+        `offset` is that of the batch at `start`. The offset found is -1 at the segment's end.
         """
-        position, header = self._find(start, _FAR_OFFSET, min(limit, MAX_RELATIVE - 1))
-        return position, -1 if header is None else header[0]
+        for _ in range(2):
+            index = self.offset_index()
+            low = slot_by_offset(index, offset - self.base_offset)
+            high = low + (limit - start) // self.index_interval + 2
+            entry = floor_by_position(index, limit, low, high)
+            try:
+                position, header = self._hop(start, entry, _FAR_OFFSET, limit)
+                return position, -1 if header is None else header[0]
+            except ValueError:
+                self.rebuild_indexes()
+        raise self._not_a_batch(start)
 
     def locate_time(self, timestamp: int) -> int:
         """The position from which a record of at least that time may be found; not before."""

@@ -43,10 +43,14 @@ def remove_snapshots(disk: Disk, folder: str, offsets: Iterable[int]) -> None:
 
 
 def load_snapshot(
-    disk: Disk, folder: str, offsets: Sequence[int], at_most: int
+    disk: Disk, folder: str, offsets: Sequence[int], at_least: int, at_most: int
 ) -> tuple[int, ProducerState]:
-    """The newest readable snapshot not above `at_most`; (-1, empty) if there is none."""
-    for offset in reversed([offset for offset in offsets if offset <= at_most]):
+    """The newest readable snapshot between two offsets; (-1, empty) if there is none.
+
+    One from before the first segment would leave a hole that no replay fills: a producer that
+    went on meanwhile would be refused. An unknown producer is not.
+    """
+    for offset in reversed([offset for offset in offsets if at_least <= offset <= at_most]):
         path = segment_path(folder, offset, SNAPSHOT)
         try:
             return offset, ProducerState.decode(read_file(disk, path))
@@ -91,9 +95,10 @@ def rebuild(
     disk: Disk, folder: str, names: Iterable[str], segments: Sequence[Segment], end: int
 ) -> ProducerState:
     """The producer state at `end`: the best snapshot, and the log from there on."""
-    offset, state = load_snapshot(disk, folder, list_snapshots(names), end)
+    first = segments[0].base_offset
+    offset, state = load_snapshot(disk, folder, list_snapshots(names), first, end)
     if offset < end:
-        replay(state, segments, max(offset, segments[0].base_offset), end)
+        replay(state, segments, max(offset, first), end)
     return state
 
 

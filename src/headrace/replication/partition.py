@@ -7,6 +7,7 @@ read, and what is committed. One replica is in sync today: the leader; `isr` say
 
 import asyncio
 from typing import Protocol
+from uuid import UUID
 
 from headrace.errors import ErrorCode, KafkaError
 from headrace.log.log import Log
@@ -45,13 +46,20 @@ class Partition:
 
     __slots__ = (
         "_commit_waiters", "_high_watermark", "_log", "_rewrites", "_shared", "closed",
-        "flushes_first", "isr", "leader_epoch", "name", "settings", "watchers",
+        "flushes_first", "isr", "leader_epoch", "name", "settings", "topic_id", "watchers",
     )  # fmt: skip
 
     def __init__(
-        self, name: TopicPartition, settings: LogSettings, epoch: Epoch, isr: int, shared: Shared
+        self,
+        name: TopicPartition,
+        topic_id: UUID,
+        settings: LogSettings,
+        epoch: Epoch,
+        isr: int,
+        shared: Shared,
     ) -> None:
         self.name = name
+        self.topic_id = topic_id
         self.leader_epoch = epoch
         self.isr = isr
         self.closed = False
@@ -112,11 +120,7 @@ class Partition:
                 f"{self.name.topic} is {settings.max_message_bytes}",
             )
         if acks == -1 and self.isr < settings.min_insync_replicas:
-            raise KafkaError(
-                ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{self.name} has {self.isr} in-sync replicas; min.insync.replicas is "
-                f"{settings.min_insync_replicas}",
-            )
+            self._check_in_sync()
         attributes = header[5]
         if attributes:
             self._check_attributes(attributes)
@@ -140,6 +144,26 @@ class Partition:
             if self.watchers:
                 self._shared.woken.append(self)
         return base, append_time, log.start_offset
+
+    def append_own(self, buf: bytearray, now_ms: int) -> Offset:
+        """Append a batch that this broker made itself, with acks=all; its base offset."""
+        log = self._log or self.log
+        self._check_in_sync()
+        header = batch.read_header(buf, 0)
+        base = log.append(buf, memoryview(buf), 0, len(buf), header, self.leader_epoch, now_ms)
+        if self.flushes_first:
+            self._shared.flush_later(self)
+        else:
+            self.advance(log.end_offset)
+        return base
+
+    def _check_in_sync(self) -> None:
+        if self.isr < self.settings.min_insync_replicas:
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{self.name} has {self.isr} in-sync replicas; min.insync.replicas is "
+                f"{self.settings.min_insync_replicas}",
+            )
 
     def _check_attributes(self, attributes: int) -> None:
         if attributes & _REFUSED_ATTRIBUTES:

@@ -15,6 +15,9 @@ from headrace.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
+_FOLDERS_AT_ONCE = 50
+"""Folders made in one go, while everybody else waits: about ten milliseconds' worth."""
+
 
 class Replicas:
     """The partitions that this broker holds, and what they share."""
@@ -32,7 +35,7 @@ class Replicas:
         self._executor = executor
         self._flusher = Flusher(executor)
         self._settings_now = settings
-        self._on_disk: frozenset[TopicPartition] = frozenset()
+        self._without_folder: dict[Partition, None] = {}
 
     # ----------------------------------------------------------------------------- finding
 
@@ -69,10 +72,8 @@ class Replicas:
     def load(self, image: Image) -> None:
         """Stand by for every partition in the image; after a crash, make each log whole first."""
         self._use_broker_configs(image)
-        self._on_disk = frozenset(self.directory.partitions())
         for topic in image.topics.values():
             self._place(topic)
-        self._on_disk = frozenset()
         if not self.directory.stopped_cleanly:
             self.directory.recover(self._settings_for, _report_recovery)
         for work in self.directory.take_leftovers():
@@ -105,21 +106,49 @@ class Replicas:
         for index in range(len(partitions), len(topic.partitions)):
             state = topic.partitions[index]
             name = TopicPartition(topic.name, index)
-            if name not in self._on_disk:
-                self.directory.create(name, topic.id, settings)
-            partitions.append(Partition(name, settings, state.leader_epoch, len(state.isr), self))
+            partition = Partition(
+                name, topic.id, settings, state.leader_epoch, len(state.isr), self
+            )
+            partitions.append(partition)
+            if not self.directory.has(name):
+                self._without_folder[partition] = None
+        if len(self._without_folder) <= _FOLDERS_AT_ONCE:
+            self.make_folders()
 
     def _remove(self, topic: Topic) -> None:
         self.by_key.pop(topic.name.encode(), None)
+        removals = []
         for partition in self.by_key.pop(topic.id.bytes, ()):
             partition.close()
-            self._executor.submit(self.directory.delete(partition.name))
+            self._without_folder.pop(partition, None)
+            if self.directory.has(partition.name):
+                removals.append(self.directory.delete(partition.name))
+        self._executor.submit(self.directory.sync_names)
+        for removal in removals:
+            self._executor.submit(removal)
 
     # ------------------------------------------------------------ what partitions ask of us
 
     def open_log(self, partition: Partition) -> Log:
         """The partition's log, from its folder."""
-        return self.directory.get(partition.name, partition.settings)
+        self._without_folder.pop(partition, None)
+        if self.directory.has(partition.name):
+            return self.directory.get(partition.name, partition.settings)
+        return self.directory.create(partition.name, partition.topic_id, partition.settings)
+
+    @property
+    def lacks_folders(self) -> bool:
+        """Whether there are partitions that have no folder yet."""
+        return bool(self._without_folder)
+
+    def make_folders(self) -> None:
+        """Make some of the folders that new partitions still lack; the rest at the next call.
+
+        A topic with ten thousand partitions takes seconds to get its folders, and nobody shall
+        wait for that: a partition that is used earlier makes its own.
+        """
+        for partition in list(self._without_folder)[:_FOLDERS_AT_ONCE]:
+            self.open_log(partition)
 
     def flush_later(self, partition: Partition) -> None:
         """Flush as soon as the disk is free, and commit then."""

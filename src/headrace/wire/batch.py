@@ -25,9 +25,8 @@ bytes without touching the rest. Single records are the business of `records.py`
 import struct
 from typing import TypeAlias
 
-from crc32c import crc32c
-
 from headrace.errors import ErrorCode, KafkaError
+from headrace.wire.checksum import crc32c
 
 Header: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
 
@@ -74,7 +73,8 @@ def checked_header(
         )
     if header[1] != end - pos - OVERHEAD:
         raise KafkaError(
-            ErrorCode.CORRUPT_MESSAGE if header[1] > end - pos - OVERHEAD or header[1] < 49
+            ErrorCode.CORRUPT_MESSAGE
+            if header[1] > end - pos - OVERHEAD or header[1] < 49
             else ErrorCode.INVALID_RECORD,
             "a Produce request holds exactly one whole record batch per partition",
         )

@@ -116,6 +116,9 @@ def decode(api_key: int, version: int, data: Bytes, position: int = 0) -> Messag
 
 def encode(api_key: int, version: int, response: Message) -> bytes:
     """The body of a response as `version` has it, from one in its API's newest shape."""
+    restore = _response_restorer(api_key, version)
+    if restore is not None:
+        response = restore(response, version)
     out = _Sink()
     _entity_writer(response_class(api_key, version))(out, response)
     return bytes(out)
@@ -158,6 +161,14 @@ def _request_reader(api_key: int, version: int) -> tuple[Read, Callable[[Message
         return _entity_reader(source, shape), None
     up = convert
     return _entity_reader(source, source), lambda message: up(message, shape)
+
+
+@cache
+def _response_restorer(api_key: int, version: int) -> Callable[[Message, int], Message] | None:
+    from headrace.wire.codec_versions import RESPONSES
+
+    last, restore = RESPONSES.get(api_key, (-1, None))
+    return restore if version <= last else None
 
 
 # --- What a class says about its fields ---------------------------------------------------------

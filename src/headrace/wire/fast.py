@@ -39,7 +39,9 @@ class ProduceRequest(NamedTuple):
     topics: list[tuple[TopicKey, list[ProducePartition]]]
 
 
-def parse_produce(buf: Buffer, view: memoryview, pos: int, end: int, version: int) -> ProduceRequest:
+def parse_produce(
+    buf: Buffer, view: memoryview, pos: int, end: int, version: int
+) -> ProduceRequest:
     """The request body in [pos, end)."""
     if version >= PRODUCE_FLEXIBLE_FROM:
         return _parse_flexible_produce(buf, view, pos, end, version)
@@ -462,9 +464,7 @@ def fetch_response(
         for index, code, high_watermark, stable, start, records in results:
             size = 0 if records is None else records.length
             if version >= 11:
-                parts.append(
-                    fetched_v11(index, code, high_watermark, stable, start, -1, -1, size)
-                )
+                parts.append(fetched_v11(index, code, high_watermark, stable, start, -1, -1, size))
             elif version >= 5:
                 parts.append(fetched_v5(index, code, high_watermark, stable, start, -1, size))
             else:

@@ -13,7 +13,7 @@ from headrace.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kio.schema.errors import ErrorCode as WireError
-    from kio.schema.types import BrokerId, ProducerId, TopicName
+    from kio.schema.types import BrokerId, GroupId, ProducerId, TopicName
     from kio.static.primitive import i8, i16, i32, i32Timedelta, i64
 
     def error(code: ErrorCode) -> WireError:
@@ -26,12 +26,18 @@ else:
     def _plain(value):
         return value
 
-    i8 = i16 = i32 = i64 = BrokerId = ProducerId = TopicName = error = _plain
+    i8 = i16 = i32 = i64 = BrokerId = GroupId = ProducerId = TopicName = error = _plain
 
     def milliseconds(value):
         return timedelta(milliseconds=value)
 
 
+def to_milliseconds(duration: timedelta) -> int:
+    """A duration of the wire as a number."""
+    return duration // _MILLISECOND
+
+
+_MILLISECOND = timedelta(milliseconds=1)
 NO_ERROR = error(ErrorCode.NONE)
 NO_THROTTLE = milliseconds(0)
 
@@ -39,6 +45,7 @@ __all__ = [
     "NO_ERROR",
     "NO_THROTTLE",
     "BrokerId",
+    "GroupId",
     "ProducerId",
     "TopicName",
     "error",
@@ -47,4 +54,5 @@ __all__ = [
     "i32",
     "i64",
     "milliseconds",
+    "to_milliseconds",
 ]

@@ -17,8 +17,6 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
-from crc32c import crc32c
-
 from headrace.errors import ErrorCode, KafkaError
 from headrace.wire.batch import (
     ATTRIBUTES_AT,
@@ -32,6 +30,7 @@ from headrace.wire.batch import (
     OVERHEAD,
     Header,
 )
+from headrace.wire.checksum import crc32c
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 RecordHeader: TypeAlias = tuple[str, bytes | None]

@@ -1,0 +1,129 @@
+"""ConsumerGroupDescribe (69), versions 0-1.
+
+Consumer groups with their epochs and members: what each owns and what it should own. A group that
+is of another kind, or that nobody knows, has GROUP_ID_NOT_FOUND.
+
+v1 whether a member speaks the consumer or the classic protocol.
+"""
+
+from collections.abc import Coroutine
+from functools import partial
+
+from kio.schema.consumer_group_describe.v1.request import ConsumerGroupDescribeRequest
+from kio.schema.consumer_group_describe.v1.response import (
+    Assignment,
+    ConsumerGroupDescribeResponse,
+    DescribedGroup,
+    Member,
+    TopicPartitions,
+)
+from kio.schema.types import GroupId
+
+from headrace.apis import operations
+from headrace.apis.context import Caller, Services
+from headrace.cluster.image import Image
+from headrace.coordination import consumer_records
+from headrace.coordination.groups.consumer import ConsumerGroup
+from headrace.coordination.groups.consumer_member import Member as GroupMember
+from headrace.coordination.groups.registry import Groups
+from headrace.coordination.outcome import Outcome, answer
+from headrace.errors import ErrorCode, KafkaError
+from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, TopicName, error, i8, i32
+
+CLASSIC_MEMBER = 0
+CONSUMER_MEMBER = 1
+
+
+def consumer_group_describe(
+    services: Services, request: ConsumerGroupDescribeRequest, _caller: Caller
+) -> ConsumerGroupDescribeResponse | Coroutine[None, None, ConsumerGroupDescribeResponse]:
+    """Describe each group, or say why it cannot be."""
+    allowed = operations.ON_GROUP if request.include_authorized_operations else operations.NOT_ASKED
+
+    def finish(results: list[object]) -> ConsumerGroupDescribeResponse:
+        return ConsumerGroupDescribeResponse(
+            throttle_time=NO_THROTTLE,
+            groups=tuple(
+                _describe(one, services.metadata.image, allowed)
+                if isinstance(one, ConsumerGroup)
+                else _refused(group_id, one)
+                for group_id, one in zip(request.group_ids, results, strict=True)
+            ),
+        )
+
+    return services.groups.run_each(
+        [(group_id, partial(_find, group_id)) for group_id in request.group_ids], finish
+    )
+
+
+def _find(group_id: str, groups: Groups, token: int, _now_ms: int) -> Outcome:
+    if not group_id:
+        return answer(token, KafkaError(ErrorCode.INVALID_GROUP_ID))
+    found = groups.groups.get(group_id)
+    if isinstance(found, ConsumerGroup):
+        return answer(token, found)
+    why = "not found" if found is None else "is not a consumer group"
+    return answer(token, KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {why}."))
+
+
+def _refused(group_id: GroupId, why: object) -> DescribedGroup:
+    assert isinstance(why, KafkaError)
+    return DescribedGroup(
+        error_code=error(why.code),
+        error_message=why.message,
+        group_id=group_id,
+        group_state="",
+        group_epoch=i32(0),
+        assignment_epoch=i32(0),
+        assignor_name="",
+        members=(),
+    )
+
+
+def _describe(group: ConsumerGroup, image: Image, allowed: int) -> DescribedGroup:
+    state = group.persistent
+    return DescribedGroup(
+        error_code=NO_ERROR,
+        error_message=None,
+        group_id=GroupId(group.group_id),
+        group_state=group.state,
+        group_epoch=i32(state.epoch),
+        assignment_epoch=i32(state.target_epoch),
+        assignor_name=group.assignor,
+        members=tuple(
+            _member(member, state.target_of(member.id), image) for member in state.members.values()
+        ),
+        authorized_operations=i32(allowed),
+    )
+
+
+def _member(member: GroupMember, target: consumer_records.Assignment, image: Image) -> Member:
+    metadata = member.metadata
+    return Member(
+        member_id=member.id,
+        instance_id=metadata.instance_id,
+        rack_id=metadata.rack_id,
+        member_epoch=i32(member.epoch),
+        client_id=metadata.client_id,
+        client_host=metadata.client_host,
+        subscribed_topic_names=tuple(map(TopicName, metadata.topics)),
+        subscribed_topic_regex=metadata.expression,
+        assignment=_assignment(member.current.assigned, image),
+        target_assignment=_assignment(target, image),
+        member_type=i8(CLASSIC_MEMBER if member.speaks_classic else CONSUMER_MEMBER),
+    )
+
+
+def _assignment(assigned: consumer_records.Assignment, image: Image) -> Assignment:
+    """With names; a topic that is gone is left out, as it has none any more."""
+    return Assignment(
+        topic_partitions=tuple(
+            TopicPartitions(
+                topic_id=topic_id,
+                topic_name=TopicName(image.names[topic_id]),
+                partitions=tuple(map(i32, sorted(partitions))),
+            )
+            for topic_id, partitions in assigned.items()
+            if topic_id in image.names
+        )
+    )

@@ -1,0 +1,121 @@
+"""ConsumerGroupHeartbeat (68), versions 0-1.
+
+The only request of a member of a consumer group (KIP-848): it joins (epoch 0), stays, leaves
+(epoch -1) or goes away for a while (epoch -2, static members). The answer has the epoch that the
+member is in, and its partitions when they changed or when the member said everything again.
+
+v1 subscriptions by regular expression; the member chooses its own id.
+"""
+
+import uuid
+from collections.abc import Coroutine, Iterable
+
+from kio.schema.consumer_group_heartbeat.v1.request import (
+    ConsumerGroupHeartbeatRequest,
+)
+from kio.schema.consumer_group_heartbeat.v1.request import TopicPartitions as OwnedPartitions
+from kio.schema.consumer_group_heartbeat.v1.response import (
+    Assignment,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+
+from headrace.apis.context import Caller, Services
+from headrace.coordination import consumer_records
+from headrace.coordination.groups import consumer
+from headrace.coordination.groups.consumer import Beat, BeatAnswer
+from headrace.coordination.groups.consumer_limits import ConsumerLimits
+from headrace.coordination.groups.consumer_member import JOINING, LEAVING, LEAVING_FOR_NOW
+from headrace.errors import ErrorCode, KafkaError
+from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, i32, milliseconds, to_milliseconds
+
+FIRST_WITH_OWN_ID = 1
+
+
+def consumer_group_heartbeat(
+    services: Services, request: ConsumerGroupHeartbeatRequest, caller: Caller
+) -> ConsumerGroupHeartbeatResponse | Coroutine[None, None, ConsumerGroupHeartbeatResponse]:
+    """Take a member's heartbeat, and tell it where it is."""
+    _check(request, caller.version)
+    ConsumerLimits.of(services.settings).check_assignor(request.server_assignor)
+    beat = Beat(
+        group_id=request.group_id,
+        member_id=request.member_id or str(uuid.uuid4()),
+        epoch=request.member_epoch,
+        instance_id=request.instance_id,
+        rack_id=request.rack_id,
+        rebalance_timeout_ms=to_milliseconds(request.rebalance_timeout),
+        topics=request.subscribed_topic_names,
+        expression=request.subscribed_topic_regex,
+        assignor=request.server_assignor,
+        owned=None if request.topic_partitions is None else _owned(request.topic_partitions),
+        client_id=caller.client_id,
+        client_host=caller.host,
+    )
+    return services.groups.run(
+        beat.group_id,
+        lambda groups, token, now_ms: consumer.heartbeat(groups, beat, token, now_ms),
+        _respond,
+    )
+
+
+def _check(request: ConsumerGroupHeartbeatRequest, version: int) -> None:
+    """INVALID_REQUEST unless everything is said that must be said at this epoch."""
+    if not request.group_id:
+        raise _invalid("GroupId can't be empty.")
+    if request.instance_id == "":
+        raise _invalid("InstanceId can't be empty.")
+    if request.rack_id == "":
+        raise _invalid("RackId can't be empty.")
+    epoch = request.member_epoch
+    if not request.member_id and (epoch != JOINING or version >= FIRST_WITH_OWN_ID):
+        raise _invalid("MemberId can't be empty.")
+    if epoch == JOINING:
+        if to_milliseconds(request.rebalance_timeout) == -1:
+            raise _invalid("RebalanceTimeoutMs must be provided in first request.")
+        if request.topic_partitions is None or request.topic_partitions:
+            raise _invalid("TopicPartitions must be empty when (re-)joining.")
+        if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
+            raise _invalid(
+                "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when "
+                "(re-)joining."
+            )
+    elif epoch == LEAVING_FOR_NOW:
+        if request.instance_id is None:
+            raise _invalid("InstanceId can't be null.")
+    elif epoch < LEAVING:
+        raise _invalid(f"MemberEpoch is {epoch}, but must be greater than or equal to -2.")
+
+
+def _invalid(why: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, why)
+
+
+def _owned(topics: Iterable[OwnedPartitions]) -> consumer_records.Assignment:
+    return {
+        topic.topic_id: frozenset(topic.partitions)
+        for topic in topics
+        if topic.topic_id is not None and topic.partitions
+    }
+
+
+def _respond(result: object) -> ConsumerGroupHeartbeatResponse:
+    assert isinstance(result, BeatAnswer)
+    return ConsumerGroupHeartbeatResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=NO_ERROR,
+        error_message=None,
+        member_id=result.member_id,
+        member_epoch=i32(result.epoch),
+        heartbeat_interval=milliseconds(result.heartbeat_interval_ms),
+        assignment=None if result.assigned is None else _assignment(result.assigned),
+    )
+
+
+def _assignment(assigned: consumer_records.Assignment) -> Assignment:
+    return Assignment(
+        topic_partitions=tuple(
+            TopicPartitions(topic_id=topic_id, partitions=tuple(map(i32, sorted(partitions))))
+            for topic_id, partitions in assigned.items()
+        )
+    )

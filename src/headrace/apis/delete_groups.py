@@ -1,0 +1,46 @@
+"""DeleteGroups (42), versions 0-2.
+
+A group without members is forgotten with all its offsets; NON_EMPTY_GROUP (68) where members are
+left, GROUP_ID_NOT_FOUND (69) where there is none. v2 flexible.
+"""
+
+from collections.abc import Coroutine
+from functools import partial
+
+from kio.schema.delete_groups.v2.request import DeleteGroupsRequest
+from kio.schema.delete_groups.v2.response import DeletableGroupResult, DeleteGroupsResponse
+
+from headrace.apis.context import Caller, Services
+from headrace.coordination.groups.registry import Groups
+from headrace.coordination.outcome import Outcome
+from headrace.errors import ErrorCode, KafkaError
+from headrace.wire.primitives import NO_THROTTLE, error
+
+
+def delete_groups(
+    services: Services, request: DeleteGroupsRequest, _caller: Caller
+) -> DeleteGroupsResponse | Coroutine[None, None, DeleteGroupsResponse]:
+    """Delete each group that may be deleted."""
+    names = tuple(dict.fromkeys(request.groups_names))
+
+    def answer_all(results: list[object]) -> DeleteGroupsResponse:
+        return DeleteGroupsResponse(
+            throttle_time=NO_THROTTLE,
+            results=tuple(
+                DeletableGroupResult(group_id=name, error_code=error(_code(result)))
+                for name, result in zip(names, results, strict=True)
+            ),
+        )
+
+    return services.groups.run_each([(name, partial(_delete, name)) for name in names], answer_all)
+
+
+def _delete(name: str, groups: Groups, token: int, _now_ms: int) -> Outcome:
+    return groups.delete(name, token)
+
+
+def _code(result: object) -> ErrorCode:
+    if isinstance(result, KafkaError):
+        return result.code
+    assert isinstance(result, ErrorCode)
+    return result

@@ -1,0 +1,58 @@
+"""FindCoordinator (10), versions 0-6.
+
+Which broker to talk to about a group: the leader of the partition of `__consumer_offsets` that the
+group's id falls into. The first question makes that topic.
+
+v1 key types; v3 flexible; v4 several keys at once; v5, v6 new error codes and the share key type.
+Not done: transactions (key type 1) and share groups (2), whose coordinator is not available.
+"""
+
+from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
+from kio.schema.find_coordinator.v6.response import Coordinator, FindCoordinatorResponse
+
+from headrace.apis.context import Caller, Services
+from headrace.errors import ErrorCode, KafkaError
+from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, BrokerId, error, i32
+
+GROUP, TRANSACTION, SHARE = 0, 1, 2
+
+
+def find_coordinator(
+    services: Services, request: FindCoordinatorRequest, _caller: Caller
+) -> FindCoordinatorResponse:
+    """The coordinator of each key."""
+    return FindCoordinatorResponse(
+        throttle_time=NO_THROTTLE,
+        coordinators=tuple(
+            _find(services, request.key_type, key) for key in request.coordinator_keys
+        ),
+    )
+
+
+def _find(services: Services, key_type: int, key: str) -> Coordinator:
+    try:
+        if key_type not in (GROUP, TRANSACTION, SHARE):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no key type {key_type}")
+        if key_type != GROUP:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        leader = services.groups.leader_of(key)
+        broker = services.metadata.image.brokers.get(leader)
+        if broker is None:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    except KafkaError as refusal:
+        return Coordinator(
+            key=key,
+            node_id=BrokerId(-1),
+            host="",
+            port=i32(-1),
+            error_code=error(refusal.code),
+            error_message=refusal.message,
+        )
+    return Coordinator(
+        key=key,
+        node_id=BrokerId(broker.id),
+        host=broker.host,
+        port=i32(broker.port),
+        error_code=NO_ERROR,
+        error_message="",
+    )

@@ -1,0 +1,44 @@
+"""Heartbeat (12), versions 0-4.
+
+A member of a classic group is alive; the answer tells it when it must join again (27). While the
+group is being read from the log every heartbeat is fine: nobody shall be lost to a restart.
+
+v3 static members; v4 flexible.
+"""
+
+from collections.abc import Coroutine
+from typing import cast
+
+from kio.schema.heartbeat.v4.request import HeartbeatRequest
+from kio.schema.heartbeat.v4.response import HeartbeatResponse
+
+from headrace.apis.context import Caller, Services
+from headrace.coordination.groups.group import Heartbeat
+from headrace.errors import ErrorCode, KafkaError
+from headrace.wire.primitives import NO_THROTTLE, error
+
+
+def heartbeat(
+    services: Services, request: HeartbeatRequest, _caller: Caller
+) -> HeartbeatResponse | Coroutine[None, None, HeartbeatResponse]:
+    """Note that the member is alive."""
+    beat = Heartbeat(
+        group_id=request.group_id,
+        generation=request.generation_id,
+        member_id=request.member_id,
+        instance_id=request.group_instance_id,
+    )
+    try:
+        return services.groups.run(
+            beat.group_id,
+            lambda groups, token, now_ms: groups.heartbeat(beat, token, now_ms),
+            _answer,
+        )
+    except KafkaError as refusal:
+        if refusal.code is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            raise
+        return _answer(ErrorCode.NONE)
+
+
+def _answer(reply: object) -> HeartbeatResponse:
+    return HeartbeatResponse(throttle_time=NO_THROTTLE, error_code=error(cast(ErrorCode, reply)))

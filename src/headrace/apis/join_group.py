@@ -1,0 +1,77 @@
+"""JoinGroup (11), versions 0-9.
+
+A member of a classic group wants to be in the next generation, and waits until that is complete.
+The leader's answer lists all members, so that it can assign.
+
+v0 has no rebalance timeout: the session's counts; v4 and later: a member without an id is given one
+with MEMBER_ID_REQUIRED and comes again; v5 static members; v6 flexible; v7 protocol type; v8 the
+reason; v9 tells the leader that it need not assign.
+"""
+
+import uuid
+from collections.abc import Coroutine
+from typing import cast
+
+from kio.schema.join_group.v9.request import JoinGroupRequest
+from kio.schema.join_group.v9.response import JoinGroupResponse, JoinGroupResponseMember
+
+from headrace.apis.context import Caller, Services
+from headrace.coordination.groups.group import Join, Joined
+from headrace.wire.primitives import NO_THROTTLE, error, i32, to_milliseconds
+
+MEMBER_ID_REQUIRED_FROM = 4
+SKIPPED_ASSIGNMENT_FROM = 9
+ANY_REBALANCE_TIMEOUT_FROM = 1
+
+
+def join_group(
+    services: Services, request: JoinGroupRequest, caller: Caller
+) -> JoinGroupResponse | Coroutine[None, None, JoinGroupResponse]:
+    """Join, and wait for the others."""
+    session_ms = to_milliseconds(request.session_timeout)
+    rebalance_ms = to_milliseconds(request.rebalance_timeout)
+    join = Join(
+        group_id=request.group_id,
+        member_id=request.member_id,
+        instance_id=request.group_instance_id,
+        client_id=caller.client_id,
+        client_host=caller.host,
+        session_timeout_ms=session_ms,
+        rebalance_timeout_ms=rebalance_ms
+        if caller.version >= ANY_REBALANCE_TIMEOUT_FROM
+        else session_ms,
+        protocol_type=request.protocol_type,
+        protocols=tuple((one.name, one.metadata) for one in request.protocols),
+        reason=request.reason or "",
+        requires_member_id=caller.version >= MEMBER_ID_REQUIRED_FROM,
+        can_skip_assignment=caller.version >= SKIPPED_ASSIGNMENT_FROM,
+    )
+    named_after = join.instance_id if join.instance_id is not None else join.client_id
+    new_member_id = f"{named_after}-{uuid.uuid4()}"
+    return services.groups.run(
+        join.group_id,
+        lambda groups, token, now_ms: groups.join(join, token, new_member_id, now_ms),
+        _answer,
+    )
+
+
+def _answer(reply: object) -> JoinGroupResponse:
+    joined = cast(Joined, reply)
+    return JoinGroupResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=error(joined.error),
+        generation_id=i32(joined.generation),
+        protocol_type=joined.protocol_type,
+        protocol_name=joined.protocol_name,
+        leader=joined.leader,
+        skip_assignment=joined.skip_assignment,
+        member_id=joined.member_id,
+        members=tuple(
+            JoinGroupResponseMember(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                metadata=member.metadata,
+            )
+            for member in joined.members
+        ),
+    )

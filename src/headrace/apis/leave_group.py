@@ -1,0 +1,49 @@
+"""LeaveGroup (13), versions 0-5.
+
+Members go, and the rest of the group shares out anew without waiting for their sessions to end. An
+administrator may remove static members by their instance ids.
+
+v0-2 one member, whose error is the request's; v3 several; v4 flexible; v5 the reason.
+"""
+
+from collections.abc import Coroutine
+from typing import cast
+
+from kio.schema.leave_group.v5.request import LeaveGroupRequest
+from kio.schema.leave_group.v5.response import LeaveGroupResponse, MemberResponse
+
+from headrace.apis.context import Caller, Services
+from headrace.coordination.groups.group import Leaver, Left
+from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, error
+
+
+def leave_group(
+    services: Services, request: LeaveGroupRequest, _caller: Caller
+) -> LeaveGroupResponse | Coroutine[None, None, LeaveGroupResponse]:
+    """Let members go."""
+    leavers = [
+        Leaver(member.member_id, member.group_instance_id, member.reason or "")
+        for member in request.members
+    ]
+    group_id = request.group_id
+    return services.groups.run(
+        group_id,
+        lambda groups, token, now_ms: groups.leave(group_id, leavers, token, now_ms),
+        _answer,
+    )
+
+
+def _answer(reply: object) -> LeaveGroupResponse:
+    left = cast(tuple[Left, ...], reply)
+    return LeaveGroupResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=NO_ERROR,
+        members=tuple(
+            MemberResponse(
+                member_id=one.member_id,
+                group_instance_id=one.instance_id,
+                error_code=error(one.error),
+            )
+            for one in left
+        ),
+    )

@@ -1,0 +1,33 @@
+"""ListGroups (16), versions 0-5.
+
+The groups that this broker coordinates, of every kind. While some of them are still being read
+from the log the answer is COORDINATOR_LOAD_IN_PROGRESS: a list with holes would mislead.
+
+v3 flexible; v4 states, in the answer and as a filter; v5 types likewise.
+"""
+
+from kio.schema.list_groups.v5.request import ListGroupsRequest
+from kio.schema.list_groups.v5.response import ListedGroup, ListGroupsResponse
+
+from headrace.apis.context import Caller, Services
+from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, GroupId
+
+
+def list_groups(
+    services: Services, request: ListGroupsRequest, _caller: Caller
+) -> ListGroupsResponse:
+    """All groups in the given states and of the given types."""
+    return ListGroupsResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=NO_ERROR,
+        groups=tuple(
+            ListedGroup(
+                group_id=GroupId(one.group_id),
+                protocol_type=one.protocol_type,
+                group_state=one.state,
+                group_type=one.kind,
+            )
+            for groups in services.groups.all_groups()
+            for one in groups.listed(request.states_filter, request.types_filter)
+        ),
+    )

@@ -1,0 +1,83 @@
+"""OffsetCommit (8), versions 2-9.
+
+Members of a group, or anybody for a group without members (generation -1), say up to where they
+have read. What is acknowledged is in the log, and is never forgotten or undone by a restart.
+
+v2-4 bring a retention time of their own, which is not heeded: `offsets.retention.minutes` counts;
+v6 leader epochs; v7 static members; v8 flexible; v9 members of the new kind of group.
+"""
+
+from collections.abc import Coroutine
+
+from kio.schema.offset_commit.v9.request import OffsetCommitRequest
+from kio.schema.offset_commit.v9.response import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+from headrace.apis.context import Caller, Services
+from headrace.coordination.groups.group import Committer
+from headrace.coordination.groups.registry import Groups
+from headrace.coordination.offsets import OffsetToCommit
+from headrace.coordination.outcome import Outcome, Reply
+from headrace.errors import ErrorCode
+from headrace.wire.primitives import NO_THROTTLE, error
+
+
+def offset_commit(
+    services: Services, request: OffsetCommitRequest, caller: Caller
+) -> OffsetCommitResponse | Coroutine[None, None, OffsetCommitResponse]:
+    """Commit what can be committed; one bad partition does not hold up the others."""
+    wanted, response = _judge(services, request)
+    who = Committer(
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id_or_member_epoch,
+        caller.version,
+    )
+
+    def commit(groups: Groups, token: int, now_ms: int) -> Outcome:
+        outcome = groups.commit(request.group_id, who, wanted, now_ms)
+        outcome.replies.append(Reply(token, response))
+        return outcome
+
+    return services.groups.run(request.group_id, commit, lambda _: response)
+
+
+def _judge(
+    services: Services, request: OffsetCommitRequest
+) -> tuple[list[OffsetToCommit], OffsetCommitResponse]:
+    """The offsets that may be committed, and the answer if the group lets them be."""
+    known = services.metadata.image.topics
+    max_bytes = services.settings.integer("offset.metadata.max.bytes")
+    wanted: list[OffsetToCommit] = []
+    topics: list[OffsetCommitResponseTopic] = []
+    for topic in request.topics:
+        found = known.get(topic.name)
+        count = len(found.partitions) if found is not None else 0
+        answers = []
+        for one in topic.partitions:
+            metadata = one.committed_metadata or ""
+            code = ErrorCode.NONE
+            if not 0 <= one.partition_index < count:
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            elif len(metadata) > max_bytes:
+                code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            else:
+                wanted.append(
+                    OffsetToCommit(
+                        topic.name,
+                        one.partition_index,
+                        one.committed_offset,
+                        one.committed_leader_epoch,
+                        metadata,
+                    )
+                )
+            answers.append(
+                OffsetCommitResponsePartition(
+                    partition_index=one.partition_index, error_code=error(code)
+                )
+            )
+        topics.append(OffsetCommitResponseTopic(name=topic.name, partitions=tuple(answers)))
+    return wanted, OffsetCommitResponse(throttle_time=NO_THROTTLE, topics=tuple(topics))

@@ -1,0 +1,73 @@
+"""OffsetDelete (47), version 0.
+
+Forget committed offsets. A group of consumers may keep running meanwhile, but offsets of topics
+that it subscribes to stay (86); of any other group that has members nothing is deleted (68).
+"""
+
+from collections.abc import Coroutine
+from typing import cast
+
+from kio.schema.offset_delete.v0.request import OffsetDeleteRequest
+from kio.schema.offset_delete.v0.response import (
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+
+from headrace.apis.context import Caller, Services
+from headrace.errors import ErrorCode, KafkaError
+from headrace.types import TopicPartition
+from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, error
+
+
+def offset_delete(
+    services: Services, request: OffsetDeleteRequest, _caller: Caller
+) -> OffsetDeleteResponse | Coroutine[None, None, OffsetDeleteResponse]:
+    """Forget what may be forgotten."""
+    topics = services.metadata.image.topics
+    known = [
+        TopicPartition(topic.name, one.partition_index)
+        for topic in request.topics
+        for one in topic.partitions
+        if topic.name in topics and 0 <= one.partition_index < len(topics[topic.name].partitions)
+    ]
+
+    def answer_each(reply: object) -> OffsetDeleteResponse:
+        results = dict(zip(known, cast(tuple[ErrorCode, ...], reply), strict=True))
+        return _answer(request, results)
+
+    try:
+        return services.groups.run(
+            request.group_id,
+            lambda groups, token, _: groups.delete_offsets(request.group_id, known, token),
+            answer_each,
+        )
+    except KafkaError as refusal:
+        return OffsetDeleteResponse(
+            error_code=error(refusal.code), throttle_time=NO_THROTTLE, topics=()
+        )
+
+
+def _answer(
+    request: OffsetDeleteRequest, results: dict[TopicPartition, ErrorCode]
+) -> OffsetDeleteResponse:
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return OffsetDeleteResponse(
+        error_code=NO_ERROR,
+        throttle_time=NO_THROTTLE,
+        topics=tuple(
+            OffsetDeleteResponseTopic(
+                name=topic.name,
+                partitions=tuple(
+                    OffsetDeleteResponsePartition(
+                        partition_index=one.partition_index,
+                        error_code=error(
+                            results.get(TopicPartition(topic.name, one.partition_index), unknown)
+                        ),
+                    )
+                    for one in topic.partitions
+                ),
+            )
+            for topic in request.topics
+        ),
+    )

@@ -1,0 +1,92 @@
+"""OffsetFetch (9), versions 1-9.
+
+Where groups want to go on reading: for the partitions asked about, or for all of them. A partition
+that has no offset, and a group that does not exist, are answered with offset -1 and no error.
+
+v1-7 one group; v2 all partitions (null) and an error for the whole group; v5 leader epochs;
+v6 flexible; v7 `require_stable`, which changes nothing while there are no transactions; v8 several
+groups; v9 members of the new kind of group.
+"""
+
+from collections.abc import Coroutine, Mapping
+from functools import partial
+from typing import cast
+
+from kio.schema.offset_fetch.v9.request import OffsetFetchRequest, OffsetFetchRequestGroup
+from kio.schema.offset_fetch.v9.response import (
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+
+from headrace.apis.context import Caller, Services
+from headrace.coordination.groups.registry import Groups
+from headrace.coordination.outcome import Outcome, answer
+from headrace.coordination.records import OffsetCommit
+from headrace.errors import KafkaError
+from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, TopicName, error, i32, i64
+
+NO_OFFSET = -1
+
+_Partitions = Mapping[int, OffsetCommit]
+_NONE: _Partitions = {}
+
+
+def offset_fetch(
+    services: Services, request: OffsetFetchRequest, _caller: Caller
+) -> OffsetFetchResponse | Coroutine[None, None, OffsetFetchResponse]:
+    """The offsets of each group, or its error."""
+
+    def answer_all(results: list[object]) -> OffsetFetchResponse:
+        groups = tuple(map(_answer, request.groups, results))
+        return OffsetFetchResponse(throttle_time=NO_THROTTLE, groups=groups)
+
+    return services.groups.run_each(
+        [(group.group_id, partial(_fetch, group)) for group in request.groups], answer_all
+    )
+
+
+def _fetch(asked: OffsetFetchRequestGroup, groups: Groups, token: int, _now_ms: int) -> Outcome:
+    return answer(token, groups.fetch(asked.group_id, asked.member_id, asked.member_epoch))
+
+
+def _answer(asked: OffsetFetchRequestGroup, result: object) -> OffsetFetchResponseGroup:
+    code = NO_ERROR
+    known: Mapping[str, _Partitions] = {}
+    if isinstance(result, KafkaError):
+        code = error(result.code)
+    else:
+        known = cast(Mapping[str, _Partitions], result)
+    if asked.topics is None:
+        topics = tuple(_topic(name, found, tuple(found)) for name, found in known.items())
+    else:
+        topics = tuple(
+            _topic(topic.name, known.get(topic.name, _NONE), topic.partition_indexes)
+            for topic in asked.topics
+        )
+    return OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics, error_code=code)
+
+
+def _topic(name: str, known: _Partitions, asked: tuple[int, ...]) -> OffsetFetchResponseTopics:
+    return OffsetFetchResponseTopics(
+        name=TopicName(name),
+        partitions=tuple(_partition(index, known.get(index)) for index in asked),
+    )
+
+
+def _partition(index: int, found: OffsetCommit | None) -> OffsetFetchResponsePartitions:
+    if found is None:
+        return OffsetFetchResponsePartitions(
+            partition_index=i32(index),
+            committed_offset=i64(NO_OFFSET),
+            metadata="",
+            error_code=NO_ERROR,
+        )
+    return OffsetFetchResponsePartitions(
+        partition_index=i32(index),
+        committed_offset=i64(found.offset),
+        committed_leader_epoch=i32(found.leader_epoch),
+        metadata=found.metadata,
+        error_code=NO_ERROR,
+    )

@@ -1,0 +1,53 @@
+"""SyncGroup (14), versions 0-5.
+
+Members of a classic group ask for their assignment and wait for the leader, whose own request
+brings all of them. They are told when the generation is written.
+
+v3 static members; v4 flexible; v5 protocol type and name, checked against the group's.
+"""
+
+from collections.abc import Coroutine
+from typing import cast
+
+from kio.schema.sync_group.v5.request import SyncGroupRequest
+from kio.schema.sync_group.v5.response import SyncGroupResponse
+
+from headrace.apis.context import Caller, Services
+from headrace.coordination.groups.group import Sync, Synced
+from headrace.errors import ErrorCode
+from headrace.wire.primitives import NO_THROTTLE, error
+
+PROTOCOL_REQUIRED_FROM = 5
+
+
+def sync_group(
+    services: Services, request: SyncGroupRequest, caller: Caller
+) -> SyncGroupResponse | Coroutine[None, None, SyncGroupResponse]:
+    """The member's assignment, once there is one."""
+    if caller.version >= PROTOCOL_REQUIRED_FROM and (
+        request.protocol_type is None or request.protocol_name is None
+    ):
+        return _answer(Synced(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+    sync = Sync(
+        group_id=request.group_id,
+        generation=request.generation_id,
+        member_id=request.member_id,
+        instance_id=request.group_instance_id,
+        protocol_type=request.protocol_type,
+        protocol_name=request.protocol_name,
+        assignments=tuple((one.member_id, one.assignment) for one in request.assignments),
+    )
+    return services.groups.run(
+        sync.group_id, lambda groups, token, now_ms: groups.sync(sync, token, now_ms), _answer
+    )
+
+
+def _answer(reply: object) -> SyncGroupResponse:
+    synced = cast(Synced, reply)
+    return SyncGroupResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=error(synced.error),
+        protocol_type=synced.protocol_type,
+        protocol_name=synced.protocol_name,
+        assignment=synced.assignment,
+    )

@@ -1,0 +1,1 @@
+"""The kinds of consumer group, and the registry that holds them."""

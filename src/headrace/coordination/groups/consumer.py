@@ -1,0 +1,448 @@
+"""A group of the new consumer protocol (KIP-848): the broker assigns, members reconcile.
+
+A member sends nothing but heartbeats. Three numbers say where the group is: the group epoch grows
+with every change of members, subscriptions or topics; the target assignment has the group epoch
+that it was made for; and each member has the epoch of the target that it has reached. A heartbeat
+that finds the group epoch ahead makes a new target, and each heartbeat takes its member one step
+further (`consumer_member.reconcile`).
+
+What survives is in `consumer_state.py`, how it changes in `group_change.py`. Members that still
+speak the classic protocol are in `classic_members.py`, changes of a whole group from one protocol
+to the other in `migration.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from headrace.cluster.image import Image
+from headrace.coordination.consumer_records import (
+    Assignment,
+    ConsumerKey,
+    ConsumerValue,
+    CurrentAssignmentKey,
+    GroupMetadataKey,
+    MemberMetadata,
+    PartitionMetadataKey,
+)
+from headrace.coordination.groups.consumer_limits import ConsumerLimits
+from headrace.coordination.groups.consumer_member import (
+    JOINING,
+    LEAVING,
+    LEAVING_FOR_NOW,
+    Member,
+    MemberState,
+    check_epoch,
+)
+from headrace.coordination.groups.consumer_state import ConsumerState
+from headrace.coordination.groups.expressions import Expression, Search
+from headrace.coordination.groups.group import (
+    CONSUMER,
+    Committer,
+    Group,
+    Heartbeat,
+    Join,
+    Leaver,
+    Sync,
+    WallTime,
+)
+from headrace.coordination.groups.group_change import (
+    REBALANCE,
+    SEARCH,
+    SEARCH_STEPS,
+    SESSION,
+    Change,
+    preferred_assignor,
+)
+from headrace.coordination.outcome import Key, Outcome, Record, Reply, Timer, Value, answer
+from headrace.errors import ErrorCode, KafkaError
+from headrace.settings import Settings
+
+FIRST_COMMIT_WITH_EPOCH = 9
+"""OffsetCommit's version from which on the generation may be a member epoch."""
+
+NEW_MEMBER = MemberMetadata(None, None, "", "", (), None, -1, None)
+
+
+class Home(Protocol):
+    """The shard that a group is in, as far as a group needs it."""
+
+    groups: dict[str, Group]
+    settings: Settings
+    image: Image
+    wall: WallTime
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """A ConsumerGroupHeartbeat; None is what has not changed since the last one."""
+
+    group_id: str
+    member_id: str
+    epoch: int
+    instance_id: str | None
+    rack_id: str | None
+    rebalance_timeout_ms: int  # -1: not changed
+    topics: tuple[str, ...] | None
+    expression: str | None  # "": none any more
+    assignor: str | None
+    owned: Assignment | None
+    client_id: str
+    client_host: str
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it says everything, so that it is to be told everything."""
+        if self.epoch == JOINING:
+            return True
+        subscribes = self.topics is not None or self.expression is not None
+        return self.rebalance_timeout_ms != -1 and subscribes and self.owned is not None
+
+    def updated(self, known: MemberMetadata) -> MemberMetadata:
+        """What is known of the member after this heartbeat."""
+        return MemberMetadata(
+            instance_id=known.instance_id if self.instance_id is None else self.instance_id,
+            rack_id=known.rack_id if self.rack_id is None else self.rack_id,
+            client_id=self.client_id,
+            client_host=self.client_host,
+            topics=known.topics if self.topics is None else tuple(sorted(set(self.topics))),
+            expression=known.expression if self.expression is None else self.expression or None,
+            rebalance_timeout_ms=known.rebalance_timeout_ms
+            if self.rebalance_timeout_ms == -1
+            else self.rebalance_timeout_ms,
+            assignor=known.assignor if self.assignor is None else self.assignor,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class BeatAnswer:
+    """The answer to a Beat; `assigned` is None where the member knows it already."""
+
+    member_id: str
+    epoch: int
+    heartbeat_interval_ms: int = 0
+    assigned: Assignment | None = None
+
+
+class ConsumerGroup:
+    """One group; `home` has the topics that there are."""
+
+    kind = CONSUMER
+    protocol_type = CONSUMER
+
+    def __init__(self, group_id: str, home: Home) -> None:
+        self.group_id = group_id
+        self.persistent = ConsumerState(group_id)
+        self.limits = ConsumerLimits.of(home.settings)
+        self.home = home
+        self._expressions: dict[str, Expression] = {}
+        self._search: Search | None = None
+
+    # ------------------------------------------------------------------------------ questions
+
+    @property
+    def state(self) -> str:
+        """Empty, Assigning, Reconciling or Stable."""
+        return self.persistent.state()
+
+    @property
+    def assignor(self) -> str:
+        """The assignor that the next target will be made with."""
+        return preferred_assignor(self.persistent.members.values(), self.limits)
+
+    def is_empty(self) -> bool:
+        """Whether it has no members."""
+        return not self.persistent.members
+
+    def subscribes_to(self, topic: str) -> bool:
+        """Whether a member reads this topic."""
+        return topic in self.persistent.subscriptions.names()
+
+    def retention_from(self, commit_ms: int) -> int | None:
+        """When the retention of an offset began that was committed then."""
+        return commit_ms
+
+    def check_commit(self, who: Committer, now_ms: int) -> list[Timer]:
+        """Raise KafkaError unless `who` may commit offsets."""
+        if who.generation < 0 and self.is_empty():
+            return []
+        member = self.persistent.any_member(who.member_id, who.instance_id)
+        if not member.speaks_classic and who.version < FIRST_COMMIT_WITH_EPOCH:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"OffsetCommit version {who.version} is not supported for members of consumer "
+                f"groups; versions {FIRST_COMMIT_WITH_EPOCH} and later are.",
+            )
+        _check_generation(member, who.generation)
+        return [self.session_timer(member, now_ms)]
+
+    def check_fetch(self, member_id: str | None, epoch: int) -> None:
+        """Raise KafkaError unless this member may read offsets."""
+        if not member_id and epoch < 0:
+            return
+        _check_generation(self.persistent.member(member_id or ""), epoch)
+
+    def tombstones(self) -> list[Record]:
+        """The records that delete the group, without its offsets."""
+        return [*self.persistent.tombstones()]
+
+    # ------------------------------------------------------------------------- life of a group
+
+    def replay(self, key: ConsumerKey, value: ConsumerValue | None) -> None:
+        """Take in a record of this group."""
+        self.persistent.replay(key, value)
+
+    def loaded(self, now_ms: int) -> Outcome:
+        """Members have a session's time to come back; topics may be others than before."""
+        change = self.change(now_ms)
+        for member in self.persistent.members.values():
+            change.outcome.timers.append(self.session_timer(member, now_ms))
+            if member.current.state == MemberState.UNREVOKED_PARTITIONS:
+                due = now_ms + member.metadata.rebalance_timeout_ms
+                change.timer(due, REBALANCE, member.id)
+        if self.persistent.members:
+            change.timer(now_ms + 1, SEARCH)
+        return change.outcome
+
+    def withdraw(self, _error: ErrorCode) -> list[Reply]:
+        """Nobody ever waits here."""
+        return []
+
+    def expire(self, key: tuple[str, ...], now_ms: int) -> Outcome:
+        """A member was silent, or too slow; or it is time to look for topics."""
+        if key[2] == SEARCH:
+            return self._go_on_searching(now_ms)
+        member = self.persistent.members.get(key[3])
+        if member is None:
+            return Outcome()
+        if key[2] == REBALANCE and member.current.state != MemberState.UNREVOKED_PARTITIONS:
+            return Outcome()
+        return self.fence([member], now_ms)
+
+    def change(self, now_ms: int) -> Change:
+        """The beginning of an operation that writes."""
+        wall_ms = self.home.wall.ms
+        return Change(self.persistent, self.home.image, self.limits, now_ms, wall_ms)
+
+    def session_timer(self, member: Member, now_ms: int) -> Timer:
+        """When the member is out, if nothing is heard of it until then."""
+        classic = member.metadata.classic
+        session_ms = self.limits.session_timeout_ms
+        due = now_ms + (session_ms if classic is None else classic.session_timeout_ms)
+        return Timer((CONSUMER, self.group_id, SESSION, member.id), due)
+
+    # ----------------------------------------------------------------------------- heartbeats
+
+    def beat(self, beat: Beat, token: int, now_ms: int) -> Outcome:
+        """A heartbeat of a member that comes or stays; replies with BeatAnswer."""
+        state = self.persistent
+        known = state.members.get(beat.member_id)
+        if known is not None and self._is_mere_sign_of_life(known, beat):
+            interval = self.limits.heartbeat_interval_ms
+            outcome = answer(token, BeatAnswer(known.id, known.epoch, interval))
+            outcome.timers.append(self.session_timer(known, now_ms))
+            return outcome
+        change = self.change(now_ms)
+        member = self._find(beat, change)
+        if change.put(replace(member, metadata=beat.updated(member.metadata))):
+            change.bump(always=True)
+        change.retarget()
+        before = change.members[member.id]
+        after = change.move(before, beat.owned)
+        change.outcome.timers.append(self.session_timer(after, now_ms))
+        if after.current != before.current:
+            revoking = after.current.state == MemberState.UNREVOKED_PARTITIONS
+            due = now_ms + after.metadata.rebalance_timeout_ms
+            change.timer(due if revoking else None, REBALANCE, after.id)
+        told = beat.is_full or after.current.assigned != before.current.assigned
+        assigned = after.current.assigned if told else None
+        response = BeatAnswer(after.id, after.epoch, self.limits.heartbeat_interval_ms, assigned)
+        return change.outcome.merge(answer(token, response))
+
+    def _is_mere_sign_of_life(self, member: Member, beat: Beat) -> bool:
+        """Whether a heartbeat says nothing and brings nothing; nearly all are like that."""
+        return (
+            beat.epoch == member.epoch == self.persistent.epoch == self.persistent.target_epoch
+            and member.current.state == MemberState.STABLE
+            and not beat.is_full
+            and (beat.instance_id is None or beat.instance_id == member.instance_id)
+            and beat.updated(member.metadata) == member.metadata
+        )
+
+    def _find(self, beat: Beat, change: Change) -> Member:
+        """The member that a heartbeat is from; in `change` if it takes the place of another."""
+        state = self.persistent
+        if beat.epoch != JOINING:
+            found = state.any_member(beat.member_id, beat.instance_id)
+            check_epoch(found, beat.epoch, beat.owned)
+            return found
+        if beat.instance_id is not None and beat.instance_id in state.instances:
+            old = state.members[state.instances[beat.instance_id]]
+            if not old.speaks_classic and old.epoch != LEAVING_FOR_NOW:
+                raise KafkaError(
+                    ErrorCode.UNRELEASED_INSTANCE_ID,
+                    f"Static member {beat.member_id} with instance id {beat.instance_id} cannot "
+                    f"join the group because the instance id is owned by {old.id} member.",
+                )
+            return change.succeed(old, beat.member_id)
+        known = state.members.get(beat.member_id)
+        if known is not None:
+            check_epoch(known, beat.epoch, beat.owned)
+            return known
+        self.check_room()
+        return Member(beat.member_id, NEW_MEMBER)
+
+    def check_room(self) -> None:
+        """GROUP_MAX_SIZE_REACHED if nobody else may join."""
+        most = self.limits.max_size
+        if len(self.persistent.members) >= most:
+            raise KafkaError(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                f"The consumer group has reached its maximum capacity of {most} members.",
+            )
+
+    def depart(self, beat: Beat, token: int, now_ms: int) -> Outcome:
+        """A heartbeat of a member that leaves, for good or for now; replies with BeatAnswer."""
+        member = self.persistent.any_member(beat.member_id, beat.instance_id)
+        response = answer(token, BeatAnswer(member.id, beat.epoch))
+        if beat.epoch == LEAVING:
+            return self.fence([member], now_ms).merge(response)
+        away = replace(member.current, member_epoch=LEAVING_FOR_NOW, revoking={})
+        key = CurrentAssignmentKey(self.group_id, member.id)
+        return Outcome(records=[(key, away)]).merge(response)
+
+    def fence(self, members: Sequence[Member], now_ms: int) -> Outcome:
+        """Members are out; the others share what they had."""
+        change = self.change(now_ms)
+        for member in members:
+            change.remove(member.id)
+        change.bump(always=True)
+        return change.outcome
+
+    # --------------------------------------------------------------------------------- topics
+
+    def topics_changed(self, changed: frozenset[str], now_ms: int) -> Outcome:
+        """These topics came, went, or changed: expressions and the group epoch may too."""
+        state = self.persistent
+        resolved = state.subscriptions.resolved
+        unconcerned = state.subscriptions.names().isdisjoint(changed)
+        if unconcerned and not resolved and self._search is None:
+            return Outcome()
+        change = self.change(now_ms)
+        if self._search is not None:
+            self._search = None
+            change.timer(now_ms + 1, SEARCH)
+        there = [name for name in changed if name in self.home.image.topics]
+        gone = {name for name in changed if name not in self.home.image.topics}
+        for text, topics in resolved.items():
+            expression = self._compiled(text)
+            found = {name for name in there if expression.matches(name)}
+            change.resolved(text, (found | set(topics)) - gone)
+        if state.members:
+            change.bump(always=False)
+        return change.outcome
+
+    def _go_on_searching(self, now_ms: int) -> Outcome:
+        """Look for the topics of all expressions, a little at a time; then see what is new."""
+        change = self.change(now_ms)
+        if self._search is None:
+            texts = self.persistent.subscriptions.expressions()
+            expressions = [self._compiled(text) for text in sorted(texts)]
+            self._search = Search(expressions, self.home.image.topics)
+        if not self._search.go_on(SEARCH_STEPS):
+            change.timer(now_ms + 1, SEARCH)
+            return change.outcome
+        found, self._search = self._search.found, None
+        used = self.persistent.subscriptions.expressions()
+        for text, topics in found.items():
+            if text in used:
+                change.resolved(text, topics)
+        if used - found.keys():
+            change.timer(now_ms + 1, SEARCH)
+        if self.persistent.members:
+            change.bump(always=False)
+        return change.outcome
+
+    def _compiled(self, text: str) -> Expression:
+        used = self.persistent.subscriptions.expressions()
+        self._expressions = {one: made for one, made in self._expressions.items() if one in used}
+        if text not in self._expressions:
+            self._expressions[text] = Expression(text)
+        return self._expressions[text]
+
+    # ------------------------------------------------------------------- the classic protocol
+
+    def join(self, join: Join, token: int, new_member_id: str, now_ms: int) -> Outcome:
+        """A member that speaks the classic protocol joins; replies with Joined."""
+        raise NotImplementedError
+
+    def sync(self, sync: Sync, token: int, now_ms: int) -> Outcome:
+        """It asks for its assignment; replies with Synced."""
+        raise NotImplementedError
+
+    def heartbeat(self, beat: Heartbeat, token: int, now_ms: int) -> Outcome:
+        """It is still there; replies with an ErrorCode."""
+        raise NotImplementedError
+
+    def leave(self, leavers: Sequence[Leaver], token: int, now_ms: int) -> Outcome:
+        """Such members leave; replies with a Left for each."""
+        raise NotImplementedError
+
+
+def _check_generation(member: Member, epoch: int) -> None:
+    if member.epoch == epoch:
+        return
+    if member.speaks_classic:
+        raise KafkaError(
+            ErrorCode.ILLEGAL_GENERATION,
+            f"The received generation id {epoch} does not match the expected member epoch "
+            f"{member.epoch}.",
+        )
+    raise KafkaError(
+        ErrorCode.STALE_MEMBER_EPOCH,
+        f"The received member epoch {epoch} does not match the expected member epoch "
+        f"{member.epoch}.",
+    )
+
+
+# ------------------------------------------------------------------------------ in the registry
+
+
+def heartbeat(home: Home, beat: Beat, token: int, now_ms: int) -> Outcome:
+    """ConsumerGroupHeartbeat; replies with BeatAnswer."""
+    found = home.groups.get(beat.group_id)
+    if isinstance(found, ConsumerGroup):
+        if beat.epoch in (LEAVING, LEAVING_FOR_NOW):
+            return found.depart(beat, token, now_ms)
+        return found.beat(beat, token, now_ms)
+    if beat.epoch != JOINING:
+        why = "not found" if found is None else f"is not a {CONSUMER} group"
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {beat.group_id} {why}.")
+    group = ConsumerGroup(beat.group_id, home)
+    return group.beat(beat, token, now_ms)
+
+
+def replay(home: Home, key: Key, value: Value | None) -> None:
+    """Take in a record of a consumer group; the group comes and goes with its first record."""
+    assert isinstance(key, ConsumerKey), f"{key} belongs to no group"
+    assert value is None or isinstance(value, ConsumerValue)
+    group = home.groups.get(key.group_id)
+    if not isinstance(group, ConsumerGroup):
+        if value is None or isinstance(key, PartitionMetadataKey):
+            return
+        group = home.groups[key.group_id] = ConsumerGroup(key.group_id, home)
+    if value is None and isinstance(key, GroupMetadataKey):
+        del home.groups[key.group_id]
+        return
+    group.replay(key, value)
+
+
+def topics_changed(home: Home, changed: frozenset[str], now_ms: int) -> Outcome:
+    """Topics came, went or changed: tell the groups."""
+    outcome = Outcome()
+    for group in list(home.groups.values()):
+        if isinstance(group, ConsumerGroup):
+            outcome.merge(group.topics_changed(changed, now_ms))
+    return outcome

@@ -1,0 +1,395 @@
+"""RE2's syntax for regular expressions, read into a tree; for subscriptions to topics.
+
+Only topic names are ever matched, so a set of characters is kept as the legal characters of topic
+names that are in it. What RE2 does not know (backreferences, look-around, possessive repetition)
+is refused: `compile_expression` in `expressions.py` relies on it to match in linear time.
+"""
+
+import unicodedata
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from string import ascii_letters, digits
+from typing import NamedTuple, TypeAlias
+
+from headrace.errors import ErrorCode, KafkaError
+
+ALPHABET = frozenset(ascii_letters + digits + "._-")
+WORD = frozenset(ascii_letters + digits + "_") & ALPHABET
+MAX_COUNT = 1000
+"""The largest number in a repetition, as in RE2."""
+MAX_DEPTH = 100
+
+
+class Chars(NamedTuple):
+    """One character of a set."""
+
+    allowed: frozenset[str]
+
+
+class Assertion(NamedTuple):
+    """A place between characters: "^", "$", "b" (a word's edge) or "B"."""
+
+    kind: str
+
+
+class Sequence(NamedTuple):
+    """One after the other."""
+
+    items: "tuple[Node, ...]"
+
+
+class Choice(NamedTuple):
+    """One of them."""
+
+    options: "tuple[Node, ...]"
+
+
+class Repeat(NamedTuple):
+    """As often as `least` to `most` times; no `most` is no limit."""
+
+    item: "Node"
+    least: int
+    most: int | None
+
+
+Node: TypeAlias = Chars | Assertion | Sequence | Choice | Repeat
+
+_DIGIT, _SPACE = frozenset(digits), frozenset[str]()
+_PERL = {"d": _DIGIT, "s": _SPACE, "w": WORD}
+_POSIX: dict[str, Callable[[str], bool]] = {
+    "alnum": str.isalnum,
+    "alpha": str.isalpha,
+    "ascii": str.isascii,
+    "blank": lambda _: False,
+    "cntrl": lambda _: False,
+    "digit": str.isdigit,
+    "graph": lambda _: True,
+    "lower": str.islower,
+    "print": lambda _: True,
+    "punct": lambda one: one in "._-",
+    "space": lambda _: False,
+    "upper": str.isupper,
+    "word": lambda one: one in WORD,
+    "xdigit": lambda one: one in "0123456789abcdefABCDEF",
+}
+_CONTROL = {"a": "\a", "f": "\f", "t": "\t", "n": "\n", "r": "\r", "v": "\v"}
+_CATEGORIES = {
+    "C": "cfos", "L": "lmotu", "M": "cen", "N": "dlo", "P": "cdefios", "S": "ckmo", "Z": "lps",
+}  # fmt: skip
+"""Unicode's general categories: the first letter, and those that may follow."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Flags:
+    folds_case: bool = False
+
+
+def parse(expression: str) -> Node:
+    """The tree of an expression; INVALID_REGULAR_EXPRESSION if RE2 would not take it."""
+    parser = _Parser(expression)
+    tree = parser.choice(0)
+    if not parser.at_end():
+        raise parser.refusal("there is a ) without its (")
+    return tree
+
+
+class _Parser:
+    """Reads from left to right; `_flags` are those of the group it is in."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+        self._flags = _Flags()
+
+    def refusal(self, why: str) -> KafkaError:
+        return KafkaError(
+            ErrorCode.INVALID_REGULAR_EXPRESSION,
+            f"The regular expression `{self._text}` is not valid: {why} at position {self._at}.",
+        )
+
+    def at_end(self) -> bool:
+        return self._at >= len(self._text)
+
+    def choice(self, depth: int) -> Node:
+        """Everything up to the end of the group."""
+        if depth > MAX_DEPTH:
+            raise self.refusal(f"groups are more than {MAX_DEPTH} deep")
+        options = [self._sequence(depth)]
+        while self._skip("|"):
+            options.append(self._sequence(depth))
+        return options[0] if len(options) == 1 else Choice(tuple(options))
+
+    def _sequence(self, depth: int) -> Node:
+        items: list[Node] = []
+        while not self.at_end() and self._text[self._at] not in "|)":
+            if self._skip("\\Q"):
+                items += self._quoted()
+                continue
+            item = self._atom(depth)
+            if item is None:
+                continue
+            items.append(self._repeated(item))
+        return items[0] if len(items) == 1 else Sequence(tuple(items))
+
+    def _quoted(self) -> list[Node]:
+        end = self._text.find("\\E", self._at)
+        stop = len(self._text) if end < 0 else end
+        quoted: list[Node] = [self._literal(one) for one in self._text[self._at : stop]]
+        self._at = stop if end < 0 else end + 2
+        if quoted:
+            quoted[-1] = self._repeated(quoted[-1])
+        return quoted
+
+    def _atom(self, depth: int) -> Node | None:
+        """The next item; None for something that only sets flags or means nothing."""
+        if self._skip("("):
+            return self._group(depth)
+        if self._skip("["):
+            return Chars(self._bracket())
+        if self._skip("."):
+            return Chars(ALPHABET)
+        if self._skip("^"):
+            return Assertion("^")
+        if self._skip("$"):
+            return Assertion("$")
+        if self._skip("\\"):
+            return self._escape()
+        if self._text[self._at] in "*+?" or self._counts() is not None:
+            raise self.refusal("nothing is before a repetition")
+        return self._literal(self._take())
+
+    # ------------------------------------------------------------------------- repetition
+
+    def _repeated(self, item: Node) -> Node:
+        start = self._at
+        counts = self._repetition()
+        if counts is None:
+            return item
+        if self._skip("?"):
+            pass  # Lazy or greedy: what matches is the same.
+        if self._repetition() is not None:
+            self._at = start
+            raise self.refusal("repetitions follow one another")
+        return Repeat(item, *counts)
+
+    def _repetition(self) -> tuple[int, int | None] | None:
+        for sign, counts in (("*", (0, None)), ("+", (1, None)), ("?", (0, 1))):
+            if self._skip(sign):
+                return counts
+        found = self._counts()
+        if found is None:
+            return None
+        self._at = self._text.index("}", self._at) + 1
+        least, most = found
+        if least > MAX_COUNT or (most or 0) > MAX_COUNT or (most is not None and most < least):
+            raise self.refusal(f"repetition counts go up to {MAX_COUNT}, the lower one first")
+        return found
+
+    def _counts(self) -> tuple[int, int | None] | None:
+        """The numbers of a {n}, {n,} or {n,m} that is next; other braces are literals."""
+        end = self._text.find("}", self._at)
+        if end < 0 or self._text[self._at] != "{":
+            return None
+        least, comma, most = self._text[self._at + 1 : end].partition(",")
+        numbers = [one for one in (least, most) if one]
+        if not least or not all(one.isascii() and one.isdigit() for one in numbers):
+            return None
+        if any(len(one) > 6 for one in numbers):
+            raise self.refusal(f"repetition counts go up to {MAX_COUNT}")
+        if not comma:
+            return int(least), int(least)
+        return int(least), int(most) if most else None
+
+    # ----------------------------------------------------------------------------- groups
+
+    def _group(self, depth: int) -> Node | None:
+        outer = self._flags
+        if self._skip("?"):
+            if self._skip("P<") or (not self._next_is("<=", "<!") and self._skip("<")):
+                self._group_name()
+            elif not self._group_flags():
+                return None
+        inner = self.choice(depth + 1)
+        if not self._skip(")"):
+            raise self.refusal("a ( lacks its )")
+        self._flags = outer
+        return inner
+
+    def _group_name(self) -> None:
+        end = self._text.find(">", self._at)
+        if end < 0 or not (name := self._text[self._at : end]).isidentifier() or not name.isascii():
+            raise self.refusal("a group's name is not well formed")
+        self._at = end + 1
+
+    def _group_flags(self) -> bool:
+        """Read `flags:` or `flags)`; whether a group follows."""
+        on, seen = True, False
+        while not self.at_end():
+            sign = self._take()
+            if sign == ":":
+                return True
+            if sign == ")" and (seen or not on):
+                return False
+            if sign == "-" and on:
+                on = False
+            elif sign in "imsU":
+                seen = True
+                if sign == "i":
+                    self._flags = replace(self._flags, folds_case=on)
+            else:
+                raise self.refusal(f"(?{sign} is not known")
+        raise self.refusal("a ( lacks its )")
+
+    # ------------------------------------------------------------------------- characters
+
+    def _literal(self, sign: str) -> Chars:
+        return Chars(self._folded(frozenset(sign)) & ALPHABET)
+
+    def _folded(self, signs: frozenset[str]) -> frozenset[str]:
+        if not self._flags.folds_case:
+            return signs
+        return signs | {one.lower() for one in signs} | {one.upper() for one in signs}
+
+    def _escape(self) -> Node:
+        for sign, kind in (("A", "^"), ("z", "$"), ("b", "b"), ("B", "B")):
+            if self._skip(sign):
+                return Assertion(kind)
+        named = self._named_class()
+        if named is not None:
+            return Chars(named)
+        return self._literal(self._escaped())
+
+    def _named_class(self) -> frozenset[str] | None:
+        """A class such as \\d or \\pL, after its backslash."""
+        if self.at_end():
+            raise self.refusal("a backslash ends it")
+        sign = self._text[self._at]
+        if sign.lower() in _PERL:
+            self._at += 1
+            found = _PERL[sign.lower()]
+            return ALPHABET - found if sign.isupper() else found
+        if sign not in "pP":
+            return None
+        self._at += 1
+        if self._skip("{"):
+            end = self._text.find("}", self._at)
+            name = self._text[self._at : end] if end >= 0 else ""
+            self._at = end + 1
+        else:
+            name = self._take()
+        negated = (sign == "P") != name.startswith("^")
+        found = self._unicode_class(name.removeprefix("^"))
+        return ALPHABET - found if negated else found
+
+    def _unicode_class(self, name: str) -> frozenset[str]:
+        if name == "Any":
+            return ALPHABET
+        general, second = name[:1], name[1:]
+        if general in _CATEGORIES and (not second or second in tuple(_CATEGORIES[general])):
+            return frozenset(one for one in ALPHABET if unicodedata.category(one).startswith(name))
+        if name == "Latin":
+            return frozenset(ascii_letters)
+        if name == "Common":
+            return ALPHABET - frozenset(ascii_letters)
+        if name in _OTHER_SCRIPTS:
+            return frozenset()
+        raise self.refusal(f"there is no class of characters named '{name}'")
+
+    def _escaped(self) -> str:
+        """The character that an escape stands for, after its backslash."""
+        sign = self._take()
+        if sign in _CONTROL:
+            return _CONTROL[sign]
+        if sign == "x":
+            if self._skip("{"):
+                end = self._text.find("}", self._at)
+                code = self._text[self._at : end] if end >= 0 else ""
+                self._at = end + 1
+            else:
+                code = self._text[self._at : self._at + 2]
+                self._at += 2
+            return self._character(code, 16)
+        if sign == "0" or (sign in "1234567" and self._text[self._at : self._at + 1] in _OCTAL):
+            code = sign
+            while len(code) < 3 and self._text[self._at : self._at + 1] in _OCTAL:
+                code += self._take()
+            return self._character(code, 8)
+        if sign.isascii() and (sign.isalnum() or sign == "_"):
+            raise self.refusal(f"\\{sign} is not known")
+        return sign
+
+    def _character(self, code: str, base: int) -> str:
+        try:
+            return chr(int(code, base))
+        except (ValueError, OverflowError):
+            raise self.refusal(f"'{code}' is no character's number") from None
+
+    def _bracket(self) -> frozenset[str]:
+        """A set in brackets, after the first one."""
+        negated = self._skip("^")
+        found: set[str] = set()
+        first = True
+        while first or not self._next_is("]"):
+            first = False
+            if self.at_end():
+                raise self.refusal("a [ lacks its ]")
+            named = self._bracket_class()
+            if named is not None:
+                found |= named
+                continue
+            low = self._bracket_character()
+            high = low
+            if self._next_is("-") and not self._next_is("-]"):
+                self._at += 1
+                high = self._bracket_character()
+                if high < low:
+                    raise self.refusal(f"the range {low}-{high} runs backwards")
+            found |= self._folded(frozenset(one for one in ALPHABET if low <= one <= high))
+        self._at += 1
+        return ALPHABET - found if negated else ALPHABET & found
+
+    def _bracket_class(self) -> frozenset[str] | None:
+        if self._skip("[:"):
+            end = self._text.find(":]", self._at)
+            name = self._text[self._at : end] if end >= 0 else ""
+            if name.removeprefix("^") not in _POSIX:
+                raise self.refusal(f"there is no class of characters named '{name}'")
+            self._at = end + 2
+            test = _POSIX[name.removeprefix("^")]
+            found = frozenset(one for one in ALPHABET if test(one))
+            return ALPHABET - found if name.startswith("^") else found
+        if self._next_is("\\"):
+            self._at += 1
+            named = self._named_class()
+            if named is None:
+                self._at -= 1
+            return named
+        return None
+
+    def _bracket_character(self) -> str:
+        return self._escaped() if self._skip("\\") else self._take()
+
+    # ---------------------------------------------------------------------------- reading
+
+    def _take(self) -> str:
+        if self.at_end():
+            raise self.refusal("it ends too early")
+        self._at += 1
+        return self._text[self._at - 1]
+
+    def _skip(self, expected: str) -> bool:
+        if not self._text.startswith(expected, self._at):
+            return False
+        self._at += len(expected)
+        return True
+
+    def _next_is(self, *options: str) -> bool:
+        return self._text.startswith(options, self._at)
+
+
+_OCTAL = tuple("01234567")
+_OTHER_SCRIPTS = frozenset({
+    "Arabic", "Armenian", "Bengali", "Cyrillic", "Devanagari", "Ethiopic", "Georgian", "Greek",
+    "Han", "Hangul", "Hebrew", "Hiragana", "Katakana", "Khmer", "Lao", "Mongolian", "Tamil",
+    "Telugu", "Thai", "Tibetan",
+})  # fmt: skip

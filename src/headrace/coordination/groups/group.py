@@ -1,0 +1,189 @@
+"""What every kind of group has in common: what the registry and the offsets ask of one.
+
+Also the requests of the classic protocol and their answers. They stand here and not in
+`classic.py`, because a group of the new kind serves members that still speak the old protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from headrace.coordination.outcome import Outcome, Record, Reply, Timer
+from headrace.errors import ErrorCode
+
+CLASSIC = "classic"
+CONSUMER = "consumer"
+
+NO_GENERATION = -1
+
+
+@dataclass(slots=True)
+class WallTime:
+    """The wall clock at the operation at hand, for what records say; set by whoever runs it."""
+
+    ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """A JoinGroup, in its newest form."""
+
+    group_id: str
+    member_id: str  # "" from a member that has none yet
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: tuple[tuple[str, bytes], ...]  # name and metadata, the best liked first
+    reason: str
+    requires_member_id: bool  # v4 and later: the client retries with the id that error 79 gave
+    can_skip_assignment: bool  # v9 and later
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedMember:
+    """A member as the leader learns of it."""
+
+    member_id: str
+    instance_id: str | None
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """The answer to a Join; with an error, everything else is as Kafka leaves it then."""
+
+    error: ErrorCode
+    member_id: str
+    generation: int = NO_GENERATION
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader: str = ""
+    skip_assignment: bool = False
+    members: tuple[JoinedMember, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """A SyncGroup, in its newest form."""
+
+    group_id: str
+    generation: int
+    member_id: str
+    instance_id: str | None
+    protocol_type: str | None
+    protocol_name: str | None
+    assignments: tuple[tuple[str, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Synced:
+    """The answer to a Sync."""
+
+    error: ErrorCode
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignment: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """A Heartbeat of the classic protocol; its answer is an ErrorCode."""
+
+    group_id: str
+    generation: int
+    member_id: str
+    instance_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Leaver:
+    """One member of a LeaveGroup; an administrator names static members by instance only."""
+
+    member_id: str
+    instance_id: str | None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What became of one Leaver; the answer to a LeaveGroup is a tuple of these."""
+
+    member_id: str
+    instance_id: str | None
+    error: ErrorCode
+
+    def failed(self, error: ErrorCode) -> Left:
+        """The same member, with an error."""
+        return replace(self, error=error)
+
+
+@dataclass(frozen=True, slots=True)
+class Committer:
+    """Who commits offsets: `generation` is a member epoch if the group is of the new kind."""
+
+    member_id: str
+    instance_id: str | None
+    generation: int
+    version: int  # of OffsetCommit
+
+
+class Group(Protocol):
+    """A group of any kind. `expire` is called for timers whose key is (kind, group id, ...)."""
+
+    @property
+    def group_id(self) -> str: ...
+
+    @property
+    def kind(self) -> str:
+        """CLASSIC or CONSUMER: how ListGroups names the type."""
+
+    @property
+    def protocol_type(self) -> str:
+        """What kind of clients it is for ("consumer", "connect"); "" while nobody has said."""
+
+    @property
+    def state(self) -> str:
+        """As Kafka prints it: Empty, Stable, PreparingRebalance, Assigning, ..."""
+
+    def is_empty(self) -> bool:
+        """Whether nobody is or is about to be a member, so that the group may be deleted."""
+
+    def subscribes_to(self, topic: str) -> bool:
+        """Whether offsets of this topic are in use."""
+
+    def check_commit(self, who: Committer, now_ms: int) -> list[Timer]:
+        """Raise KafkaError unless `who` may commit offsets; a commit is a sign of life."""
+
+    def check_fetch(self, member_id: str | None, epoch: int) -> None:
+        """Raise KafkaError unless this member may read offsets (None or epoch -1: anybody)."""
+
+    def tombstones(self) -> list[Record]:
+        """The records that delete the group, without its offsets."""
+
+    def loaded(self, now_ms: int) -> Outcome:
+        """The log has been read: give members their time, and finish what was under way."""
+
+    def expire(self, key: tuple[str, ...], now_ms: int) -> Outcome:
+        """A timer of this group is due."""
+
+    def withdraw(self, error: ErrorCode) -> list[Reply]:
+        """Answer everybody who waits: this broker does not coordinate the group any more."""
+
+    # The classic protocol.
+
+    def join(self, join: Join, token: int, new_member_id: str, now_ms: int) -> Outcome:
+        """Replies with Joined. `new_member_id` is for a member that has none."""
+
+    def sync(self, sync: Sync, token: int, now_ms: int) -> Outcome:
+        """Replies with Synced."""
+
+    def heartbeat(self, beat: Heartbeat, token: int, now_ms: int) -> Outcome:
+        """Replies with an ErrorCode."""
+
+    def leave(self, leavers: Sequence[Leaver], token: int, now_ms: int) -> Outcome:
+        """Replies with a tuple of Left, one for each leaver."""

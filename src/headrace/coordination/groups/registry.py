@@ -1,0 +1,286 @@
+"""The groups of one shard, of every kind, by their ids; and the one place that tells kinds apart.
+
+A shard is what one partition of `__consumer_offsets` holds. Like the groups, the registry is a
+state machine: operations return an `Outcome`, and what is to survive changes in `replay` only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from headrace.cluster.image import Image
+from headrace.coordination.groups.classic import CONSUMER_PROTOCOL, ClassicGroup
+from headrace.coordination.groups.classic_limits import ClassicLimits
+from headrace.coordination.groups.group import (
+    CLASSIC,
+    CONSUMER,
+    Committer,
+    Group,
+    Heartbeat,
+    Join,
+    Joined,
+    Leaver,
+    Left,
+    Sync,
+    Synced,
+    WallTime,
+)
+from headrace.coordination.offsets import Offsets, OffsetToCommit
+from headrace.coordination.outcome import Key, Outcome, Reply, Timer, Value, answer
+from headrace.coordination.records import (
+    GroupMetadata,
+    GroupMetadataKey,
+    OffsetCommit,
+    OffsetCommitKey,
+)
+from headrace.errors import ErrorCode, KafkaError
+from headrace.settings import Settings
+from headrace.types import TopicPartition
+
+GROUP_ID_NOT_FOUND_FROM = 9
+"""The first version of OffsetCommit whose clients know GROUP_ID_NOT_FOUND."""
+
+
+class Listed(NamedTuple):
+    """A group as ListGroups shows it."""
+
+    group_id: str
+    protocol_type: str
+    state: str
+    kind: str
+
+
+class Groups:
+    """The groups and the committed offsets of one shard.
+
+    The new kind of group (`consumer.py`) finds here: `groups` (add, replace and remove its own
+    groups in `consumer.replay`), `settings` and `image` (the topics that there are).
+    """
+
+    def __init__(self, settings: Settings, image: Image) -> None:
+        self.settings = settings
+        self.image = image
+        self.groups: dict[str, Group] = {}
+        self.wall = WallTime()
+        """To be set before each operation that may write records."""
+        self.offsets = Offsets(settings.integer("offsets.retention.minutes") * 60_000)
+        self.limits = ClassicLimits.of(settings)
+
+    # --------------------------------------------------------------------------- life of a shard
+
+    def replay(self, key: Key, value: Value | None) -> None:
+        """Take in one record, from the log or from an operation a moment ago."""
+        if isinstance(key, OffsetCommitKey):
+            assert value is None or isinstance(value, OffsetCommit)
+            self.offsets.replay(key, value)
+            if value is not None and key.group_id not in self.groups:
+                # Offsets of somebody who assigns partitions himself make a group without members.
+                self._new_classic(key.group_id)
+        elif isinstance(key, GroupMetadataKey):
+            assert value is None or isinstance(value, GroupMetadata)
+            self._replay_classic(key.group_id, value)
+        else:
+            from headrace.coordination.groups import consumer
+
+            consumer.replay(self, key, value)
+
+    def _replay_classic(self, group_id: str, value: GroupMetadata | None) -> None:
+        group = self.groups.get(group_id)
+        if value is None:
+            if isinstance(group, ClassicGroup):
+                del self.groups[group_id]
+            return
+        if not isinstance(group, ClassicGroup):
+            group = self._new_classic(group_id)
+        group.replay(value)
+
+    def _new_classic(self, group_id: str) -> ClassicGroup:
+        group = self.groups[group_id] = ClassicGroup(group_id, self.limits, self.wall)
+        return group
+
+    def loaded(self, now_ms: int) -> Outcome:
+        """The log has been read to its end; members have their session's time to come back."""
+        outcome = Outcome()
+        for group in list(self.groups.values()):
+            outcome.merge(group.loaded(now_ms))
+        return outcome
+
+    def withdraw(self, error: ErrorCode) -> list[Reply]:
+        """Answer everybody who waits: this broker does not lead the shard any more."""
+        return [reply for group in self.groups.values() for reply in group.withdraw(error)]
+
+    def expire(self, key: tuple[str, ...], now_ms: int) -> Outcome:
+        """A timer of one of the groups is due."""
+        group = self.groups.get(key[1])
+        if group is None or group.kind != key[0]:
+            return Outcome()
+        outcome = group.expire(key, now_ms)
+        self._forget_if_void(key[1])
+        return outcome
+
+    def topics_changed(self, image: Image, changed: frozenset[str], now_ms: int) -> Outcome:
+        """These topics came, changed or went: offsets of those that went go too."""
+        self.image = image
+        gone = [name for name in changed if name not in image.topics]
+        outcome = Outcome(records=self.offsets.forget_topics(gone))
+        if any(group.kind == CONSUMER for group in self.groups.values()):
+            from headrace.coordination.groups import consumer
+
+            outcome.merge(consumer.topics_changed(self, changed, now_ms))
+        return outcome
+
+    def expire_offsets(self) -> Outcome:
+        """What nobody used for its retention goes: offsets, and empty groups without any."""
+        outcome = Outcome()
+        for group_id, group in self.groups.items():
+            retained_from = (
+                group.retention_from if isinstance(group, ClassicGroup) else _since_the_commit
+            )
+            expired, remain = self.offsets.expired(
+                group_id, group.subscribes_to, retained_from, self.wall.ms
+            )
+            outcome.records += expired
+            if group.is_empty() and not remain:
+                outcome.records += group.tombstones()
+        return outcome
+
+    # ----------------------------------------------------------------------- the classic protocol
+
+    def join(self, join: Join, token: int, new_member_id: str, now_ms: int) -> Outcome:
+        """JoinGroup; replies with Joined, perhaps much later."""
+        if not join.group_id:
+            return answer(token, Joined(ErrorCode.INVALID_GROUP_ID, join.member_id))
+        if not self.limits.session_allowed(join.session_timeout_ms):
+            return answer(token, Joined(ErrorCode.INVALID_SESSION_TIMEOUT, join.member_id))
+        group = self.groups.get(join.group_id)
+        if group is None:
+            if join.member_id:
+                return answer(token, Joined(ErrorCode.UNKNOWN_MEMBER_ID, join.member_id))
+            group = self._new_classic(join.group_id)
+        outcome = group.join(join, token, new_member_id, now_ms)
+        self._forget_if_void(join.group_id)
+        return outcome
+
+    def sync(self, sync: Sync, token: int, now_ms: int) -> Outcome:
+        """SyncGroup; replies with Synced, once the leader has assigned."""
+        if not sync.group_id:
+            return answer(token, Synced(ErrorCode.INVALID_GROUP_ID))
+        group = self.groups.get(sync.group_id)
+        if group is None:
+            return answer(token, Synced(ErrorCode.UNKNOWN_MEMBER_ID))
+        return group.sync(sync, token, now_ms)
+
+    def heartbeat(self, beat: Heartbeat, token: int, now_ms: int) -> Outcome:
+        """Heartbeat; replies with an ErrorCode."""
+        if not beat.group_id:
+            return answer(token, ErrorCode.INVALID_GROUP_ID)
+        group = self.groups.get(beat.group_id)
+        if group is None:
+            return answer(token, ErrorCode.UNKNOWN_MEMBER_ID)
+        return group.heartbeat(beat, token, now_ms)
+
+    def leave(self, group_id: str, leavers: Sequence[Leaver], token: int, now_ms: int) -> Outcome:
+        """LeaveGroup; replies with a Left for each."""
+        if not group_id:
+            return answer(token, KafkaError(ErrorCode.INVALID_GROUP_ID))
+        group = self.groups.get(group_id)
+        if group is None:
+            unknown = ErrorCode.UNKNOWN_MEMBER_ID
+            left = tuple(Left(one.member_id, one.instance_id, unknown) for one in leavers)
+            return answer(token, left)
+        outcome = group.leave(leavers, token, now_ms)
+        self._forget_if_void(group_id)
+        return outcome
+
+    def _forget_if_void(self, group_id: str) -> None:
+        """A group that left no trace in the log and has nobody needs no memory."""
+        group = self.groups.get(group_id)
+        if isinstance(group, ClassicGroup) and group.is_void() and not self.offsets.has(group_id):
+            del self.groups[group_id]
+
+    # ---------------------------------------------------------------------------- administration
+
+    def delete(self, group_id: str, token: int) -> Outcome:
+        """DeleteGroups, for one group; replies with an ErrorCode."""
+        group = self.groups.get(group_id)
+        if group is None:
+            return answer(token, ErrorCode.GROUP_ID_NOT_FOUND)
+        if not group.is_empty():
+            return answer(token, ErrorCode.NON_EMPTY_GROUP)
+        outcome = answer(token, ErrorCode.NONE)
+        outcome.records = self.offsets.forget_group(group_id) + group.tombstones()
+        return outcome
+
+    def classic(self, group_id: str) -> ClassicGroup:
+        """The group, for DescribeGroups; GROUP_ID_NOT_FOUND if there is no classic one."""
+        group = self.groups.get(group_id)
+        if not isinstance(group, ClassicGroup):
+            why = "not found" if group is None else f"is not a {CLASSIC} group"
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {why}.")
+        return group
+
+    def listed(self, states: Sequence[str], kinds: Sequence[str]) -> list[Listed]:
+        """ListGroups: the groups in these states and of these kinds, all if none are given."""
+        wanted_states = {state.lower() for state in states}
+        wanted_kinds = {kind.lower() for kind in kinds}
+        return [
+            Listed(group_id, group.protocol_type, group.state, group.kind)
+            for group_id, group in self.groups.items()
+            if (not wanted_states or group.state.lower() in wanted_states)
+            and (not wanted_kinds or group.kind in wanted_kinds)
+        ]
+
+    # ----------------------------------------------------------------------------------- offsets
+
+    def commit(
+        self, group_id: str, who: Committer, offsets: Sequence[OffsetToCommit], now_ms: int
+    ) -> Outcome:
+        """OffsetCommit, without a reply; raises KafkaError if `who` may not commit."""
+        group = self.groups.get(group_id)
+        timers: list[Timer] = []
+        if group is not None:
+            timers = group.check_commit(who, now_ms)
+        elif who.generation >= 0:
+            raise KafkaError(
+                ErrorCode.GROUP_ID_NOT_FOUND
+                if who.version >= GROUP_ID_NOT_FOUND_FROM
+                else ErrorCode.ILLEGAL_GENERATION
+            )
+        return Outcome(self.offsets.commit(group_id, offsets, self.wall.ms), [], timers)
+
+    def fetch(
+        self, group_id: str, member_id: str | None, epoch: int
+    ) -> Mapping[str, Mapping[int, OffsetCommit]]:
+        """OffsetFetch: all offsets of a group by topic and partition; nothing if there is none."""
+        group = self.groups.get(group_id)
+        if group is None:
+            return {}
+        group.check_fetch(member_id, epoch)
+        return self.offsets.of(group_id)
+
+    def delete_offsets(
+        self, group_id: str, partitions: Sequence[TopicPartition], token: int
+    ) -> Outcome:
+        """OffsetDelete; replies with an ErrorCode for each partition."""
+        group = self.groups.get(group_id)
+        if group is None:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
+        consumes = group.protocol_type == CONSUMER_PROTOCOL
+        if not group.is_empty() and not consumes:
+            # What such members subscribe to is known to themselves only.
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+        outcome = Outcome()
+        results: list[ErrorCode] = []
+        for partition in partitions:
+            if group.subscribes_to(partition.topic):
+                results.append(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)
+                continue
+            results.append(ErrorCode.NONE)
+            outcome.records += self.offsets.forget(group_id, partition)
+        outcome.replies.append(Reply(token, tuple(results)))
+        return outcome
+
+
+def _since_the_commit(commit_ms: int) -> int | None:
+    return commit_ms

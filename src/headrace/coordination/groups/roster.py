@@ -1,0 +1,224 @@
+"""The members of a classic group: who they are, what they speak, who leads, who waits for what."""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from headrace.coordination.groups.group import Join, JoinedMember
+from headrace.coordination.records import MemberMetadata
+from headrace.errors import ErrorCode, KafkaError
+
+Protocols = tuple[tuple[str, bytes], ...]
+"""Assignment strategies by name, with what the member says about itself; the best liked first."""
+
+
+@dataclass(slots=True)
+class Member:
+    """One member; the tokens are those of its requests that wait for an answer."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocols: Protocols
+    assignment: bytes = b""
+    join_token: int | None = None
+    sync_token: int | None = None
+    is_new: bool = False
+    """Whether it has been in no generation yet: it knows no id, and so sends no heartbeats."""
+
+    @classmethod
+    def joining(cls, join: Join, member_id: str) -> Member:
+        """A member that is new."""
+        return cls(
+            member_id,
+            join.instance_id,
+            join.client_id,
+            join.client_host,
+            join.rebalance_timeout_ms,
+            join.session_timeout_ms,
+            join.protocols,
+            is_new=True,
+        )
+
+    @classmethod
+    def stored(cls, stored: MemberMetadata, protocol: str | None) -> Member:
+        """A member as the log knows it: of what it spoke, only the protocol in use is left."""
+        return cls(
+            stored.member_id,
+            stored.instance_id,
+            stored.client_id,
+            stored.client_host,
+            stored.rebalance_timeout_ms,
+            stored.session_timeout_ms,
+            ((protocol or "", stored.subscription),),
+            stored.assignment,
+        )
+
+    def metadata(self, protocol: str | None) -> bytes:
+        """What the member says about itself under this protocol."""
+        return next((data for name, data in self.protocols if name == protocol), b"")
+
+
+@dataclass(slots=True)
+class Roster:
+    """The members by their ids."""
+
+    members: dict[str, Member] = field(default_factory=dict)
+    leader: str | None = None
+    static: dict[str, str] = field(default_factory=dict)
+    """Member ids by instance id."""
+    joining: int = 0
+    """How many wait for the answer to their JoinGroup."""
+    _speakers: Counter[str] = field(default_factory=Counter)
+    """How many members speak each protocol."""
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def add(self, member: Member) -> None:
+        """Take in a member; the first one leads."""
+        self.members[member.member_id] = member
+        self._speakers.update(name for name, _ in member.protocols)
+        if member.instance_id is not None:
+            self.static[member.instance_id] = member.member_id
+        if self.leader is None:
+            self.leader = member.member_id
+
+    def remove(self, member_id: str) -> Member:
+        """Let a member go; if it led, the longest-standing of the others leads."""
+        member = self.members.pop(member_id)
+        self._forget_protocols(member)
+        if member.join_token is not None:
+            self.joining -= 1
+        if member.instance_id is not None and self.static.get(member.instance_id) == member_id:
+            del self.static[member.instance_id]
+        if self.leader == member_id:
+            self.leader = next(iter(self.members), None)
+        return member
+
+    def rename(self, member: Member, member_id: str) -> None:
+        """A static member came back under another id, and takes the place of its old self."""
+        old = member.member_id
+        # The order of members decides who leads next; the dict is rebuilt to keep it.
+        self.members = {
+            (member_id if known == old else known): one for known, one in self.members.items()
+        }
+        member.member_id = member_id
+        assert member.instance_id is not None, "only static members change their ids"
+        self.static[member.instance_id] = member_id
+        if self.leader == old:
+            self.leader = member_id
+
+    def update(self, member: Member, join: Join) -> None:
+        """Take what a member says about itself when it joins again."""
+        self._forget_protocols(member)
+        member.protocols = join.protocols
+        self._speakers.update(name for name, _ in join.protocols)
+        member.rebalance_timeout_ms = join.rebalance_timeout_ms
+        member.session_timeout_ms = join.session_timeout_ms
+
+    def _forget_protocols(self, member: Member) -> None:
+        for name, _ in member.protocols:
+            self._speakers[name] -= 1
+            if not self._speakers[name]:
+                del self._speakers[name]
+
+    def wait_to_join(self, member: Member, token: int) -> int | None:
+        """The member waits for the generation; the token of an earlier wait, now in vain."""
+        earlier, member.join_token = member.join_token, token
+        if earlier is None:
+            self.joining += 1
+        return earlier
+
+    def stop_waiting(self, member: Member) -> int | None:
+        """The member waits for the generation no more; its token, if it did."""
+        token, member.join_token = member.join_token, None
+        if token is not None:
+            self.joining -= 1
+        return token
+
+    def check(self, member_id: str, instance_id: str | None) -> Member:
+        """The member, or why it is none: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+        if instance_id is not None:
+            known = self.static.get(instance_id)
+            if known is None:
+                raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+            if known != member_id:
+                raise KafkaError(ErrorCode.FENCED_INSTANCE_ID)
+        member = self.members.get(member_id)
+        if member is None:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        return member
+
+    def speak_any(self, protocols: Protocols) -> bool:
+        """Whether all members speak at least one of these protocols."""
+        everybody = len(self.members)
+        return any(self._speakers[name] == everybody for name, _ in protocols)
+
+    def select_protocol(self, changed: Mapping[str, Protocols] | None = None) -> str | None:
+        """The protocol that most members like best of those that all speak.
+
+        `changed` says what members would speak if they joined again.
+        """
+        spoken = [
+            (changed or {}).get(member.member_id, member.protocols)
+            for member in self.members.values()
+        ]
+        common = set.intersection(*({name for name, _ in one} for one in spoken))
+        votes: Counter[str] = Counter()
+        for protocols in spoken:
+            votes.update([name for name, _ in protocols if name in common][:1])
+        return max(votes, key=votes.__getitem__, default=None)
+
+    def elect(self) -> bool:
+        """See to it that the leader is one who has joined; False if nobody has."""
+        if self.leader is None:
+            return False
+        if self.members[self.leader].join_token is not None:
+            return True
+        for member in self.members.values():
+            if member.join_token is not None:
+                self.leader = member.member_id
+                return True
+        return False
+
+    def rebalance_timeout_ms(self) -> int:
+        """How long the slowest member may take to join again."""
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    def as_joined(self, protocol: str | None) -> tuple[JoinedMember, ...]:
+        """The members as the leader learns of them."""
+        return tuple(
+            JoinedMember(member.member_id, member.instance_id, member.metadata(protocol))
+            for member in self.members.values()
+        )
+
+
+def subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
+    """The topics that consumers subscribe to, or None if that cannot be read.
+
+    A subscription begins with its version (int16) and an array of topic names, in every version.
+    """
+    topics: set[str] = set()
+    try:
+        for data in subscriptions:
+            (count,) = struct.unpack_from(">i", data, 2)
+            if not 0 <= count <= len(data):
+                return None
+            pos = 6
+            for _ in range(count):
+                (size,) = struct.unpack_from(">h", data, pos)
+                pos += 2
+                if size < 0 or pos + size > len(data):
+                    return None
+                topics.add(data[pos : pos + size].decode())
+                pos += size
+    except (struct.error, UnicodeDecodeError):
+        return None
+    return frozenset(topics)

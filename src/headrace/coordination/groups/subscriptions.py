@@ -1,0 +1,84 @@
+"""What the members of a consumer group subscribe to: names, and expressions with their topics."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping
+from typing import TypeAlias
+from uuid import UUID
+
+from headrace.cluster.image import Image
+from headrace.coordination.consumer_records import MemberMetadata
+
+Subscription: TypeAlias = tuple[tuple[str, ...], str | None]
+"""Topic names in order, and an expression."""
+
+
+def subscription_of(metadata: MemberMetadata) -> Subscription:
+    """What a member subscribes to."""
+    return metadata.topics, metadata.expression
+
+
+class Subscriptions:
+    """The subscriptions of all members; few, however many members there are."""
+
+    __slots__ = ("_counts", "resolved")
+
+    def __init__(self) -> None:
+        self._counts: Counter[Subscription] = Counter()
+        self.resolved: dict[str, tuple[str, ...]] = {}
+        """The topics that each expression stands for, in order."""
+
+    def copy(self) -> "Subscriptions":
+        """The same subscriptions, to try out what a change would bring."""
+        other = Subscriptions()
+        other._counts.update(self._counts)
+        other.resolved.update(self.resolved)
+        return other
+
+    def replace(self, old: MemberMetadata | None, new: MemberMetadata | None) -> None:
+        """A member has come, changed or gone."""
+        if old is not None:
+            gone = subscription_of(old)
+            self._counts[gone] -= 1
+            if not self._counts[gone]:
+                del self._counts[gone]
+        if new is not None:
+            self._counts[subscription_of(new)] += 1
+
+    def has(self, subscription: Subscription) -> bool:
+        """Whether any member has just this one."""
+        return subscription in self._counts
+
+    def expressions(self) -> set[str]:
+        """The expressions that members use; perhaps not all of them are resolved."""
+        return {expression for _, expression in self._counts if expression}
+
+    def names(self) -> set[str]:
+        """Every topic that somebody subscribes to, whether it exists or not."""
+        found: set[str] = set()
+        for topics, expression in self._counts:
+            found.update(topics)
+            found.update(self.resolved.get(expression or "", ()))
+        return found
+
+    def topic_ids(self, subscription: Subscription, image: Image) -> frozenset[UUID]:
+        """The topics that a subscription stands for, as far as they exist."""
+        topics, expression = subscription
+        names = {*topics, *self.resolved.get(expression or "", ())}
+        return frozenset(image.topics[name].id for name in names if name in image.topics)
+
+    def partition_counts(self, image: Image) -> Mapping[UUID, int]:
+        """How many partitions each subscribed topic has, in the order of their names."""
+        found = (image.topics[name] for name in sorted(self.names()) if name in image.topics)
+        return {topic.id: len(topic.partitions) for topic in found}
+
+    def metadata_hash(self, image: Image) -> int:
+        """A number that changes when a subscribed topic comes, goes or grows; 0 for no topics."""
+        counts = self.partition_counts(image)
+        if not counts:
+            return 0
+        digest = hashlib.blake2b(digest_size=8)
+        for topic_id, count in counts.items():
+            digest.update(topic_id.bytes)
+            digest.update(count.to_bytes(4, "big"))
+        return int.from_bytes(digest.digest(), "big", signed=True)

@@ -1,0 +1,128 @@
+"""Committed offsets of one shard: where each group wants to go on reading.
+
+Who may commit is the groups' business; here stands what was committed, and until when it is kept.
+State changes in `replay` alone; everything else returns records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from headrace.coordination.outcome import Record
+from headrace.coordination.records import OffsetCommit, OffsetCommitKey
+from headrace.types import TopicPartition
+
+
+class OffsetToCommit(NamedTuple):
+    """What a client commits for one partition."""
+
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str
+
+
+class Offsets:
+    """Offsets by group, topic and partition."""
+
+    def __init__(self, retention_ms: int) -> None:
+        self._retention_ms = retention_ms
+        self._groups: dict[str, dict[str, dict[int, OffsetCommit]]] = {}
+
+    def replay(self, key: OffsetCommitKey, value: OffsetCommit | None) -> None:
+        """Take in one record."""
+        if value is not None:
+            topics = self._groups.get(key.group_id)
+            if topics is None:
+                topics = self._groups[key.group_id] = {}
+            partitions = topics.get(key.topic)
+            if partitions is None:
+                partitions = topics[key.topic] = {}
+            partitions[key.partition] = value
+            return
+        topics = self._groups.get(key.group_id, {})
+        partitions = topics.get(key.topic, {})
+        partitions.pop(key.partition, None)
+        if not partitions:
+            topics.pop(key.topic, None)
+        if not topics:
+            self._groups.pop(key.group_id, None)
+
+    def has(self, group_id: str) -> bool:
+        """Whether the group has any offsets."""
+        return group_id in self._groups
+
+    def of(self, group_id: str) -> Mapping[str, Mapping[int, OffsetCommit]]:
+        """The group's offsets by topic and partition."""
+        return self._groups.get(group_id, {})
+
+    def commit(
+        self, group_id: str, offsets: Iterable[OffsetToCommit], wall_ms: int
+    ) -> list[Record]:
+        """The records that commit these offsets."""
+        return [
+            (
+                OffsetCommitKey(group_id, one.topic, one.partition),
+                OffsetCommit(one.offset, one.leader_epoch, one.metadata, wall_ms),
+            )
+            for one in offsets
+        ]
+
+    def forget(self, group_id: str, partition: TopicPartition) -> list[Record]:
+        """The tombstone of one offset; nothing if there is none."""
+        if partition.partition not in self.of(group_id).get(partition.topic, {}):
+            return []
+        return [(OffsetCommitKey(group_id, *partition), None)]
+
+    def forget_group(self, group_id: str) -> list[Record]:
+        """The tombstones of all offsets of a group."""
+        return self._tombstones(group_id, self.of(group_id))
+
+    def forget_topics(self, topics: Iterable[str]) -> list[Record]:
+        """The tombstones of everybody's offsets of these topics."""
+        gone = list(topics)
+        return [
+            record
+            for group_id, known in self._groups.items()
+            for record in self._tombstones(group_id, [one for one in gone if one in known])
+        ]
+
+    def _tombstones(self, group_id: str, topics: Iterable[str]) -> list[Record]:
+        return [
+            (OffsetCommitKey(group_id, topic, partition), None)
+            for topic in topics
+            for partition in self._groups[group_id][topic]
+        ]
+
+    def expired(
+        self,
+        group_id: str,
+        in_use: Callable[[str], bool],
+        retained_from: Callable[[int], int | None],
+        wall_ms: int,
+    ) -> tuple[Sequence[Record], bool]:
+        """The tombstones of a group's offsets that are too old, and whether any others remain.
+
+        `in_use` says which topics are subscribed to; `retained_from` from when the retention of an
+        offset runs that was committed at a given time, None if it does not run at all.
+        """
+        tombstones: list[Record] = []
+        remain = False
+        for topic, partitions in self.of(group_id).items():
+            kept = in_use(topic)
+            for partition, committed in partitions.items():
+                if kept or not self._is_old(committed, retained_from, wall_ms):
+                    remain = True
+                else:
+                    tombstones.append((OffsetCommitKey(group_id, topic, partition), None))
+        return tombstones, remain
+
+    def _is_old(
+        self, committed: OffsetCommit, retained_from: Callable[[int], int | None], wall_ms: int
+    ) -> bool:
+        if committed.expire_ms >= 0:
+            return wall_ms >= committed.expire_ms
+        start_ms = retained_from(committed.commit_ms)
+        return start_ms is not None and wall_ms - start_ms >= self._retention_ms

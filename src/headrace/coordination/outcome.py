@@ -1,0 +1,69 @@
+"""What an operation on a coordinator asks for: records to write, replies to send, timers to set.
+
+An operation reads state and returns an `Outcome`; nothing here does I/O. The runtime appends the
+records, replays them into the machine at once, and lets the replies go when they are committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol, TypeAlias
+
+
+class Key(Hashable, Protocol):
+    """The key of a coordinator record; hashable, so that a shard can count what it holds."""
+
+    def encode(self) -> bytes:
+        """The key as the log holds it: its type as an int16, then its fields."""
+        ...
+
+
+class Value(Protocol):
+    """The value of a coordinator record."""
+
+    def encode(self) -> bytes:
+        """The value as the log holds it: its version as an int16, then its fields."""
+        ...
+
+
+# A record to write; a None value is a tombstone.
+Record: TypeAlias = tuple[Key, Value | None]
+
+
+class Reply(NamedTuple):
+    """The answer to one waiting request; a KafkaError as response is raised where it waits."""
+
+    token: int
+    response: object
+
+
+class Timer(NamedTuple):
+    """Call `expire(key, now_ms)` at this time of a steady clock; again moves it, None cancels.
+
+    `key[0]` says whose timer it is ("classic", "consumer"), `key[1]` is the group id.
+    """
+
+    key: tuple[str, ...]
+    at_ms: int | None
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What one operation leads to; the replies leave only after the records are committed."""
+
+    records: list[Record] = field(default_factory=list)
+    replies: list[Reply] = field(default_factory=list)
+    timers: list[Timer] = field(default_factory=list)
+
+    def merge(self, other: Outcome) -> Outcome:
+        """Add what another step of the same operation leads to."""
+        self.records += other.records
+        self.replies += other.replies
+        self.timers += other.timers
+        return self
+
+
+def answer(token: int, response: object) -> Outcome:
+    """An outcome that only answers."""
+    return Outcome(replies=[Reply(token, response)])

@@ -1,0 +1,188 @@
+"""A shard without a log or a clock, and members of consumer groups that behave as real ones do."""
+
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from headrace.cluster.image import Image, PartitionState, Topic
+from headrace.coordination import consumer_records
+from headrace.coordination.consumer_records import Assignment
+from headrace.coordination.groups import consumer
+from headrace.coordination.groups.consumer import Beat, BeatAnswer, ConsumerGroup
+from headrace.coordination.groups.consumer_member import difference, union
+from headrace.coordination.groups.registry import Groups
+from headrace.coordination.outcome import Outcome
+from headrace.settings import Settings
+
+GROUP = "billing"
+_STATE = PartitionState(1, 0, (1,), (1,))
+
+
+def topic(name: str, partitions: int) -> Topic:
+    """A topic whose id follows from its name."""
+    return Topic(name, topic_id(name), (_STATE,) * partitions, {})
+
+
+def topic_id(name: str) -> uuid.UUID:
+    return uuid.uuid5(uuid.NAMESPACE_OID, name)
+
+
+def partitions(**wanted: int | set[int]) -> Assignment:
+    """An assignment by topic names: a number stands for all from 0 on."""
+    return {
+        topic_id(name): frozenset(range(which) if isinstance(which, int) else which)
+        for name, which in wanted.items()
+    }
+
+
+class Shard:
+    """Runs operations as the runtime does: append, replay, then answer; timers by hand."""
+
+    def __init__(self, settings: Mapping[str, str] | None = None, **topics: int) -> None:
+        self.settings = Settings.parse(settings or {})
+        self.image = Image().with_topics(topic(name, count) for name, count in topics.items())
+        self.groups = Groups(self.settings, self.image)
+        self.log: dict[bytes, bytes | None] = {}
+        self.timers: dict[tuple[str, ...], int] = {}
+        self.now_ms = 1000
+        self._token = 0
+
+    @property
+    def group(self) -> ConsumerGroup:
+        found = self.groups.groups[GROUP]
+        assert isinstance(found, ConsumerGroup)
+        return found
+
+    def run(self, outcome: Outcome) -> object:
+        """Write and replay what an operation leads to; its answer."""
+        for key, value in outcome.records:
+            raw = key.encode()
+            self.log.pop(raw, None)
+            self.log[raw] = None if value is None else value.encode()
+            self.groups.replay(key, value)
+        for name, at_ms in outcome.timers:
+            if at_ms is None:
+                self.timers.pop(name, None)
+            else:
+                self.timers[name] = at_ms
+        return outcome.replies[-1].response if outcome.replies else None
+
+    def token(self) -> int:
+        self._token += 1
+        return self._token
+
+    def beat(self, beat: Beat) -> BeatAnswer:
+        answer = self.run(consumer.heartbeat(self.groups, beat, self.token(), self.now_ms))
+        assert isinstance(answer, BeatAnswer)
+        return answer
+
+    def advance(self, ms: int) -> None:
+        """Let time pass, and every timer fire that is due."""
+        self.now_ms += ms
+        while due := [key for key, at_ms in self.timers.items() if at_ms <= self.now_ms]:
+            for key in due:
+                del self.timers[key]
+                self.run(self.groups.expire(key, self.now_ms))
+
+    def change_topics(self, removed: tuple[str, ...] = (), **changed: int) -> None:
+        """Topics come, grow and go."""
+        gone = [self.image.topics[name] for name in removed]
+        new = [topic(name, count) for name, count in changed.items()]
+        self.image = self.image.with_topics(new, gone)
+        names = frozenset({*removed, *changed})
+        self.run(self.groups.topics_changed(self.image, names, self.now_ms))
+
+    def restart(self) -> None:
+        """Forget everything, and read the log as a start does."""
+        self.groups = Groups(self.settings, self.image)
+        self.timers.clear()
+        for key, value in self.log.items():
+            if value is not None:
+                self.groups.replay(*consumer_records.decode(key, value))
+        self.run(self.groups.loaded(self.now_ms))
+
+
+@dataclass
+class Client:
+    """A member: says what changed, gives up what it is told to, and remembers what it owns."""
+
+    shard: Shard
+    id: str
+    topics: tuple[str, ...] | None = ("orders",)
+    expression: str | None = None
+    instance_id: str | None = None
+    assignor: str | None = None
+    epoch: int = 0
+    owned: Assignment = field(default_factory=dict)
+    assigned: Assignment = field(default_factory=dict)
+
+    def join(self) -> BeatAnswer:
+        self.epoch, self.owned, self.assigned = 0, {}, {}
+        return self.beat(
+            rebalance_timeout_ms=60_000,
+            topics=self.topics,
+            expression=self.expression,
+            assignor=self.assignor,
+            owned={},
+        )
+
+    def beat(self, **fields: object) -> BeatAnswer:
+        answer = self.shard.beat(self.request(**fields))
+        self.epoch = answer.epoch
+        if answer.assigned is not None:
+            self.assigned = answer.assigned
+        return answer
+
+    def request(self, **fields: object) -> Beat:
+        values: dict[str, object] = {
+            "group_id": GROUP,
+            "member_id": self.id,
+            "epoch": self.epoch,
+            "instance_id": self.instance_id,
+            "rack_id": None,
+            "rebalance_timeout_ms": -1,
+            "topics": None,
+            "expression": None,
+            "assignor": None,
+            "owned": None,
+            "client_id": "client",
+            "client_host": "/127.0.0.1",
+        }
+        return Beat(**{**values, **fields})  # type: ignore[arg-type]
+
+    def settle(self) -> bool:
+        """Do what it was told, in the order of a real client; whether anything was to be done."""
+        if give_up := difference(self.owned, self.assigned):
+            self.owned = difference(self.owned, give_up)
+            self.beat(owned=self.owned)
+            return True
+        if difference(self.assigned, self.owned):
+            self.owned = union(self.owned, self.assigned)
+            self.beat(owned=self.owned)
+            return True
+        epoch = self.epoch
+        answer = self.beat()
+        return answer.assigned is not None or answer.epoch != epoch
+
+    def leave(self, epoch: int = -1) -> BeatAnswer:
+        self.owned, self.assigned = {}, {}
+        return self.shard.beat(self.request(epoch=epoch))
+
+
+def settle(*clients: Client) -> int:
+    """Let heartbeats go round until nothing changes any more; how many rounds that took."""
+    for count in range(50):
+        if not any([client.settle() for client in clients]):
+            return count
+    raise AssertionError("the group does not come to rest")
+
+
+def owners(clients: Iterator[Client] | list[Client]) -> dict[tuple[uuid.UUID, int], str]:
+    """Who owns each partition; an error if two do."""
+    found: dict[tuple[uuid.UUID, int], str] = {}
+    for client in clients:
+        for topic, held in client.owned.items():
+            for partition in held:
+                other = found.setdefault((topic, partition), client.id)
+                assert other == client.id, f"{partition} is owned by {other} and {client.id}"
+    return found
