@@ -41,8 +41,7 @@ def test_the_floor_by_position_is_the_last_batch_that_begins_there(
     relative: list[int], key: int
 ) -> None:
     entries = offsets_of(relative)
-    below = [entry for entry in entries if entry & 0xFFFFFFFF <= key]
-    expected = below[-1] if below else None
+    expected = sum(entry & 0xFFFFFFFF <= key for entry in entries) - 1
     mapped = OffsetEntries(offsets_to_bytes(entries))
     everywhere = (0, len(entries) + 5)
     assert floor_by_position(entries, key, *everywhere) == expected

@@ -23,13 +23,27 @@ def sealed() -> tuple[MemoryDisk, Log, Segment]:
 def answers(segment: Segment, end: int) -> list[object]:
     return [
         [segment.locate(offset)[0] for offset in range(end + 2)],
-        [
-            segment.boundary(0, segment.base_offset, limit)
-            for limit in range(0, segment.size + 10, 7)
-        ],
         [segment.locate_time(NOW + t) for t in range(-5, 250, 5)],
         segment.latest_time(),
     ]
+
+
+def check_boundaries(segment: Segment) -> None:
+    """Every boundary is one, with its offset, and lies within an index interval of the limit."""
+    starts = {position: header[0] for position, header in segment.walk(0)}
+    starts[segment.size] = -1
+    largest = max(header[1] + 12 for _, header in segment.walk(0))
+    for limit in range(0, segment.size + 10, 7):
+        position, offset = segment.boundary(0, segment.base_offset, limit)
+        assert starts[position] == offset
+        assert position <= limit
+        assert position >= min(limit, segment.size) - segment.index_interval - largest
+
+
+def test_a_read_ends_where_a_batch_does_in_both_kinds_of_segment() -> None:
+    _, log, segment = sealed()
+    check_boundaries(segment)
+    check_boundaries(log.segments[-1])
 
 
 def test_the_files_hold_what_kafka_expects() -> None:

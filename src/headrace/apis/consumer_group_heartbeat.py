@@ -37,7 +37,8 @@ def consumer_group_heartbeat(
 ) -> ConsumerGroupHeartbeatResponse | Coroutine[None, None, ConsumerGroupHeartbeatResponse]:
     """Take a member's heartbeat, and tell it where it is."""
     _check(request, caller.version)
-    ConsumerLimits.of(services.settings).check_assignor(request.server_assignor)
+    if request.server_assignor is not None:
+        ConsumerLimits.of(services.settings).check_assignor(request.server_assignor)
     beat = Beat(
         group_id=request.group_id,
         member_id=request.member_id or str(uuid.uuid4()),

@@ -110,10 +110,12 @@ def floor_by_offset(entries: OffsetIndex, relative: int) -> int | None:
     return entries[at - 1] if at else None
 
 
-def floor_by_position(entries: OffsetIndex, position: int, low: int, high: int) -> int | None:
-    """The last entry in [low, high) whose batch begins not after `position`, packed; or None."""
-    at = bisect_right(entries, position, low, min(high, len(entries)), key=_position)
-    return entries[at - 1] if at else None
+def floor_by_position(entries: OffsetIndex, position: int, low: int, high: int) -> int:
+    """Which is the last entry in [low, high) whose batch begins not after `position`.
+
+    low - 1 if there is none; -1 stands for the segment's beginning.
+    """
+    return bisect_right(entries, position, low, min(high, len(entries)), key=_position) - 1
 
 
 def slot_by_offset(entries: OffsetIndex, relative: int) -> int:

@@ -189,7 +189,7 @@ class Log:
             segment.largest_timestamp = max_timestamp
             segment.largest_offset = last
         if position > segment.index_due:
-            self._index(segment, position, last)
+            self._index(segment, position, base, last)
         if producer is not None:
             producer.timestamp = max_timestamp
             producer.add(sequence, (sequence + delta) & MAX_SEQUENCE, base, last)
@@ -224,7 +224,7 @@ class Log:
                 raise self._undo_write(segment, error) from error
             segment.size = position + size
             self.end_offset = last + 1
-            segment.note_batch(position, last, header[8])
+            segment.note_batch(position, base, last, header[8])
             if segment.index_is_full(self._settings.segment_index_bytes):
                 self._disarm()
             if header[2] > self._epoch:
@@ -243,8 +243,8 @@ class Log:
             return self._fail(f"{segment.path(LOG)} cannot be cut back after {error}: {second}")
         return _storage_error(f"writing to {segment.path(LOG)} failed: {error}")
 
-    def _index(self, segment: Segment, position: int, last_offset: int) -> None:
-        segment.add_entry(position, last_offset)
+    def _index(self, segment: Segment, position: int, base: int, last_offset: int) -> None:
+        segment.add_entry(position, base, last_offset)
         if segment.index_is_full(self._settings.segment_index_bytes):
             self._disarm()
 

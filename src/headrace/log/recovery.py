@@ -190,7 +190,7 @@ def _open_clean(
         position = (active.offsets[-1] & 0xFFFFFFFF) if active.offsets else 0
         for at, header in active.walk(position):
             end = header[0] + header[6] + 1
-            active.note_batch(at, end - 1, header[8])
+            active.note_batch(at, header[0], end - 1, header[8])
         snapshots = list_snapshots(names)
         remove_snapshots(disk, folder, [offset for offset in snapshots if offset > end])
         return end, rebuild(disk, folder, names, segments, end)
@@ -273,7 +273,7 @@ class _Scan:
         for position, header in checked_batches(self._disk, segment, gapless):
             end = header[0] + header[6] + 1
             stop = position + header[1] + OVERHEAD
-            segment.note_batch(position, end - 1, header[8])
+            segment.note_batch(position, header[0], end - 1, header[8])
             if header[2] > self._epochs.latest:
                 self._epochs.assign(header[2], header[0])
             replay_batch(self._producers, segment, position, header)

@@ -96,6 +96,7 @@ class Segment:
         "_disk",
         "_mapped_times",
         "base_offset",
+        "bases",
         "file",
         "first_timestamp",
         "folder",
@@ -126,6 +127,8 @@ class Segment:
         # A batch that begins after this position gets an index entry.
         self.index_due = index_interval
         self.offsets: OffsetIndex | None = None
+        # The first offset of each indexed batch; only while they are known without reading.
+        self.bases: array[int] | None = None
         self.times: bytearray | None = None
         self._mapped_times: TimeEntries | None = None
 
@@ -146,22 +149,27 @@ class Segment:
 
     # -- indexing -------------------------------------------------------------------------------
 
-    def note_batch(self, position: int, last_offset: int, max_timestamp: int) -> None:
+    def note_batch(
+        self, position: int, base_offset: int, last_offset: int, max_timestamp: int
+    ) -> None:
         """Index one batch at `position`, as appending it does."""
         if max_timestamp > self.largest_timestamp:
             self.largest_timestamp = max_timestamp
             self.largest_offset = last_offset
         if position > self.index_due:
-            self.add_entry(position, last_offset)
+            self.add_entry(position, base_offset, last_offset)
 
-    def add_entry(self, position: int, last_offset: int) -> None:
+    def add_entry(self, position: int, base_offset: int, last_offset: int) -> None:
         """Add an entry to both indexes of the active segment."""
         self.index_due = position + self.index_interval
         offsets = self.offsets
         if offsets is None:
             offsets = self.offsets = array("q")
+            self.bases = array("q")
         assert isinstance(offsets, array), "a sealed segment gets no index entries"
         offsets.append(pack_entry(last_offset - self.base_offset, position))
+        if self.bases is not None:
+            self.bases.append(base_offset)
         self._add_time_entry()
 
     def _add_time_entry(self) -> None:
@@ -192,6 +200,7 @@ class Segment:
         """No further batch will come; from now on the index files are read where they lie."""
         self.sealed = True
         self.offsets = None
+        self.bases = None
         self.times = None
 
     def sync(self) -> None:
@@ -226,6 +235,7 @@ class Segment:
     def reset_indexes(self) -> None:
         """Empty indexes, before the batches are noted again."""
         self.offsets = None
+        self.bases = None
         self.times = None
         self._mapped_times = None
         self.index_due = self.index_interval
@@ -237,7 +247,7 @@ class Segment:
         _logger.warning("rebuilding the indexes of %s", self.path(LOG))
         self.reset_indexes()
         for position, header in self.walk(0):
-            self.note_batch(position, header[0] + header[6], header[8])
+            self.note_batch(position, header[0], header[0] + header[6], header[8])
         if self.sealed:
             self.write_indexes(sync=False)
             self._mapped_times = TimeEntries(self.times or b"")
@@ -383,7 +393,11 @@ class Segment:
             index = self.offset_index()
             low = slot_by_offset(index, offset - self.base_offset)
             high = low + (limit - start) // self.index_interval + 2
-            entry = floor_by_position(index, limit, low, high)
+            at = floor_by_position(index, limit, low, high)
+            entry = index[at] if at >= 0 else None
+            if self.bases is not None and at >= 0 and index[at] & POSITION_MASK > start:
+                # Up to one index interval short of the limit, but without a look at the file.
+                return index[at] & POSITION_MASK, self.bases[at]
             try:
                 position, header = self._hop(start, entry, _FAR_OFFSET, limit)
                 return position, -1 if header is None else header[0]
@@ -426,6 +440,8 @@ class Segment:
         offsets = self.offsets if isinstance(self.offsets, array) else array("q")
         while offsets and offsets[-1] & POSITION_MASK >= position:
             offsets.pop()
+            if self.bases is not None:
+                self.bases.pop()
         self.offsets = offsets
         origin = (offsets[-1] & POSITION_MASK) if offsets else 0
         self._trim_times(offsets[-1] >> 32 if offsets else -1)

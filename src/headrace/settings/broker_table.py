@@ -203,9 +203,9 @@ TOPICS = (
 )
 
 NETWORK = (
-    _row("socket.send.buffer.bytes", INT, -1, at_least_or(1, -1),
-         "SO_SNDBUF of client sockets; -1 lets the kernel tune it, which is faster for large "
-         "fetches.", kafka_default="102400"),
+    _row("socket.send.buffer.bytes", INT, 102_400, at_least_or(1, -1),
+         "SO_SNDBUF of client sockets; -1 lets the kernel tune it, which slows large fetches on "
+         "the same machine and helps distant consumers."),
     _row("socket.receive.buffer.bytes", INT, -1, at_least_or(1, -1),
          "SO_RCVBUF of client sockets; -1 lets the kernel tune it.", kafka_default="102400"),
     _row("socket.request.max.bytes", INT, 100 * MIB, at_least(1),

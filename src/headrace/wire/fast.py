@@ -439,7 +439,7 @@ FetchResult: TypeAlias = tuple[int, int, int, int, int, Records | None]
 
 Chunk: TypeAlias = bytes | Records
 
-INLINE_BYTES = 16 * 1024
+INLINE_BYTES = 4 * 1024
 """Records up to this size are read and joined; larger ones go to the socket from the file."""
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from headrace.cluster.image import Image, PartitionState, Topic
-from headrace.coordination import consumer_records
+from headrace.coordination import consumer_records, records
 from headrace.coordination.consumer_records import Assignment
 from headrace.coordination.groups import consumer
 from headrace.coordination.groups.consumer import Beat, BeatAnswer, ConsumerGroup
@@ -65,7 +65,7 @@ class Shard:
                 self.timers.pop(name, None)
             else:
                 self.timers[name] = at_ms
-        return outcome.replies[-1].response if outcome.replies else None
+        return outcome.replies[0].response if outcome.replies else None
 
     def token(self) -> int:
         self._token += 1
@@ -98,7 +98,8 @@ class Shard:
         self.timers.clear()
         for key, value in self.log.items():
             if value is not None:
-                self.groups.replay(*consumer_records.decode(key, value))
+                read = consumer_records if key[1] in consumer_records.KEY_TYPES else records
+                self.groups.replay(*read.decode(key, value))
         self.run(self.groups.loaded(self.now_ms))
 
 
@@ -115,20 +116,32 @@ class Client:
     epoch: int = 0
     owned: Assignment = field(default_factory=dict)
     assigned: Assignment = field(default_factory=dict)
+    heard_ms: int = 0
+    """When it last had an answer: after a session without one, a client knows that it is out."""
+
+    missed: bool = False
+    """Whether an answer got lost, so that the next heartbeat says everything again."""
 
     def join(self) -> BeatAnswer:
         self.epoch, self.owned, self.assigned = 0, {}, {}
-        return self.beat(
-            rebalance_timeout_ms=60_000,
-            topics=self.topics,
-            expression=self.expression,
-            assignor=self.assignor,
-            owned={},
-        )
+        return self.beat(**self._everything())
+
+    def _everything(self) -> dict[str, object]:
+        return {
+            "rebalance_timeout_ms": 60_000,
+            "topics": self.topics,
+            "expression": self.expression,
+            "assignor": self.assignor,
+            "owned": self.owned,
+        }
 
     def beat(self, **fields: object) -> BeatAnswer:
+        if self.missed:
+            fields = {**self._everything(), **fields}
         answer = self.shard.beat(self.request(**fields))
+        self.missed = False
         self.epoch = answer.epoch
+        self.heard_ms = self.shard.now_ms
         if answer.assigned is not None:
             self.assigned = answer.assigned
         return answer
@@ -172,7 +185,10 @@ class Client:
 def settle(*clients: Client) -> int:
     """Let heartbeats go round until nothing changes any more; how many rounds that took."""
     for count in range(50):
-        if not any([client.settle() for client in clients]):
+        # Time passes between heartbeats, but no session ends.
+        clients[0].shard.advance(500)
+        moved = [client.settle() for client in clients]
+        if not any(moved):
             return count
     raise AssertionError("the group does not come to rest")
 

@@ -1,5 +1,8 @@
 """Consumer groups of the new protocol, member by member and epoch by epoch."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 
 from headrace.coordination.groups.consumer_member import MemberState, size
@@ -15,8 +18,11 @@ from tests.coordination.groups.consumer_shard import (
 )
 
 
-def _refused(code: ErrorCode) -> "pytest.RaisesContext[KafkaError]":
-    return pytest.raises(KafkaError, check=lambda error: error.code is code)  # type: ignore[call-overload,no-any-return]
+@contextmanager
+def _refused(code: ErrorCode) -> Iterator[None]:
+    with pytest.raises(KafkaError) as refusal:
+        yield
+    assert refusal.value.code is code
 
 
 def test_the_first_member_gets_everything_at_once() -> None:
@@ -62,9 +68,7 @@ def test_a_full_heartbeat_is_told_everything_again() -> None:
     client = Client(shard, "a")
     client.join()
     settle(client)
-    answer = client.beat(
-        rebalance_timeout_ms=60_000, topics=("orders",), owned=client.owned
-    )
+    answer = client.beat(rebalance_timeout_ms=60_000, topics=("orders",), owned=client.owned)
     assert answer.assigned == partitions(orders=2)
 
 
@@ -140,6 +144,20 @@ def test_more_than_the_allowed_members_are_refused() -> None:
     Client(shard, "a").join()
     with _refused(ErrorCode.GROUP_MAX_SIZE_REACHED):
         Client(shard, "b").join()
+
+
+def test_a_storm_of_joins_comes_to_rest_without_a_target_for_each() -> None:
+    shard = Shard(orders=600)
+    clients = [Client(shard, f"member-{number}") for number in range(300)]
+    targets: set[int] = set()
+    for client in clients:
+        client.join()
+        targets.add(shard.group.persistent.target_epoch)
+    assert shard.group.persistent.epoch == 300
+    assert len(targets) < 100
+    assert settle(*clients) < 6
+    assert len(owners(clients)) == 600
+    assert {size(client.owned) for client in clients} == {2}
 
 
 # ------------------------------------------------------------------------------ static members
@@ -229,7 +247,7 @@ def test_an_expression_stands_for_the_topics_that_match_it_now_and_later() -> No
 
 
 def test_an_expression_over_very_many_topics_is_searched_in_pieces() -> None:
-    shard = Shard(**{f"topic{n}": 1 for n in range(5000)})
+    shard = Shard(None, **{f"topic{n}": 1 for n in range(5000)})
     client = Client(shard, "a", topics=None, expression="topic[0-9]*7")
     assert client.join().assigned == {}
     rounds = 0

@@ -16,9 +16,8 @@ from itertools import cycle
 from typing import TypeAlias
 from uuid import UUID
 
-from headrace.coordination.consumer_records import NOTHING, Assignment
+from headrace.coordination.consumer_records import Assignment
 
-_Partition: TypeAlias = tuple[UUID, int]
 _Draft: TypeAlias = dict[UUID, set[int]]
 
 MAX_ROUNDS = 16
@@ -215,5 +214,3 @@ CLASS_NAMES = {
     "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
     "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
 }
-
-__all__ = ["ASSIGNORS", "CLASS_NAMES", "NOTHING", "Assignor", "Reader"]

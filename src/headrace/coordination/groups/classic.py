@@ -43,6 +43,7 @@ NEW_MEMBER_TIMEOUT_MS = 300_000
 """How long a member without an id may wait for its first generation: its client may be gone."""
 
 MEMBER, JOIN, SYNC = "member", "join", "sync"  # third part of a timer's key
+REBALANCE = "rebalance"  # the same: the group was of the other kind until now, and has lost members
 
 
 @dataclass(slots=True)
@@ -227,6 +228,8 @@ class ClassicGroup:
             self._expire_member(key[3], now_ms, out)
         elif key[2] == SYNC:
             self._expire_sync(now_ms, out)
+        elif key[2] == REBALANCE:
+            self._rebalance_or_complete(now_ms, out)
         elif self.state == PREPARING:
             if self._initial and self._newcomer and self._delay_left_ms > 0:
                 # Somebody came while the first generation was held open: more may follow.

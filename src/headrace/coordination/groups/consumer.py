@@ -27,6 +27,9 @@ from headrace.coordination.consumer_records import (
     MemberMetadata,
     PartitionMetadataKey,
 )
+from headrace.coordination.groups import classic_members, migration
+from headrace.coordination.groups.classic import ClassicGroup
+from headrace.coordination.groups.classic_limits import ClassicLimits
 from headrace.coordination.groups.consumer_limits import ConsumerLimits
 from headrace.coordination.groups.consumer_member import (
     JOINING,
@@ -49,6 +52,8 @@ from headrace.coordination.groups.group import (
     WallTime,
 )
 from headrace.coordination.groups.group_change import (
+    ASSIGN,
+    NEW_MEMBER,
     REBALANCE,
     SEARCH,
     SEARCH_STEPS,
@@ -63,7 +68,12 @@ from headrace.settings import Settings
 FIRST_COMMIT_WITH_EPOCH = 9
 """OffsetCommit's version from which on the generation may be a member epoch."""
 
-NEW_MEMBER = MemberMetadata(None, None, "", "", (), None, -1, None)
+PACED_FROM, MEMBERS_PER_MS = 50, 4
+"""From so many members on, targets are made a millisecond apart for each four members more.
+
+The time that a target takes grows with the members: a thousand who join one after the other would
+keep the broker busy for seconds. This way most of them get their partitions one heartbeat later.
+"""
 
 
 class Home(Protocol):
@@ -71,6 +81,7 @@ class Home(Protocol):
 
     groups: dict[str, Group]
     settings: Settings
+    limits: ClassicLimits
     image: Image
     wall: WallTime
 
@@ -137,8 +148,12 @@ class ConsumerGroup:
         self.persistent = ConsumerState(group_id)
         self.limits = ConsumerLimits.of(home.settings)
         self.home = home
+        self.asked_to_join: set[str] = set()
+        """Classic members that know that they should join again."""
         self._expressions: dict[str, Expression] = {}
         self._search: Search | None = None
+        self._targeted_ms = -(1 << 31)
+        """When the last target was made."""
 
     # ------------------------------------------------------------------------------ questions
 
@@ -196,6 +211,7 @@ class ConsumerGroup:
 
     def loaded(self, now_ms: int) -> Outcome:
         """Members have a session's time to come back; topics may be others than before."""
+        self.persistent.loaded()
         change = self.change(now_ms)
         for member in self.persistent.members.values():
             change.outcome.timers.append(self.session_timer(member, now_ms))
@@ -214,6 +230,10 @@ class ConsumerGroup:
         """A member was silent, or too slow; or it is time to look for topics."""
         if key[2] == SEARCH:
             return self._go_on_searching(now_ms)
+        if key[2] == ASSIGN:
+            change = self.change(now_ms)
+            self._retarget(change, now_ms)
+            return change.outcome
         member = self.persistent.members.get(key[3])
         if member is None:
             return Outcome()
@@ -248,7 +268,7 @@ class ConsumerGroup:
         member = self._find(beat, change)
         if change.put(replace(member, metadata=beat.updated(member.metadata))):
             change.bump(always=True)
-        change.retarget()
+        self._retarget(change, now_ms)
         before = change.members[member.id]
         after = change.move(before, beat.owned)
         change.outcome.timers.append(self.session_timer(after, now_ms))
@@ -260,6 +280,18 @@ class ConsumerGroup:
         assigned = after.current.assigned if told else None
         response = BeatAnswer(after.id, after.epoch, self.limits.heartbeat_interval_ms, assigned)
         return change.outcome.merge(answer(token, response))
+
+    def _retarget(self, change: Change, now_ms: int) -> None:
+        """Make a new target, if one is due; not for every single one of very many who join."""
+        if not change.needs_target():
+            return
+        pause_ms = max(len(change.members) - PACED_FROM, 0) // MEMBERS_PER_MS
+        due = self._targeted_ms + pause_ms
+        if now_ms >= due:
+            self._targeted_ms = now_ms
+            change.retarget()
+        else:
+            change.timer(due, ASSIGN)
 
     def _is_mere_sign_of_life(self, member: Member, beat: Beat) -> bool:
         """Whether a heartbeat says nothing and brings nothing; nearly all are like that."""
@@ -318,6 +350,9 @@ class ConsumerGroup:
         change = self.change(now_ms)
         for member in members:
             change.remove(member.id)
+            self.asked_to_join.discard(member.id)
+        if migration.can_downgrade(self, change.members.values()):
+            return migration.downgrade(self, change, now_ms, rebalance=True)
         change.bump(always=True)
         return change.outcome
 
@@ -376,19 +411,19 @@ class ConsumerGroup:
 
     def join(self, join: Join, token: int, new_member_id: str, now_ms: int) -> Outcome:
         """A member that speaks the classic protocol joins; replies with Joined."""
-        raise NotImplementedError
+        return classic_members.join(self, join, token, new_member_id, now_ms)
 
     def sync(self, sync: Sync, token: int, now_ms: int) -> Outcome:
         """It asks for its assignment; replies with Synced."""
-        raise NotImplementedError
+        return classic_members.sync(self, sync, token, now_ms)
 
     def heartbeat(self, beat: Heartbeat, token: int, now_ms: int) -> Outcome:
         """It is still there; replies with an ErrorCode."""
-        raise NotImplementedError
+        return classic_members.heartbeat(self, beat, token, now_ms)
 
     def leave(self, leavers: Sequence[Leaver], token: int, now_ms: int) -> Outcome:
-        """Such members leave; replies with a Left for each."""
-        raise NotImplementedError
+        """Members leave, by themselves or by an administrator; replies with a Left for each."""
+        return classic_members.leave(self, leavers, token, now_ms)
 
 
 def _check_generation(member: Member, epoch: int) -> None:
@@ -421,7 +456,13 @@ def heartbeat(home: Home, beat: Beat, token: int, now_ms: int) -> Outcome:
         why = "not found" if found is None else f"is not a {CONSUMER} group"
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {beat.group_id} {why}.")
     group = ConsumerGroup(beat.group_id, home)
-    return group.beat(beat, token, now_ms)
+    if not isinstance(found, ClassicGroup):
+        return group.beat(beat, token, now_ms)
+    outcome = migration.upgrade(found, group, now_ms)
+    outcome.merge(group.beat(beat, token, now_ms))
+    # Last, because it cannot be undone: until here the heartbeat may have been refused.
+    outcome.replies += found.withdraw(ErrorCode.REBALANCE_IN_PROGRESS)
+    return outcome
 
 
 def replay(home: Home, key: Key, value: Value | None) -> None:

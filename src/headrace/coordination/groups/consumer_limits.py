@@ -35,9 +35,9 @@ class ConsumerLimits:
             policy in ("bidirectional", "downgrade"),
         )
 
-    def check_assignor(self, name: str | None) -> None:
-        """UNSUPPORTED_ASSIGNOR if a member wants one that is not configured."""
-        if name is not None and name not in self.assignors:
+    def check_assignor(self, name: str) -> None:
+        """UNSUPPORTED_ASSIGNOR if this one is not configured."""
+        if name not in self.assignors:
             raise KafkaError(
                 ErrorCode.UNSUPPORTED_ASSIGNOR,
                 f"ServerAssignor {name} is not supported. Supported assignors: "

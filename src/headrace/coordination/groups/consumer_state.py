@@ -63,6 +63,10 @@ class ConsumerState:
         """The member that owns this partition, or has not given it up yet."""
         return self._holders.get((topic_id, partition))
 
+    def held_partitions(self) -> int:
+        """How many partitions somebody owns or has not given up yet."""
+        return len(self._holders)
+
     def target_of(self, member_id: str) -> Assignment:
         """What a member should own."""
         return self.targets.get(member_id, NOTHING)
@@ -129,6 +133,10 @@ class ConsumerState:
                 self.subscriptions.resolved[key.expression] = value.topics
             case RegularExpressionKey(), None:
                 self.subscriptions.resolved.pop(key.expression, None)
+
+    def loaded(self) -> None:
+        """The log has been read: what has found no member by now never will."""
+        self._orphans.clear()
 
     def _put_member(self, member_id: str, metadata: MemberMetadata) -> None:
         old = self.members.get(member_id)

@@ -17,6 +17,7 @@ from headrace.coordination.consumer_records import (
     CurrentAssignmentKey,
     GroupMetadata,
     GroupMetadataKey,
+    MemberMetadata,
     MemberMetadataKey,
     RegularExpression,
     RegularExpressionKey,
@@ -38,8 +39,13 @@ from headrace.coordination.outcome import Outcome, Record, Timer
 SEARCH_STEPS = 20_000
 """How much of a search for the topics of an expression is done at once: a few milliseconds."""
 
-SESSION, REBALANCE, JOIN, SYNC, SEARCH = "session", "rebalance", "join", "sync", "search"
-"""Third part of a timer's key."""
+SESSION, REBALANCE, JOIN, SYNC = "session", "rebalance", "join", "sync"
+"""Third part of the key of a timer that a member has; the fourth is the member's id."""
+SEARCH, ASSIGN = "search", "assign"
+"""The same for timers of the group."""
+
+NEW_MEMBER = MemberMetadata(None, None, "", "", (), None, -1, None)
+"""What is known of a member that has said nothing yet."""
 
 
 class Change:
@@ -148,6 +154,10 @@ class Change:
 
     # --------------------------------------------------------------------- epochs and targets
 
+    def target_of(self, member_id: str) -> Assignment:
+        """What a member will be supposed to own."""
+        return self._targets.get(member_id, {})
+
     def bump(self, always: bool) -> None:
         """Raise the group epoch, `always` or if the topics are others than when it last rose."""
         metadata_hash = self._subscriptions.metadata_hash(self._image)
@@ -156,9 +166,13 @@ class Change:
             key = GroupMetadataKey(self._state.group_id)
             self._write((key, GroupMetadata(self.epoch, metadata_hash)))
 
+    def needs_target(self) -> bool:
+        """Whether the group epoch is ahead of the target."""
+        return self.epoch > self._target_epoch
+
     def retarget(self) -> None:
-        """If the group epoch is ahead of the target, make a new one and write what is new in it."""
-        if self.epoch == self._target_epoch:
+        """Make a target for the group epoch, if there is none yet, and write what is new in it."""
+        if not self.needs_target():
             return
         topic_ids = {
             one: self._subscriptions.topic_ids(one, self._image)
@@ -169,7 +183,7 @@ class Change:
                 member.id,
                 member.instance_id,
                 topic_ids[subscription_of(member.metadata)],
-                self._targets.get(member.id, {}),
+                self.target_of(member.id),
             )
             for member in self.members.values()
         ]
@@ -191,7 +205,7 @@ class Change:
         current = reconcile(
             member.current,
             self._target_epoch,
-            self._targets.get(member.id, {}),
+            self.target_of(member.id),
             lambda topic, one: self._state.holder(topic, one) not in own,
             owned,
         )

@@ -1,0 +1,241 @@
+"""The coordinator on real logs: what is acknowledged survives, what waits is answered."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from headrace.clock import ManualClock
+from headrace.coordination.groups.group import Committer, Join, Joined, Sync, Synced
+from headrace.coordination.groups.registry import Groups
+from headrace.coordination.offsets import OffsetToCommit
+from headrace.coordination.outcome import Outcome, Reply
+from headrace.coordination.runtime import OFFSETS_TOPIC, Coordinator, java_hash
+from headrace.errors import ErrorCode, KafkaError
+from headrace.wire.records import Record, encode_batch
+from tests.apis.one_broker import OneBroker
+
+SETTINGS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "3"}
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[OneBroker]:
+    one = OneBroker(tmp_path, SETTINGS)
+    one.create("orders", 4)
+    yield one
+    one.close()
+
+
+def restarted(broker: OneBroker) -> Coordinator:
+    """A coordinator that knows nothing but the logs of this one."""
+    services = broker.services
+    return Coordinator(services.settings, services.clock, broker.metadata, broker.replicas)
+
+
+def commit(groups: Coordinator, offset: int, group_id: str = "g", partition: int = 0) -> object:
+    wanted = [OffsetToCommit("orders", partition, offset, 0, "")]
+
+    def operation(shard: Groups, token: int, now_ms: int) -> Outcome:
+        outcome = shard.commit(group_id, Committer("", None, -1, 9), wanted, now_ms)
+        outcome.replies.append(Reply(token, "done"))
+        return outcome
+
+    return groups.run(group_id, operation, lambda reply: reply)
+
+
+def committed(groups: Coordinator, group_id: str = "g", partition: int = 0) -> int:
+    def operation(shard: Groups, token: int, _now_ms: int) -> Outcome:
+        return Outcome(replies=[Reply(token, shard.fetch(group_id, None, -1))])
+
+    found = groups.run(group_id, operation, lambda reply: reply)
+    assert isinstance(found, dict)
+    return cast(int, found["orders"][partition].offset)
+
+
+def join(groups: Coordinator, member_id: str, group_id: str = "g") -> object:
+    request = Join(
+        group_id, "", None, "c", "/h", 10_000, 60_000, "consumer", (("range", b""),), "", False, True
+    )  # fmt: skip
+    return groups.run(
+        group_id,
+        lambda shard, token, now: shard.join(request, token, member_id, now),
+        lambda reply: reply,
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    # The last two: a hash of -2^31, and a character of two UTF-16 units.
+    [("", 0), ("g", 103), ("Aa", 2112), ("hello", 99_162_322), ("polygenelubricants", 0),
+     ("\N{GRINNING FACE}", 1_772_899)],
+)  # fmt: skip
+def test_groups_fall_into_the_partitions_that_java_says(text: str, value: int) -> None:
+    assert java_hash(text) == value
+
+
+def test_the_topic_is_made_when_the_first_group_comes(broker: OneBroker) -> None:
+    assert OFFSETS_TOPIC not in broker.metadata.image.topics
+    assert list(broker.groups.all_groups()) == []
+    assert broker.groups.leader_of("g") == 1
+    topic = broker.metadata.image.topics[OFFSETS_TOPIC]
+    assert len(topic.partitions) == 3
+    assert topic.configs["cleanup.policy"] == "compact"
+
+
+def test_an_acknowledged_offset_is_in_the_log(broker: OneBroker) -> None:
+    assert commit(broker.groups, 7) == "done"
+    assert commit(broker.groups, 8) == "done"
+    assert committed(restarted(broker)) == 8
+
+
+def test_a_log_too_large_to_read_at_once_is_read_while_clients_wait(broker: OneBroker) -> None:
+    for offset in range(1500):
+        commit(broker.groups, offset, partition=offset % 4)
+
+    async def use() -> int:
+        groups = restarted(broker)
+        groups.start()
+        with pytest.raises(KafkaError) as refused:
+            committed(groups)
+        assert refused.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        with pytest.raises(KafkaError):
+            list(groups.all_groups())
+        while True:
+            await asyncio.sleep(0)
+            try:
+                return committed(groups, partition=3)
+            except KafkaError as error:
+                assert error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+    assert asyncio.run(use()) == 1499
+
+
+def test_a_damaged_log_is_not_served(broker: OneBroker) -> None:
+    commit(broker.groups, 7)
+    index = broker.groups.partition_of("g")
+    log = broker.replicas.partition(OFFSETS_TOPIC, index).log
+    (segment,) = Path(log.folder).glob("*.log")
+    data = bytearray(segment.read_bytes())
+    data[-3] ^= 1
+    with segment.open("r+b") as file:
+        file.write(data)
+    for _ in range(2):
+        with pytest.raises(KafkaError) as refused:
+            committed(restarted(broker))
+        assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_a_record_of_a_later_version_is_passed_over(broker: OneBroker) -> None:
+    commit(broker.groups, 7)
+    partition = broker.replicas.partition(OFFSETS_TOPIC, broker.groups.partition_of("g"))
+    strange = [Record(0, 0, b"\0\x63what", b"\0\0"), Record(0, 0, b"\0\1", b"\0\1")]
+    partition.append_own(encode_batch(strange), 0)
+    assert committed(restarted(broker)) == 7
+
+
+def test_whoever_waits_is_answered_by_the_one_who_completes_it(broker: OneBroker) -> None:
+    async def use() -> tuple[Joined, Synced]:
+        groups = broker.groups
+        first = cast(Joined, join(groups, "m-1"))
+        assert first.generation == 1
+        waiting = join(groups, "m-2")
+        assert asyncio.iscoroutine(waiting)
+        task = asyncio.ensure_future(waiting)
+        request = Join(
+            "g", "m-1", None, "c", "/h", 10_000, 60_000, "consumer", (("range", b""),), "", False,
+            True,
+        )  # fmt: skip
+        groups.run("g", lambda shard, token, now: shard.join(request, token, "", now), str)
+        joined = cast(Joined, await task)
+        follower = Sync("g", 2, "m-2", None, None, None, ())
+        leader = Sync("g", 2, "m-1", None, None, None, (("m-2", b"part"),))
+        part = groups.run("g", lambda s, token, now: s.sync(follower, token, now), lambda r: r)
+        assert asyncio.iscoroutine(part)
+        task = asyncio.ensure_future(part)
+        groups.run("g", lambda s, token, now: s.sync(leader, token, now), str)
+        return joined, cast(Synced, await task)
+
+    joined, synced = asyncio.run(use())
+    assert (joined.generation, synced.assignment) == (2, b"part")
+
+
+def test_a_client_that_went_away_while_it_waited_harms_nobody(broker: OneBroker) -> None:
+    async def use() -> None:
+        groups = broker.groups
+        join(groups, "m-1")
+        waiting = join(groups, "m-2")
+        assert asyncio.iscoroutine(waiting)
+        task = asyncio.ensure_future(waiting)
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.sleep(0)
+        clock = cast(ManualClock, broker.services.clock)
+        clock.advance(400_000)
+        groups.fire_timers()
+        assert not groups._waiting
+
+    asyncio.run(use())
+
+
+def test_timers_fire_on_the_steady_clock(broker: OneBroker) -> None:
+    join(broker.groups, "m-1")
+    clock = cast(ManualClock, broker.services.clock)
+    shard = next(groups for groups in broker.groups.all_groups() if "g" in groups.groups)
+    clock.advance(9000)
+    broker.groups.fire_timers()
+    assert shard.groups["g"].state != "Empty"
+    clock.advance(1001)
+    broker.groups.fire_timers()
+    assert shard.groups["g"].state == "Empty"
+
+
+def test_offsets_of_a_deleted_topic_are_forgotten_for_good(broker: OneBroker) -> None:
+    commit(broker.groups, 7)
+    broker.metadata.delete_topics(["orders"])
+    broker.create("orders", 4)
+    with pytest.raises(KeyError):
+        committed(restarted(broker))
+
+
+def test_old_offsets_are_forgotten(broker: OneBroker) -> None:
+    commit(broker.groups, 7)
+    cast(ManualClock, broker.services.clock).advance(10_081 * 60_000)
+    broker.groups.expire_offsets()
+    assert all(not groups.groups for groups in restarted(broker).all_groups())
+
+
+def test_without_enough_replicas_nothing_is_acknowledged_or_changed(broker: OneBroker) -> None:
+    commit(broker.groups, 7)
+    partition = broker.replicas.partition(OFFSETS_TOPIC, broker.groups.partition_of("g"))
+    partition.isr = 0
+    with pytest.raises(KafkaError) as refused:
+        commit(broker.groups, 8)
+    assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert committed(broker.groups) == 7
+
+
+def test_an_answer_waits_for_the_disk_where_the_topic_says_so(tmp_path: Path) -> None:
+    broker = OneBroker(tmp_path, SETTINGS)
+    broker.create("orders", 4)
+    broker.create(OFFSETS_TOPIC, 3, cleanup_policy="compact", flush_messages="1")
+
+    async def use() -> None:
+        answer = commit(broker.groups, 7)
+        assert asyncio.iscoroutine(answer)
+        read = asyncio.ensure_future(_await(broker.groups))
+        assert await answer == "done"
+        assert await read == 7
+
+    async def _await(groups: Coordinator) -> int:
+        def operation(shard: Groups, token: int, _now_ms: int) -> Outcome:
+            return Outcome(replies=[Reply(token, shard.fetch("g", None, -1))])
+
+        found = groups.run("g", operation, lambda reply: reply)
+        # Nobody hears of an offset that a crash could still undo.
+        assert asyncio.iscoroutine(found)
+        return cast(int, (await found)["orders"][0].offset)
+
+    asyncio.run(use())
+    broker.close()
