@@ -61,11 +61,13 @@ $(VENV)/bin/python:
 $(VENV)/.installed: pyproject.toml $(LOCK) | $(VENV)/bin/python
 	@echo "installing headrace into $(VENV)"
 	@$(PIP_INSTALL) -e .
+	@$(BIN)/python -m compileall -q src
 	@touch $@
 
 $(VENV)/.installed-dev: pyproject.toml $(LOCK) | $(VENV)/bin/python
 	@echo "installing headrace and its development tools into $(VENV)"
 	@$(PIP_INSTALL) -e '.[dev]'
+	@$(BIN)/python -m compileall -q src
 	@touch $(VENV)/.installed $@
 
 $(VENV)/.tools-checked: scripts/java/pom.xml scripts/fetch-java-tools scripts/debian-packages | $(VENV)/bin/python

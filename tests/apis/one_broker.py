@@ -50,7 +50,9 @@ class OneBroker:
         self.replicas.load(self.metadata.image)
         self.metadata.listeners.append(self.replicas.apply)
         self.groups = Coordinator(parsed, clock, self.metadata, self.replicas)
-        self.services = Services(NODE, parsed, clock, self.metadata, self.replicas, self.groups)
+        self.services = Services(
+            NODE, parsed, clock, self.metadata, self.replicas, lambda: self.groups
+        )
 
     def close(self) -> None:
         self.executor.shutdown()

@@ -169,7 +169,7 @@ class Coordination(RuleBasedStateMachine):
         """Every client reads the answers that have come."""
         for client in self.clients:
             if client.join_token in self.shard.replies:
-                joined = self.shard.joined(client.join_token)  # type: ignore[arg-type]
+                joined = self.shard.joined(client.join_token)
                 client.join_token = None
                 if joined.error is ErrorCode.NONE:
                     client.member_id = joined.member_id
@@ -179,7 +179,7 @@ class Coordination(RuleBasedStateMachine):
                 else:
                     self._obey(client, joined.error)
             if client.sync_token in self.shard.replies:
-                synced = self.shard.synced(client.sync_token)  # type: ignore[arg-type]
+                synced = self.shard.synced(client.sync_token)
                 client.sync_token = None
                 if synced.error is ErrorCode.NONE and client.joined is not None:
                     client.generation = client.joined.generation

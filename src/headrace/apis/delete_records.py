@@ -15,7 +15,7 @@ from kio.schema.delete_records.v2.response import (
 )
 
 from headrace.apis.context import Caller, Services
-from headrace.apis.metadata import INTERNAL_TOPICS
+from headrace.cluster.image import INTERNAL_TOPICS
 from headrace.errors import ErrorCode, KafkaError
 from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, error, i64
 

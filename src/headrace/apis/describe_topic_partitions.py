@@ -18,9 +18,8 @@ from kio.schema.describe_topic_partitions.v0.response import (
 
 from headrace.apis import operations
 from headrace.apis.context import Caller, Services
-from headrace.apis.metadata import INTERNAL_TOPICS
 from headrace.cluster.controller import check_topic_name
-from headrace.cluster.image import NO_LEADER, Image, PartitionState, Topic
+from headrace.cluster.image import INTERNAL_TOPICS, NO_LEADER, Image, PartitionState, Topic
 from headrace.errors import ErrorCode, KafkaError
 from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, BrokerId, TopicName, error, i32
 

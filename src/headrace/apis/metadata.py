@@ -15,7 +15,7 @@ from uuid import UUID
 
 from headrace.apis.context import Services
 from headrace.cluster.controller import Defaults, NewTopic, check_topic_name
-from headrace.cluster.image import Image, PartitionState, Topic
+from headrace.cluster.image import INTERNAL_TOPICS, Image, PartitionState, Topic
 from headrace.errors import ErrorCode, KafkaError, MalformedRequest
 from headrace.wire.varint import read_uvarint, uvarint
 
@@ -26,7 +26,6 @@ _ALL_TOPIC_OPERATIONS = 0b1101_1111_1000
 _ALL_CLUSTER_OPERATIONS = 0b1_1111_1010_0000
 """CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE."""
 _ZERO_ID = bytes(16)
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 _i16 = struct.Struct(">h")
 _i32 = struct.Struct(">i")

@@ -9,6 +9,7 @@ import signal
 import socket
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 from headrace.apis.context import Services
 from headrace.apis.fetch import Fetch
@@ -20,15 +21,17 @@ from headrace.broker.dispatch import Dispatch
 from headrace.broker.logs import configure_logs
 from headrace.broker.poller import Poller
 from headrace.clock import SystemClock
-from headrace.cluster.image import Broker
+from headrace.cluster.image import OFFSETS_TOPIC, Broker
 from headrace.cluster.metadata import FoundTopic, Metadata
 from headrace.cluster.sqlite_store import SqliteStore
-from headrace.coordination.runtime import Coordinator
 from headrace.disk import RealDisk
 from headrace.errors import KafkaError, SettingError
 from headrace.log.directory import FolderInUse, LogDirectory
 from headrace.replication.replicas import Replicas
 from headrace.settings import Settings
+
+if TYPE_CHECKING:
+    from headrace.coordination.runtime import Coordinator
 
 logger = logging.getLogger(__name__)
 
@@ -79,8 +82,8 @@ class Server:
         self._replicas = Replicas(node, settings, self.directory, self._executor)
         self._replicas.load(metadata.image)
         metadata.listeners.append(self._replicas.apply)
-        self._groups = Coordinator(settings, clock, metadata, self._replicas)
-        services = Services(node, settings, clock, metadata, self._replicas, self._groups)
+        services = Services(node, settings, clock, metadata, self._replicas, self._make_groups)
+        self._services = services
         sessions = SessionCache(
             settings.integer("max.incremental.fetch.session.cache.slots"), clock
         )
@@ -118,7 +121,9 @@ class Server:
             await asyncio.start_unix_server(self._faults.serve, os.environ[FAULT_PORT])
         loop.add_reader(self._listener, self._accept)
         self._background.start()
-        self._groups.start()
+        if OFFSETS_TOPIC in self._services.metadata.image.topics:
+            # Members of groups wait for us: read their state before they ask.
+            loop.call_soon(lambda: self._services.groups)
         # Everything built so far stays: the collector need not look at it again.
         gc.collect()
         gc.freeze()
@@ -130,7 +135,8 @@ class Server:
         logger.info("stopping")
         loop.remove_reader(self._listener)
         self._background.stop()
-        self._groups.stop()
+        if self._services.has_groups:
+            self._services.groups.stop()
         for connection in list(self._connections):
             connection.close()
         self.close()
@@ -141,6 +147,16 @@ class Server:
         self._executor.shutdown()
         self.directory.close()
         self._store.close()
+
+    def _make_groups(self) -> "Coordinator":
+        from headrace.coordination.runtime import Coordinator
+
+        services = self._services
+        groups = Coordinator(
+            services.settings, services.clock, services.metadata, services.replicas
+        )
+        groups.start()
+        return groups
 
     def _accept(self) -> None:
         allowed = self._settings.integer("max.connections")

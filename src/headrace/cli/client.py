@@ -8,7 +8,7 @@ import contextlib
 import logging
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -304,12 +304,26 @@ def _advertised(cluster: Cluster) -> list[tuple[str, int]]:
 
 def topic_names_now(bootstrap: str) -> list[str]:
     """Topic names for completion: an empty list unless a broker answers within a moment."""
+    return _names_now(bootstrap, lambda client: client.list_topics(timeout=1.0).topics)
+
+
+def group_names_now(bootstrap: str) -> list[str]:
+    """Names of consumer groups for completion, as with topics."""
+
+    def listed(client: "AdminClient") -> list[str]:
+        found = client.list_consumer_groups(request_timeout=1.0).result()
+        return [str(each.group_id) for each in found.valid]
+
+    return _names_now(bootstrap, listed)
+
+
+def _names_now(bootstrap: str, ask: Callable[["AdminClient"], Iterable[str]]) -> list[str]:
     from confluent_kafka import KafkaException
 
     try:
         host, port = parse_address(bootstrap.split(",")[0])
         socket.create_connection((host, port), 0.2).close()
-        found = admin(Cluster(bootstrap)).list_topics(timeout=1.0).topics
+        found = ask(admin(Cluster(bootstrap)))
     except (OSError, KafkaException, Failure):
         return []
     return sorted(name for name in found if not name.startswith("__"))

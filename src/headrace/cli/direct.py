@@ -1,4 +1,4 @@
-"""Questions that librdkafka cannot put: API versions, features and sizes on disk.
+"""Questions that librdkafka cannot put: API versions, features, sizes on disk, states of groups.
 
 One socket, one request, one answer, through kio. These answers are extras: where they cannot be
 had (TLS, logins, an older cluster) the caller shows nothing rather than failing.
@@ -90,6 +90,19 @@ def partition_sizes(
                 for part in topic.partitions:
                     at = (str(topic.name), int(part.partition_index))
                     found[at] = max(found.get(at, 0), int(part.partition_size))
+    return found
+
+
+def group_states(cluster: Cluster, brokers: Sequence[tuple[str, int]]) -> dict[str, str]:
+    """The state of each group that these brokers coordinate, in the broker's own words."""
+    from kio.schema.list_groups.v5.request import ListGroupsRequest
+    from kio.schema.list_groups.v5.response import ListGroupsResponse
+
+    found: dict[str, str] = {}
+    for address in brokers:
+        answer = _ask(cluster, address, ListGroupsRequest(), ListGroupsResponse)
+        for row in answer.groups if answer else ():
+            found[str(row.group_id)] = row.group_state
     return found
 
 

@@ -3,6 +3,7 @@
 Nothing here imports the client library, so that every module may raise a Failure cheaply.
 """
 
+from collections.abc import Sequence
 from enum import IntEnum
 
 
@@ -49,3 +50,15 @@ def bad_usage(message: str, hint: str = "") -> Failure:
 def not_found(message: str, hint: str = "") -> Failure:
     """What was named does not exist."""
     return Failure(message, exit_code=ExitCode.NOT_FOUND, code="NOT_FOUND", hint=hint)
+
+
+def raise_all(failures: Sequence[Failure]) -> None:
+    """Several failures as one, if there are any: all messages, and the code of the first."""
+    if failures:
+        first = failures[0]
+        raise Failure(
+            "; ".join(each.message for each in failures),
+            exit_code=first.exit_code,
+            code=first.code,
+            hint=first.hint,
+        )

@@ -51,7 +51,7 @@ def offsets(
 
     from headrace.cli import client, positions
 
-    moment = _moment(at)
+    moment = None if at is None else positions.parse_moment(at)
     cluster = client.connect(bootstrap, client_config)
     admin = client.admin(cluster)
     existing = len(client.describe_topics(cluster, admin, [topic])[0].partitions)
@@ -77,15 +77,6 @@ def offsets(
         output.print_json({"topic": topic, "at": moment, "records": total, "partitions": rows})
     else:
         _show(rows, total, moment)
-
-
-def _moment(at: str | None) -> int | None:
-    from headrace.cli import positions
-
-    if at is None:
-        return None
-    start = positions.parse_start(at) if at.startswith("-") else None
-    return start.timestamp_ms if isinstance(start, positions.Since) else positions.parse_time(at)
 
 
 def _show(rows: list[dict[str, int | None]], total: int, moment: int | None) -> None:

@@ -12,9 +12,21 @@ def complete_topics(ctx: typer.Context, incomplete: str) -> list[str]:
     """Topic names for the shell, if a broker answers quickly; nothing otherwise."""
     from headrace.cli import client
 
+    names = client.topic_names_now(_bootstrap(ctx))
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def complete_groups(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Names of consumer groups for the shell, as with topics."""
+    from headrace.cli import client
+
+    names = client.group_names_now(_bootstrap(ctx))
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def _bootstrap(ctx: typer.Context) -> str:
     named = ctx.params.get("bootstrap")
-    bootstrap = str(named or os.environ.get("HEADRACE_BOOTSTRAP") or DEFAULT_BOOTSTRAP)
-    return [name for name in client.topic_names_now(bootstrap) if name.startswith(incomplete)]
+    return str(named or os.environ.get("HEADRACE_BOOTSTRAP") or DEFAULT_BOOTSTRAP)
 
 
 Bootstrap = Annotated[
@@ -52,6 +64,13 @@ TopicArgument = Annotated[
 TopicArguments = Annotated[
     list[str],
     typer.Argument(metavar="TOPIC", help="Names of topics.", autocompletion=complete_topics),
+]
+GroupArgument = Annotated[
+    str, typer.Argument(metavar="GROUP", help="The group's name.", autocompletion=complete_groups)
+]
+GroupArguments = Annotated[
+    list[str],
+    typer.Argument(metavar="GROUP", help="Names of groups.", autocompletion=complete_groups),
 ]
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
+    from rich.table import Table
 
 
 TIME_WIDTH = len("2026-01-31 12:00:00.000")
@@ -31,20 +32,31 @@ def console(*, error: bool = False) -> "Console":
 
 
 def print_table(
-    columns: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Container[str] = ()
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    numbers: Container[str] = (),
+    error: bool = False,
 ) -> None:
+    """A plain table, on standard error if so wished."""
+    console(error=error).print(table(columns, rows, numbers=numbers))
+
+
+def table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Container[str] = ()
+) -> "Table":
     """A plain table; the columns named in `numbers` stand at the right."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    table = Table(
+    made = Table(
         box=SIMPLE_HEAD,
         header_style="bold cyan",
         pad_edge=False,
         show_edge=False,
     )
     for name in columns:
-        table.add_column(
+        made.add_column(
             name,
             justify="right" if name in numbers else "left",
             overflow="fold",
@@ -52,8 +64,8 @@ def print_table(
             min_width=TIME_WIDTH if name.endswith("imestamp") else None,
         )
     for row in rows:
-        table.add_row(*row)
-    console().print(table)
+        made.add_row(*row)
+    return made
 
 
 def print_facts(facts: Mapping[str, str]) -> None:

@@ -87,6 +87,12 @@ def parse_time(text: str) -> int:
         ) from None
 
 
+def parse_moment(text: str) -> int:
+    """A moment in milliseconds: as `parse_time` reads it, or `-15m` for that long ago."""
+    start = parse_start(text) if text.startswith("-") else None
+    return start.timestamp_ms if isinstance(start, Since) else parse_time(text)
+
+
 def ask_offsets(
     cluster: "Cluster",
     admin: "AdminClient",

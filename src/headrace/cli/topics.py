@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.cli import output
-from headrace.cli.failures import Failure, bad_usage
+from headrace.cli.failures import Failure, bad_usage, raise_all
 from headrace.cli.options import (
     DEFAULT_BOOTSTRAP,
     AsJson,
@@ -166,19 +166,7 @@ def create(
     else:
         for each in made:
             print(f"{'created' if each['created'] else 'exists already:'} {each['name']}")
-    _raise_all(failures)
-
-
-def _raise_all(failures: list[Failure]) -> None:
-    """Several failures as one: all messages, and the code of the first."""
-    if failures:
-        first = failures[0]
-        raise Failure(
-            "; ".join(each.message for each in failures),
-            exit_code=first.exit_code,
-            code=first.code,
-            hint=first.hint,
-        )
+    raise_all(failures)
 
 
 @app.command(
@@ -276,7 +264,7 @@ def delete(
     else:
         for name in deleted:
             print(f"deleted {name}")
-    _raise_all(failures)
+    raise_all(failures)
 
 
 def _confirm(names: list[str]) -> None:

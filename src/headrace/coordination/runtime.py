@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeAlias, TypeVar
 
 from headrace.clock import Clock
 from headrace.cluster.controller import Defaults, NewTopic
-from headrace.cluster.image import Image
+from headrace.cluster.image import OFFSETS_TOPIC, Image
 from headrace.cluster.metadata import Metadata
 from headrace.coordination.groups.registry import Groups
 from headrace.coordination.load import latest_records, replay_steps
@@ -30,8 +30,6 @@ from headrace.settings import Settings
 from headrace.wire.records import Record, encode_batch
 
 logger = logging.getLogger(__name__)
-
-OFFSETS_TOPIC = "__consumer_offsets"
 
 Operation: TypeAlias = Callable[[Groups, int, int], Outcome]
 """(groups of the shard, the token to reply to, steady clock in ms) -> what it leads to."""

@@ -14,6 +14,7 @@ from headrace.settings.setting import (
     at_least,
     at_least_or,
     between,
+    each_matching,
     one_of,
     one_of_any_case,
     some_of,
@@ -30,6 +31,10 @@ from headrace.settings.topic_table import (
 BOOLEAN, STRING, INT, SHORT = Type.BOOLEAN, Type.STRING, Type.INT, Type.SHORT
 LONG, DOUBLE, LIST = Type.LONG, Type.DOUBLE, Type.LIST
 DAY_MS = 24 * HOUR_MS
+CONSUMER_ASSIGNORS = each_matching(
+    r"uniform|range|org\.apache\.kafka\.coordinator\.group\.assignor\.(Uniform|Range)Assignor",
+    "uniform, range or both, or Kafka's own class names for them",
+)
 INTERNAL_TOPIC_CODEC = between(0, 4)
 
 
@@ -302,7 +307,7 @@ GROUPS = (
          "The longest such time a group may configure."),
     _row("group.consumer.max.size", INT, INT_MAX, at_least(1),
          "Members a consumer group may have."),
-    _row("group.consumer.assignors", LIST, ("uniform", "range"), None,
+    _row("group.consumer.assignors", LIST, ("uniform", "range"), CONSUMER_ASSIGNORS,
          "Ways to share out partitions; the first is the default."),
     _row("group.consumer.regex.refresh.interval.ms", INT, 600_000, at_least(10_000),
          "Time between two matches of subscribed patterns against the topics."),

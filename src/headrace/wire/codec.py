@@ -117,7 +117,7 @@ def decode(api_key: int, version: int, data: Bytes, position: int = 0) -> Messag
 def encode(api_key: int, version: int, response: Message) -> bytes:
     """The body of a response as `version` has it, from one in its API's newest shape."""
     restore = _response_restorer(api_key, version)
-    if restore is not None:
+    if restore is not None and isinstance(response, response_class(api_key)):
         response = restore(response, version)
     out = _Sink()
     _entity_writer(response_class(api_key, version))(out, response)

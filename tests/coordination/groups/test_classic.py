@@ -252,7 +252,7 @@ def test_a_member_that_subscribes_to_something_else_makes_a_new_generation(shard
     assert token not in shard.replies
     shard.join(follower.leader)
     assert shard.joined(token).generation == 3
-    assert shard.group().topics == {"orders", "other"}
+    assert shard.group().topics == frozenset({"orders", "other"})
 
 
 def test_a_member_that_does_not_join_again_in_time_is_removed(shard: Shard) -> None:

@@ -4,6 +4,8 @@ import struct
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from headrace.coordination.consumer_records import Assignment
 from headrace.coordination.groups import consumer
@@ -35,6 +37,7 @@ from tests.coordination.groups.consumer_shard import (
     topic_id,
 )
 
+ORDERS = topic_id("orders")
 SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
 
 
@@ -313,3 +316,47 @@ def test_a_subscription_that_ends_early_is_none(cut: int) -> None:
     whole = subscription("orders", owned=partitions(orders=2))
     with pytest.raises(ValueError, match=r"."):
         read_subscription(whole[:cut])
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from(["step", "step", "leave"]))))
+def test_members_of_both_kinds_never_own_the_same_partition(
+    actions: list[tuple[int, str]],
+) -> None:
+    shard = Shard(SETTINGS, orders=7)
+    # One with the new protocol stays, so that the group never becomes a classic one.
+    stays = Client(shard, "stays")
+    stays.join()
+    members: dict[int, OldClient | Client] = {}
+    for serial, (number, action) in enumerate(actions):
+        member = members.get(number)
+        if member is None:
+            member = OldClient(shard) if number < 3 else Client(shard, f"new-{serial}")
+            members[number] = member
+            if isinstance(member, OldClient):
+                member.join(f"old-{serial}")
+                member.sync()
+            else:
+                member.join()
+        elif action == "leave":
+            del members[number]
+            if isinstance(member, OldClient):
+                leaver = Leaver(member.member_id, None)
+                shard.run(shard.groups.leave(GROUP, [leaver], shard.token(), shard.now_ms))
+            else:
+                member.leave()
+        elif isinstance(member, Client):
+            member.settle()
+        elif member.heartbeat() is ErrorCode.REBALANCE_IN_PROGRESS:
+            member.join()
+            member.sync()
+        stays.settle()
+        held = [n for one in (stays, *members.values()) for n in one.owned.get(ORDERS, ())]
+        assert len(held) == len(set(held))
+    for _ in range(12):
+        stays.settle()
+        for member in members.values():
+            member.settle()
+    held = [n for one in (stays, *members.values()) for n in one.owned.get(ORDERS, ())]
+    assert sorted(held) == list(range(7))
+    assert shard.group.state == "Stable"

@@ -179,8 +179,8 @@ class ConsumerGroup:
         """When the retention of an offset began that was committed then."""
         return commit_ms
 
-    def check_commit(self, who: Committer, now_ms: int) -> list[Timer]:
-        """Raise KafkaError unless `who` may commit offsets."""
+    def check_commit(self, who: Committer, _now_ms: int) -> list[Timer]:
+        """Raise KafkaError unless `who` may commit offsets; only heartbeats keep a session up."""
         if who.generation < 0 and self.is_empty():
             return []
         member = self.persistent.any_member(who.member_id, who.instance_id)
@@ -191,7 +191,7 @@ class ConsumerGroup:
                 f"groups; versions {FIRST_COMMIT_WITH_EPOCH} and later are.",
             )
         _check_generation(member, who.generation)
-        return [self.session_timer(member, now_ms)]
+        return []
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
         """Raise KafkaError unless this member may read offsets."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.coordination.groups.assignors import ASSIGNORS, CLASS_NAMES
-from headrace.errors import ErrorCode, KafkaError, SettingError
+from headrace.errors import ErrorCode, KafkaError
 from headrace.settings import Settings
 
 
@@ -23,14 +23,15 @@ class ConsumerLimits:
 
     @classmethod
     def of(cls, settings: Settings) -> ConsumerLimits:
-        """As the settings say; SettingError if they name an assignor that is not here."""
+        """As the settings say; without any assignors the first one counts."""
+        named = settings.words("group.consumer.assignors")
         policy = settings.text("group.consumer.migration.policy").lower()
         return cls(
             settings.integer("group.consumer.session.timeout.ms"),
             settings.integer("group.consumer.heartbeat.interval.ms"),
             settings.integer("group.consumer.max.size"),
             settings.integer("group.max.size"),
-            tuple(map(_assignor, settings.words("group.consumer.assignors"))),
+            tuple(CLASS_NAMES.get(one, one) for one in named) or tuple(ASSIGNORS)[:1],
             policy in ("bidirectional", "upgrade"),
             policy in ("bidirectional", "downgrade"),
         )
@@ -43,12 +44,3 @@ class ConsumerLimits:
                 f"ServerAssignor {name} is not supported. Supported assignors: "
                 f"{', '.join(self.assignors)}.",
             )
-
-
-def _assignor(name: str) -> str:
-    short = CLASS_NAMES.get(name, name)
-    if short not in ASSIGNORS:
-        raise SettingError(
-            f"group.consumer.assignors names '{name}'; known are {', '.join(ASSIGNORS)}"
-        )
-    return short

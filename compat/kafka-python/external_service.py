@@ -1,0 +1,28 @@
+"""Stands in for the module of kafka-python's tests that starts brokers, which its sdist lacks.
+
+Here the broker runs already, and its fixtures want only a thing they need not start.
+"""
+
+
+class ExternalService:
+    """A broker that somebody else started and will stop."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self.host = host
+        self.port = port
+
+    def start(self) -> None:
+        """Nothing to do: it runs."""
+
+    def stop(self) -> None:
+        """Nothing to do: whoever started it stops it."""
+
+    def dump_logs(self) -> None:
+        """Nothing to show: its output is not ours."""
+
+
+class SpawnedService(ExternalService):
+    """What the fixtures use when they are given no address; these runs always give one."""
+
+    def start(self) -> None:
+        raise RuntimeError("set KAFKA_URI to the address of a running broker")

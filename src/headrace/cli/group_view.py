@@ -1,0 +1,378 @@
+"""A consumer group as the commands show it: its members, its committed offsets and its lag.
+
+Gathered from four questions (group, offsets, topics, ends); nothing here changes anything.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from headrace.cli import client, output
+from headrace.cli.client import Cluster
+from headrace.cli.failures import Failure, not_found
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, MemberDescription
+
+Place: TypeAlias = tuple[str, int]
+
+DEAD = "Dead"
+UNKNOWN = "Unknown"
+# Kafka's own names; the client library has others, and none for the last two.
+STATES = {
+    "STABLE": "Stable",
+    "EMPTY": "Empty",
+    "DEAD": DEAD,
+    "PREPARING_REBALANCING": "PreparingRebalance",
+    "COMPLETING_REBALANCING": "CompletingRebalance",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One consumer of a group. `target` is what it will own, where the broker tells."""
+
+    id: str
+    client_id: str
+    host: str
+    instance_id: str | None
+    assignment: tuple[Place, ...]
+    target: tuple[Place, ...] | None
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "id": self.id,
+            "client_id": self.client_id,
+            "host": self.host,
+            "instance_id": self.instance_id,
+            "assignment": _places_json(self.assignment),
+            "target": None if self.target is None else _places_json(self.target),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What a group's coordinator says about it."""
+
+    name: str
+    state: str
+    type: str
+    assignor: str
+    coordinator: tuple[int, str, int]
+    members: tuple[Member, ...]
+
+    def as_json(self) -> dict[str, object]:
+        number, host, port = self.coordinator
+        return {
+            "name": self.name,
+            "state": self.state,
+            "type": self.type,
+            "assignor": self.assignor or None,
+            "coordinator": {"id": number, "host": host, "port": port},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLag:
+    """One partition that the group has read or owns; what nobody knows is None."""
+
+    topic: str
+    partition: int
+    committed: int | None
+    end: int | None
+    owner: Member | None
+
+    @property
+    def lag(self) -> int | None:
+        """Records between the committed offset and the end."""
+        if self.committed is None or self.end is None:
+            return None
+        return max(self.end - self.committed, 0)
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "topic": self.topic,
+            "partition": self.partition,
+            "committed": self.committed,
+            "end": self.end,
+            "lag": self.lag,
+            "member_id": self.owner and self.owner.id,
+            "client_id": self.owner and self.owner.client_id,
+            "host": self.owner and self.owner.host,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """A group with the lag of its partitions."""
+
+    description: Description
+    partitions: tuple[PartitionLag, ...]
+
+    @property
+    def lag(self) -> int:
+        """Of all partitions that have one."""
+        return sum(each.lag or 0 for each in self.partitions)
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            **self.description.as_json(),
+            "lag": self.lag,
+            "members": [each.as_json() for each in self.description.members],
+            "partitions": [each.as_json() for each in self.partitions],
+        }
+
+
+def _places_json(places: Iterable[Place]) -> list[dict[str, object]]:
+    return [{"topic": topic, "partition": index} for topic, index in places]
+
+
+# ------------------------------------------------------------------------------- questions
+
+
+def listed(cluster: Cluster, admin: "AdminClient") -> tuple[dict[str, str], list[Failure]]:
+    """The type of each group in the cluster, and what kept brokers from telling theirs."""
+    with client.translated(cluster, "groups"):
+        found = admin.list_consumer_groups(request_timeout=client.ANSWER_TIMEOUT_S).result()
+    failures = [client.failure(cluster, error.args[0], "groups") for error in found.errors]
+    return {str(each.group_id): _type(each.type) for each in found.valid}, failures
+
+
+def described(
+    cluster: Cluster, admin: "AdminClient", names: Iterable[str]
+) -> dict[str, Description]:
+    """The named groups; a group that does not exist has the state Dead, as brokers put it."""
+    wanted = list(dict.fromkeys(names))
+    if not wanted:
+        return {}
+    with client.translated(cluster, "group name"):
+        futures = admin.describe_consumer_groups(wanted, request_timeout=client.ANSWER_TIMEOUT_S)
+    found = {}
+    for name in wanted:
+        with client.translated(cluster, f"group {name!r}"):
+            found[name] = _description(futures[name].result())
+    return _with_unknown_states(cluster, found)
+
+
+def existing(cluster: Cluster, admin: "AdminClient", names: Sequence[str]) -> list[Description]:
+    """The named groups in this order; a missing one ends the command, with a suggestion."""
+    found = described(cluster, admin, names)
+    for name in names:
+        if found[name].state == DEAD:
+            raise missing(cluster, admin, name)
+    return [found[name] for name in names]
+
+
+def missing(cluster: Cluster, admin: "AdminClient", name: str) -> Failure:
+    """The group is not there; what the user may have meant."""
+    import difflib
+
+    close = difflib.get_close_matches(name, list(listed(cluster, admin)[0]), 3)
+    hint = f"Did you mean {' or '.join(close)}?" if close else ""
+    return not_found(
+        f"group {name!r} does not exist", hint or "`headrace groups list` shows what exists."
+    )
+
+
+def committed_offsets(cluster: Cluster, admin: "AdminClient", name: str) -> dict[Place, int]:
+    """The group's offset of each partition that has one."""
+    from confluent_kafka import ConsumerGroupTopicPartitions
+
+    what = f"offsets of group {name!r}"
+    with client.translated(cluster, what):
+        future = admin.list_consumer_group_offsets(
+            [ConsumerGroupTopicPartitions(name)], request_timeout=client.ANSWER_TIMEOUT_S
+        )[name]
+        rows = future.result().topic_partitions
+    for row in rows:
+        if row.error is not None:
+            raise client.failure(cluster, row.error, what)
+    return {(str(row.topic), int(row.partition)): int(row.offset) for row in rows if row.offset >= 0}
+
+
+def end_offsets(
+    cluster: Cluster, admin: "AdminClient", places: Iterable[Place]
+) -> dict[Place, int]:
+    """Where partitions end. Those that are gone or have no leader just now are left out."""
+    from confluent_kafka import KafkaException, TopicPartition
+    from confluent_kafka.admin import OffsetSpec
+
+    topics = client.metadata(cluster, admin).topics
+    questions = {
+        TopicPartition(topic, index): OffsetSpec.latest()
+        for topic, index in places
+        if topic in topics
+        and index in topics[topic].partitions
+        and topics[topic].partitions[index].leader >= 0
+    }
+    if not questions:
+        return {}
+    with client.translated(cluster, "end offsets"):
+        futures = admin.list_offsets(questions, request_timeout=client.ANSWER_TIMEOUT_S)
+    found = {}
+    for asked, future in futures.items():
+        try:
+            found[(str(asked.topic), int(asked.partition))] = int(future.result().offset)
+        except KafkaException as error:
+            # Deleted or led by another broker since the question before: then it has no end now.
+            failed = client.failure(cluster, error.args[0], "end offsets")
+            if failed.code == "UNREACHABLE":
+                raise failed from None
+    return found
+
+
+def look(cluster: Cluster, admin: "AdminClient", group: Description) -> GroupView:
+    """The group with its lag as it is now."""
+    committed = committed_offsets(cluster, admin, group.name)
+    owners = {place: member for member in group.members for place in member.assignment}
+    places = sorted({*committed, *owners})
+    ends = end_offsets(cluster, admin, places)
+    return GroupView(
+        group,
+        tuple(
+            PartitionLag(*place, committed.get(place), ends.get(place), owners.get(place))
+            for place in places
+        ),
+    )
+
+
+def _description(found: "ConsumerGroupDescription") -> Description:
+    node = found.coordinator
+    return Description(
+        name=str(found.group_id),
+        state=STATES.get(found.state.name, UNKNOWN),
+        type=_type(found.type),
+        assignor=str(found.partition_assignor or ""),
+        coordinator=(-1, "", -1) if node is None else (int(node.id), str(node.host), int(node.port)),
+        members=tuple(
+            sorted((_member(each) for each in found.members), key=lambda m: (m.client_id, m.id))
+        ),
+    )
+
+
+def _type(found: object) -> str:
+    return str(getattr(found, "name", UNKNOWN)).lower()
+
+
+def _member(found: "MemberDescription") -> Member:
+    target = found.target_assignment
+    return Member(
+        id=str(found.member_id),
+        client_id=str(found.client_id),
+        # Brokers write addresses the way Java prints them, with a slash before.
+        host=str(found.host).removeprefix("/"),
+        instance_id=found.group_instance_id or None,
+        assignment=_places(found.assignment.topic_partitions),
+        target=None if target is None else _places(target.topic_partitions),
+    )
+
+
+def _places(rows: Iterable[object]) -> tuple[Place, ...]:
+    return tuple(sorted((str(row.topic), int(row.partition)) for row in rows))  # type: ignore[attr-defined]
+
+
+def _with_unknown_states(
+    cluster: Cluster, found: Mapping[str, Description]
+) -> dict[str, Description]:
+    """Ask the coordinators themselves where the library has no name for the state."""
+    from dataclasses import replace
+
+    from headrace.cli import direct
+
+    unclear = {each.coordinator[1:] for each in found.values() if each.state == UNKNOWN}
+    states = direct.group_states(cluster, sorted(unclear)) if unclear else {}
+    return {
+        name: replace(each, state=states[name])
+        if each.state == UNKNOWN and name in states
+        else each
+        for name, each in found.items()
+    }
+
+
+# ---------------------------------------------------------------------------- for a person
+
+
+def show(view: GroupView) -> None:
+    """The group, its partitions and its members."""
+    group = view.description
+    number, host, port = group.coordinator
+    output.print_facts(
+        {
+            "Group": group.name,
+            "State": group.state,
+            "Type": group.type,
+            "Assignor": group.assignor or "-",
+            "Coordinator": f"{number} ({host}:{port})",
+            "Members": str(len(group.members)),
+            "Lag": output.records(view.lag),
+        }
+    )
+    print()
+    if view.partitions:
+        output.print_table(
+            ("Topic", "Partition", "Committed", "End", "Lag", "Client", "Host"),
+            [*map(_row, view.partitions), _total(view)],
+            numbers=("Partition", "Committed", "End", "Lag"),
+        )
+    else:
+        output.note("No offsets committed and no partitions assigned.")
+    print()
+    if group.members:
+        output.print_table(
+            ("Client", "Member", "Instance", "Host", "Assignment"),
+            [_member_row(each) for each in group.members],
+        )
+        print()
+
+
+def _row(each: PartitionLag) -> tuple[str, ...]:
+    from rich.markup import escape
+
+    return (
+        escape(each.topic),
+        str(each.partition),
+        output.number(each.committed),
+        output.number(each.end),
+        lag_text(each.lag),
+        escape(each.owner.client_id) if each.owner else "-",
+        escape(each.owner.host) if each.owner else "-",
+    )
+
+
+def _total(view: GroupView) -> tuple[str, ...]:
+    return ("[bold]total[/]", "", "", "", f"[bold]{view.lag:,}[/]", "", "")
+
+
+def lag_text(lag: int | None) -> str:
+    """Green for none, yellow for some, a dash where nobody knows."""
+    if lag is None:
+        return "-"
+    return f"[yellow]{lag:,}[/]" if lag else "[green]0[/]"
+
+
+def _member_row(member: Member) -> tuple[str, ...]:
+    from rich.markup import escape
+
+    owned = places_text(member.assignment) or "nothing"
+    if member.target is not None and member.target != member.assignment:
+        owned += f" (moving to {places_text(member.target) or 'nothing'})"
+    words = (member.client_id, member.id, member.instance_id or "-", member.host, owned)
+    return tuple(escape(word) for word in words)
+
+
+def places_text(places: Iterable[Place]) -> str:
+    """`clicks:0-2,5 orders:1`."""
+    by_topic: dict[str, list[int]] = {}
+    for topic, index in sorted(places):
+        by_topic.setdefault(topic, []).append(index)
+    return " ".join(f"{topic}:{_ranges(indexes)}" for topic, indexes in by_topic.items())
+
+
+def _ranges(indexes: Sequence[int]) -> str:
+    runs: list[tuple[int, int]] = []
+    for index in indexes:
+        if runs and index == runs[-1][1] + 1:
+            runs[-1] = (runs[-1][0], index)
+        else:
+            runs.append((index, index))
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
