@@ -12,6 +12,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import kafka
@@ -162,10 +163,10 @@ def test_a_pattern_subscription_finds_topics_that_come_later(servers: str, group
     one.subscribe([f"^pattern-{stem}-.*"])
     one.poll(0.5)
     admin = AdminClient({"bootstrap.servers": servers})
-    for index in range(2):
-        name = f"pattern-{stem}-{index}"
+    for share in (2, 4):
+        name = f"pattern-{stem}-{share}"
         admin.create_topics([NewTopic(name, 2, 1)])[name].result(30)
-        poll_until([one], lambda: shares([one]) == [2 * (index + 1)])
+        poll_until([one], partial(lambda wanted: shares([one]) == [wanted], share))
     one.close()
 
 
@@ -241,7 +242,8 @@ def test_a_member_that_went_silent_cannot_commit_any_more(
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
-    assert silent.stdin and silent.stdout
+    assert silent.stdin is not None
+    assert silent.stdout is not None
     assert silent.stdout.readline() == b"ready\n"
     silent.send_signal(signal.SIGSTOP)
     heir = consumer(servers, group)

@@ -22,7 +22,9 @@ def read_junit(file: Path) -> dict[str, str]:
     results = {}
     for case in ElementTree.parse(file).iter("testcase"):
         module = case.attrib["classname"].rpartition(".")[2]
-        ends = [f"{end.tag}: {end.attrib.get('message', '')}" for end in case if end.tag != "system-out"]
+        ends = [
+            f"{end.tag}: {end.attrib.get('message', '')}" for end in case if end.tag != "system-out"
+        ]
         results[f"{module}::{case.attrib['name']}"] = ends[0].splitlines()[0] if ends else PASSED
     return results
 

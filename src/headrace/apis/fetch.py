@@ -129,8 +129,8 @@ class Fetch:
             elif result[1]:
                 failed = True
             elif incremental:
-                if left > 0:
-                    quiet.append(entry)
+                if entry.offset >= result[2]:
+                    quiet.append(entry)  # all was read; there may be more behind a limit otherwise
                 if result[2] == entry.sent_high_watermark and result[4] == entry.sent_start:
                     continue
             results = grouped.get(entry.key)

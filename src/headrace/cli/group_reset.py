@@ -105,23 +105,28 @@ def parse_target(
     return wanted[0]
 
 
-def places(
-    cluster: Cluster, admin: "AdminClient", scopes: Sequence[Scope], committed: Iterable[Place]
-) -> dict[str, list[int]]:
-    """The partitions meant, by topic: those named, or those that the group has an offset of."""
-    found: dict[str, list[int]] = {}
-    if not scopes:
-        for topic, index in sorted(committed):
-            found.setdefault(topic, []).append(index)
-        client.describe_topics(cluster, admin, list(found)) if found else None
-        return found
+def places(cluster: Cluster, admin: "AdminClient", scopes: Sequence[Scope]) -> dict[str, list[int]]:
+    """The partitions named, by topic."""
     names = list(dict.fromkeys(scope.topic for scope in scopes))
     topics = client.describe_topics(cluster, admin, names)
     counts = {str(topic.name): len(topic.partitions) for topic in topics}
+    found: dict[str, list[int]] = {}
     for scope in scopes:
         wanted = None if scope.partitions is None else list(scope.partitions)
         chosen = positions.chosen_partitions(scope.topic, counts[scope.topic], wanted)
         found[scope.topic] = sorted({*found.get(scope.topic, ()), *chosen})
+    return found
+
+
+def places_read(
+    cluster: Cluster, admin: "AdminClient", committed: Iterable[Place]
+) -> dict[str, list[int]]:
+    """The partitions that the group has an offset of, by topic, without those deleted since."""
+    topics = client.metadata(cluster, admin).topics
+    found: dict[str, list[int]] = {}
+    for topic, index in sorted(committed):
+        if topic in topics and index in topics[topic].partitions:
+            found.setdefault(topic, []).append(index)
     return found
 
 
@@ -137,7 +142,9 @@ def plan(
     for topic, indexes in chosen.items():
         limits = positions.bounds(cluster, admin, topic, list(indexes))
         if isinstance(target, Shift):
-            changes += [shifted(topic, i, committed.get((topic, i)), target, limits[i]) for i in limits]
+            changes += [
+                shifted(topic, i, committed.get((topic, i)), target, limits[i]) for i in limits
+            ]
             continue
         starts = positions.starts(cluster, admin, topic, target, limits)
         exact = target.offset if isinstance(target, positions.At) else None

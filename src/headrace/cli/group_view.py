@@ -7,11 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from headrace.cli import client, output
+from headrace.cli import client, output, positions
 from headrace.cli.client import Cluster
 from headrace.cli.failures import Failure, not_found
 
 if TYPE_CHECKING:
+    from confluent_kafka import TopicPartition
     from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, MemberDescription
 
 Place: TypeAlias = tuple[str, int]
@@ -26,6 +27,7 @@ STATES = {
     "PREPARING_REBALANCING": "PreparingRebalance",
     "COMPLETING_REBALANCING": "CompletingRebalance",
 }
+NO_PARTITION = {"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +189,9 @@ def committed_offsets(cluster: Cluster, admin: "AdminClient", name: str) -> dict
     for row in rows:
         if row.error is not None:
             raise client.failure(cluster, row.error, what)
-    return {(str(row.topic), int(row.partition)): int(row.offset) for row in rows if row.offset >= 0}
+    return {
+        (str(row.topic), int(row.partition)): int(row.offset) for row in rows if row.offset >= 0
+    }
 
 
 def end_offsets(
@@ -214,10 +218,9 @@ def end_offsets(
         try:
             found[(str(asked.topic), int(asked.partition))] = int(future.result().offset)
         except KafkaException as error:
-            # Deleted or led by another broker since the question before: then it has no end now.
-            failed = client.failure(cluster, error.args[0], "end offsets")
-            if failed.code == "UNREACHABLE":
-                raise failed from None
+            # Deleted or led by another broker since the question before: it has no end just now.
+            if error.args[0].name() not in positions.LEADER_MOVED | NO_PARTITION:
+                raise client.failure(cluster, error.args[0], "end offsets") from None
     return found
 
 
@@ -243,7 +246,9 @@ def _description(found: "ConsumerGroupDescription") -> Description:
         state=STATES.get(found.state.name, UNKNOWN),
         type=_type(found.type),
         assignor=str(found.partition_assignor or ""),
-        coordinator=(-1, "", -1) if node is None else (int(node.id), str(node.host), int(node.port)),
+        coordinator=(-1, "", -1)
+        if node is None
+        else (int(node.id), str(node.host), int(node.port)),
         members=tuple(
             sorted((_member(each) for each in found.members), key=lambda m: (m.client_id, m.id))
         ),
@@ -267,8 +272,8 @@ def _member(found: "MemberDescription") -> Member:
     )
 
 
-def _places(rows: Iterable[object]) -> tuple[Place, ...]:
-    return tuple(sorted((str(row.topic), int(row.partition)) for row in rows))  # type: ignore[attr-defined]
+def _places(rows: Iterable["TopicPartition"]) -> tuple[Place, ...]:
+    return tuple(sorted((str(row.topic), int(row.partition)) for row in rows))
 
 
 def _with_unknown_states(

@@ -146,8 +146,11 @@ class OffsetCommitKey:
 
     def encode(self) -> bytes:
         """As the log holds it."""
-        out = _Writer(OFFSET_COMMIT)
-        return bytes(out.string(self.group_id).string(self.topic).int32(self.partition))
+        group, topic = self.group_id.encode(), self.topic.encode()
+        form = f">hh{len(group)}sh{len(topic)}si"
+        return struct.pack(
+            form, OFFSET_COMMIT, len(group), group, len(topic), topic, self.partition
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +165,12 @@ class OffsetCommit:
 
     def encode(self) -> bytes:
         """As the log holds it."""
-        out = _Writer(WRITTEN_VERSION).int64(self.offset).int32(self.leader_epoch)
-        return bytes(out.string(self.metadata).int64(self.commit_ms))
+        metadata = self.metadata.encode()
+        return struct.pack(
+            f">hqih{len(metadata)}sq",
+            WRITTEN_VERSION, self.offset, self.leader_epoch, len(metadata), metadata,
+            self.commit_ms,
+        )  # fmt: skip
 
 
 def _offset_key(read: _Reader) -> OffsetCommitKey:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from headrace.clock import Clock
@@ -392,6 +393,7 @@ class Coordinator:
                 self._apply(shard, shard.groups.expire_offsets())
 
 
+@lru_cache(4096)
 def java_hash(text: str) -> int:
     """A string's hash as Java computes it, without the sign: it chooses a group's partition."""
     value = 0

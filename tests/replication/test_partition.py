@@ -1,0 +1,169 @@
+"""What a leader accepts, what it makes of a batch, and what it refuses."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from headrace.errors import ErrorCode, KafkaError
+from headrace.replication.partition import Partition
+from headrace.wire.batch import CODEC_MASK, LOG_APPEND_TIME, read_header
+from headrace.wire.checksum import crc32c
+from headrace.wire.compression import CODECS, compress
+from headrace.wire.records import Record, encode_batch, iterate
+from tests.apis.one_broker import OneBroker
+
+NOW = int(time.time() * 1000)
+CAP = 48 * 1024 * 1024
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> OneBroker:
+    return OneBroker(tmp_path)
+
+
+def topic(broker: OneBroker, **configs: str) -> Partition:
+    broker.create("t", 1, **configs)
+    return broker.replicas.partition("t", 0)
+
+
+def batch(*values: bytes | None, key: bytes | None = b"k", **options: int) -> bytearray:
+    return encode_batch([Record(0, NOW, key, value) for value in values], **options)
+
+
+def append(partition: Partition, data: bytearray, acks: int = -1, now_ms: int = NOW) -> int:
+    base, _, _ = partition.append(data, memoryview(data), 0, len(data), acks, now_ms)
+    return base
+
+
+def stored(partition: Partition, offset: int = 0) -> bytes:
+    found = partition.read(offset, 10_000_000, True)
+    assert found is not None
+    return found.read()
+
+
+def refused(partition: Partition, data: bytearray, acks: int = -1) -> ErrorCode:
+    before = partition.log.end_offset
+    with pytest.raises(KafkaError) as raised:
+        append(partition, data, acks)
+    assert partition.log.end_offset == before
+    return raised.value.code
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_a_producers_own_codec_is_kept(broker: OneBroker, codec: int) -> None:
+    partition = topic(broker)
+    append(partition, batch(b"v" * 100, b"w" * 100, codec=codec))
+    data = stored(partition)
+    assert read_header(data, 0)[5] & CODEC_MASK == codec
+    assert [r.value for r in iterate(data, 0, len(data), CAP)] == [b"v" * 100, b"w" * 100]
+
+
+@pytest.mark.parametrize("theirs", range(5))
+@pytest.mark.parametrize("ours", CODECS)
+def test_a_topics_own_codec_replaces_the_producers(
+    broker: OneBroker, ours: str, theirs: int
+) -> None:
+    partition = topic(broker, compression_type=ours)
+    append(partition, batch(b"v" * 100, b"w" * 100, codec=theirs))
+    data = stored(partition)
+    assert read_header(data, 0)[5] & CODEC_MASK == CODECS[ours]
+    records = list(iterate(data, 0, len(data), CAP))
+    assert [(r.value, r.timestamp) for r in records] == [(b"v" * 100, NOW), (b"w" * 100, NOW)]
+
+
+def test_log_append_time_is_the_brokers(broker: OneBroker) -> None:
+    partition = topic(broker, message_timestamp_type="LogAppendTime")
+    data = batch(b"v")
+    later = NOW + 5_000_000_000
+    _, append_time, _ = partition.append(data, memoryview(data), 0, len(data), 1, later)
+    assert append_time == later
+    kept = stored(partition)
+    assert read_header(kept, 0)[5] & LOG_APPEND_TIME
+    assert [r.timestamp for r in iterate(kept, 0, len(kept), CAP)] == [later]
+    assert partition.log.find_timestamp(later) is not None
+
+
+def test_create_time_is_the_producers_and_must_not_lie_far_ahead(broker: OneBroker) -> None:
+    partition = topic(broker)
+    append(partition, batch(b"v"), now_ms=NOW - 3_000_000)
+    with pytest.raises(KafkaError) as raised:
+        append(partition, batch(b"v"), now_ms=NOW - 4_000_000)
+    assert raised.value.code == ErrorCode.INVALID_TIMESTAMP
+
+
+def test_a_batch_over_the_topics_limit_gets_10(broker: OneBroker) -> None:
+    partition = topic(broker, max_message_bytes="1000")
+    assert append(partition, batch(b"v" * 800)) == 0
+    assert refused(partition, batch(b"v" * 1000)) == ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_too_few_in_sync_replicas_get_19_for_acks_all_only(broker: OneBroker) -> None:
+    partition = topic(broker, min_insync_replicas="2")
+    assert refused(partition, batch(b"v"), acks=-1) == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert append(partition, batch(b"v"), acks=1) == 0
+
+
+def test_a_compacted_topic_needs_keys(broker: OneBroker) -> None:
+    partition = topic(broker, cleanup_policy="compact")
+    assert append(partition, batch(b"v", None)) == 0
+    assert refused(partition, batch(b"v", key=None)) == ErrorCode.INVALID_RECORD
+    compressed = batch(b"v", key=None, codec=4)
+    assert refused(partition, compressed) == ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("codec", range(1, 5))
+@pytest.mark.parametrize("configs", [{"cleanup_policy": "compact"}, {"compression_type": "lz4"}])
+def test_a_batch_that_unpacks_to_more_than_the_cap_is_refused(
+    broker: OneBroker, codec: int, configs: dict[str, str]
+) -> None:
+    partition = topic(broker, max_message_bytes="10000000", **configs)
+    if configs.get("compression_type") == "lz4" and codec == 3:
+        pytest.skip("a batch in the topic's own codec is not unpacked")
+    bomb = encode_batch([Record(0, NOW, b"k", b"v")])
+    payload = compress(codec, bytes(CAP + 2**20))
+    bomb[61:] = payload
+    reseal(bomb, codec)
+    assert refused(partition, bomb) in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.INVALID_RECORD)
+
+
+def reseal(data: bytearray, codec: int) -> None:
+    """Make header and checksum fit the payload."""
+    data[8:12] = (len(data) - 12).to_bytes(4, "big")
+    data[21:23] = codec.to_bytes(2, "big")
+    data[17:21] = crc32c(bytes(data[21:])).to_bytes(4, "big")
+
+
+@pytest.mark.parametrize(
+    ("sequences", "last", "outcome"),
+    [
+        ([0, 1], 3, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
+        ([0, 1, 2, 3, 4, 5], 1, 1),
+        ([0, 1, 2, 3, 4, 5], 0, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
+        ([2**31 - 2, 2**31 - 1], 0, 2),
+    ],
+    ids=["a gap", "one of the last five", "the sixth", "wrap-around"],
+)
+def test_sequences_are_judged_as_kafka_does(
+    broker: OneBroker, sequences: list[int], last: int, outcome: int | ErrorCode
+) -> None:
+    partition = topic(broker)
+    for sequence in sequences:
+        append(partition, idempotent(sequence))
+    if isinstance(outcome, ErrorCode):
+        assert refused(partition, idempotent(last)) == outcome
+    else:
+        assert append(partition, idempotent(last)) == outcome
+
+
+def test_a_new_epoch_starts_at_zero_and_fences_the_old_one(broker: OneBroker) -> None:
+    partition = topic(broker)
+    append(partition, idempotent(0, epoch=1))
+    wrong = refused(partition, idempotent(7, epoch=2))
+    assert wrong == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert append(partition, idempotent(0, epoch=2)) == 1
+    assert refused(partition, idempotent(1, epoch=1)) == ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def idempotent(sequence: int, epoch: int = 0) -> bytearray:
+    return batch(b"v", producer_id=7, producer_epoch=epoch, base_sequence=sequence)
