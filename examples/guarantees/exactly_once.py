@@ -13,7 +13,9 @@ def worker(shop: Shop) -> None:
     database = shop.database()
     # No key keeps a repeated order out of this table: it must not be needed.
     database.execute("CREATE TABLE IF NOT EXISTS payments (order_id INTEGER)")
-    database.execute("CREATE TABLE IF NOT EXISTS positions (part INTEGER PRIMARY KEY, next INTEGER)")
+    database.execute(
+        "CREATE TABLE IF NOT EXISTS positions (part INTEGER PRIMARY KEY, next INTEGER)"
+    )
 
     def go_on(consumer: Consumer, assigned: list[TopicPartition]) -> None:
         """Begin where the database ends, not where the group's offsets may be."""

@@ -90,6 +90,8 @@ def run(
     arguments.add_argument("--bootstrap", default="localhost:9092", metavar="HOST:PORT")
     bootstrap = arguments.parse_args().bootstrap
     topic = f"orders-{uuid.uuid4().hex[:8]}"
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(topic, num_partitions=1, replication_factor=1)])[topic].result()
     _produce(bootstrap, topic)
     with tempfile.TemporaryDirectory() as folder:
         print(title)
@@ -104,12 +106,10 @@ def run(
                 raise SystemExit(f"the worker ended with {process.exitcode}, not {expected}")
             print("worker finished" if crash_at is None else f"worker died at order {crash_at}")
         _count(shop.lines("delivered.txt"), list(processed(shop)))
-    AdminClient({"bootstrap.servers": bootstrap}).delete_topics([topic])[topic].result()
+    admin.delete_topics([topic])[topic].result()
 
 
 def _produce(bootstrap: str, topic: str) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(topic, num_partitions=1, replication_factor=1)])[topic].result()
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
     for order in range(ORDERS):
         producer.produce(topic, key=str(order), value=f"order {order}")

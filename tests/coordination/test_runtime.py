@@ -218,6 +218,14 @@ def test_without_enough_replicas_nothing_is_acknowledged_or_changed(broker: OneB
     assert committed(broker.groups) == 7
 
 
+def test_a_name_that_no_record_can_hold_is_refused(broker: OneBroker) -> None:
+    name = "g" * 40_000
+    with pytest.raises(KafkaError) as refused:
+        commit(broker.groups, 7, group_id=name)
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
+    assert all(name not in groups.groups for groups in broker.groups.all_groups())
+
+
 def test_an_answer_waits_for_the_disk_where_the_topic_says_so(tmp_path: Path) -> None:
     broker = OneBroker(tmp_path, SETTINGS)
     broker.create("orders", 4)

@@ -207,7 +207,7 @@ class Metadata:
         path = "/producer_ids"
         for _ in range(ATTEMPTS):
             node = self._store.get(path)
-            first: int = json.loads(node.value)["next"] if node else 0
+            first: int = json.loads(node.value)["next"] if node else _first_producer_id()
             value = _dump({"next": first + PRODUCER_ID_BLOCK})
             change = Put(path, value, node.version) if node else Create(path, value)
             try:
@@ -319,6 +319,15 @@ def _try_each(
         except KafkaError as error:
             results.append(error)
     return results, made
+
+
+def _first_producer_id() -> int:
+    """Where a cluster's producer ids begin: somewhere of its own.
+
+    Logs that come from another cluster remember that one's producers, whose ids must not be given
+    out again here.
+    """
+    return uuid.uuid4().int >> 88 << 16
 
 
 def new_topic_id() -> uuid.UUID:

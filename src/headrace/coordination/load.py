@@ -66,7 +66,7 @@ def replay_steps(groups: Groups, latest: dict[bytes, bytes | None]) -> Iterator[
             continue
         try:
             groups.replay(*_decode(key, value))
-        except (records.UnknownRecord, ValueError, struct.error) as error:
+        except (ValueError, IndexError, struct.error) as error:
             if str(error) not in unknown:
                 logger.warning("passing over a record of another version: %s", error)
                 unknown.add(str(error))

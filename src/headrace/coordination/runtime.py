@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import struct
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias, TypeVar
@@ -41,6 +42,7 @@ _SMALL_LOG_BYTES = 64 * 1024
 """A log of this size is read on the spot; a larger one in steps, while clients wait and retry."""
 
 _APPEND_ERRORS: Mapping[ErrorCode, ErrorCode] = {
+    ErrorCode.INVALID_REQUEST: ErrorCode.INVALID_REQUEST,
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
@@ -291,10 +293,15 @@ class Coordinator:
 
     def _append(self, shard: _Shard, outcome: Outcome) -> None:
         now_ms = shard.groups.wall.ms
-        records = [
-            Record(0, now_ms, key.encode(), None if value is None else value.encode())
-            for key, value in outcome.records
-        ]
+        try:
+            records = [
+                Record(0, now_ms, key.encode(), None if value is None else value.encode())
+                for key, value in outcome.records
+            ]
+        except struct.error as error:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"a name is longer than a record can hold: {error}"
+            ) from error
         batch = encode_batch(records, codec=self._codec)
         shard.end = shard.partition.append_own(batch, now_ms) + len(records)
         for key, value in outcome.records:
