@@ -5,7 +5,6 @@ No ids are needed, and sums and counters come out right. The broker keeps no off
 """
 
 from confluent_kafka import Consumer, TopicPartition
-
 from workshop import Shop, run
 
 

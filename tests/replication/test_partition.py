@@ -112,6 +112,12 @@ def test_a_compacted_topic_needs_keys(broker: OneBroker) -> None:
     assert refused(partition, compressed) == ErrorCode.INVALID_RECORD
 
 
+def test_clients_may_not_write_to_internal_topics(broker: OneBroker) -> None:
+    broker.create("__consumer_offsets", 1)
+    partition = broker.replicas.partition("__consumer_offsets", 0)
+    assert refused(partition, batch(b"v")) == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
 @pytest.mark.parametrize("codec", range(1, 5))
 @pytest.mark.parametrize("configs", [{"cleanup_policy": "compact"}, {"compression_type": "lz4"}])
 def test_a_batch_that_unpacks_to_more_than_the_cap_is_refused(

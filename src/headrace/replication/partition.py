@@ -9,6 +9,7 @@ import asyncio
 from typing import Protocol
 from uuid import UUID
 
+from headrace.cluster.image import INTERNAL_TOPICS
 from headrace.errors import ErrorCode, KafkaError
 from headrace.log.log import Log
 from headrace.log.segment import Slice
@@ -79,6 +80,7 @@ class Partition:
             settings.timestamp_type == "LogAppendTime"
             or settings.compression_type != "producer"
             or "compact" in settings.cleanup_policy
+            or self.name.topic in INTERNAL_TOPICS
         )
         if self._log is not None:
             self._log.settings = settings
@@ -199,6 +201,11 @@ class Partition:
     ) -> tuple[bytearray, memoryview, int, int, batch.Header, int]:  # fmt: skip
         """What a topic's settings ask of a batch beyond taking it as it is."""
         settings = self.settings
+        if self.name.topic in INTERNAL_TOPICS:
+            raise KafkaError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"only brokers write to the internal topic {self.name.topic}",
+            )
         if "compact" in settings.cleanup_policy:
             for record in iterate(view, pos, end, self._shared.max_decompressed_bytes):
                 if record.key is None:

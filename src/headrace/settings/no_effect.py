@@ -91,7 +91,6 @@ BROKER_NO_EFFECT = frozenset(
         "num.replica.fetchers",
         "offsets.commit.timeout.ms",
         "offsets.load.buffer.size",
-        "producer.id.expiration.check.interval.ms",
         "queued.max.request.bytes",
         "queued.max.requests",
         "quota.window.num",

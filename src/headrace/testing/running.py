@@ -31,7 +31,8 @@ class RunningBroker:
 
     def __init__(self, settings: Mapping[str, str] | None = None, node_id: int = 1) -> None:
         self._home = Path(tempfile.mkdtemp(prefix="headrace-"))
-        self._settings = dict(settings or {})
+        # Kafka waits three seconds before a new group begins, for more members to come.
+        self._settings = {"group.initial.rebalance.delay.ms": "0", **(settings or {})}
         self._node_id = node_id
         self._port = 0
         self._process: subprocess.Popen[str] | None = None
