@@ -14,6 +14,7 @@ from contextlib import contextmanager
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from headrace.cli import client, direct
 from headrace.testing.plugin import BrokerFactory
 from tests.cli.conftest import Run, command, execute
 
@@ -113,6 +114,14 @@ def test_list_tells_state_type_and_members_and_filters_by_them(
         assert set(mine("--type", "classic")) == {idle}
         assert set(mine("--type", "consumer", "--state", "empty")) == set()
         assert group in run("groups", "list").text
+
+
+def test_a_coordinator_is_asked_itself_for_states_that_the_library_cannot_name(
+    bootstrap: str, filled: str, group: str
+) -> None:
+    commit(bootstrap, group, filled, {0: 1})
+    cluster = client.Cluster(bootstrap)
+    assert direct.group_states(cluster, cluster.addresses)[group] == "Empty"
 
 
 @pytest.mark.parametrize(("protocol", "assignor"), [("classic", "range"), ("consumer", "uniform")])

@@ -51,7 +51,7 @@ class Cluster:
 def connect(bootstrap: str, client_config: str | None = None) -> Cluster:
     """The cluster, after a first look that something listens there."""
     cluster = Cluster(bootstrap, _read_properties(client_config) if client_config else {})
-    _check_listening(cluster)
+    check_listening(cluster)
     return cluster
 
 
@@ -80,7 +80,8 @@ def _read_properties(path: str) -> dict[str, str]:
     return {name: value for _, name, value in read_properties(text)}
 
 
-def _check_listening(cluster: Cluster) -> None:
+def check_listening(cluster: Cluster) -> None:
+    """Fail at once where the client library would try for long."""
     reason = "no address given"
     for host, port in cluster.addresses:
         try:

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headrace.cli import group_view, output
+from headrace.cli import client, group_view, output
 from headrace.cli.client import Cluster
-from headrace.cli.failures import ExitCode, Failure
+from headrace.cli.failures import Failure
 from headrace.cli.group_view import GroupView, PartitionLag, Place
 
 if TYPE_CHECKING:
@@ -90,23 +90,28 @@ def _member_lag(view: GroupView, member_id: str) -> int:
     )
 
 
-def looks(
-    cluster: Cluster, admin: "AdminClient", name: str, interval_s: float, count: int | None
-) -> Iterator[Look]:
+def looks(cluster: Cluster, name: str, interval_s: float, count: int | None) -> Iterator[Look]:
     """Look at the group again and again; a group that is not there at first ends the command."""
     before: GroupView | None = None
     before_at = due = time.monotonic()
+    admin: AdminClient | None = None
     shown = 0
     while True:
         failure, view = None, None
         try:
+            if admin is None:
+                client.check_listening(cluster)
+                admin = client.admin(cluster)
             group = group_view.existing(cluster, admin, [name])[0]
             view = group_view.look(cluster, admin, group)
         except Failure as error:
-            # It was there before, so it may come back.
-            if not shown or error.exit_code not in (ExitCode.UNREACHABLE, ExitCode.NOT_FOUND):
+            # Once it was there, it may come back.
+            if not shown:
                 raise
             failure = error
+            # librdkafka may abort the process when a coordinator returns after a request to it
+            # has timed out (its issue 4605), so start anew.
+            admin = None
         at = time.monotonic()
         rates = {} if view is None else rates_between(before, view, at - before_at)
         yield Look(name, time.time_ns() // 1_000_000, view, rates, failure)

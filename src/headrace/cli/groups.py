@@ -109,10 +109,18 @@ def list_groups(
     elif not groups:
         output.note(f"No such groups at {bootstrap}." if types else f"No groups at {bootstrap}.")
     else:
+        from rich.markup import escape
+
         output.print_table(
             ("Group", "State", "Type", "Members", "Assignor"),
             [
-                (each.name, each.state, each.type, str(len(each.members)), each.assignor or "-")
+                (
+                    escape(each.name),
+                    each.state,
+                    each.type,
+                    str(len(each.members)),
+                    each.assignor or "-",
+                )
                 for each in groups
             ],
             numbers=("Members",),
@@ -380,7 +388,7 @@ def watch(
     from headrace.cli import client, group_watch
 
     cluster = client.connect(bootstrap, client_config)
-    looks = group_watch.looks(cluster, client.admin(cluster), name, interval, count)
+    looks = group_watch.looks(cluster, name, interval, count)
     try:
         if as_json:
             group_watch.print_lines(looks)
