@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -202,3 +203,14 @@ def test_a_topic_of_ten_thousand_partitions_is_there_at_once(headrace_factory: F
     with RawClient(broker.bootstrap_servers) as raw:
         assert end_offset(raw, "wide", 9999) == 1
         assert end_offset(raw, "wide", 1234) == 0
+
+
+def test_an_idle_connection_is_closed_and_a_busy_one_is_not(headrace_factory: Factory) -> None:
+    broker = headrace_factory({"connections.max.idle.ms": "400"})
+    with RawClient(broker.bootstrap_servers) as idle, RawClient(broker.bootstrap_servers) as busy:
+        deadline = time.monotonic() + 3
+        while time.monotonic() < deadline:
+            create(busy, "t")
+            time.sleep(0.05)
+        assert idle.is_closed()
+        assert end_offset(busy, "t") == 0

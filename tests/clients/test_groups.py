@@ -89,14 +89,15 @@ def test_the_simple_consumer_reads_all_and_the_next_one_only_what_is_new(
             group_id=group,
         )
         lines = [
-            f"{m.topic}:{m.partition:d}:{m.offset:d}: key={m.key} value={m.value}" for m in consumer
+            f"{m.topic}:{m.partition:d}:{m.offset:d}: key={m.key!r} value={m.value!r}"
+            for m in consumer
         ]
         consumer.close()
         return lines
 
     produce(servers, topic, range(20))
     assert sorted(run()) == sorted(
-        f"{topic}:{n % 4}:{n // 4}: key=None value={json.dumps({'n': n}).encode()}"
+        f"{topic}:{n % 4}:{n // 4}: key=None value={json.dumps({'n': n}).encode()!r}"
         for n in range(20)
     )
     produce(servers, topic, range(20, 24))
@@ -328,6 +329,8 @@ def test_a_group_goes_on_after_the_broker_was_stopped_and_started(
         assert broker.stop() == 0
         broker.start()
         assert take(one, 10) == list(range(30, 40))
+        # It is still a member, in its generation: otherwise this commit would be refused.
+        one.commit(offsets=[noted], asynchronous=False)
         one.close()
         two = member(servers, group, protocol)
         (found,) = two.committed([TopicPartition(topic, 0)], 20)

@@ -44,7 +44,7 @@ class Background:
             self._expire_producers,
         )
         if idle_ms > 0:
-            self._every(max(idle_ms // 2, 1), self._close_idle)
+            self._every(idle_ms, self._close_idle)
 
     def stop(self) -> None:
         """End all recurring work."""
@@ -82,8 +82,9 @@ class Background:
         self._replicas.directory.expire_producers()
 
     async def _close_idle(self) -> None:
+        """Close who has sent nothing since the last look, and waits for nothing."""
         for connection in list(self._connections):
-            if connection.active:
+            if connection.active or connection.waits:
                 connection.active = False
             else:
                 logger.info("closing %s: idle (connections.max.idle.ms)", connection.address)

@@ -128,6 +128,11 @@ class Connection:
         self._events = READ
         poller.add_hot(self._fd, self, READ)
 
+    @property
+    def waits(self) -> bool:
+        """Whether the client waits for an answer."""
+        return bool(self._line)
+
     # ----------------------------------------------------------------------------- reading
 
     def ready(self, events: int) -> None:
