@@ -35,7 +35,8 @@ class Hot(Protocol):
 class Poller(selectors.BaseSelector):
     """A selector for asyncio that serves hot sockets on its way."""
 
-    def __init__(self, after_events: Callable[[], None]) -> None:
+    def __init__(self, after_events: Callable[[], bool]) -> None:
+        """`after_events` wakes who waits for what has happened, and says whether anybody did."""
         self._epoll = select.epoll()
         self._keys: dict[int, selectors.SelectorKey] = {}
         self._hot: dict[int, Hot] = {}
@@ -59,7 +60,10 @@ class Poller(selectors.BaseSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """Serve hot sockets and return what is ready for asyncio."""
-        if timeout is None:
+        if self._after_events():
+            # Tasks that ran since the last poll changed something: let those who wait go first.
+            timeout = 0
+        elif timeout is None:
             timeout = -1
         elif timeout > 0:
             timeout = math.ceil(timeout * 1000) / 1000

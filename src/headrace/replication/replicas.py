@@ -154,13 +154,16 @@ class Replicas:
         """Flush as soon as the disk is free, and commit then."""
         self._flusher.request(partition)
 
-    def wake(self) -> None:
-        """Tell whoever watches the partitions that changed; called after a batch of events."""
+    def wake(self) -> bool:
+        """Tell whoever watches the partitions that changed; whether there was anything to tell."""
+        if not self.woken:
+            return False
         while self.woken:
             woken, self.woken[:] = dict.fromkeys(self.woken), ()
             for partition in woken:
                 for watcher in tuple(partition.watchers):
                     watcher.changed()
+        return True
 
 
 def _names_that_differ(old: Image, new: Image) -> Iterable[str]:
