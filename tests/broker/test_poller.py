@@ -1,4 +1,4 @@
-"""The selector: hot sockets are served inside it, and nobody who was woken waits for the next event."""
+"""The selector: hot sockets are served inside it, and nobody who was woken sleeps on."""
 
 import selectors
 import socket
