@@ -96,7 +96,9 @@ def run_rows(
     size: Size,
     names: tuple[sides.SideName, ...],
     results: report.Results,
+    keep: Callable[[], None],
 ) -> None:
+    """Measure row by row; `keep` is called after each, so that a failure costs only one."""
     running = sides.Sides()
     console = Console()
     progress = Progress(
@@ -124,12 +126,14 @@ def run_rows(
                     results.rows[row.name] = report.Measured(
                         row.name, done["kafka"], done["headrace"], warm, busy
                     )
+                    keep()
         finally:
             running.stop()
         for grown in growth:
             progress.update(task, description=grown.title(size))
             figures = grown.measure(size)
             results.growth[grown.name] = (grown.title(size), figures)
+            keep()
             for figure in figures:
                 value = f"{report.number(figure.value)} {figure.unit}"
                 console.print(f"{grown.title(size)}: {figure.title} {value}")
@@ -178,11 +182,12 @@ def main() -> None:
         size = Size(size.partitions, size.connections, options.log_gb)
     whole = not (options.quick or options.only or options.no_growth or options.headrace_only)
     results = report.Results.load() if options.only else report.Results()
-    run_rows(rows, growth, effort_of(options), size, names, results)
+    writes = whole or (options.write and not options.headrace_only)
+    keep = results.write if writes else lambda: None
+    run_rows(rows, growth, effort_of(options), size, names, results, keep)
     if len(names) == 2 and rows:
         show(results, rows)
-    if whole or (options.write and not options.headrace_only):
-        results.write()
+    if writes:
         print(f"written: {report.MARKDOWN.name}, {report.PICTURE.name} in benchmarks/")
 
 
