@@ -101,7 +101,7 @@ def _serves(port: int, topic: str, partitions: int) -> bool:
 
 
 def _files_of(data: Path, topic: str) -> list[Path]:
-    found = []
+    found: list[Path] = []
     for folder in data.glob(f"{topic}*"):
         with suppress(FileNotFoundError):  # the broker removes it under our eyes
             found += folder.glob("*.log*")
