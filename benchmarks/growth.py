@@ -135,7 +135,7 @@ def large_log(size: Size) -> list[Figure]:
         _grow(broker, small, 16_000_000)
         _grow(broker, batch, int(size.log_gb * 1e9))
         last_large = _end_offset(broker)
-        _grow(broker, small, int(size.log_gb * 1e9) + 16_000_000)
+        _grow(broker, small, _log_bytes(broker.data) + 16_000_000)
         end = _end_offset(broker)
         began = time.monotonic()
         broker.stop()

@@ -11,7 +11,7 @@ from headrace.settings import Settings
 
 logger = logging.getLogger(__name__)
 
-_FOLDERS_PAUSE_S = 0.02
+_FOLDERS_PAUSE_S = 0.5
 _FLUSH_CHECK_MS = 1000
 """How often logs are asked whether a flush is due: sealed segments, flush.messages, flush.ms."""
 
