@@ -281,6 +281,7 @@ class Connection:
         place = _Waiting()
         self._line.append(place)
         task = asyncio.get_running_loop().create_task(self._finish(work, place))
+        self._poller.has_work = True
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

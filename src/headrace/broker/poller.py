@@ -22,6 +22,8 @@ FileObject: TypeAlias = int | HasDescriptor
 
 READ = select.EPOLLIN
 WRITE = select.EPOLLOUT
+_ROUNDS = 16
+"""How often hot sockets are served before timers and tasks get their turn."""
 _ASYNCIO_READ = ~select.EPOLLOUT
 _ASYNCIO_WRITE = ~select.EPOLLIN
 
@@ -41,6 +43,8 @@ class Poller(selectors.BaseSelector):
         self._keys: dict[int, selectors.SelectorKey] = {}
         self._hot: dict[int, Hot] = {}
         self._after_events = after_events
+        self.has_work = False
+        """Set by whoever gives asyncio something to do while a hot socket is served."""
 
     # ------------------------------------------------------------------------- hot sockets
 
@@ -67,12 +71,26 @@ class Poller(selectors.BaseSelector):
             timeout = -1
         elif timeout > 0:
             timeout = math.ceil(timeout * 1000) / 1000
-        hot = self._hot
         ready: list[tuple[selectors.SelectorKey, int]] = []
-        for fd, events in self._epoll.poll(timeout, len(hot) + len(self._keys) + 1):
-            served = hot.get(fd)
-            if served is not None:
-                served.ready(events)
+        for _ in range(_ROUNDS):
+            polled = self._epoll.poll(timeout, len(self._hot) + len(self._keys) + 1)
+            served = self._serve(polled, ready)
+            if self._after_events() or ready or self.has_work or not served:
+                break
+            # As long as clients keep us busy and nothing else is due, asyncio need not be asked.
+            timeout = 0
+        self.has_work = False
+        return ready
+
+    def _serve(
+        self, polled: list[tuple[int, int]], ready: list[tuple[selectors.SelectorKey, int]]
+    ) -> bool:
+        """Serve the hot sockets among `polled` and put the others into `ready`."""
+        hot = self._hot
+        for fd, events in polled:
+            connection = hot.get(fd)
+            if connection is not None:
+                connection.ready(events)
                 continue
             key = self._keys.get(fd)
             if key is not None:
@@ -82,8 +100,7 @@ class Poller(selectors.BaseSelector):
                 if events & _ASYNCIO_WRITE:
                     mask |= selectors.EVENT_WRITE
                 ready.append((key, mask & key.events))
-        self._after_events()
-        return ready
+        return bool(polled)
 
     # ----------------------------------------------------------------- what asyncio expects
 
