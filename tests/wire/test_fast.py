@@ -74,7 +74,7 @@ def test_a_produce_request_is_read_as_kafka_defines_it(version: int) -> None:
     body = produce_body(version, b"r" * 300)
     request = parse_produce(body, memoryview(body), 0, len(body), version)
     key = TOPIC_ID.bytes if version >= 13 else b"orders"
-    assert (request.acks, request.timeout_ms, request.transactional) == (-1, 1500, False)
+    assert (request.acks, request.timeout_ms, request.transactional_id) == (-1, 1500, None)
     [(found, [(index, start, end), nothing])] = request.topics
     assert (found, index, bytes(body[start:end])) == (key, 7, b"r" * 300)
     assert nothing == (8, -1, -1)

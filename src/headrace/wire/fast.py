@@ -33,7 +33,7 @@ PRODUCE_TOPIC_IDS_FROM = 13
 class ProduceRequest(NamedTuple):
     """A Produce request as positions in the receive buffer."""
 
-    transactional: bool
+    transactional_id: str | None
     acks: int
     timeout_ms: int
     topics: list[tuple[TopicKey, list[ProducePartition]]]
@@ -47,7 +47,9 @@ def parse_produce(
         return _parse_flexible_produce(buf, view, pos, end, version)
     length = _i16(buf, pos)[0]
     pos += 2
-    if length > 0:
+    name = None
+    if length >= 0:
+        name = _transactional_id(view[pos : pos + length])
         pos += length
     acks, timeout_ms = _acks_timeout(buf, pos)
     count = _i32(buf, pos + 6)[0]
@@ -75,14 +77,16 @@ def parse_produce(
         topics.append((key, partitions))
     if pos > end:
         raise MalformedRequest("the Produce request is longer than its frame")
-    return ProduceRequest(length >= 0, acks, timeout_ms, topics)
+    return ProduceRequest(name, acks, timeout_ms, topics)
 
 
 def _parse_flexible_produce(
     buf: Buffer, view: memoryview, pos: int, end: int, version: int
 ) -> ProduceRequest:
     length, pos = read_uvarint(buf, pos)
+    name = None
     if length:
+        name = _transactional_id(view[pos : pos + length - 1])
         pos += length - 1
     acks, timeout_ms = _acks_timeout(buf, pos)
     count, pos = read_uvarint(buf, pos + 6)
@@ -113,7 +117,14 @@ def _parse_flexible_produce(
         pos = pos + 1 if buf[pos] == 0 else skip_tagged_fields(buf, pos)
     if pos >= end:
         raise MalformedRequest("the Produce request is longer than its frame")
-    return ProduceRequest(length > 0, acks, timeout_ms, topics)
+    return ProduceRequest(name, acks, timeout_ms, topics)
+
+
+def _transactional_id(raw: memoryview) -> str:
+    try:
+        return bytes(raw).decode()
+    except UnicodeDecodeError as error:
+        raise MalformedRequest("the transactional id is not UTF-8") from error
 
 
 _usual_start = struct.Struct(">BhiB").unpack_from
