@@ -96,7 +96,7 @@ def test_the_simple_consumer_reads_all_and_the_next_one_only_what_is_new(
 
     produce(servers, topic, range(20))
     assert sorted(run()) == sorted(
-        f"{topic}:{n % 4}:{n // 4}: key=None value={json.dumps({'n': n}).encode()}"
+        f"{topic}:{n % 4}:{n // 4}: key=None value={json.dumps({'n': n}).encode()!r}"
         for n in range(20)
     )
     produce(servers, topic, range(20, 24))
