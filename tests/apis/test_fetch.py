@@ -337,7 +337,6 @@ def begin(consumer: Consumer, value: bytes, sequence: int = 0) -> None:
 def end(consumer: Consumer, *, commit: bool) -> None:
     now_ms = int(time.time() * 1000)
     consumer.broker.replicas.partition("t", 0).append_marker(7, 0, commit, 0, now_ms)
-    consumer.broker.replicas.wake()
 
 
 def aborted(found: Any) -> list[tuple[int, int]]:

@@ -229,6 +229,7 @@ def test_a_transaction_is_hidden_until_its_marker(broker: OneBroker) -> None:
     assert partition.read_committed(1, 10_000, True) == (None, [])
     assert partition.append_marker(7, 0, True, 3, NOW) == 2
     assert not partition.has_open_transaction(7)
+    assert not partition.log.transactions.unsettled, "nothing is kept for each transaction"
     assert partition.last_stable_offset == 3
     assert partition.read_committed(1, 10_000, True)[1] == []
 

@@ -392,6 +392,8 @@ class Log:
 
     def last_stable_offset(self, high_watermark: int) -> int:
         """Below it every transaction has ended, and its marker is committed."""
+        if not self.producers.open_transactions and not self.transactions.unsettled:
+            return high_watermark
         first = self.transactions.settled_below(high_watermark)
         for opened in self.producers.open_transactions.values():
             first = min(first, opened)

@@ -36,20 +36,20 @@ class CorruptIndex(ValueError):
 class EndedTransactions:
     """The aborted transactions, and all whose markers may not be committed yet."""
 
-    __slots__ = ("_numbers", "_unsettled")
+    __slots__ = ("_numbers", "unsettled")
 
     def __init__(self) -> None:
         # Producer id, first offset, last offset, last stable offset, and so on.
         self._numbers = array("q")
         # (first offset, the marker's offset), in the order of the markers.
-        self._unsettled: deque[tuple[int, int]] = deque()
+        self.unsettled: deque[tuple[int, int]] = deque()
 
     def __len__(self) -> int:
         return len(self._numbers) // _FIELDS
 
     def add(self, ended: EndedTransaction) -> None:
         """Take note of a transaction whose marker has just been appended."""
-        self._unsettled.append((ended.first_offset, ended.last_offset))
+        self.unsettled.append((ended.first_offset, ended.last_offset))
         if ended.aborted:
             self._numbers.extend(ended[:_FIELDS])
 
@@ -58,7 +58,7 @@ class EndedTransactions:
 
         Nobody may rely on such a marker yet: the disk could still lose it.
         """
-        unsettled = self._unsettled
+        unsettled = self.unsettled
         while unsettled and unsettled[0][1] < high_watermark:
             unsettled.popleft()
         return min(high_watermark, min(unsettled)[0]) if unsettled else high_watermark
@@ -80,8 +80,8 @@ class EndedTransactions:
     def cut(self, end_offset: int) -> None:
         """The log ends there now: forget markers at and after it."""
         del self._numbers[self._slot(end_offset) * _FIELDS :]
-        while self._unsettled and self._unsettled[-1][1] >= end_offset:
-            self._unsettled.pop()
+        while self.unsettled and self.unsettled[-1][1] >= end_offset:
+            self.unsettled.pop()
 
     def drop_before(self, start: int) -> None:
         """Forget markers before the first segment's beginning."""

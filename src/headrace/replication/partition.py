@@ -57,6 +57,8 @@ class Shared(Protocol):
 
     def flush_later(self, partition: "Partition") -> None: ...
 
+    def wake(self) -> None: ...
+
 
 class Partition:
     """A replica that leads; opens its log when it is first needed."""
@@ -203,7 +205,8 @@ class Partition:
         It counts once it is committed. A second marker does no harm. KafkaError 47 and 52: an older
         epoch of the producer, of the coordinator.
         """
-        producer = (self._log or self.log).producers.producers.get(producer_id)
+        log = self._log or self.log
+        producer = log.producers.producers.get(producer_id)
         if producer is not None and producer.coordinator_epoch > coordinator_epoch:
             raise KafkaError(
                 ErrorCode.TRANSACTION_COORDINATOR_FENCED,
@@ -214,6 +217,9 @@ class Partition:
         offset = self.append_own(marker, now_ms)
         if self.verifications is not None:
             self.verifications.pop(producer_id, None)
+        log.transactions.settled_below(self._high_watermark)
+        # A timer may have ended the transaction, and no event of a socket may follow for long.
+        self._shared.wake()
         return offset
 
     def begin_verification(self, producer_id: int, producer_epoch: int) -> Verification:
