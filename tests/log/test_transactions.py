@@ -169,6 +169,23 @@ def test_a_transaction_across_segments_and_a_restart_is_aborted_where_it_began(
     assert list(index_files(log).values()) == [[(0, 7, first, marker, marker + 1)]]
 
 
+def test_what_a_scan_found_is_known_after_the_next_clean_stop() -> None:
+    disk = MemoryDisk()
+    directory = open_directory(disk)
+    log = directory.create(ORDERS, ORDERS_ID, SMALL)
+    write(log, 7, 0)
+    end(log, 7)
+    directory.close()
+    log = reopened(disk)
+    write(log, 7, 1)
+    end(log, 7)
+    disk._locks.clear()
+    directory = open_directory(disk)
+    assert directory.get(ORDERS, SMALL).transactions.between(0, 4) == [(7, 0), (7, 2)]
+    directory.close()
+    assert reopened(disk).transactions.between(0, 4) == [(7, 0), (7, 2)]
+
+
 def test_cutting_a_marker_off_opens_its_transaction_again() -> None:
     log = new_log()
     write(log, 7, 0)

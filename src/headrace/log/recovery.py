@@ -322,6 +322,8 @@ class _Scan:
         for segment in self._segments[first:-1]:
             segment.write_indexes(sync=True)
             segment.seal()
+        # A clean stop writes nothing for a log that nobody has written to since.
+        self._transactions.write(self._disk, self._segments[-1], end, sync=True)
         for segment in self._segments[first:]:
             self._disk.fdatasync(segment.opened().fd)
             segment.file = None
