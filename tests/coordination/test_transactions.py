@@ -197,6 +197,7 @@ def test_while_a_transaction_ends_its_producer_waits(shard: Shard) -> None:
     refused(ErrorCode.CONCURRENT_TRANSACTIONS, shard.init)
     refused(ErrorCode.CONCURRENT_TRANSACTIONS, shard.end, who)
     refused(ErrorCode.INVALID_TXN_STATE, shard.end, who, False)
+    refused(ErrorCode.CONCURRENT_TRANSACTIONS, shard.end, later, False)
 
 
 def test_what_was_decided_is_finished_after_a_restart(shard: Shard) -> None:

@@ -244,7 +244,10 @@ class Transactions:
         """Whether the end is a repetition, to be confirmed; False for an empty abort."""
         wanted_prepare = State.PREPARE_COMMIT if commit else State.PREPARE_ABORT
         wanted = State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT
-        if one.state is wanted_prepare:
+        # What is still ending may be this end, or the one before it.
+        if one.state is wanted_prepare or (
+            one.state in _PREPARED and version >= BUMPS_AT_END and not again
+        ):
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
         if one.state is wanted and (again or version < BUMPS_AT_END):
             return True
