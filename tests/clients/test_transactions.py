@@ -1,6 +1,7 @@
 """Transactions with clients as people use them: librdkafka, kafka-python, aiokafka, Kafka's own."""
 
 import asyncio
+import subprocess
 import time
 import uuid
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.clients.conftest import MakeTopic
 from tests.support.headrace_broker import HeadraceBroker
-from tests.support.java import run_tool
+from tests.support.java import QUICK_START, java_command, run_tool
 
 PATIENCE_S = 30
 SETTINGS = {
@@ -23,7 +24,6 @@ SETTINGS = {
     "transaction.state.log.num.partitions": "3",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
 }
-TRANSACTIONS_TOOL = "org.apache.kafka.tools.TransactionsCommand"
 
 
 @pytest.fixture
@@ -279,11 +279,11 @@ def test_kafkas_tools_write_list_describe_and_decode_transactions(
         "--producer-props", f"bootstrap.servers={own.bootstrap}",
     )  # fmt: skip
     assert "5000 records sent" in done.text, done.text
-    listed = run_tool(TRANSACTIONS_TOOL, "--bootstrap-server", own.bootstrap, "list")
+    listed = run_tool("kafka-transactions", "--bootstrap-server", own.bootstrap, "list")
     assert name in listed.stdout
     assert "CompleteCommit" in listed.stdout
     described = run_tool(
-        TRANSACTIONS_TOOL, "--bootstrap-server", own.bootstrap, "describe",
+        "kafka-transactions", "--bootstrap-server", own.bootstrap, "describe",
         "--transactional-id", name,
     )  # fmt: skip
     assert "CompleteCommit" in described.stdout, described.text
@@ -295,3 +295,83 @@ def test_kafkas_tools_write_list_describe_and_decode_transactions(
     )
     assert "CompleteCommit" in decoded.stdout, decoded.text
     own.start()
+
+
+COPIER = "org.apache.kafka.tools.TransactionalMessageCopier"
+
+
+@pytest.mark.java
+@pytest.mark.slow
+def test_copiers_copy_each_message_once_and_in_order_while_the_broker_is_killed(
+    own: HeadraceBroker, name: str
+) -> None:
+    copiers, each = 3, 1500
+    admin = AdminClient({"bootstrap.servers": own.bootstrap})
+    topics = [NewTopic("source", copiers), NewTopic("target", copiers)]
+    for created in admin.create_topics(topics).values():
+        created.result(PATIENCE_S)
+    plain = Producer({"bootstrap.servers": own.bootstrap})
+    for index in range(copiers):
+        for n in range(each):
+            plain.produce("source", f"{index}-{n}".encode(), str(index).encode(), index)
+    assert plain.flush(PATIENCE_S) == 0
+
+    def start(index: int) -> subprocess.Popen[bytes]:
+        arguments = (
+            "--input-topic", "source", "--input-partition", str(index),
+            "--output-topic", "target", "--broker-list", own.bootstrap,
+            "--consumer-group", f"g-{name}", "--transaction-size", "50",
+            "--transactional-id", f"{name}-{index}", "--enable-random-aborts",
+            "--use-group-metadata",
+        )  # fmt: skip
+        command = java_command(COPIER, *arguments, options=QUICK_START)
+        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    running = [start(index) for index in range(copiers)]
+    try:
+        for _ in range(2):
+            time.sleep(3)
+            own.kill()
+            own.start()
+        # One copier dies as well, and another takes its place.
+        running[0].kill()
+        running[0].wait()
+        running[0] = start(0)
+        codes = [process.wait(90) for process in running]
+    finally:
+        for process in running:
+            process.kill()
+    assert codes == [0] * copiers
+    copied = read_all(own.bootstrap, "target", copiers)
+    for index in range(copiers):
+        mine = [value for value in copied if value.startswith(f"{index}-")]
+        assert mine == [f"{index}-{n}" for n in range(each)]
+
+
+def read_all(bootstrap: str, topic: str, partitions: int) -> list[str]:
+    """Everything committed, up to the end of each partition."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "unused",
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+        }
+    )
+    consumer.assign([TopicPartition(topic, index, 0) for index in range(partitions)])
+    found: list[str] = []
+    left = set(range(partitions))
+    deadline = time.monotonic() + PATIENCE_S
+    while left and time.monotonic() < deadline:
+        message = consumer.poll(0.5)
+        if message is None:
+            continue
+        error = message.error()
+        if error is None:
+            found.append(message.value().decode())
+        else:
+            assert error.code() == KafkaError._PARTITION_EOF, error
+            left.discard(message.partition())
+    consumer.close()
+    assert not left
+    return found
