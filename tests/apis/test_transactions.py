@@ -12,9 +12,12 @@ from inspect import iscoroutine
 from pathlib import Path
 
 import pytest
+from kio.schema.txn_offset_commit.v5.response import TxnOffsetCommitResponse
 from kio.serial import entity_reader, entity_writer
 
+from headrace.apis.context import Caller
 from headrace.apis.produce import Produce
+from headrace.apis.txn_offset_commit import txn_offset_commit
 from headrace.clock import ManualClock
 from headrace.cluster.image import OFFSETS_TOPIC
 from headrace.coordination.runtime import Coordinator
@@ -25,7 +28,7 @@ from headrace.wire import codec
 from headrace.wire.batch import TRANSACTIONAL
 from headrace.wire.records import Record, encode_batch
 from tests.apis.one_broker import NOW, OneBroker
-from tests.apis.test_groups import ask, item, part
+from tests.apis.test_groups import ask, filled, item, part
 
 PRODUCE, FETCH_OFFSETS, INIT, ADD_PARTITIONS, ADD_OFFSETS, END, COMMIT_OFFSETS = (
     0, 9, 22, 24, 25, 26, 28,
@@ -421,3 +424,46 @@ def test_offsets_go_to_the_partition_of_their_group(broker: OneBroker) -> None:
     index = broker.groups.partition_of("g")
     log = broker.replicas.partition(OFFSETS_TOPIC, index).log
     assert list(log.producers.open_transactions) == [who.producer_id]
+
+
+def test_offsets_that_an_end_overtakes_are_refused(broker: OneBroker) -> None:
+    """The answer about the partition waits for the disk; meanwhile the transaction ends."""
+    who = init(broker)
+    broker.groups.partition_of("g")
+    (partition,) = [
+        one
+        for one in broker.replicas.topic("__transaction_state")
+        if one.name.partition == broker.transactions.partition_of(NAME)
+    ]
+
+    async def run() -> object:
+        partition.flushes_first = True
+        request = filled_commit(who)
+        answer = txn_offset_commit(broker.services, request, Caller(5, "test", "127.0.0.1:1"))
+        assert iscoroutine(answer)
+        partition.flushes_first = False
+        broker.transactions.run(
+            NAME, lambda state, token, _: state.end(NAME, who, False, 2, token), lambda it: it
+        )
+        return await answer
+
+    answer = asyncio.run(run())
+    assert isinstance(answer, TxnOffsetCommitResponse)
+    code = answer.topics[0].partitions[0].error_code
+    assert int(code) in (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    index = broker.groups.partition_of("g")
+    log = broker.replicas.partition(OFFSETS_TOPIC, index).log
+    assert not log.producers.open_transactions
+
+
+def filled_commit(who: Identity) -> typing.Any:
+    kind = type(part(COMMIT_OFFSETS, 5, "topics"))
+    partition = item(kind, "partitions", partition_index=0, committed_offset=7)
+    topic = part(COMMIT_OFFSETS, 5, "topics", name="orders", partitions=(partition,))
+    return filled(
+        codec.request_class(COMMIT_OFFSETS, 5),
+        {
+            "transactional_id": NAME, "group_id": "g", "producer_id": who.producer_id,
+            "producer_epoch": who.epoch, "topics": (topic,),
+        },
+    )  # fmt: skip

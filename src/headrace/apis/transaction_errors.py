@@ -29,9 +29,10 @@ def when_writing(code: ErrorCode) -> ErrorCode:
 _WHEN_COMMITTING: Mapping[ErrorCode, ErrorCode] = {
     ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
     ErrorCode.CONCURRENT_TRANSACTIONS: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.STALE_MEMBER_EPOCH: ErrorCode.ILLEGAL_GENERATION,
 }
 
 
 def when_committing(code: ErrorCode) -> ErrorCode:
-    """What a TxnOffsetCommit says where the transaction coordinator refuses."""
+    """What a TxnOffsetCommit says where a coordinator refuses."""
     return _WHEN_COMMITTING.get(code, code)

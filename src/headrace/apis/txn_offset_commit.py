@@ -54,11 +54,17 @@ def _enlist(
 ) -> frozenset[TopicPartition] | Coroutine[None, None, frozenset[TopicPartition]]:
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
-    where = TopicPartition(OFFSETS_TOPIC, services.groups.partition_of(request.group_id))
-    who = Identity(request.producer_id, request.producer_epoch)
+    who, where = _who_and_where(services, request)
     return services.transactions.enlist(
-        request.transactional_id, who, frozenset({where}), add=version >= ADDS_FROM
+        request.transactional_id, who, where, add=version >= ADDS_FROM
     )
+
+
+def _who_and_where(
+    services: Services, request: TxnOffsetCommitRequest
+) -> tuple[Identity, frozenset[TopicPartition]]:
+    where = TopicPartition(OFFSETS_TOPIC, services.groups.partition_of(request.group_id))
+    return Identity(request.producer_id, request.producer_epoch), frozenset({where})
 
 
 async def _commit_later(
@@ -68,7 +74,11 @@ async def _commit_later(
     missing: Coroutine[None, None, frozenset[TopicPartition]],
 ) -> TxnOffsetCommitResponse:
     try:
-        answer = _commit(services, request, version, await missing)
+        await missing
+        # Its end may have overtaken us, and what is written after the marker would never end.
+        who, where = _who_and_where(services, request)
+        still = services.transactions.missing(request.transactional_id, who, where)
+        answer = _commit(services, request, version, still)
     except KafkaError as refusal:
         return _answer(request, {}, when_committing(refusal.code))
     return answer if isinstance(answer, TxnOffsetCommitResponse) else await answer

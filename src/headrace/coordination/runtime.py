@@ -62,6 +62,7 @@ _SMALL_LOG_BYTES = 64 * 1024
 """A log of this size is read on the spot; a larger one in steps, while clients wait and retry."""
 
 _APPEND_ERRORS: Mapping[ErrorCode, ErrorCode] = {
+    ErrorCode.INVALID_PRODUCER_EPOCH: ErrorCode.INVALID_PRODUCER_EPOCH,
     ErrorCode.INVALID_REQUEST: ErrorCode.INVALID_REQUEST,
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,

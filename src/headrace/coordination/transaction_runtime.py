@@ -117,6 +117,12 @@ class TransactionCoordinator(Runtime[Transactions]):
 
         return self.run(name, operation, _as_partitions)
 
+    def missing(
+        self, name: str, who: Identity, partitions: frozenset[TopicPartition]
+    ) -> frozenset[TopicPartition]:
+        """Those that are not in the producer's open transaction at this moment."""
+        return self._shard(self.partition_of(name)).state.missing(name, who, partitions)
+
     # ----------------------------------------------------------------------- ending transactions
 
     def _settled(self, shard: Shard[Transactions], outcome: Outcome) -> None:
