@@ -24,6 +24,7 @@ from headrace.coordination.runtime import Coordinator
 from headrace.coordination.transaction_runtime import TransactionCoordinator
 from headrace.coordination.transactions import Identity
 from headrace.errors import ErrorCode
+from headrace.types import TopicPartition
 from headrace.wire import codec
 from headrace.wire.batch import TRANSACTIONAL
 from headrace.wire.records import Record, encode_batch
@@ -436,24 +437,28 @@ def test_offsets_that_an_end_overtakes_are_refused(broker: OneBroker) -> None:
         if one.name.partition == broker.transactions.partition_of(NAME)
     ]
 
+    where = TopicPartition(OFFSETS_TOPIC, broker.groups.partition_of("g"))
+
     async def run() -> object:
         partition.flushes_first = True
+        added = broker.transactions.run(
+            NAME, lambda state, token, _: state.add(NAME, who, frozenset({where}), 0, token), str
+        )
         request = filled_commit(who)
-        answer = txn_offset_commit(broker.services, request, Caller(5, "test", "127.0.0.1:1"))
+        answer = txn_offset_commit(broker.services, request, Caller(4, "test", "127.0.0.1:1"))
+        assert iscoroutine(added)
         assert iscoroutine(answer)
         partition.flushes_first = False
         broker.transactions.run(
-            NAME, lambda state, token, _: state.end(NAME, who, False, 2, token), lambda it: it
+            NAME, lambda state, token, _: state.end(NAME, who, False, 0, token), lambda it: it
         )
+        await added
         return await answer
 
     answer = asyncio.run(run())
     assert isinstance(answer, TxnOffsetCommitResponse)
-    code = answer.topics[0].partitions[0].error_code
-    assert int(code) in (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    index = broker.groups.partition_of("g")
-    log = broker.replicas.partition(OFFSETS_TOPIC, index).log
-    assert not log.producers.open_transactions
+    assert int(answer.topics[0].partitions[0].error_code) == ErrorCode.TRANSACTION_ABORTABLE
+    assert not broker.replicas.partition(*where).log.producers.open_transactions
 
 
 def filled_commit(who: Identity) -> typing.Any:

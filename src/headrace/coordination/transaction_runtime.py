@@ -28,10 +28,16 @@ from headrace.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-_RETRY_SECONDS = 0.1
-"""How long to wait before a marker that could not be written is tried again."""
+_FIRST_PAUSE_SECONDS = 0.1
+_LONGEST_PAUSE_SECONDS = 5.0
+"""How long to wait before a marker that could not be written is tried again, more each time."""
 
-_GONE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+_NOTHING_TO_END = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+)
+"""The topic was deleted, or a newer epoch has ended the transaction there already."""
 
 
 class TransactionCoordinator(Runtime[Transactions]):
@@ -137,6 +143,7 @@ class TransactionCoordinator(Runtime[Transactions]):
         name: str,
         prepared: Transaction,
         left: frozenset[TopicPartition],
+        pause: float = _FIRST_PAUSE_SECONDS,
     ) -> None:
         """Write the markers that are left, and complete the transaction once they are committed."""
         commit = prepared.state is State.PREPARE_COMMIT
@@ -150,8 +157,8 @@ class TransactionCoordinator(Runtime[Transactions]):
                     where, prepared.producer_id, prepared.epoch, commit, epoch
                 )
             except KafkaError as error:
-                if error.code in _GONE:
-                    continue  # the topic was deleted, and what was written to it with it
+                if error.code in _NOTHING_TO_END:
+                    continue
                 logger.warning("cannot end a transaction of %s in %s yet: %s", name, where, error)
                 failed.add(where)
                 continue
@@ -160,7 +167,7 @@ class TransactionCoordinator(Runtime[Transactions]):
         if not failed and not waiting:
             self._complete(shard, name, prepared)
         elif self._loop is not None:
-            work = self._finish_later(shard, name, prepared, frozenset(failed), waiting)
+            work = self._finish_later(shard, name, prepared, frozenset(failed), waiting, pause)
             self._spawn(work)
 
     async def _finish_later(
@@ -170,18 +177,17 @@ class TransactionCoordinator(Runtime[Transactions]):
         prepared: Transaction,
         failed: frozenset[TopicPartition],
         waiting: list[asyncio.Future[None]],
+        pause: float,
     ) -> None:
         lost = False
         for result in await asyncio.gather(*waiting, return_exceptions=True):
             lost = lost or isinstance(result, BaseException)
         if lost or failed:
-            await asyncio.sleep(_RETRY_SECONDS)
-        if self._shards.get(shard.index) is not shard:
-            return
-        if lost:
-            self._finish(shard, name, prepared, prepared.partitions)
-        else:
-            self._finish(shard, name, prepared, failed)
+            await asyncio.sleep(pause)
+        if self._shards.get(shard.index) is shard:
+            left = prepared.partitions if lost else failed
+            longer = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+            self._finish(shard, name, prepared, left, longer)
 
     def _complete(self, shard: Shard[Transactions], name: str, prepared: Transaction) -> None:
         shard.state.wall.ms = self._clock.now_ms()
