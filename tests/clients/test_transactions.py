@@ -11,6 +11,7 @@ from typing import Any
 import kafka
 import pytest
 from aiokafka import AIOKafkaProducer
+from aiokafka import TopicPartition as AioTopicPartition
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -85,9 +86,9 @@ def read(bootstrap: str, topic: str, until: str, isolation: str = "read_committe
 
 
 def create(bootstrap: str, topic: str) -> None:
-    AdminClient({"bootstrap.servers": bootstrap}).create_topics([NewTopic(topic, 1)])[topic].result(
-        PATIENCE_S
-    )
+    # The client must outlive its answer.
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(topic, 1)])[topic].result(PATIENCE_S)
 
 
 # ------------------------------------------------------------------------------- librdkafka
@@ -256,11 +257,16 @@ def test_aiokafka_commits_and_aborts(bootstrap: str, topic: str, name: str) -> N
         await producer.abort_transaction()
         async with producer.transaction():
             await producer.send_and_wait(topic, b"b")
-            await producer.send_offsets_to_transaction({}, f"g-{name}")
+            offsets = {AioTopicPartition(topic, 0): 3}
+            await producer.send_offsets_to_transaction(offsets, f"g-{name}")
         await producer.stop()
 
     asyncio.run(run())
     assert read(bootstrap, topic, "b") == ["a", "b"]
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": f"g-{name}"})
+    (found,) = consumer.committed([TopicPartition(topic, 0)], PATIENCE_S)
+    consumer.close()
+    assert found.offset == 3
 
 
 # ------------------------------------------------------------------------- Kafka's own tools
