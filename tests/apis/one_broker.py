@@ -17,6 +17,7 @@ from headrace.cluster.image import Broker, Topic
 from headrace.cluster.metadata import Metadata
 from headrace.cluster.sqlite_store import SqliteStore
 from headrace.coordination.runtime import Coordinator
+from headrace.coordination.transaction_runtime import TransactionCoordinator
 from headrace.disk import RealDisk
 from headrace.errors import KafkaError
 from headrace.log.directory import LogDirectory
@@ -50,8 +51,17 @@ class OneBroker:
         self.replicas.load(self.metadata.image)
         self.metadata.listeners.append(self.replicas.apply)
         self.groups = Coordinator(parsed, clock, self.metadata, self.replicas)
+        self.transactions = TransactionCoordinator(
+            parsed, clock, self.metadata, self.replicas, lambda: self.groups
+        )
         self.services = Services(
-            NODE, parsed, clock, self.metadata, self.replicas, lambda: self.groups
+            NODE,
+            parsed,
+            clock,
+            self.metadata,
+            self.replicas,
+            lambda: self.groups,
+            lambda: self.transactions,
         )
 
     def close(self) -> None:

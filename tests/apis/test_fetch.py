@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import time
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from kio.serial import entity_reader
 from headrace.apis.fetch import Fetch
 from headrace.apis.fetch_sessions import SessionCache
 from headrace.clock import ManualClock
+from headrace.wire.batch import TRANSACTIONAL, read_header
 from headrace.wire.fast import Chunk, FetchPartition, FetchRequest
 from tests.apis.one_broker import OneBroker
 from tests.support.raw import batch_of
@@ -311,3 +313,91 @@ def test_a_limited_session_serves_every_partition_in_turn(consumer: Consumer) ->
             consumer.ask(*moved, session_id=first.session_id, session_epoch=epoch, max_bytes=1200)
         )
     assert positions == {0: 4, 1: 4, 2: 4, 3: 4}
+
+
+# -- transactions --------------------------------------------------------------------------------
+
+COMMITTED = 1
+
+
+def begin(consumer: Consumer, value: bytes, sequence: int = 0) -> None:
+    """Append to the transaction of producer 7."""
+    data = batch_of(
+        value,
+        producer_id=7,
+        producer_epoch=0,
+        base_sequence=sequence,
+        attributes=TRANSACTIONAL,
+    )
+    now_ms = read_header(data, 0)[8]
+    consumer.broker.replicas.partition("t", 0).append_own(data, now_ms)
+    consumer.broker.replicas.wake()
+
+
+def end(consumer: Consumer, *, commit: bool) -> None:
+    now_ms = int(time.time() * 1000)
+    consumer.broker.replicas.partition("t", 0).append_marker(7, 0, commit, 0, now_ms)
+
+
+def aborted(found: Any) -> list[tuple[int, int]]:
+    return [(int(a.producer_id), a.first_offset) for a in found.aborted_transactions]
+
+
+@pytest.mark.parametrize("epoch", [-1, 0], ids=["without a session", "with one"])
+def test_only_readers_of_everything_see_an_open_transaction(consumer: Consumer, epoch: int) -> None:
+    consumer.append("t", b"plain")
+    begin(consumer, b"secret")
+    everything = partitions(consumer.ask(follow(), session_epoch=epoch))[0]
+    assert b"secret" in everything.records
+    assert everything.aborted_transactions is None
+    assert (everything.high_watermark, everything.last_stable_offset) == (2, 1)
+    committed = partitions(consumer.ask(follow(), session_epoch=epoch, isolation=COMMITTED))[0]
+    assert b"plain" in committed.records
+    assert b"secret" not in committed.records
+    assert aborted(committed) == []
+    assert (committed.high_watermark, committed.last_stable_offset) == (2, 1)
+
+
+@pytest.mark.parametrize("epoch", [-1, 0], ids=["without a session", "with one"])
+def test_aborted_transactions_are_named(consumer: Consumer, epoch: int) -> None:
+    begin(consumer, b"regretted")
+    end(consumer, commit=False)
+    consumer.append("t", b"plain")
+    found = partitions(consumer.ask(follow(), session_epoch=epoch, isolation=COMMITTED))[0]
+    assert b"plain" in found.records
+    assert aborted(found) == [(7, 0)]
+    assert found.last_stable_offset == 3
+    later = partitions(consumer.ask(follow(offset=2), session_epoch=epoch, isolation=COMMITTED))[0]
+    assert aborted(later) == []
+
+
+def test_a_marker_wakes_who_waits_for_committed_records(consumer: Consumer) -> None:
+    begin(consumer, b"first")
+
+    async def run() -> Any:
+        answer = consumer.send(follow(), max_wait_ms=20_000, isolation=COMMITTED)
+        assert isinstance(answer, Coroutine)
+        waiting = asyncio.ensure_future(answer)
+        await asyncio.sleep(0)
+        begin(consumer, b"second", sequence=1)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        end(consumer, commit=True)
+        return await waiting
+
+    found = partitions(read(asyncio.run(run())))[0]
+    assert b"first" in found.records
+    assert b"second" in found.records
+
+
+def test_a_session_of_committed_records_goes_on_after_the_marker(consumer: Consumer) -> None:
+    consumer.append("t", b"plain")
+    begin(consumer, b"late")
+    opened = consumer.ask(follow(), session_epoch=0, isolation=COMMITTED)
+    options = {"session_id": opened.session_id, "isolation": COMMITTED}
+    consumer.ask(follow(offset=1), session_epoch=1, **options)
+    assert partitions(consumer.ask(session_epoch=2, **options)) == {}
+    end(consumer, commit=True)
+    found = partitions(consumer.ask(session_epoch=3, **options))[0]
+    assert b"late" in found.records

@@ -1,6 +1,7 @@
 """InitProducerId gives out producer ids."""
 
 from kio.schema.init_producer_id.v5.request import InitProducerIdRequest
+from kio.schema.init_producer_id.v5.response import InitProducerIdResponse
 from kio.schema.types import TransactionalId
 
 from headrace.apis.init_producer_id import init_producer_id
@@ -21,6 +22,7 @@ def producer(
         producer_epoch=i16(epoch),
     )
     answer = broker.ask(init_producer_id, request)
+    assert isinstance(answer, InitProducerIdResponse)
     return ErrorCode(answer.error_code), answer.producer_id, answer.producer_epoch
 
 
@@ -30,7 +32,14 @@ def test_each_idempotent_producer_gets_an_id_of_its_own(broker: OneBroker) -> No
     assert len({producer_id for _, producer_id, _ in answers}) == 3
 
 
-def test_a_transactional_producer_is_told_that_there_is_no_coordinator(broker: OneBroker) -> None:
-    assert producer(broker, "x") == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, -1)
+def test_a_transactional_id_keeps_its_producer_id_and_gets_a_new_epoch(broker: OneBroker) -> None:
+    _, first, epoch = producer(broker, "x")
+    assert epoch == 0
+    assert producer(broker, "x") == (NONE, first, 1)
+    assert producer(broker, "x", first, 1) == (NONE, first, 2)
+    assert producer(broker, "x", first, 0) == (ErrorCode.PRODUCER_FENCED, -1, -1)
+
+
+def test_a_request_that_contradicts_itself_is_refused(broker: OneBroker) -> None:
     assert producer(broker, "") == (ErrorCode.INVALID_REQUEST, -1, -1)
     assert producer(broker, producer_id=5) == (ErrorCode.INVALID_REQUEST, -1, -1)

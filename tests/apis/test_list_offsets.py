@@ -11,19 +11,26 @@ from kio.schema.list_offsets.v10.request import (
 
 from headrace.apis.list_offsets import list_offsets
 from headrace.errors import ErrorCode
+from headrace.wire.batch import TRANSACTIONAL
 from headrace.wire.primitives import BrokerId, TopicName, i8, i32, i64
+from headrace.wire.records import Record, encode_batch
 from tests.apis.one_broker import NEWEST, NOW, OneBroker
 
 
 def asked(
-    timestamp: int, topic: str = "t", index: int = 0, epoch: int = -1, times: int = 1
+    timestamp: int,
+    topic: str = "t",
+    index: int = 0,
+    epoch: int = -1,
+    times: int = 1,
+    isolation: int = 0,
 ) -> ListOffsetsRequest:
     wanted = ListOffsetsPartition(
         partition_index=i32(index), current_leader_epoch=i32(epoch), timestamp=i64(timestamp)
     )
     return ListOffsetsRequest(
         replica_id=BrokerId(-1),
-        isolation_level=i8(0),
+        isolation_level=i8(isolation),
         topics=(ListOffsetsTopic(name=TopicName(topic), partitions=(wanted,) * times),),
         timeout=datetime.timedelta(0),  # type: ignore[arg-type]
     )
@@ -101,3 +108,22 @@ def test_newer_places_are_unknown_to_older_versions(
 ) -> None:
     assert found(filled, asked(timestamp), first - 1)[0] == ErrorCode.UNSUPPORTED_VERSION
     assert found(filled, asked(timestamp), first)[0] == 0
+
+
+def test_readers_of_committed_records_see_the_last_stable_offset(filled: OneBroker) -> None:
+    data = encode_batch(
+        [Record(0, NOW + 50, b"k", b"v")],
+        producer_id=7,
+        producer_epoch=0,
+        base_sequence=0,
+        attributes=TRANSACTIONAL,
+    )
+    partition = filled.replicas.partition("t", 0)
+    partition.append_own(data, NOW)
+    assert found(filled, asked(-1)) == (0, -1, 6, 0)
+    assert found(filled, asked(-1, isolation=1)) == (0, -1, 5, 0)
+    assert found(filled, asked(NOW + 50)) == (0, NOW + 50, 5, 0)
+    assert found(filled, asked(NOW + 50, isolation=1)) == (0, -1, -1, -1)
+    partition.append_marker(7, 0, True, 0, NOW)
+    assert found(filled, asked(-1, isolation=1)) == (0, -1, 7, 0)
+    assert found(filled, asked(NOW + 50, isolation=1)) == (0, NOW + 50, 5, 0)

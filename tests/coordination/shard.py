@@ -19,7 +19,7 @@ from headrace.coordination.groups.group import (
     Synced,
 )
 from headrace.coordination.groups.registry import Groups
-from headrace.coordination.load import replay_steps
+from headrace.coordination.load import Latest, replay_steps
 from headrace.coordination.offsets import OffsetToCommit
 from headrace.coordination.outcome import Outcome, Reply
 from headrace.coordination.timers import Timers
@@ -56,10 +56,9 @@ class Shard:
         """Forget everything but the log, and read that."""
         self.groups = Groups(self.settings, Image())
         self.timers = Timers()
-        latest: dict[bytes, bytes | None] = {}
+        latest = Latest()
         for key, value in self.log:
-            latest.pop(key, None)
-            latest[key] = value
+            latest.put(key, value)
         for _ in replay_steps(self.groups, latest):
             pass
         self._apply(self.groups.loaded(self.now_ms))

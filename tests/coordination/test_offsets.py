@@ -2,6 +2,8 @@
 
 import pytest
 
+from headrace.coordination.groups.group import Committer
+from headrace.coordination.offsets import OffsetToCommit
 from headrace.coordination.records import OffsetCommit, OffsetCommitKey
 from headrace.errors import ErrorCode, KafkaError
 from headrace.types import TopicPartition
@@ -191,3 +193,49 @@ def test_a_subscription_that_cannot_be_read_keeps_everything(shard: Shard) -> No
         shard.advance(11 * MINUTE_MS)
         expire(shard)
         assert shard.committed() == 1
+
+
+# ------------------------------------------------------------------------------- transactions
+
+
+def in_transaction(shard: Shard, offset: int, producer_id: int = 5) -> None:
+    """Commit an offset in a transaction; the log of this shard does not know it."""
+    wanted = [OffsetToCommit("orders", 0, offset, 0, "")]
+    who = Committer("", None, -1, 9)
+    outcome = shard.groups.commit_in_transaction(GROUP, who, wanted, (producer_id, 0), 0)
+    assert outcome.producer == (producer_id, 0)
+    for key, value in outcome.records:
+        shard.groups.replay_pending(producer_id, key, value)
+
+
+def test_the_commit_of_a_transaction_does_not_take_back_a_later_offset(shard: Shard) -> None:
+    in_transaction(shard, 5)
+    shard.commit(9)
+    shard.groups.end_transaction(5, commit=True)
+    assert shard.committed() == 9
+
+
+def test_each_transaction_ends_for_itself(shard: Shard) -> None:
+    in_transaction(shard, 5, producer_id=1)
+    in_transaction(shard, 6, producer_id=2)
+    shard.groups.end_transaction(1, commit=False)
+    assert shard.groups.offsets.pending(GROUP)
+    shard.groups.end_transaction(2, commit=True)
+    assert shard.committed() == 6
+    assert not shard.groups.offsets.pending(GROUP)
+
+
+def test_a_group_that_a_transaction_made_is_gone_with_its_abort(shard: Shard) -> None:
+    in_transaction(shard, 5)
+    assert GROUP in shard.groups.groups
+    expire(shard)
+    assert GROUP in shard.groups.groups
+    shard.groups.end_transaction(5, commit=False)
+    assert GROUP not in shard.groups.groups
+
+
+def test_a_deleted_group_does_not_come_back_with_a_commit(shard: Shard) -> None:
+    in_transaction(shard, 5)
+    shard.run(lambda groups, token, _now: groups.delete(GROUP, token))
+    shard.groups.end_transaction(5, commit=True)
+    assert shard.committed() == -1

@@ -11,6 +11,8 @@ from headrace.disk import RealDisk
 from headrace.log.directory import LogDirectory
 from headrace.settings import LogSettings
 from headrace.types import TopicPartition
+from headrace.wire.batch import TRANSACTIONAL
+from headrace.wire.markers import encode_marker
 from tests.log.samples import NOW, ORDERS, ORDERS_ID, append, batch, contents
 from tests.support import java
 from tests.support.apache_kafka import ApacheKafka
@@ -56,6 +58,29 @@ def test_kafkas_dump_tool_finds_no_fault_in_our_files(tmp_path: Path) -> None:
     )
     for words in ("producerId: 4000", "producerEpoch: 2", "lastSequence: 899", "lastOffset: 899"):
         assert words in snapshot.text, snapshot.text
+
+
+def test_kafkas_dump_tool_reads_our_transactions(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    log = directory.create(ORDERS, ORDERS_ID, SETTINGS)
+    for producer in (4000, 4001, 4002):
+        data = batch(2, producer_id=producer, epoch=1, sequence=0, attributes=TRANSACTIONAL)
+        append(log, data)
+    append(log, encode_marker(4001, 2, False, 9, NOW))
+    append(log, encode_marker(4000, 1, True, 9, NOW))
+    directory.close()
+    folder = tmp_path / str(ORDERS)
+    names = [f"{0:020d}.log", f"{0:020d}.txnindex", f"{8:020d}.snapshot"]
+    files = ",".join(str(folder / name) for name in names)
+    dumped = java.run_tool("kafka-dump-log", "--deep-iteration", "--files", files).text
+    for words in (
+        "endTxnMarker: ABORT coordinatorEpoch: 9",
+        "endTxnMarker: COMMIT coordinatorEpoch: 9",
+        "version: 0 producerId: 4001 firstOffset: 2 lastOffset: 6 lastStableOffset: 0",
+        "currentTxnFirstOffset: OptionalLong[4]",
+    ):
+        assert words in dumped, dumped
+    assert "isvalid: false" not in dumped
 
 
 @pytest.mark.slow

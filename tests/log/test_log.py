@@ -1,5 +1,4 @@
 import errno
-import struct
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -16,7 +15,8 @@ from headrace.log.log import Log
 from headrace.log.producer_state import MAX_SEQUENCE
 from headrace.settings import LogSettings
 from headrace.types import TopicPartition
-from headrace.wire.batch import CONTROL, HEADER_BYTES, read_header
+from headrace.wire.batch import HEADER_BYTES, read_header
+from headrace.wire.markers import encode_marker
 from tests.log.samples import (
     NOW,
     ORDERS,
@@ -280,8 +280,7 @@ def test_a_failed_write_does_not_use_up_a_sequence() -> None:
 def test_a_marker_is_appended_without_a_sequence() -> None:
     log = new_log()
     append(log, idempotent(0))
-    value = struct.pack(">hi", 0, 12)
-    append(log, batch(producer_id=5, epoch=0, attributes=CONTROL, value=value))
+    append(log, encode_marker(5, 0, True, 12, NOW))
     assert log.producers.producers[5].coordinator_epoch == 12
     assert append(log, idempotent(1)) == 2
 

@@ -10,6 +10,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from headrace.disk import MemoryDisk
 from headrace.errors import ErrorCode, KafkaError
 from headrace.log.log import Log
+from headrace.wire.batch import CONTROL, OVERHEAD, TRANSACTIONAL, read_header
+from headrace.wire.markers import decode_marker, encode_marker
 from tests.log.samples import (
     NOW,
     ORDERS,
@@ -21,6 +23,8 @@ from tests.log.samples import (
     open_directory,
 )
 
+TRANSACTIONAL_PRODUCERS = (3, 4)
+
 
 class Entry(NamedTuple):
     base: int
@@ -28,10 +32,37 @@ class Entry(NamedTuple):
     data: bytes
     producer: int
     sequence: int
+    epoch: int = 0
+    commit: bool | None = None
+    """What a marker says; None for data."""
 
     @property
     def end(self) -> int:
         return self.base + self.records
+
+
+class Transaction(NamedTuple):
+    producer: int
+    batches: tuple[Entry, ...]
+    marker: Entry | None
+
+    @property
+    def first(self) -> int:
+        return self.batches[0].base
+
+
+def transactions(entries: list[Entry]) -> list[Transaction]:
+    """All transactions in the log, in the order of their ends, the open ones last."""
+    found: list[Transaction] = []
+    open_now: dict[int, list[Entry]] = {}
+    for entry in entries:
+        if entry.commit is not None:
+            batches = open_now.pop(entry.producer, [])
+            if batches:
+                found.append(Transaction(entry.producer, tuple(batches), entry))
+        elif entry.producer in TRANSACTIONAL_PRODUCERS:
+            open_now.setdefault(entry.producer, []).append(entry)
+    return found + [Transaction(pid, tuple(batches), None) for pid, batches in open_now.items()]
 
 
 class LogMachine(RuleBasedStateMachine):
@@ -47,29 +78,70 @@ class LogMachine(RuleBasedStateMachine):
         self.synced = 0
         self.end = 0
         self.serial = 0
+        # A power cut may take a snapshot along, and so what it knew of deleted records.
+        self.forgetful = False
+
+    def _epoch(self, producer: int) -> int:
+        sent = [entry for entry in self.entries if entry.producer == producer]
+        return sent[-1].epoch if sent else 0
 
     def _next_sequence(self, producer: int) -> int:
-        sent = [entry for entry in self.entries if entry.producer == producer]
+        epoch = self._epoch(producer)
+        sent = [
+            entry
+            for entry in self.entries
+            if entry.producer == producer and entry.epoch == epoch and entry.commit is None
+        ]
         return sent[-1].sequence + sent[-1].records if sent else 0
 
-    @rule(count=st.integers(1, 4), size=st.integers(0, 80), producer=st.sampled_from([-1, 1, 2]))
+    @rule(
+        count=st.integers(1, 4),
+        size=st.integers(0, 80),
+        producer=st.sampled_from([-1, 1, 2, *TRANSACTIONAL_PRODUCERS]),
+    )
     def append(self, count: int, size: int, producer: int) -> None:
         self.serial += 1
         sequence = self._next_sequence(producer) if producer >= 0 else -1
+        epoch = self._epoch(producer) if producer >= 0 else -1
         data = batch(
             count,
             timestamp=NOW + self.serial * 10,
             producer_id=producer,
-            epoch=0 if producer >= 0 else -1,
+            epoch=epoch,
             sequence=sequence,
             value=b"%d" % self.serial + b"x" * size,
+            attributes=TRANSACTIONAL if producer in TRANSACTIONAL_PRODUCERS else 0,
         )
-        assert append(self.log, data, epoch=self.serial // 20) == self.end
-        self.entries.append(Entry(self.end, count, bytes(data[16:]), producer, sequence))
+        known = self.log.producers.producers.get(producer)
+        if self.forgetful and sequence > 0 and known is not None and not known.batches:
+            # Only the marker of this epoch is left, and nobody knows how far the sequence was.
+            return
+        base = append(self.log, data, epoch=self.serial // 20)
+        assert base == self.end
+        self.entries.append(Entry(base, count, bytes(data[16:]), producer, sequence, epoch))
         self.end += count
 
+    @rule(count=st.integers(1, 4), producer=st.sampled_from(TRANSACTIONAL_PRODUCERS))
+    def append_in_a_transaction(self, count: int, producer: int) -> None:
+        self.append(count, 20, producer)
+
+    @rule(
+        producer=st.sampled_from(TRANSACTIONAL_PRODUCERS),
+        commit=st.booleans(),
+        new_epoch=st.booleans(),
+    )
+    def end_transaction(self, producer: int, commit: bool, new_epoch: bool) -> None:
+        self.serial += 1
+        epoch = self._epoch(producer) + new_epoch
+        data = encode_marker(producer, epoch, commit, 1, NOW + self.serial * 10)
+        assert append(self.log, data, epoch=self.serial // 20) == self.end
+        self.entries.append(Entry(self.end, 1, bytes(data[16:]), producer, -1, epoch, commit))
+        self.end += 1
+
     def _idempotent(self) -> list[Entry]:
-        return [e for e in self.entries if e.producer >= 0 and e.end > self.start]
+        return [
+            e for e in self.entries if e.producer >= 0 and e.end > self.start and e.commit is None
+        ]
 
     @precondition(lambda self: bool(self._idempotent()))
     @rule(data=st.data())
@@ -85,7 +157,11 @@ class LogMachine(RuleBasedStateMachine):
                 answer = append(self.log, repeated)
             except KafkaError as error:
                 answer = error.code
-            assert answer in (entry.base, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+            assert answer in (
+                entry.base,
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+            )
 
     @rule()
     def roll(self) -> None:
@@ -140,6 +216,7 @@ class LogMachine(RuleBasedStateMachine):
     @rule()
     def cut_power(self) -> None:
         self.disk.crash()
+        self.forgetful = True
         self._recover()
         end = self.log.end_offset
         assert self.synced <= end <= self.end, "all that was flushed, and nothing new"
@@ -167,6 +244,60 @@ class LogMachine(RuleBasedStateMachine):
         assert (self.log.start_offset, self.log.end_offset) == (self.start, self.end)
         expected = [(e.base, e.data) for e in self.entries if e.end > self.start]
         assert contents(self.log, 300) == expected
+
+    @invariant()
+    def the_last_stable_offset_is_where_the_oldest_open_transaction_begins(self) -> None:
+        if not hasattr(self, "log"):
+            return
+        stable = self.log.last_stable_offset(self.end)
+        still_open = [t for t in transactions(self.entries) if t.marker is None]
+        expected = max(self.start, min((t.first for t in still_open), default=self.end))
+        if not self.forgetful:
+            assert stable == expected
+            return
+        left = [b.base for t in still_open for b in t.batches if b.base >= self.start]
+        assert expected <= stable <= min(left, default=self.end)
+
+    @invariant()
+    def consumers_of_committed_records_are_shown_all_of_them_and_no_others(self) -> None:
+        if not hasattr(self, "log"):
+            return
+        stable = self.log.last_stable_offset(self.end)
+        shown: list[int] = []
+        offset = self.start
+        while (piece := self.log.read(offset, 400, stable, True)) is not None:
+            data = self.disk.pread(piece.file.fd, piece.length, piece.position)
+            aborted = self.log.transactions.between(offset, self.log.end_of(piece, offset))
+            offset = skip_aborted(data, aborted, shown)
+        hidden = {
+            batch.base
+            for t in transactions(self.entries)
+            if t.marker is None or not t.marker.commit
+            for batch in t.batches
+        }
+        expected = [
+            e.base
+            for e in self.entries
+            if self.start < e.end <= stable and e.commit is None and e.base not in hidden
+        ]
+        assert shown == expected
+
+    @invariant()
+    def aborted_transactions_are_listed_for_any_range(self) -> None:
+        if not hasattr(self, "log") or self.forgetful:
+            return
+        stable = self.log.last_stable_offset(self.end)
+        start = self.start + (stable - self.start) * (self.serial % 3) // 4
+        end = stable - (stable - start) * (self.serial % 2) // 2
+        expected = [
+            (t.producer, t.first)
+            for t in transactions(self.entries)
+            if t.marker is not None
+            and not t.marker.commit
+            and t.marker.base >= start
+            and t.first < end
+        ]
+        assert self.log.transactions.between(start, end) == expected
 
     @precondition(lambda self: self.end > self.start)
     @rule(data=st.data())
@@ -196,6 +327,27 @@ class LogMachine(RuleBasedStateMachine):
         with pytest.raises(KafkaError) as caught:
             self.log.read(self.end + beyond, 100, self.end, True)
         assert caught.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def skip_aborted(data: bytes, aborted: list[tuple[int, int]], shown: list[int]) -> int:
+    """Add the batches that a consumer of committed records shows; the offset behind the last."""
+    waiting = sorted(aborted, key=lambda one: one[1])
+    skipped: set[int] = set()
+    at = offset = 0
+    while at < len(data):
+        header = read_header(data, at)
+        size = header[1] + OVERHEAD
+        offset = header[0] + header[6] + 1
+        while waiting and waiting[0][1] < offset:
+            skipped.add(waiting.pop(0)[0])
+        if header[5] & CONTROL:
+            marker = decode_marker(data[at : at + size])
+            if marker is not None and not marker.commit:
+                skipped.discard(header[9])
+        elif not (header[5] & TRANSACTIONAL and header[9] in skipped):
+            shown.append(header[0])
+        at += size
+    return offset
 
 
 LogMachine.TestCase.settings = settings(

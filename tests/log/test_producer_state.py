@@ -1,8 +1,15 @@
 import pytest
 
 from headrace.errors import ErrorCode, KafkaError
-from headrace.log.producer_state import MAX_SEQUENCE, CorruptSnapshot, Producer, ProducerState
+from headrace.log.producer_state import (
+    MAX_SEQUENCE,
+    CorruptSnapshot,
+    EndedTransaction,
+    Producer,
+    ProducerState,
+)
 from headrace.wire.batch import CONTROL, TRANSACTIONAL, Header
+from headrace.wire.markers import Marker
 
 PID = 42
 
@@ -91,7 +98,8 @@ def test_a_plain_batch_in_an_open_transaction_is_refused() -> None:
     assert state.first_open_transaction() == 5
     assert code(state, header(1)) == ErrorCode.INVALID_TXN_STATE
     feed(state, header(1, attributes=TRANSACTIONAL), 6)
-    assert state.producers[PID].expected == -1, "the quick way stays shut in a transaction"
+    producer = state.producers[PID]
+    assert (producer.kind, producer.expected) == (TRANSACTIONAL, 2), "the quick way is for these"
 
 
 def test_a_marker_needs_no_sequence_and_ends_the_transaction() -> None:
@@ -99,7 +107,8 @@ def test_a_marker_needs_no_sequence_and_ends_the_transaction() -> None:
     feed(state, header(0, attributes=TRANSACTIONAL), 5)
     marker = header(-1, attributes=TRANSACTIONAL | CONTROL)
     assert state.judge(marker) == -1
-    state.record_marker(marker, 9)
+    ended = state.record_marker(marker, 6, Marker(True, 9))
+    assert ended == EndedTransaction(PID, 5, 6, 7, False)
     assert state.first_open_transaction() is None
     assert state.producers[PID].coordinator_epoch == 9
     feed(state, header(1), 7)
@@ -107,7 +116,7 @@ def test_a_marker_needs_no_sequence_and_ends_the_transaction() -> None:
 
 def test_a_marker_of_a_new_epoch_starts_the_sequence_anew() -> None:
     state = six_batches()
-    state.record_marker(header(-1, epoch=1, attributes=CONTROL), 0)
+    state.record_marker(header(-1, epoch=1, attributes=CONTROL), 69, Marker(True, 0))
     assert code(state, header(60, epoch=1)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     feed(state, header(0, epoch=1), 70)
 

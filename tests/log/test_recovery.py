@@ -1,5 +1,4 @@
 import logging
-import struct
 from collections.abc import Callable
 
 import pytest
@@ -10,7 +9,8 @@ from headrace.errors import KafkaError
 from headrace.log.directory import LogDirectory
 from headrace.log.log import Log
 from headrace.settings import LogSettings
-from headrace.wire.batch import CONTROL, TRANSACTIONAL
+from headrace.wire.batch import TRANSACTIONAL
+from headrace.wire.markers import encode_marker
 from tests.log.samples import (
     NOW,
     ORDERS,
@@ -268,16 +268,14 @@ def test_transaction_markers_are_replayed() -> None:
     disk, _, log = written(2)
     append(log, batch(producer_id=3, epoch=1, sequence=0, attributes=TRANSACTIONAL))
     append(log, batch(producer_id=4, epoch=1, sequence=0, attributes=TRANSACTIONAL))
-    marker = struct.pack(">hi", 0, 8)
-    append(
-        log,
-        batch(producer_id=3, epoch=1, attributes=TRANSACTIONAL | CONTROL, value=marker),
-    )
+    append(log, encode_marker(3, 1, False, 8, NOW))
     after = reopened(killed(disk))
     assert after.producers.producers[3].transaction_start == -1
     assert after.producers.producers[3].coordinator_epoch == 8
     assert after.producers.producers[4].transaction_start == 4
     assert after.producers.first_open_transaction() == 4
+    assert after.last_stable_offset(after.end_offset) == 4
+    assert after.transactions.between(0, 4) == [(3, 3)]
 
 
 def test_after_a_kill_the_last_five_batches_are_still_known() -> None:

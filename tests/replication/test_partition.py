@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import ErrorCode, KafkaError
-from headrace.replication.partition import Partition
-from headrace.wire.batch import CODEC_MASK, LOG_APPEND_TIME, read_header
+from headrace.replication.partition import Partition, Verification
+from headrace.wire.batch import CODEC_MASK, LOG_APPEND_TIME, TRANSACTIONAL, read_header
 from headrace.wire.checksum import crc32c
 from headrace.wire.compression import CODECS, compress
+from headrace.wire.markers import encode_marker
 from headrace.wire.records import Record, encode_batch, iterate
 from tests.apis.one_broker import OneBroker
 
@@ -173,3 +174,168 @@ def test_a_new_epoch_starts_at_zero_and_fences_the_old_one(broker: OneBroker) ->
 
 def idempotent(sequence: int, epoch: int = 0) -> bytearray:
     return batch(b"v", producer_id=7, producer_epoch=epoch, base_sequence=sequence)
+
+
+# -- transactions --------------------------------------------------------------------------------
+
+
+def in_transaction(sequence: int, epoch: int = 0, producer_id: int = 7) -> bytearray:
+    return batch(
+        b"v",
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+        attributes=TRANSACTIONAL,
+    )
+
+
+def append_verified(
+    partition: Partition, data: bytearray, verification: Verification | None = None
+) -> int:
+    header = read_header(data, 0)
+    verification = verification or partition.begin_verification(header[9], header[10])
+    base, _, _ = partition.append(data, memoryview(data), 0, len(data), -1, NOW, verification)
+    return base
+
+
+def refused_verified(
+    partition: Partition, data: bytearray, verification: Verification | None = None
+) -> ErrorCode:
+    before = partition.log.end_offset
+    with pytest.raises(KafkaError) as raised:
+        append_verified(partition, data, verification)
+    assert partition.log.end_offset == before
+    return raised.value.code
+
+
+def marker_refused(partition: Partition, epoch: int, coordinator_epoch: int) -> ErrorCode:
+    before = partition.log.end_offset
+    with pytest.raises(KafkaError) as raised:
+        partition.append_marker(7, epoch, True, coordinator_epoch, NOW)
+    assert partition.log.end_offset == before
+    return raised.value.code
+
+
+def test_a_transaction_is_hidden_until_its_marker(broker: OneBroker) -> None:
+    partition = topic(broker)
+    append(partition, batch(b"v"))
+    assert append_verified(partition, in_transaction(0)) == 1
+    assert partition.has_open_transaction(7)
+    assert (partition.high_watermark, partition.last_stable_offset) == (2, 1)
+    piece, aborted = partition.read_committed(0, 10_000, True)
+    assert piece is not None
+    assert len(piece.read()) == read_header(piece.read(), 0)[1] + 12
+    assert aborted == []
+    assert partition.read_committed(1, 10_000, True) == (None, [])
+    assert partition.append_marker(7, 0, True, 3, NOW) == 2
+    assert not partition.has_open_transaction(7)
+    assert not partition.log.transactions.unsettled, "nothing is kept for each transaction"
+    assert partition.last_stable_offset == 3
+    assert partition.read_committed(1, 10_000, True)[1] == []
+
+
+def test_an_aborted_transaction_is_told_to_readers_of_its_offsets_only(broker: OneBroker) -> None:
+    partition = topic(broker)
+    append_verified(partition, in_transaction(0))
+    partition.append_marker(7, 0, False, 3, NOW)
+    append(partition, batch(b"v"))
+    assert partition.aborted_transactions(0, 3) == [(7, 0)]
+    assert partition.read_committed(0, 10_000, True)[1] == [(7, 0)]
+    assert partition.read_committed(2, 10_000, True)[1] == []
+    assert partition.read_committed(3, 10_000, True) == (None, [])
+
+
+def test_transactional_records_need_a_request_with_a_transactional_id(broker: OneBroker) -> None:
+    partition = topic(broker)
+    code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert refused(partition, in_transaction(0)) == code
+    append_verified(partition, in_transaction(0))
+    assert refused(partition, in_transaction(1)) == code
+
+
+def test_plain_records_are_not_part_of_an_open_transaction(broker: OneBroker) -> None:
+    partition = topic(broker)
+    append_verified(partition, in_transaction(0))
+    assert refused(partition, idempotent(1)) == ErrorCode.INVALID_TXN_STATE
+
+
+def test_a_marker_that_overtakes_the_coordinators_answer_makes_it_void(broker: OneBroker) -> None:
+    partition = topic(broker)
+    late = partition.begin_verification(7, 0)
+    assert late.needed
+    partition.append_marker(7, 0, False, 3, NOW)
+    assert refused_verified(partition, in_transaction(0), late) == ErrorCode.INVALID_TXN_STATE
+    again = partition.begin_verification(7, 0)
+    assert append_verified(partition, in_transaction(0), again) == 1
+    assert not partition.begin_verification(7, 0).needed
+
+
+def test_a_verification_is_for_its_own_producer(broker: OneBroker) -> None:
+    partition = topic(broker)
+    other = partition.begin_verification(8, 0)
+    assert refused_verified(partition, in_transaction(0), other) == ErrorCode.INVALID_TXN_STATE
+
+
+def test_two_requests_in_flight_share_a_verification(broker: OneBroker) -> None:
+    partition = topic(broker)
+    first, second = partition.begin_verification(7, 0), partition.begin_verification(7, 0)
+    assert append_verified(partition, in_transaction(0), first) == 0
+    assert append_verified(partition, in_transaction(1), second) == 1
+
+
+def test_a_retry_after_the_commit_gets_its_old_offset(broker: OneBroker) -> None:
+    partition = topic(broker)
+    used = partition.begin_verification(7, 0)
+    append_verified(partition, in_transaction(0), used)
+    partition.append_marker(7, 0, True, 3, NOW)
+    assert append_verified(partition, in_transaction(0), used) == 0
+    assert refused_verified(partition, in_transaction(1), used) == ErrorCode.INVALID_TXN_STATE
+    assert partition.last_stable_offset == partition.log.end_offset == 2
+
+
+def test_a_marker_of_the_next_epoch_fences_late_records(broker: OneBroker) -> None:
+    partition = topic(broker)
+    append_verified(partition, in_transaction(0))
+    partition.append_marker(7, 1, True, 3, NOW)
+    assert refused_verified(partition, in_transaction(1)) == ErrorCode.INVALID_PRODUCER_EPOCH
+    wrong = refused_verified(partition, in_transaction(1, epoch=1))
+    assert wrong == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert append_verified(partition, in_transaction(0, epoch=1)) == 2
+
+
+def test_markers_of_older_epochs_are_refused(broker: OneBroker) -> None:
+    partition = topic(broker)
+    append_verified(partition, in_transaction(0, epoch=5))
+    assert marker_refused(partition, 4, 3) == ErrorCode.INVALID_PRODUCER_EPOCH
+    partition.append_marker(7, 5, True, 3, NOW)
+    assert marker_refused(partition, 5, 2) == ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    assert partition.append_marker(7, 5, True, 3, NOW) == 2
+
+
+def test_transactional_records_without_a_producer_or_a_sequence_are_refused(
+    broker: OneBroker,
+) -> None:
+    partition = topic(broker)
+    nobodys = batch(b"v", attributes=TRANSACTIONAL)
+    assert refused_verified(partition, nobodys) == ErrorCode.INVALID_RECORD
+    assert refused_verified(partition, in_transaction(-1)) == ErrorCode.INVALID_RECORD
+
+
+def test_clients_may_not_write_markers(broker: OneBroker) -> None:
+    partition = topic(broker)
+    marker = encode_marker(7, 0, True, 0, NOW)
+    assert refused(partition, marker) == ErrorCode.INVALID_RECORD
+    assert refused_verified(partition, marker) == ErrorCode.INVALID_RECORD
+
+
+def test_the_brokers_own_transactional_records_need_no_sequence(broker: OneBroker) -> None:
+    broker.create("__consumer_offsets", 1)
+    partition = broker.replicas.partition("__consumer_offsets", 0)
+    assert partition.append_own(in_transaction(-1), NOW) == 0
+    assert partition.append_own(in_transaction(-1), NOW) == 1
+    assert partition.last_stable_offset == 0
+    partition.append_marker(7, 1, False, 0, NOW)
+    assert partition.aborted_transactions(0, 3) == [(7, 0)]
+    with pytest.raises(KafkaError) as raised:
+        partition.append_own(in_transaction(-1), NOW)
+    assert raised.value.code == ErrorCode.INVALID_PRODUCER_EPOCH

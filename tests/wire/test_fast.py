@@ -74,7 +74,7 @@ def test_a_produce_request_is_read_as_kafka_defines_it(version: int) -> None:
     body = produce_body(version, b"r" * 300)
     request = parse_produce(body, memoryview(body), 0, len(body), version)
     key = TOPIC_ID.bytes if version >= 13 else b"orders"
-    assert (request.acks, request.timeout_ms, request.transactional) == (-1, 1500, False)
+    assert (request.acks, request.timeout_ms, request.transactional_id) == (-1, 1500, None)
     [(found, [(index, start, end), nothing])] = request.topics
     assert (found, index, bytes(body[start:end])) == (key, 7, b"r" * 300)
     assert nothing == (8, -1, -1)
@@ -170,18 +170,26 @@ def read_response(key: int, version: int, frame: bytes, start: int) -> Any:
 def test_a_fetch_response_is_what_kafka_defines(version: int, size: int) -> None:
     key = TOPIC_ID.bytes if version >= 13 else b"orders"
     results: list[FetchResult] = [
-        (0, 0, 50, 49, 3, InMemory(b"x" * size)),
-        (1, 1, -1, -1, -1, None),
+        (0, 0, 50, 49, 3, InMemory(b"x" * size), None),
+        (1, 1, -1, -1, -1, None, None),
+        (2, 0, 60, 40, 5, InMemory(b"y" * size), [(1000, 7), (2**40, 9)]),
+        (3, 0, 60, 60, 5, None, []),
     ]
     frame = joined(fetch_response(version, 12, 0, 77, [(key, results)]))
     assert struct.unpack_from(">ii", frame) == (len(frame) - 4, 12)
     start = 9 if version >= 12 else 8
     response = read_response(1, version, frame, start)
     [topic] = response.responses
-    first, second = topic.partitions
+    first, second, third, fourth = topic.partitions
     assert (first.high_watermark, first.last_stable_offset) == (50, 49)
     assert bytes(first.records) == b"x" * size
     assert (int(second.error_code), second.high_watermark) == (1, -1)
+    assert first.aborted_transactions is None
+    assert (third.high_watermark, third.last_stable_offset) == (60, 40)
+    assert bytes(third.records) == b"y" * size
+    aborted = [(int(a.producer_id), a.first_offset) for a in third.aborted_transactions]
+    assert aborted == [(1000, 7), (2**40, 9)]
+    assert fourth.aborted_transactions == ()
     if version >= 7:
         assert response.session_id == 77
 

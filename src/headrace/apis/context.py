@@ -13,6 +13,7 @@ from headrace.settings import Settings
 
 if TYPE_CHECKING:
     from headrace.coordination.runtime import Coordinator
+    from headrace.coordination.transaction_runtime import TransactionCoordinator
 
 
 @dataclass(slots=True)
@@ -27,7 +28,10 @@ class Services:
     make_groups: Callable[[], Coordinator]
     """Builds the coordinator of groups: at the first request that needs it, because it takes
     longer to load than the rest of the broker takes to start."""
+    make_transactions: Callable[[], TransactionCoordinator]
+    """Likewise the coordinator of transactions."""
     _groups: Coordinator | None = field(default=None, init=False)
+    _transactions: TransactionCoordinator | None = field(default=None, init=False)
 
     @property
     def groups(self) -> Coordinator:
@@ -37,9 +41,18 @@ class Services:
         return self._groups
 
     @property
-    def has_groups(self) -> bool:
-        """Whether anybody has asked for the coordinator yet."""
-        return self._groups is not None
+    def transactions(self) -> TransactionCoordinator:
+        """The coordinator of this broker's transactional ids."""
+        if self._transactions is None:
+            self._transactions = self.make_transactions()
+        return self._transactions
+
+    def stop_coordinators(self) -> None:
+        """Stop those that anybody has asked for."""
+        if self._transactions is not None:
+            self._transactions.stop()
+        if self._groups is not None:
+            self._groups.stop()
 
 
 @dataclass(frozen=True, slots=True)

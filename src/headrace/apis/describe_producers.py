@@ -1,8 +1,7 @@
 """DescribeProducers (61), version 0.
 
-The producers whose sequences a partition remembers, with the last sequence and time of each.
-
-Not done: transactions, so no producer has one open.
+The producers whose sequences a partition remembers, with the last sequence and time of each, and
+where its open transaction began.
 """
 
 from kio.schema.describe_producers.v0.request import DescribeProducersRequest

@@ -3,9 +3,11 @@
 Answers with batches as they lie on disk. Waits until `min_bytes` are there, a partition has an
 error, or `max_wait_ms` have passed. The first batch goes out whole even where it is larger than
 every limit, so a consumer always gets on; after it, partition and request limits hold.
+With the isolation level `read_committed` a consumer sees the log up to the last stable offset, and
+learns which transactions among that were aborted, for it to skip.
 
 v7 incremental sessions; v12 flexible; v13 topics by id instead of by name; v15 the replica id
-moves into a tagged field. Not done: fetches from followers (KIP-392), aborted transactions.
+moves into a tagged field. Not done: fetches from followers (KIP-392).
 """
 
 import asyncio
@@ -23,6 +25,8 @@ from headrace.wire.fast import (
     TopicKey,
     fetch_response,
 )
+
+READ_COMMITTED = 1
 
 _Topics = list[tuple[TopicKey, list[FetchResult]]]
 
@@ -72,13 +76,17 @@ class Fetch:
             if epoch >= 0:
                 partition.check_epoch(epoch)
             limit = min(max_bytes, request.max_bytes, self._max_bytes)
-            records = partition.read(offset, limit, True)
+            aborted = None
+            if request.isolation == READ_COMMITTED:
+                records, aborted = partition.read_committed(offset, limit, True)
+            else:
+                records = partition.read(offset, limit, True)
         except KafkaError:
             return None
         if records is None or records.length < request.min_bytes:
             return None
-        end = partition.high_watermark
-        return [(key, [(index, 0, end, end, partition.log.start_offset, records)])]
+        end, stable = partition.high_watermark, partition.last_stable_offset
+        return [(key, [(index, 0, end, stable, partition.log.start_offset, records, aborted)])]
 
     async def _wait(
         self,
@@ -120,8 +128,9 @@ class Fetch:
         failed = False
         grouped: dict[TopicKey, list[FetchResult]] = {}
         quiet: list[Entry] = []
+        committed = request.isolation == READ_COMMITTED
         for entry in session.dirty if incremental else session.entries.values():
-            result = self._read_entry(entry, min(entry.max_bytes, left), total == 0)
+            result = self._read_entry(entry, min(entry.max_bytes, left), total == 0, committed)
             records = result[5]
             if records is not None:
                 total += records.length
@@ -129,7 +138,7 @@ class Fetch:
             elif result[1]:
                 failed = True
             elif incremental:
-                if entry.offset >= result[2]:
+                if entry.offset >= (result[3] if committed else result[2]):
                     quiet.append(entry)  # all was read; there may be more behind a limit otherwise
                 if result[2] == entry.sent_high_watermark and result[4] == entry.sent_start:
                     continue
@@ -143,23 +152,29 @@ class Fetch:
             del session.dirty[entry]
         return list(grouped.items()), failed or total >= request.min_bytes
 
-    def _read_entry(self, entry: Entry, max_bytes: int, whole_first: bool) -> FetchResult:
+    def _read_entry(
+        self, entry: Entry, max_bytes: int, whole_first: bool, committed: bool
+    ) -> FetchResult:
         partition = entry.partition
         if partition is None or partition.closed:
             entry.unwatch()
             found = self._find(entry)
             if not isinstance(found, Partition):
-                return (entry.index, found, -1, -1, -1, None)
+                return (entry.index, found, -1, -1, -1, None, None)
             partition = entry.partition = found
         try:
             if entry.epoch >= 0:
                 partition.check_epoch(entry.epoch)
-            records = partition.read(entry.offset, max_bytes, whole_first)
+            aborted = None
+            if committed:
+                records, aborted = partition.read_committed(entry.offset, max_bytes, whole_first)
+            else:
+                records = partition.read(entry.offset, max_bytes, whole_first)
         except KafkaError as error:
-            return (entry.index, error.code, -1, -1, -1, None)
-        high_watermark = partition.high_watermark
+            return (entry.index, error.code, -1, -1, -1, None, None)
         return (
-            entry.index, 0, high_watermark, high_watermark, partition.log.start_offset, records,
+            entry.index, 0, partition.high_watermark, partition.last_stable_offset,
+            partition.log.start_offset, records, aborted,
         )  # fmt: skip
 
     def _find(self, entry: Entry) -> Partition | ErrorCode:
@@ -175,7 +190,7 @@ class Fetch:
     def _sent(self, session: Session, topics: _Topics) -> None:
         """Remember what the client knows now, and let those with data go to the end of the line."""
         for key, results in topics:
-            for index, _, high_watermark, _, start, records in results:
+            for index, _, high_watermark, _, start, records, _ in results:
                 entry = session.entries[key, index]
                 entry.sent_high_watermark = high_watermark
                 entry.sent_start = start

@@ -1,10 +1,10 @@
 """FindCoordinator (10), versions 0-6.
 
-Which broker to talk to about a group: the leader of the partition of `__consumer_offsets` that the
-group's id falls into. The first question makes that topic.
+Which broker to talk to about a group or a transactional id: the leader of the partition of
+`__consumer_offsets` or `__transaction_state` that the id falls into. The first question makes it.
 
 v1 key types; v3 flexible; v4 several keys at once; v5, v6 new error codes and the share key type.
-Not done: transactions (key type 1) and share groups (2), whose coordinator is not available.
+Not done: share groups (key type 2), whose coordinator is not available.
 """
 
 from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
@@ -33,9 +33,10 @@ def _find(services: Services, key_type: int, key: str) -> Coordinator:
     try:
         if key_type not in (GROUP, TRANSACTION, SHARE):
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no key type {key_type}")
-        if key_type != GROUP:
+        if key_type == SHARE:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        leader = services.groups.leader_of(key)
+        coordinator = services.groups if key_type == GROUP else services.transactions
+        leader = coordinator.leader_of(key)
         broker = services.metadata.image.brokers.get(leader)
         if broker is None:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)

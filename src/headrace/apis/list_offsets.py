@@ -3,17 +3,17 @@
 For each partition the offset at a place: -1 the end, -2 the beginning, -3 the record with the
 largest timestamp, -4 the beginning of what is on local disk, -5 the end of what is in tiered
 storage, and for any other number the first record that is at least as new as that timestamp.
-Consumers see the log up to the high watermark; replicas (a replica id of their own, or -2 for
-debugging) see all of it.
+Consumers see the log up to the high watermark, or with `read_committed` up to the last stable
+offset; replicas (a replica id of their own, or -2 for debugging) see all of it.
 
 v2 isolation level; v4 leader epochs in both directions; v5 nothing new; v6 flexible; v7 allows -3,
 v8 -4, v9 -5; v10 a timeout for tiered storage.
 
-Not done: tiered storage, so -4 is -2, and -5 finds nothing; transactions, so the last stable
-offset of `read_committed` is the high watermark.
+Not done: tiered storage, so -4 is -2, and -5 finds nothing.
 """
 
 from collections import Counter
+from collections.abc import Callable
 
 from kio.schema.list_offsets.v10.request import ListOffsetsPartition, ListOffsetsRequest
 from kio.schema.list_offsets.v10.response import (
@@ -34,6 +34,7 @@ EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 FIRST_VERSION = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 CONSUMER = -1
+READ_COMMITTED = 1
 NOTHING = (-1, -1, -1)
 
 _Found = tuple[int, int, int]
@@ -44,7 +45,7 @@ def list_offsets(
 ) -> ListOffsetsResponse:
     """Answer each partition on its own."""
     named = Counter((t.name, p.partition_index) for t in request.topics for p in t.partitions)
-    sees_all = request.replica_id != CONSUMER
+    visible_end = _visible_end(request)
     topics = []
     for topic in request.topics:
         answers = []
@@ -55,7 +56,7 @@ def list_offsets(
                 _check_timestamp(wanted.timestamp, caller.version)
                 partition = services.replicas.partition(topic.name, wanted.partition_index)
                 partition.check_epoch(wanted.current_leader_epoch)
-                found = _find(partition, wanted.timestamp, sees_all)
+                found = _find(partition, wanted.timestamp, visible_end(partition))
                 answers.append(_answer(wanted, found))
             except KafkaError as refusal:
                 answers.append(_refuse(wanted, refusal.code))
@@ -68,10 +69,18 @@ def _check_timestamp(timestamp: int, version: int) -> None:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
 
 
-def _find(partition: Partition, timestamp: int, sees_all: bool) -> _Found:
+def _visible_end(request: ListOffsetsRequest) -> Callable[[Partition], int]:
+    """Up to where this caller sees a log."""
+    if request.replica_id != CONSUMER:
+        return lambda partition: partition.log.end_offset
+    if request.isolation_level == READ_COMMITTED:
+        return lambda partition: partition.last_stable_offset
+    return lambda partition: partition.high_watermark
+
+
+def _find(partition: Partition, timestamp: int, end: int) -> _Found:
     """(timestamp, offset, leader epoch), -1 for what there is none of."""
     log = partition.log
-    end = log.end_offset if sees_all else partition.high_watermark
     if timestamp == LATEST:
         return -1, end, partition.leader_epoch
     if timestamp in (EARLIEST, EARLIEST_LOCAL):

@@ -4,8 +4,8 @@ Where groups want to go on reading: for the partitions asked about, or for all o
 that has no offset, and a group that does not exist, are answered with offset -1 and no error.
 
 v1-7 one group; v2 all partitions (null) and an error for the whole group; v5 leader epochs;
-v6 flexible; v7 `require_stable`, which changes nothing while there are no transactions; v8 several
-groups; v9 members of the new kind of group.
+v6 flexible; v7 `require_stable`: UNSTABLE_OFFSET_COMMIT while an open transaction may change what
+is committed; v8 several groups; v9 members of the new kind of group.
 """
 
 from collections.abc import Coroutine, Mapping
@@ -24,7 +24,8 @@ from headrace.apis.context import Caller, Services
 from headrace.coordination.groups.registry import Groups
 from headrace.coordination.outcome import Outcome, answer
 from headrace.coordination.records import OffsetCommit
-from headrace.errors import KafkaError
+from headrace.errors import ErrorCode, KafkaError
+from headrace.types import TopicPartition
 from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, TopicName, error, i32, i64
 
 NO_OFFSET = -1
@@ -43,46 +44,66 @@ def offset_fetch(
         return OffsetFetchResponse(throttle_time=NO_THROTTLE, groups=groups)
 
     return services.groups.run_each(
-        [(group.group_id, partial(_fetch, group)) for group in request.groups], answer_all
+        [
+            (group.group_id, partial(_fetch, group, request.require_stable))
+            for group in request.groups
+        ],
+        answer_all,
     )
 
 
-def _fetch(asked: OffsetFetchRequestGroup, groups: Groups, token: int, _now_ms: int) -> Outcome:
-    return answer(token, groups.fetch(asked.group_id, asked.member_id, asked.member_epoch))
+def _fetch(
+    asked: OffsetFetchRequestGroup, stable: bool, groups: Groups, token: int, _now_ms: int
+) -> Outcome:
+    offsets = groups.fetch(asked.group_id, asked.member_id, asked.member_epoch)
+    unstable = groups.offsets.pending(asked.group_id) if stable else frozenset()
+    return answer(token, (offsets, unstable))
 
 
 def _answer(asked: OffsetFetchRequestGroup, result: object) -> OffsetFetchResponseGroup:
     code = NO_ERROR
     known: Mapping[str, _Partitions] = {}
+    unstable: frozenset[TopicPartition] = frozenset()
     if isinstance(result, KafkaError):
         code = error(result.code)
     else:
-        known = cast(Mapping[str, _Partitions], result)
+        known, unstable = cast(tuple[Mapping[str, _Partitions], frozenset[TopicPartition]], result)
     if asked.topics is None:
-        topics = tuple(_topic(name, found, tuple(found)) for name, found in known.items())
+        topics = tuple(_topic(name, found, tuple(found), unstable) for name, found in known.items())
     else:
         topics = tuple(
-            _topic(topic.name, known.get(topic.name, _NONE), topic.partition_indexes)
+            _topic(topic.name, known.get(topic.name, _NONE), topic.partition_indexes, unstable)
             for topic in asked.topics
         )
     return OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics, error_code=code)
 
 
-def _topic(name: str, known: _Partitions, asked: tuple[int, ...]) -> OffsetFetchResponseTopics:
+def _topic(
+    name: str, known: _Partitions, asked: tuple[int, ...], unstable: frozenset[TopicPartition]
+) -> OffsetFetchResponseTopics:
     return OffsetFetchResponseTopics(
         name=TopicName(name),
-        partitions=tuple(_partition(index, known.get(index)) for index in asked),
+        partitions=tuple(
+            _nothing(index, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+            if unstable and TopicPartition(name, index) in unstable
+            else _partition(index, known.get(index))
+            for index in asked
+        ),
+    )
+
+
+def _nothing(index: int, code: ErrorCode) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(
+        partition_index=i32(index),
+        committed_offset=i64(NO_OFFSET),
+        metadata="",
+        error_code=error(code),
     )
 
 
 def _partition(index: int, found: OffsetCommit | None) -> OffsetFetchResponsePartitions:
     if found is None:
-        return OffsetFetchResponsePartitions(
-            partition_index=i32(index),
-            committed_offset=i64(NO_OFFSET),
-            metadata="",
-            error_code=NO_ERROR,
-        )
+        return _nothing(index, ErrorCode.NONE)
     return OffsetFetchResponsePartitions(
         partition_index=i32(index),
         committed_offset=i64(found.offset),

@@ -4,17 +4,23 @@ Appends one record batch per partition and answers with its base offset. `acks=0
 (and closes the connection on an error, as the client could not learn of it otherwise), `acks=1`
 and `acks=all` answer once the batch is committed as the topic asks.
 
+A request with a transactional id asks the transaction coordinator first whether its partitions
+are in the transaction (`produce_transactions.py`); all others never hear of it.
+
 v3 carries batches of magic 2 only; v0-2 are advertised for old clients' sake and refused when
-used; v8 error messages; v9 flexible; v13 topics by id. Not done: transactions.
+used; v8 error messages; v9 flexible; v11 TRANSACTION_ABORTABLE; v12 adds partitions to the
+transaction itself (KIP-890); v13 topics by id.
 """
+
+from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from typing import TYPE_CHECKING
 
-from headrace.clock import Clock
+from headrace.apis.context import Services
 from headrace.errors import ErrorCode, KafkaError
 from headrace.replication.partition import Partition
-from headrace.replication.replicas import Replicas
 from headrace.wire.fast import (
     PRODUCE_FLEXIBLE_FROM,
     PRODUCE_TOPIC_IDS_FROM,
@@ -26,6 +32,9 @@ from headrace.wire.fast import (
     produce_response,
     usual_produce_response,
 )
+
+if TYPE_CHECKING:
+    from headrace.apis.produce_transactions import Leave, Leaves
 
 _Topics = list[tuple[TopicKey, list[ProduceResult]]]
 _Pending = list[tuple[list[ProduceResult], int, Partition, int]]
@@ -39,9 +48,11 @@ class SilentFailure(Exception):
 class Produce:
     """Appends what producers send."""
 
-    def __init__(self, replicas: Replicas, clock: Clock) -> None:
-        self._by_key = replicas.by_key
-        self._clock = clock
+    def __init__(self, services: Services) -> None:
+        self._by_key = services.replicas.by_key
+        self._clock = services.clock
+        self._services = services
+        self._leaves: Leaves | None = None
 
     def __call__(
         self,
@@ -74,7 +85,38 @@ class Produce:
                             version, correlation_id, key, index, base, append_time, log_start
                         )
         request = parse_produce(buf, view, pos, end, version)
-        return self._append_all(request, buf, view, version, correlation_id)
+        if request.transactional_id is None:
+            return self._append_all(request, buf, view, version, correlation_id)
+        leave = self._ask_leave(request, buf, version)
+        if isinstance(leave, Coroutine):
+            # The buffer is used again before the coordinator has answered.
+            own = bytearray(view[pos:end])
+            return self._append_later(leave, own, version, correlation_id)
+        return self._append_all(request, buf, view, version, correlation_id, leave)
+
+    def _ask_leave(
+        self, request: ProduceRequest, buf: bytearray, version: int
+    ) -> Leave | Coroutine[None, None, Leave]:
+        if self._leaves is None:
+            # Imported here, because a broker without transactions starts faster.
+            from headrace.apis.produce_transactions import Leaves
+
+            self._leaves = Leaves(self._services)
+        return self._leaves.ask(request, buf, version)
+
+    async def _append_later(
+        self,
+        asked: Coroutine[None, None, Leave],
+        buf: bytearray,
+        version: int,
+        correlation_id: int,
+    ) -> bytes | None:
+        """Append once the coordinator has spoken."""
+        leave = await asked
+        view = memoryview(buf)
+        request = parse_produce(buf, view, 0, len(buf), version)
+        answer = self._append_all(request, buf, view, version, correlation_id, leave)
+        return answer if answer is None or isinstance(answer, bytes) else await answer
 
     def _append_all(
         self,
@@ -83,6 +125,7 @@ class Produce:
         view: memoryview,
         version: int,
         correlation_id: int,
+        leave: Leave | None = None,
     ) -> bytes | Coroutine[None, None, bytes | None] | None:
         acks = request.acks
         if not -1 <= acks <= 1:
@@ -100,8 +143,9 @@ class Produce:
                 partition = partitions[index]
                 try:
                     base, append_time, log_start = partition.append(
-                        buf, view, start, end, acks, now_ms
-                    )
+                        buf, view, start, end, acks, now_ms,
+                        None if leave is None else leave.of(partition),
+                    )  # fmt: skip
                 except KafkaError as error:
                     results.append((index, error.code, -1, -1, -1, error.message))
                     continue

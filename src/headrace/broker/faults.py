@@ -118,7 +118,7 @@ def _refuse(buf: bytearray, view: memoryview, pos: int, end: int, code: ErrorCod
         if fetch.session_epoch not in (FINAL_EPOCH, 0):
             return fetch_response(version, correlation_id, code, 0, [])
         topics: list[tuple[TopicKey, list[FetchResult]]] = [
-            (topic, [(wanted[0], int(code), -1, -1, -1, None) for wanted in partitions])
+            (topic, [(wanted[0], int(code), -1, -1, -1, None, None) for wanted in partitions])
             for topic, partitions in fetch.topics
         ]
         return fetch_response(version, correlation_id, 0, 0, topics)

@@ -21,7 +21,7 @@ from headrace.broker.dispatch import Dispatch
 from headrace.broker.logs import configure_logs
 from headrace.broker.poller import Poller
 from headrace.clock import SystemClock
-from headrace.cluster.image import OFFSETS_TOPIC, Broker
+from headrace.cluster.image import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Broker
 from headrace.cluster.metadata import FoundTopic, Metadata
 from headrace.cluster.sqlite_store import SqliteStore
 from headrace.disk import RealDisk
@@ -32,6 +32,7 @@ from headrace.settings import Settings
 
 if TYPE_CHECKING:
     from headrace.coordination.runtime import Coordinator
+    from headrace.coordination.transaction_runtime import TransactionCoordinator
 
 logger = logging.getLogger(__name__)
 
@@ -82,13 +83,21 @@ class Server:
         self._replicas = Replicas(node, settings, self.directory, self._executor)
         self._replicas.load(metadata.image)
         metadata.listeners.append(self._replicas.apply)
-        services = Services(node, settings, clock, metadata, self._replicas, self._make_groups)
+        services = Services(
+            node,
+            settings,
+            clock,
+            metadata,
+            self._replicas,
+            self._make_groups,
+            self._make_transactions,
+        )
         self._services = services
         sessions = SessionCache(
             settings.integer("max.incremental.fetch.session.cache.slots"), clock
         )
         fetch = Fetch(self._replicas, sessions, settings.integer("fetch.max.bytes"))
-        dispatch = Dispatch(services, Produce(self._replicas, clock), fetch)
+        dispatch = Dispatch(services, Produce(services), fetch)
         self.handler: Handler = dispatch
         self._faults = None
         if FAULT_PORT in os.environ:
@@ -124,6 +133,9 @@ class Server:
         if OFFSETS_TOPIC in self._services.metadata.image.topics:
             # Members of groups wait for us: read their state before they ask.
             loop.call_soon(lambda: self._services.groups)
+        if TRANSACTIONS_TOPIC in self._services.metadata.image.topics:
+            # What a crash interrupted is finished, and what nobody ends times out.
+            loop.call_soon(lambda: self._services.transactions)
         # Everything built so far stays: the collector need not look at it again.
         gc.collect()
         gc.freeze()
@@ -135,8 +147,7 @@ class Server:
         logger.info("stopping")
         loop.remove_reader(self._listener)
         self._background.stop()
-        if self._services.has_groups:
-            self._services.groups.stop()
+        self._services.stop_coordinators()
         for connection in list(self._connections):
             connection.close()
         self.close()
@@ -157,6 +168,20 @@ class Server:
         )
         groups.start()
         return groups
+
+    def _make_transactions(self) -> "TransactionCoordinator":
+        from headrace.coordination.transaction_runtime import TransactionCoordinator
+
+        services = self._services
+        transactions = TransactionCoordinator(
+            services.settings,
+            services.clock,
+            services.metadata,
+            services.replicas,
+            lambda: services.groups,
+        )
+        transactions.start()
+        return transactions
 
     def _accept(self) -> None:
         allowed = self._settings.integer("max.connections")

@@ -54,6 +54,7 @@ ENTRIES = {
     "consume": Entry("consume", DATA, "Read records, from any offset or time."),
     "offsets": Entry("offsets", DATA, "First and last offsets of a topic, or those of a time."),
     "groups": Entry("groups", DATA, "Consumer groups: members, lag, offsets; watch them live."),
+    "transactions": Entry("transactions", DATA, "Transactional ids: list, describe, abort."),
     "configs": Entry("configs", INSIDE, "Show and change settings of topics and brokers."),
     "cluster": Entry("cluster", INSIDE, "Brokers, controller, features, API versions."),
     "log": Entry("log", INSIDE, "Read a partition's files from disk."),

@@ -48,7 +48,7 @@ def abilities(cluster: Cluster) -> Abilities | None:
     from kio.schema.api_versions.v3.response import ApiVersionsResponse
 
     request = ApiVersionsRequest(client_software_name="headrace", client_software_version="0")
-    answer = _ask(cluster, cluster.addresses[0], request, ApiVersionsResponse)
+    answer = ask(cluster, cluster.addresses[0], request, ApiVersionsResponse)
     if answer is None:
         return None
     ranges = [
@@ -84,7 +84,7 @@ def partition_sizes(
     )
     found: dict[tuple[str, int], int] = {}
     for address in brokers:
-        answer = _ask(cluster, address, request, DescribeLogDirsResponse)
+        answer = ask(cluster, address, request, DescribeLogDirsResponse)
         for folder in answer.results if answer else ():
             for topic in folder.topics:
                 for part in topic.partitions:
@@ -100,7 +100,7 @@ def group_states(cluster: Cluster, brokers: Sequence[tuple[str, int]]) -> dict[s
 
     found: dict[str, str] = {}
     for address in brokers:
-        answer = _ask(cluster, address, ListGroupsRequest(), ListGroupsResponse)
+        answer = ask(cluster, address, ListGroupsRequest(), ListGroupsResponse)
         for row in answer.groups if answer else ():
             found[str(row.group_id)] = row.group_state
     return found
@@ -112,12 +112,24 @@ def _api_name(key: int) -> str:
     return "".join(word.capitalize() for word in api_key_map.get(key, "unknown").split("_"))
 
 
-def _ask(
+def ask(
     cluster: Cluster, address: tuple[str, int], request: "RequestPayload", expected: type[Answer]
 ) -> Answer | None:
     """One request and its answer, both of flexible versions; None if this cannot be had."""
+    from kio.serial import entity_reader
+
+    body = ask_raw(cluster, address, request)
+    # An answer to ApiVersions keeps the old header (correlation id only), whatever its version.
+    start = 4 if request.__api_key__ == API_VERSIONS else 5
+    if body is None or len(body) <= start:
+        return None
+    return entity_reader(expected)(body, start)[0]
+
+
+def ask_raw(cluster: Cluster, address: tuple[str, int], request: "RequestPayload") -> bytes | None:
+    """The bytes of an answer, its header too; None if it cannot be had."""
     from kio.schema.request_header.v2.header import RequestHeader
-    from kio.serial import entity_reader, entity_writer
+    from kio.serial import entity_writer
     from kio.static.primitive import i16, i32
 
     if not cluster.plaintext:
@@ -132,14 +144,9 @@ def _ask(
     entity_writer(RequestHeader)(out, header)
     entity_writer(type(request))(out, request)
     try:
-        body = _exchange(address, out.getvalue())
+        return _exchange(address, out.getvalue())
     except OSError:
         return None
-    # An answer to ApiVersions keeps the old header (correlation id only), whatever its version.
-    start = 4 if request.__api_key__ == API_VERSIONS else 5
-    if len(body) <= start:
-        return None
-    return entity_reader(expected)(body, start)[0]
 
 
 def _exchange(address: tuple[str, int], request: bytes) -> bytes:

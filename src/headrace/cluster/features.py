@@ -18,5 +18,6 @@ class Feature(NamedTuple):
 FEATURES = (
     Feature("group.version", 0, 1, 1),
     Feature("metadata.version", 7, 27, 27),
+    Feature("transaction.version", 0, 2, 2),
 )
 FINALIZED_EPOCH = 1

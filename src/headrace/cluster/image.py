@@ -17,7 +17,8 @@ _Value = TypeVar("_Value")
 
 NO_LEADER = -1
 OFFSETS_TOPIC = "__consumer_offsets"
-INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, "__transaction_state", "__share_group_state"})
+TRANSACTIONS_TOPIC = "__transaction_state"
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, "__share_group_state"})
 """Topics that brokers write themselves; clients see them marked as such."""
 CLUSTER_DEFAULT = ""
 """The name under which `broker_configs` holds what counts for every broker."""

@@ -1,8 +1,9 @@
 """Reading a shard from its log: the last value of every key, replayed in the order of writing.
 
 That is what compaction would have left, so whoever replays sees nothing that he would not see
-after any other start. Everything here is a generator that yields where others may have their turn:
-a large log must not hold up the event loop.
+after any other start. What was written in a transaction counts from its commit marker on; what is
+in one that is still open is replayed as pending. Everything here is a generator that yields where
+others may have their turn: a large log must not hold up the event loop.
 """
 
 from __future__ import annotations
@@ -10,16 +11,18 @@ from __future__ import annotations
 import logging
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from crc32c import crc32c
 
-from headrace.coordination import consumer_records, records
+from headrace.coordination import consumer_records, records, transaction_records
 from headrace.coordination.groups.registry import Groups
 from headrace.coordination.outcome import Record
+from headrace.coordination.transactions import Transactions
 from headrace.errors import ErrorCode, KafkaError
 from headrace.replication.partition import Partition
 from headrace.wire import batch
+from headrace.wire.markers import decode_marker
 from headrace.wire.records import iterate
 
 logger = logging.getLogger(__name__)
@@ -28,9 +31,37 @@ _STEP_BYTES = 64 * 1024
 _STEP_RECORDS = 500
 
 
-def latest_records(
-    partition: Partition, max_decompressed: int, latest: dict[bytes, bytes | None]
-) -> Iterator[None]:
+class Latest:
+    """The last value of each key in the order of writing, and what open transactions hold."""
+
+    __slots__ = ("pending", "records")
+
+    def __init__(self) -> None:
+        self.records: dict[bytes, bytes | None] = {}
+        self.pending: dict[int, dict[bytes, bytes | None]] = {}
+        """By producer id."""
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        """A record that counts."""
+        self.records.pop(key, None)
+        self.records[key] = value
+        for held in self.pending.values():
+            # It is newer than what a transaction would bring later.
+            held.pop(key, None)
+
+    def hold(self, producer_id: int, key: bytes, value: bytes | None) -> None:
+        """A record that counts if its transaction is committed."""
+        self.pending.setdefault(producer_id, {})[key] = value
+
+    def end(self, producer_id: int, commit: bool) -> None:
+        """A producer's transaction ended."""
+        held = self.pending.pop(producer_id, {})
+        if commit:
+            for key, value in held.items():
+                self.put(key, value)
+
+
+def latest_records(partition: Partition, max_decompressed: int, latest: Latest) -> Iterator[None]:
     """Fill `latest` with the last value of each key in the log, in the order of writing."""
     offset = partition.log.start_offset
     while offset < partition.high_watermark:
@@ -47,29 +78,65 @@ def latest_records(
                     ErrorCode.CORRUPT_MESSAGE, f"the batch at offset {header[0]} is damaged"
                 )
             offset = header[0] + header[6] + 1
-            if not header[5] & batch.CONTROL:
+            if header[5] & batch.CONTROL:
+                marker = decode_marker(data[pos:end])
+                if marker is not None:
+                    latest.end(header[9], marker.commit)
+            else:
+                held = header[5] & batch.TRANSACTIONAL
                 for record in iterate(data, pos, end, max_decompressed):
-                    if record.key is not None:
-                        latest.pop(record.key, None)
-                        latest[record.key] = record.value
+                    if record.key is None:
+                        continue
+                    if held:
+                        latest.hold(header[9], record.key, record.value)
+                    else:
+                        latest.put(record.key, record.value)
             pos = end
         yield
 
 
-def replay_steps(groups: Groups, latest: dict[bytes, bytes | None]) -> Iterator[None]:
-    """Replay what `latest_records` found."""
-    unknown: set[str] = set()
-    for count, (key, value) in enumerate(latest.items()):
-        if count % _STEP_RECORDS == _STEP_RECORDS - 1:
+def replay_steps(groups: Groups, latest: Latest) -> Iterator[None]:
+    """Replay what `latest_records` found in the log of groups."""
+    for record in _decoded(latest.records, _decode):
+        if record is None:
             yield
+        else:
+            groups.replay(*record)
+    for producer_id, held in latest.pending.items():
+        for record in _decoded(held, _decode):
+            if record is None:
+                yield
+            else:
+                groups.replay_pending(producer_id, *record)
+
+
+def replay_transactions(transactions: Transactions, latest: Latest) -> Iterator[None]:
+    """Replay what `latest_records` found in the log of transactions."""
+    for record in _decoded(latest.records, transaction_records.decode):
+        if record is None:
+            yield
+        else:
+            transactions.replay(*record)
+
+
+def _decoded(
+    found: Mapping[bytes, bytes | None], decode: Callable[[bytes, bytes], Record]
+) -> Iterator[Record | None]:
+    """Every record that is no tombstone; None where others may have their turn."""
+    unknown: set[str] = set()
+    for count, (key, value) in enumerate(found.items()):
+        if count % _STEP_RECORDS == _STEP_RECORDS - 1:
+            yield None
         if value is None:
             continue
         try:
-            groups.replay(*_decode(key, value))
+            record = decode(key, value)
         except (ValueError, IndexError, struct.error) as error:
             if str(error) not in unknown:
                 logger.warning("passing over a record of another version: %s", error)
                 unknown.add(str(error))
+        else:
+            yield record
 
 
 def _decode(key: bytes, value: bytes) -> Record:

@@ -30,9 +30,14 @@ class Offsets:
     def __init__(self, retention_ms: int) -> None:
         self._retention_ms = retention_ms
         self._groups: dict[str, dict[str, dict[int, OffsetCommit]]] = {}
+        self._pending: dict[int, dict[OffsetCommitKey, OffsetCommit]] = {}
+        """By producer id: offsets in a transaction that is still open."""
 
     def replay(self, key: OffsetCommitKey, value: OffsetCommit | None) -> None:
         """Take in one record."""
+        for held in self._pending.values():
+            # The commit of a transaction does not take back what came after its offsets.
+            held.pop(key, None)
         if value is not None:
             topics = self._groups.get(key.group_id)
             if topics is None:
@@ -50,9 +55,30 @@ class Offsets:
         if not topics:
             self._groups.pop(key.group_id, None)
 
+    def replay_pending(self, producer_id: int, key: OffsetCommitKey, value: OffsetCommit) -> None:
+        """Take in one record of a transaction that is still open."""
+        self._pending.setdefault(producer_id, {})[key] = value
+
+    def end_transaction(self, producer_id: int, commit: bool) -> list[OffsetCommitKey]:
+        """What the producer's transaction holds counts from now on, or is forgotten; its keys."""
+        held = self._pending.pop(producer_id, {})
+        if commit:
+            for key, value in held.items():
+                self.replay(key, value)
+        return list(held)
+
+    def pending(self, group_id: str) -> frozenset[TopicPartition]:
+        """Partitions whose offsets of this group are in an open transaction."""
+        return frozenset(
+            TopicPartition(key.topic, key.partition)
+            for held in self._pending.values()
+            for key in held
+            if key.group_id == group_id
+        )
+
     def has(self, group_id: str) -> bool:
-        """Whether the group has any offsets."""
-        return group_id in self._groups
+        """Whether the group has any offsets, or will if a transaction is committed."""
+        return group_id in self._groups or bool(self._pending and self.pending(group_id))
 
     def of(self, group_id: str) -> Mapping[str, Mapping[int, OffsetCommit]]:
         """The group's offsets by topic and partition."""
@@ -78,7 +104,9 @@ class Offsets:
 
     def forget_group(self, group_id: str) -> list[Record]:
         """The tombstones of all offsets of a group."""
-        return self._tombstones(group_id, self.of(group_id))
+        return self._tombstones(group_id, self.of(group_id)) + self._pending_tombstones(
+            lambda key: key.group_id == group_id
+        )
 
     def forget_topics(self, topics: Iterable[str]) -> list[Record]:
         """The tombstones of everybody's offsets of these topics."""
@@ -87,7 +115,11 @@ class Offsets:
             record
             for group_id, known in self._groups.items()
             for record in self._tombstones(group_id, [one for one in gone if one in known])
-        ]
+        ] + self._pending_tombstones(lambda key: key.topic in gone)
+
+    def _pending_tombstones(self, gone: Callable[[OffsetCommitKey], bool]) -> list[Record]:
+        """Tombstones for what would come back if its transaction were committed."""
+        return [(key, None) for held in self._pending.values() for key in held if gone(key)]
 
     def _tombstones(self, group_id: str, topics: Iterable[str]) -> list[Record]:
         return [
@@ -109,11 +141,13 @@ class Offsets:
         offset runs that was committed at a given time, None if it does not run at all.
         """
         tombstones: list[Record] = []
-        remain = False
+        pending = self.pending(group_id)
+        remain = bool(pending)
         for topic, partitions in self.of(group_id).items():
             kept = in_use(topic)
             for partition, committed in partitions.items():
-                if kept or not self._is_old(committed, retained_from, wall_ms):
+                held = TopicPartition(topic, partition) in pending
+                if kept or held or not self._is_old(committed, retained_from, wall_ms):
                     remain = True
                 else:
                     tombstones.append((OffsetCommitKey(group_id, topic, partition), None))

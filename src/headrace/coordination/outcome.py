@@ -55,12 +55,18 @@ class Outcome:
     records: list[Record] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)
     timers: list[Timer] = field(default_factory=list)
+    producer: tuple[int, int] | None = None
+    """Producer id and epoch, if the records are part of a transaction of that producer: they count
+    when it is committed."""
+    ended: list[str] = field(default_factory=list)
+    """Transactional ids whose end is decided by the records: their markers are due then."""
 
     def merge(self, other: Outcome) -> Outcome:
         """Add what another step of the same operation leads to."""
         self.records += other.records
         self.replies += other.replies
         self.timers += other.timers
+        self.ended += other.ended
         return self
 
 

@@ -1,11 +1,12 @@
-"""The coordinator of this broker's groups: runs operations, writes and replays their records.
+"""Coordinators: run operations, write and replay their records; and the coordinator of groups.
 
-A shard is a partition of `__consumer_offsets` that this broker leads, read from the log once and
-then held in memory. An operation and its records are one step of the event loop: it looks at the
-state, its records are appended and replayed, and its replies leave as soon as they are committed
-(so that nobody ever hears of something that a crash could undo).
+A shard is a partition of `__consumer_offsets`, or of `__transaction_state`, that this broker leads,
+read from the log once and then held in memory. An operation and its records are one step of the
+event loop: it looks at the state, its records are appended and replayed, and its replies leave as
+soon as they are committed (so that nobody ever hears of something that a crash could undo).
 
-Decisions are made in `groups/` and `offsets.py`; here are the log, the clock and those who wait.
+Decisions are made in `groups/`, `offsets.py` and `transactions.py`; here are the log, the clock and
+those who wait. The coordinator of transactions is in `transaction_runtime.py`.
 """
 
 from __future__ import annotations
@@ -14,34 +15,54 @@ import asyncio
 import logging
 import struct
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from headrace.clock import Clock
 from headrace.cluster.controller import Defaults, NewTopic
 from headrace.cluster.image import OFFSETS_TOPIC, Image
 from headrace.cluster.metadata import Metadata
+from headrace.coordination.groups.group import WallTime
 from headrace.coordination.groups.registry import Groups
-from headrace.coordination.load import latest_records, replay_steps
-from headrace.coordination.outcome import Outcome, Reply
+from headrace.coordination.load import Latest, latest_records, replay_steps
+from headrace.coordination.outcome import Key, Outcome, Reply, Value
 from headrace.coordination.timers import Timers
 from headrace.errors import ErrorCode, KafkaError
 from headrace.replication.partition import Partition
 from headrace.replication.replicas import Replicas
 from headrace.settings import Settings
+from headrace.wire.batch import TRANSACTIONAL
 from headrace.wire.records import Record, encode_batch
 
 logger = logging.getLogger(__name__)
 
-Operation: TypeAlias = Callable[[Groups, int, int], Outcome]
-"""(groups of the shard, the token to reply to, steady clock in ms) -> what it leads to."""
 
+class Machine(Protocol):
+    """The state of a shard: operations on it return outcomes, and only replaying changes it."""
+
+    wall: WallTime
+
+    def replay(self, key: Key, value: Value | None) -> None: ...
+
+    def loaded(self, now_ms: int) -> Outcome: ...
+
+    def expire(self, key: tuple[str, ...], now_ms: int) -> Outcome: ...
+
+    def withdraw(self, error: ErrorCode) -> list[Reply]: ...
+
+
+_Machine = TypeVar("_Machine", bound=Machine)
 _Response = TypeVar("_Response")
+
+Operation: TypeAlias = Callable[[_Machine, int, int], Outcome]
+"""(state of the shard, the token to reply to, steady clock in ms) -> what it leads to."""
 
 _SMALL_LOG_BYTES = 64 * 1024
 """A log of this size is read on the spot; a larger one in steps, while clients wait and retry."""
 
 _APPEND_ERRORS: Mapping[ErrorCode, ErrorCode] = {
+    ErrorCode.INVALID_PRODUCER_EPOCH: ErrorCode.INVALID_PRODUCER_EPOCH,
     ErrorCode.INVALID_REQUEST: ErrorCode.INVALID_REQUEST,
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
@@ -50,15 +71,15 @@ _APPEND_ERRORS: Mapping[ErrorCode, ErrorCode] = {
 """What a failed append means for a client of a group; COORDINATOR_NOT_AVAILABLE otherwise."""
 
 
-class _Shard:
-    """One partition's groups, and how far its log has been written."""
+class Shard(Generic[_Machine]):
+    """One partition's state, and how far its log has been written."""
 
-    __slots__ = ("end", "failed", "groups", "index", "partition", "ready", "task")
+    __slots__ = ("end", "failed", "index", "partition", "ready", "state", "task")
 
-    def __init__(self, index: int, partition: Partition, groups: Groups) -> None:
+    def __init__(self, index: int, partition: Partition, state: _Machine) -> None:
         self.index = index
         self.partition = partition
-        self.groups = groups
+        self.state = state
         self.ready = False
         self.failed = False
         self.task: asyncio.Task[None] | None = None
@@ -70,18 +91,25 @@ class _TimerKey(NamedTuple):
     key: tuple[str, ...]
 
 
-class Coordinator:
-    """The groups that this broker coordinates."""
+class Runtime(Generic[_Machine]):
+    """What every coordinator does the same way."""
 
     def __init__(
-        self, settings: Settings, clock: Clock, metadata: Metadata, replicas: Replicas
+        self,
+        topic: str,
+        settings: Settings,
+        clock: Clock,
+        metadata: Metadata,
+        replicas: Replicas,
+        codec: int,
     ) -> None:
+        self._topic = topic
         self._settings = settings
         self._clock = clock
         self._metadata = metadata
         self._replicas = replicas
-        self._codec = settings.integer("offsets.topic.compression.codec")
-        self._shards: dict[int, _Shard] = {}
+        self._codec = codec
+        self._shards: dict[int, Shard[_Machine]] = {}
         self._timers: Timers[_TimerKey] = Timers()
         self._token = 0
         self._waiting: dict[int, asyncio.Future[object]] = {}
@@ -96,10 +124,9 @@ class Coordinator:
     # --------------------------------------------------------------------------- start and stop
 
     def start(self) -> None:
-        """Begin to read the logs, to let timers fire and to look for offsets that are too old."""
+        """Begin to read the logs and to let timers fire."""
         self._loop = asyncio.get_running_loop()
         self._spawn(self._load_all())
-        self._spawn(self._expire_offsets())
         self._set_alarm()
 
     def stop(self) -> None:
@@ -120,49 +147,69 @@ class Coordinator:
     def _now_ms(self) -> int:
         return int(self._clock.monotonic() * 1000)
 
-    # ------------------------------------------------------------------- where a group is found
+    # -------------------------------------------------- what the kinds of coordinators differ in
 
-    def partition_of(self, group_id: str) -> int:
-        """The partition of the offsets topic that holds the group, made if it is not there yet."""
-        topic = self._metadata.image.topics.get(OFFSETS_TOPIC)
+    def _new_state(self) -> _Machine:
+        """The state of a shard that holds nothing yet."""
+        raise NotImplementedError
+
+    def _new_topic(self) -> NewTopic:
+        """The topic that holds everything, as it is to be made."""
+        raise NotImplementedError
+
+    def _replay_steps(self, state: _Machine, latest: Latest) -> Iterator[None]:
+        """Replay what the log holds."""
+        raise NotImplementedError
+
+    def _replay_pending(
+        self, state: _Machine, producer_id: int, key: Key, value: Value | None
+    ) -> None:
+        """Replay a record that counts only if its transaction is committed."""
+        raise NotImplementedError
+
+    def _settled(self, shard: Shard[_Machine], outcome: Outcome) -> None:
+        """An outcome's records are committed: do what had to wait for that."""
+
+    def _topics_changed(
+        self, shard: Shard[_Machine], new: Image, changed: frozenset[str]
+    ) -> Outcome:
+        """These topics came, changed or went."""
+        return Outcome()
+
+    # --------------------------------------------------------------------- where an id is found
+
+    def partition_of(self, name: str) -> int:
+        """The partition of the topic that holds a group or transactional id, made if need be."""
+        topic = self._metadata.image.topics.get(self._topic)
         count = len(topic.partitions) if topic is not None else self._create_topic()
-        return java_hash(group_id) % count
+        return java_hash(name) % count
 
-    def leader_of(self, group_id: str) -> int:
-        """The broker that coordinates the group."""
-        index = self.partition_of(group_id)
-        return self._metadata.image.topics[OFFSETS_TOPIC].partitions[index].leader
+    def leader_of(self, name: str) -> int:
+        """The broker that coordinates the group or transactional id."""
+        index = self.partition_of(name)
+        return self._metadata.image.topics[self._topic].partitions[index].leader
 
     def _create_topic(self) -> int:
-        wanted = self._settings.integer("offsets.topic.replication.factor")
-        new = NewTopic(
-            OFFSETS_TOPIC,
-            self._settings.integer("offsets.topic.num.partitions"),
-            # A cluster that is smaller than its settings hope for works all the same.
-            min(wanted, len(self._metadata.image.brokers)),
-            configs=(
-                ("cleanup.policy", "compact"),
-                ("compression.type", "producer"),
-                ("segment.bytes", str(self._settings.integer("offsets.topic.segment.bytes"))),
-            ),
-        )
+        new = self._new_topic()
+        # A cluster that is smaller than its settings hope for works all the same.
+        factor = min(new.replication_factor, len(self._metadata.image.brokers))
+        new = replace(new, replication_factor=factor)
         try:
             topic = self._metadata.create_topic(new, Defaults(1, 1))
         except KafkaError as error:
-            logger.error("cannot create the topic %s: %s", OFFSETS_TOPIC, error)
+            logger.error("cannot create the topic %s: %s", self._topic, error)
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message) from error
         return len(topic.partitions)
 
-    def _shard(self, index: int) -> _Shard:
+    def _shard(self, index: int) -> Shard[_Machine]:
         """The shard, ready to work; KafkaError while it is not."""
         shard = self._shards.get(index)
         if shard is None:
             try:
-                partition = self._replicas.partition(OFFSETS_TOPIC, index)
+                partition = self._replicas.partition(self._topic, index)
             except KafkaError as error:
                 raise KafkaError(ErrorCode.NOT_COORDINATOR) from error
-            groups = Groups(self._settings, self._metadata.image)
-            shard = self._shards[index] = _Shard(index, partition, groups)
+            shard = self._shards[index] = Shard(index, partition, self._new_state())
             if partition.log.size_bytes <= _SMALL_LOG_BYTES:
                 for _ in self._load_steps(shard):
                     pass
@@ -174,12 +221,12 @@ class Coordinator:
             shard.task = self._spawn(self._load(shard))
         raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
-    def all_groups(self) -> Iterator[Groups]:
-        """The groups of every shard that this broker leads, for ListGroups."""
-        topic = self._metadata.image.topics.get(OFFSETS_TOPIC)
+    def all_states(self) -> Iterator[_Machine]:
+        """The state of every shard that this broker leads."""
+        topic = self._metadata.image.topics.get(self._topic)
         for index in range(len(topic.partitions) if topic is not None else 0):
             try:
-                yield self._shard(index).groups
+                yield self._shard(index).state
             except KafkaError as error:
                 if error.code is not ErrorCode.NOT_COORDINATOR:
                     raise
@@ -187,7 +234,7 @@ class Coordinator:
     # ---------------------------------------------------------------------------------- loading
 
     async def _load_all(self) -> None:
-        topic = self._metadata.image.topics.get(OFFSETS_TOPIC)
+        topic = self._metadata.image.topics.get(self._topic)
         for index in range(len(topic.partitions) if topic is not None else 0):
             try:
                 self._shard(index)
@@ -197,68 +244,67 @@ class Coordinator:
                     await asyncio.wait([shard.task])
             await asyncio.sleep(0)
 
-    async def _load(self, shard: _Shard) -> None:
+    async def _load(self, shard: Shard[_Machine]) -> None:
         for _ in self._load_steps(shard):
             await asyncio.sleep(0)
 
-    def _load_steps(self, shard: _Shard) -> Iterator[None]:
+    def _load_steps(self, shard: Shard[_Machine]) -> Iterator[None]:
         """Read a shard from its log; yields wherever others may have their turn."""
         try:
             partition = shard.partition
-            latest: dict[bytes, bytes | None] = {}
+            latest = Latest()
             limit = self._replicas.max_decompressed_bytes
             yield from latest_records(partition, limit, latest)
-            yield from replay_steps(shard.groups, latest)
+            yield from self._replay_steps(shard.state, latest)
         except (KafkaError, OSError, ValueError) as error:
-            logger.error("cannot read the groups in %s: %s", shard.partition.name, error)
+            logger.error("cannot read the state in %s: %s", shard.partition.name, error)
             shard.failed = True
             return
         if self._shards.get(shard.index) is not shard:
             return
         shard.end = partition.high_watermark
         shard.ready = True
-        shard.groups.image = self._metadata.image
-        shard.groups.wall.ms = self._clock.now_ms()
-        self._apply(shard, shard.groups.loaded(self._now_ms()))
+        shard.state.wall.ms = self._clock.now_ms()
+        self._apply(shard, shard.state.loaded(self._now_ms()))
 
     # --------------------------------------------------------------------------------- running
 
     def run(
-        self, group_id: str, operation: Operation, finish: Callable[[object], _Response]
+        self, name: str, operation: Operation[_Machine], finish: Callable[[object], _Response]
     ) -> _Response | Coroutine[None, None, _Response]:
-        """Run an operation on a group; the response, or the wait for it.
+        """Run an operation on a group or transactional id; the response, or the wait for it.
 
         `finish` makes the response of what the operation replies. KafkaError from the operation,
         or as its reply, is raised.
         """
-        result = self._run(group_id, operation)
+        result = self._run(name, operation)
         if isinstance(result, asyncio.Future):
             return _finish(result, finish)
         return finish(_unless_error(result))
 
     def run_each(
         self,
-        operations: Sequence[tuple[str, Operation]],
+        operations: Sequence[tuple[str, Operation[_Machine]]],
         finish: Callable[[list[object]], _Response],
     ) -> _Response | Coroutine[None, None, _Response]:
-        """Run operations on several groups; what each replied, or its KafkaError, in that order."""
+        """Run operations on several ids; what each replied, or its KafkaError, in that order."""
         results: list[object] = []
-        for group_id, operation in operations:
+        for name, operation in operations:
             try:
-                results.append(self._run(group_id, operation))
+                results.append(self._run(name, operation))
             except KafkaError as error:
                 results.append(error)
         if not any(isinstance(result, asyncio.Future) for result in results):
             return finish(results)
         return _finish_each(results, finish)
 
-    def _run(self, group_id: str, operation: Operation) -> object:
+    def _run(self, name: str, operation: Operation[_Machine]) -> object:
         """What the operation replies (a KafkaError is not raised), or a future of it."""
-        shard = self._shard(self.partition_of(group_id))
+        shard = self._shard(self.partition_of(name))
         self._token = token = self._token + 1
         self._current = token
-        shard.groups.wall.ms = self._clock.now_ms()
-        self._apply(shard, operation(shard.groups, token, self._now_ms()))
+        shard.state.wall.ms = self._clock.now_ms()
+        self._apply(shard, operation(shard.state, token, self._now_ms()))
         if token in self._answered:
             return self._answered.pop(token)
         future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
@@ -267,7 +313,7 @@ class Coordinator:
         future.add_done_callback(lambda _: self._waiting.pop(token, None))
         return future
 
-    def _apply(self, shard: _Shard, outcome: Outcome) -> None:
+    def _apply(self, shard: Shard[_Machine], outcome: Outcome) -> None:
         if outcome.timers:
             soonest = False
             for key, at_ms in outcome.timers:
@@ -281,18 +327,19 @@ class Coordinator:
                 logger.error("cannot write to %s: %s", shard.partition.name, error)
                 self._deliver(_failed(outcome.replies, error))
                 return
-        if not outcome.replies:
+        if not outcome.replies and not outcome.ended:
             return
         if shard.partition.is_committed(shard.end):
             self._deliver(outcome.replies)
+            self._settled(shard, outcome)
         else:
             committed = shard.partition.wait_committed(shard.end)
             committed.add_done_callback(
-                lambda done: self._committed(shard, outcome.replies, done.exception())
+                lambda done: self._committed(shard, outcome, done.exception())
             )
 
-    def _append(self, shard: _Shard, outcome: Outcome) -> None:
-        now_ms = shard.groups.wall.ms
+    def _append(self, shard: Shard[_Machine], outcome: Outcome) -> None:
+        now_ms = shard.state.wall.ms
         try:
             records = [
                 Record(0, now_ms, key.encode(), None if value is None else value.encode())
@@ -302,21 +349,32 @@ class Coordinator:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST, f"a name is longer than a record can hold: {error}"
             ) from error
-        batch = encode_batch(records, codec=self._codec)
+        if outcome.producer is None:
+            batch = encode_batch(records, codec=self._codec)
+        else:
+            producer_id, epoch = outcome.producer
+            batch = encode_batch(
+                records, 0, self._codec, producer_id, epoch, attributes=TRANSACTIONAL
+            )
         shard.end = shard.partition.append_own(batch, now_ms) + len(records)
         for key, value in outcome.records:
-            shard.groups.replay(key, value)
+            if outcome.producer is None:
+                shard.state.replay(key, value)
+            else:
+                self._replay_pending(shard.state, producer_id, key, value)
 
     def _committed(
-        self, shard: _Shard, replies: Sequence[Reply], error: BaseException | None
+        self, shard: Shard[_Machine], outcome: Outcome, error: BaseException | None
     ) -> None:
         if error is None:
-            self._deliver(replies)
+            self._deliver(outcome.replies)
+            if self._shards.get(shard.index) is shard:
+                self._settled(shard, outcome)
             return
         failure = error if isinstance(error, KafkaError) else KafkaError(
             ErrorCode.UNKNOWN_SERVER_ERROR, str(error)
         )  # fmt: skip
-        self._deliver(_failed(replies, failure))
+        self._deliver(_failed(outcome.replies, failure))
         # What memory holds is not what the log will: it is read again when it is next needed.
         self._unload(shard.index, ErrorCode.NOT_COORDINATOR)
 
@@ -355,12 +413,12 @@ class Coordinator:
         for index, key in self._timers.due(now_ms):
             shard = self._shards.get(index)
             if shard is not None and shard.ready:
-                shard.groups.wall.ms = self._clock.now_ms()
-                self._apply(shard, shard.groups.expire(key, now_ms))
+                shard.state.wall.ms = self._clock.now_ms()
+                self._apply(shard, shard.state.expire(key, now_ms))
 
     def _follow(self, old: Image, new: Image) -> None:
         """Topics came, changed or went."""
-        before, after = old.topics.get(OFFSETS_TOPIC), new.topics.get(OFFSETS_TOPIC)
+        before, after = old.topics.get(self._topic), new.topics.get(self._topic)
         if before is not None and (after is None or after.id != before.id):
             for index in list(self._shards):
                 self._unload(index, ErrorCode.NOT_COORDINATOR)
@@ -373,9 +431,8 @@ class Coordinator:
         )
         for shard in list(self._shards.values()):
             if shard.ready:
-                shard.groups.wall.ms = self._clock.now_ms()
-                outcome = shard.groups.topics_changed(new, changed, self._now_ms())
-                self._apply(shard, outcome)
+                shard.state.wall.ms = self._clock.now_ms()
+                self._apply(shard, self._topics_changed(shard, new, changed))
 
     def _unload(self, index: int, error: ErrorCode) -> None:
         shard = self._shards.pop(index, None)
@@ -384,20 +441,85 @@ class Coordinator:
         if shard.task is not None:
             shard.task.cancel()
         self._timers.cancel_where(lambda key: key.shard == index)
-        self._deliver(shard.groups.withdraw(error))
+        self._deliver(shard.state.withdraw(error))
 
-    async def _expire_offsets(self) -> None:
-        interval = self._settings.integer("offsets.retention.check.interval.ms") / 1000
+    def _sweep(self, look: Callable[[_Machine], Outcome]) -> None:
+        """Let every shard do what recurs."""
+        for shard in list(self._shards.values()):
+            if shard.ready:
+                shard.state.wall.ms = self._clock.now_ms()
+                self._apply(shard, look(shard.state))
+
+    async def _every(self, setting: str, work: Callable[[], None]) -> None:
+        interval = self._settings.integer(setting) / 1000
         while True:
             await asyncio.sleep(interval)
-            self.expire_offsets()
+            work()
+
+
+class Coordinator(Runtime[Groups]):
+    """The groups that this broker coordinates."""
+
+    def __init__(
+        self, settings: Settings, clock: Clock, metadata: Metadata, replicas: Replicas
+    ) -> None:
+        codec = settings.integer("offsets.topic.compression.codec")
+        super().__init__(OFFSETS_TOPIC, settings, clock, metadata, replicas, codec)
+
+    def start(self) -> None:
+        """Begin to read the logs, to let timers fire and to look for offsets that are too old."""
+        super().start()
+        self._spawn(self._every("offsets.retention.check.interval.ms", self.expire_offsets))
+
+    def _new_state(self) -> Groups:
+        return Groups(self._settings, self._metadata.image)
+
+    def _new_topic(self) -> NewTopic:
+        return NewTopic(
+            OFFSETS_TOPIC,
+            self._settings.integer("offsets.topic.num.partitions"),
+            self._settings.integer("offsets.topic.replication.factor"),
+            configs=(
+                ("cleanup.policy", "compact"),
+                ("compression.type", "producer"),
+                ("segment.bytes", str(self._settings.integer("offsets.topic.segment.bytes"))),
+            ),
+        )
+
+    def _replay_steps(self, state: Groups, latest: Latest) -> Iterator[None]:
+        yield from replay_steps(state, latest)
+        state.image = self._metadata.image
+
+    def _replay_pending(
+        self, state: Groups, producer_id: int, key: Key, value: Value | None
+    ) -> None:
+        state.replay_pending(producer_id, key, value)
+
+    def _topics_changed(self, shard: Shard[Groups], new: Image, changed: frozenset[str]) -> Outcome:
+        return shard.state.topics_changed(new, changed, self._now_ms())
+
+    def all_groups(self) -> Iterator[Groups]:
+        """The groups of every shard that this broker leads, for ListGroups."""
+        return self.all_states()
 
     def expire_offsets(self) -> None:
         """Delete offsets that nobody has used for their retention, and groups without any."""
-        for shard in list(self._shards.values()):
-            if shard.ready:
-                shard.groups.wall.ms = self._clock.now_ms()
-                self._apply(shard, shard.groups.expire_offsets())
+        self._sweep(Groups.expire_offsets)
+
+    def append_marker(
+        self, index: int, producer_id: int, epoch: int, commit: bool, coordinator_epoch: int
+    ) -> int:
+        """End a transaction in a partition of the offsets topic; the marker's offset.
+
+        KafkaError while the groups in it are being read: whoever ends transactions tries again.
+        """
+        shard = self._shard(index)
+        offset = shard.partition.append_marker(
+            producer_id, epoch, commit, coordinator_epoch, self._clock.now_ms()
+        )
+        shard.end = offset + 1
+        shard.state.end_transaction(producer_id, commit)
+        return offset
 
 
 @lru_cache(4096)

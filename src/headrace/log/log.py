@@ -14,9 +14,10 @@ from headrace.errors import ErrorCode, KafkaError
 from headrace.log.checkpoints import PARTITION_METADATA, write_epochs
 from headrace.log.epochs import FILE_NAME as EPOCHS_FILE
 from headrace.log.epochs import EpochCache
-from headrace.log.lookup import index_of, locate, next_segment
+from headrace.log.lookup import index_of, locate, offset_behind, stop_at
 from headrace.log.owner import LogOwner
 from headrace.log.producer_state import MAX_SEQUENCE, ProducerState
+from headrace.log.rolling import roll_due
 from headrace.log.segment import (
     LOG,
     MAX_RELATIVE,
@@ -34,6 +35,7 @@ from headrace.log.snapshots import (
     write_snapshot,
 )
 from headrace.log.timestamps import TimestampOffset, first_at_or_after, with_largest_timestamp
+from headrace.log.transactions import EndedTransactions
 from headrace.settings import LogSettings
 from headrace.types import TopicPartition
 from headrace.wire.batch import OVERHEAD, Header, read_header
@@ -56,7 +58,7 @@ class Log:
         "_generation", "_hints", "_new", "_owner", "_producers", "_pwrite", "_roll_bytes",
         "_roll_offset", "_roll_timestamp", "_segments", "_settings", "_unsynced", "created_ms",
         "disk", "end_offset", "epochs", "folder", "offline", "partition", "producers",
-        "recovery_point", "saved_recovery_point", "start_offset",
+        "recovery_point", "saved_recovery_point", "start_offset", "transactions",
     )  # fmt: skip
 
     def __init__(
@@ -71,6 +73,7 @@ class Log:
         end_offset: int,
         recovery_point: int,
         producers: ProducerState,
+        transactions: EndedTransactions,
         epochs: EpochCache,
         now_ms: int,
         owner: LogOwner | None = None,
@@ -83,6 +86,7 @@ class Log:
         self.end_offset = end_offset
         self.recovery_point = recovery_point
         self.saved_recovery_point = recovery_point
+        self.transactions = transactions
         self.epochs = epochs
         self.created_ms = now_ms
         self._settings = settings
@@ -155,7 +159,7 @@ class Log:
                 producer is None
                 or producer.expected != sequence
                 or producer.epoch != header[10]
-                or attributes & _TRANSACTIONAL_OR_CONTROL
+                or producer.kind != attributes & _TRANSACTIONAL_OR_CONTROL
             ):
                 producer = None
                 duplicate = self.producers.judge(header)
@@ -194,7 +198,7 @@ class Log:
             producer.timestamp = max_timestamp
             producer.add(sequence, (sequence + delta) & MAX_SEQUENCE, base, last)
         elif producer_id >= 0:
-            record_batch(self.producers, header, base, view[pos:end].tobytes)
+            self._record(header, base, view[pos:end])
         return base
 
     def append_replica(self, view: memoryview, pos: int, end: int, now_ms: int) -> None:
@@ -231,8 +235,13 @@ class Log:
                 self.epochs.assign(header[2], base)
                 self._epoch = self.epochs.latest
             if header[9] >= 0:
-                record_batch(self.producers, header, base, view[pos : pos + size].tobytes)
+                self._record(header, base, view[pos : pos + size])
             pos += size
+
+    def _record(self, header: Header, base: int, batch: memoryview) -> None:
+        ended = record_batch(self.producers, header, base, batch.tobytes)
+        if ended is not None:
+            self.transactions.add(ended)
 
     def _undo_write(self, segment: Segment, error: OSError) -> KafkaError:
         """Leave no part of the batch behind; the log's end stays where it was."""
@@ -271,7 +280,8 @@ class Log:
                 ErrorCode.RECORD_LIST_TOO_LARGE,
                 f"a batch of {size} bytes is larger than segment.bytes={settings.segment_bytes}",
             )
-        if self._roll_due(size, max_timestamp, last, now_ms):
+        age_ms = now_ms - self.created_ms
+        if roll_due(self._active, settings, size, max_timestamp, last, age_ms):
             self._roll_at(base, now_ms)
         segment = self._active
         try:
@@ -290,22 +300,6 @@ class Log:
         self._roll_bytes = _NEVER_READY if timeless else settings.segment_bytes
         return segment
 
-    def _roll_due(self, size: int, max_timestamp: int, last: int, now_ms: int) -> bool:
-        segment, settings = self._active, self._settings
-        if last - segment.base_offset > MAX_RELATIVE:
-            return True
-        if segment.size == 0:
-            return False
-        if segment.first_timestamp >= 0:
-            age_ms = max_timestamp - segment.first_timestamp
-        else:
-            age_ms = now_ms - self.created_ms
-        return (
-            segment.size + size > settings.segment_bytes
-            or age_ms > settings.segment_ms
-            or segment.index_is_full(settings.segment_index_bytes)
-        )
-
     def roll(self, now_ms: int | None = None) -> None:
         """Seal the active segment and begin a new one; nothing to do if it is empty."""
         self._check_online()
@@ -318,6 +312,7 @@ class Log:
         try:
             fresh.create_file()
             old.write_indexes(sync=False)
+            self.transactions.write(self.disk, old, base, sync=False)
             write_snapshot(self.disk, self.folder, base, self.producers, sync=False)
         except OSError as error:
             self._disarm()
@@ -367,7 +362,7 @@ class Log:
         if limit >= end and segment is active:
             stop, following = active.size, end
         else:
-            stop, following = self._stop(segment, limit)
+            stop, following = stop_at(self._segments, segment, limit, end, self._hints)
         if stop <= position:
             return None  # compaction left nothing between offset and limit
         if stop - position > max_bytes:
@@ -388,24 +383,26 @@ class Log:
         if len(hints) > _HINTS_KEPT:
             del hints[next(iter(hints))]
 
-    def _stop(self, segment: Segment, limit: int) -> tuple[int, int]:
-        """Where in this segment the batches at `limit` and after begin, and that offset."""
-        following = next_segment(self._segments, segment)
-        if following is not None and following.base_offset <= limit:
-            return segment.size, following.base_offset
-        if limit >= self.end_offset:
-            return segment.size, self.end_offset
-        hint = self._hints.get(limit)
-        if hint is not None and hint[0] is segment:
-            return hint[1], limit
-        return segment.locate(limit)[0], limit
-
     def _out_of_range(self, offset: int) -> KafkaError:
         return KafkaError(
             ErrorCode.OFFSET_OUT_OF_RANGE,
             f"{self.partition} holds the offsets {self.start_offset} to {self.end_offset}, "
             f"not {offset}",
         )
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Below it every transaction has ended, and its marker is committed."""
+        if not self.producers.open_transactions and not self.transactions.unsettled:
+            return high_watermark
+        first = self.transactions.settled_below(high_watermark)
+        for opened in self.producers.open_transactions.values():
+            first = min(first, opened)
+            break  # the oldest comes first
+        return first if first >= self.start_offset else self.start_offset
+
+    def end_of(self, piece: Slice, offset: int) -> int:
+        """The offset behind the batches in what `read` has just found at `offset`."""
+        return offset_behind(self._segments, offset, piece, self.end_offset)
 
     def find_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
         """The first record that is at least as late, or None."""
@@ -454,6 +451,7 @@ class Log:
             names = self.disk.list_folder(self.folder)
             remove_snapshots(self.disk, self.folder, list_snapshots(names))
             self.epochs.clear()
+            self.transactions = EndedTransactions()
             self.start_offset = offset
             self._went_back(offset)
         except OSError as error:
@@ -468,6 +466,7 @@ class Log:
         self._dirty = True
         self.end_offset = end
         self.recovery_point = min(self.recovery_point, end)
+        self.transactions.cut(end)
         self.epochs.truncate_end(end)
         self._epoch = self.epochs.latest
         self._save_epochs()
@@ -497,6 +496,7 @@ class Log:
         if count:
             dropped = self._segments[:count]
             del self._segments[:count]
+            self.transactions.drop_before(self._segments[0].base_offset)
             self._hints.clear()
             self._unsynced = [item for item in self._unsynced if item[0] in self._segments]
             try:
@@ -567,6 +567,7 @@ class Log:
             self.flush()
             try:
                 self._active.write_indexes(sync=True)
+                self.transactions.write(self.disk, self._active, self.end_offset, sync=True)
                 write_snapshot(self.disk, self.folder, self.end_offset, self.producers, sync=True)
                 self.disk.sync_folder(self.folder)
             except OSError as error:

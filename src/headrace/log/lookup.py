@@ -1,9 +1,9 @@
 """Finding the place of an offset in the row of segments that make a log."""
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from headrace.log.segment import Segment
+from headrace.log.segment import Segment, Slice
 
 
 def index_of(segments: Sequence[Segment], offset: int) -> int:
@@ -27,6 +27,39 @@ def locate(segments: Sequence[Segment], offset: int) -> tuple[Segment, int]:
         if header is not None or index + 1 == len(segments):
             return segment, position
         index += 1  # compaction left a gap at the segment's end
+
+
+def stop_at(
+    segments: Sequence[Segment],
+    segment: Segment,
+    limit: int,
+    end: int,
+    known: Mapping[int, tuple[Segment, int]],
+) -> tuple[int, int]:
+    """Where in this segment the batches at `limit` and after begin, and that offset.
+
+    `end` is the log's; `known` are positions of offsets that need no search.
+    """
+    following = next_segment(segments, segment)
+    if following is not None and following.base_offset <= limit:
+        return segment.size, following.base_offset
+    if limit >= end:
+        return segment.size, end
+    hint = known.get(limit)
+    if hint is not None and hint[0] is segment:
+        return hint[1], limit
+    return segment.locate(limit)[0], limit
+
+
+def offset_behind(segments: Sequence[Segment], offset: int, piece: Slice, end: int) -> int:
+    """The offset behind the last batch of a piece that was read at `offset`; `end` is the log's."""
+    index = index_of(segments, offset)
+    while segments[index].file is not piece.file:
+        index += 1  # as in `locate`
+    stop = piece.position + piece.length
+    for _, header in segments[index].walk(stop):
+        return header[0]
+    return segments[index + 1].base_offset if index + 1 < len(segments) else end
 
 
 def _base_offset(segment: Segment) -> int:

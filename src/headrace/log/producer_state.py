@@ -1,8 +1,9 @@
-"""What one partition knows of its idempotent producers, and the judgement on their next batch.
+"""What one partition knows of its producers, and the judgement on their next batch.
 
 Of every producer id: its epoch and the last five batches. A batch that is one of the five again
 is a duplicate and gets its old offset; otherwise its first sequence must follow the last one
-(after 2^31 - 1 comes 0). The snapshot file, big-endian:
+(after 2^31 - 1 comes 0). A transactional batch opens the producer's transaction at its first
+offset, and a marker ends it. The snapshot file, big-endian:
 
     version int16 = 1 | crc uint32 (CRC-32C of what follows) | count int32, then for each producer
     producer_id int64 | epoch int16 | last_sequence int32 | last_offset int64 | offset_delta int32
@@ -12,14 +13,17 @@ Where snapshots lie and how the log is replayed on top of them: `snapshots.py`.
 """
 
 import struct
+from typing import NamedTuple
 
 from headrace.errors import ErrorCode, KafkaError
 from headrace.wire.batch import CONTROL, TRANSACTIONAL, Header
 from headrace.wire.checksum import crc32c
+from headrace.wire.markers import Marker
 
 BATCHES_KEPT = 5
 MAX_SEQUENCE = 2**31 - 1
 NO_SEQUENCE = -1
+_UNKNOWN = -2
 
 _HEAD = struct.Struct(">hI")
 _COUNT = struct.Struct(">i")
@@ -31,6 +35,18 @@ class CorruptSnapshot(ValueError):
     """A producer snapshot that is torn or damaged."""
 
 
+class EndedTransaction(NamedTuple):
+    """A transaction whose marker is in the log."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    """The marker's own."""
+    last_stable_offset: int
+    """Below it no transaction was open any more when this one ended."""
+    aborted: bool
+
+
 class Producer:
     """One producer id on one partition."""
 
@@ -39,6 +55,7 @@ class Producer:
         "coordinator_epoch",
         "epoch",
         "expected",
+        "kind",
         "timestamp",
         "transaction_start",
     )
@@ -50,9 +67,11 @@ class Producer:
         self.timestamp = -1
         self.coordinator_epoch = -1
         self.transaction_start = -1
-        # The sequence that a plain batch of this epoch may have without any further thought;
-        # -1 where one must think. `Log.append` compares with it.
-        self.expected = -1
+        # The sequence that a batch of this epoch and kind may have without any further thought;
+        # -2, which no batch has, where one must think. `Log.append` compares with both.
+        self.expected = _UNKNOWN
+        # The transactional bit while a transaction is open, else 0.
+        self.kind = 0
 
     def add(self, first: int, last: int, base_offset: int, last_offset: int) -> None:
         """Remember one more batch of the current epoch."""
@@ -60,33 +79,35 @@ class Producer:
         batches.append((first, last, base_offset, last_offset))
         if len(batches) > BATCHES_KEPT:
             del batches[0]
-        self.expected = (last + 1) & MAX_SEQUENCE if self.transaction_start < 0 else -1
+        self.expected = (last + 1) & MAX_SEQUENCE
 
     def move_to_epoch(self, epoch: int) -> None:
         """A new epoch starts with no batches."""
         if epoch != self.epoch:
             self.epoch = epoch
             self.batches.clear()
-            self.expected = -1
+            self.expected = _UNKNOWN
 
 
 class ProducerState:
     """All producers of one partition."""
 
-    __slots__ = ("producers",)
+    __slots__ = ("open_transactions", "producers")
 
     def __init__(self) -> None:
         self.producers: dict[int, Producer] = {}
+        # The first offset of every open transaction by producer id, oldest first.
+        self.open_transactions: dict[int, int] = {}
 
     def judge(self, header: Header) -> int:
         """-1 if the batch may be appended; the old base offset if it is a duplicate.
 
         KafkaError: 47 an older epoch, 45 a sequence that does not follow, 48 a plain batch in an
-        open transaction, 87 no sequence at all.
+        open transaction, 87 no sequence at all. Offsets committed in a transaction have none.
         """
-        _, _, _, _, _, attributes, delta, _, _, producer_id, epoch, sequence, _ = header
+        _, _, _, _, _, attributes, _, _, _, producer_id, epoch, sequence, _ = header
         producer = self.producers.get(producer_id)
-        if sequence < 0 and not attributes & CONTROL:
+        if sequence < 0 and not attributes & (CONTROL | TRANSACTIONAL):
             raise KafkaError(
                 ErrorCode.INVALID_RECORD, f"a batch of producer {producer_id} has no sequence"
             )
@@ -97,13 +118,12 @@ class ProducerState:
                 ErrorCode.INVALID_PRODUCER_EPOCH,
                 f"producer {producer_id} has epoch {producer.epoch}, this batch has {epoch}",
             )
-        if attributes & CONTROL:
+        if attributes & CONTROL or sequence < 0:
             return -1
         if epoch == producer.epoch:
-            last = (sequence + delta) & MAX_SEQUENCE
-            for batch in producer.batches:
-                if batch[0] == sequence and batch[1] == last:
-                    return batch[2]
+            first_sent = self.duplicate_of(header)
+            if first_sent >= 0:
+                return first_sent
             expected = (producer.batches[-1][1] + 1) & MAX_SEQUENCE if producer.batches else 0
         else:
             expected = 0
@@ -120,6 +140,22 @@ class ProducerState:
             )
         return -1
 
+    def duplicate_of(self, header: Header) -> int:
+        """The base offset that the batch got when it first came, or -1 if it is new."""
+        producer = self.producers.get(header[9])
+        if producer is not None and producer.epoch == header[10]:
+            sequence = header[11]
+            last = (sequence + header[6]) & MAX_SEQUENCE
+            for batch in producer.batches:
+                if batch[0] == sequence and batch[1] == last:
+                    return batch[2]
+        return -1
+
+    def is_open(self, producer_id: int, epoch: int) -> bool:
+        """Whether the producer has a transaction open in this epoch."""
+        producer = self.producers.get(producer_id)
+        return producer is not None and producer.kind != 0 and producer.epoch == epoch
+
     def record(self, header: Header, base_offset: int) -> None:
         """Take note of a data batch that is in the log; no judgement any more."""
         _, _, _, _, _, attributes, delta, _, timestamp, producer_id, epoch, sequence, _ = header
@@ -128,23 +164,34 @@ class ProducerState:
             producer = self.producers[producer_id] = Producer(epoch)
         producer.move_to_epoch(epoch)
         if attributes & TRANSACTIONAL and producer.transaction_start < 0:
-            producer.transaction_start = base_offset
+            producer.transaction_start = self.open_transactions[producer_id] = base_offset
+            producer.kind = TRANSACTIONAL
         producer.timestamp = timestamp
-        last = (sequence + delta) & MAX_SEQUENCE
-        producer.add(sequence, last, base_offset, base_offset + delta)
+        if sequence >= 0:
+            last = (sequence + delta) & MAX_SEQUENCE
+            producer.add(sequence, last, base_offset, base_offset + delta)
 
-    def record_marker(self, header: Header, coordinator_epoch: int) -> None:
-        """Take note of a control batch: it ends the producer's transaction, without a sequence."""
+    def record_marker(
+        self, header: Header, base_offset: int, marker: Marker
+    ) -> EndedTransaction | None:
+        """Take note of a marker; the transaction that it ends, or None if none was open."""
         producer_id, epoch = header[9], header[10]
         producer = self.producers.get(producer_id)
         if producer is None:
             producer = self.producers[producer_id] = Producer(epoch)
         producer.move_to_epoch(epoch)
+        first = producer.transaction_start
         producer.transaction_start = -1
-        producer.coordinator_epoch = coordinator_epoch
+        producer.kind = 0
+        producer.coordinator_epoch = marker.coordinator_epoch
         producer.timestamp = header[8]
-        if producer.batches:
-            producer.expected = (producer.batches[-1][1] + 1) & MAX_SEQUENCE
+        if first < 0:
+            return None
+        del self.open_transactions[producer_id]
+        last = base_offset + header[6]
+        oldest = self.first_open_transaction()
+        stable = last + 1 if oldest is None else oldest
+        return EndedTransaction(producer_id, first, last, stable, not marker.commit)
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
         """Forget producers without an open transaction that were silent so long; how many."""
@@ -159,8 +206,7 @@ class ProducerState:
 
     def first_open_transaction(self) -> int | None:
         """The offset at which the oldest open transaction began."""
-        starts = [p.transaction_start for p in self.producers.values() if p.transaction_start >= 0]
-        return min(starts, default=None)
+        return next(iter(self.open_transactions.values()), None)
 
     def encode(self) -> bytes:
         """The snapshot file's bytes."""
@@ -205,7 +251,10 @@ class ProducerState:
             producer.timestamp = timestamp
             producer.coordinator_epoch = coordinator
             producer.transaction_start = start
+            producer.kind = TRANSACTIONAL if start >= 0 else 0
             if last >= 0:
                 first_sequence = (sequence - delta) & MAX_SEQUENCE
                 producer.add(first_sequence, sequence, last - delta, last)
+        open_now = ((p.transaction_start, pid) for pid, p in state.producers.items() if p.kind)
+        state.open_transactions = {pid: start for start, pid in sorted(open_now)}
         return state

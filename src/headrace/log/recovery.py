@@ -3,7 +3,8 @@
 After a clean stop the names in the folder, the end of the active segment and the newest producer
 snapshot say everything. Otherwise each segment from the one that holds the recovery point is read
 as a whole: batches must be sane, follow each other and match their CRC. The log is cut behind the
-last batch that does, later segments are dropped, and indexes, producer state and epochs made anew.
+last batch that does, later segments are dropped, and indexes, producer state, transactions and
+epochs made anew.
 """
 
 import logging
@@ -38,6 +39,7 @@ from headrace.log.snapshots import (
     replay_batch,
     write_snapshot,
 )
+from headrace.log.transactions import EndedTransactions, load_transactions
 from headrace.settings import LogSettings
 from headrace.types import TopicPartition
 from headrace.wire.batch import CHECKSUMMED_FROM, HEADER, HEADER_BYTES, MAGIC, OVERHEAD, Header
@@ -45,6 +47,9 @@ from headrace.wire.checksum import crc32c
 
 _SCAN_BYTES = 1 << 20
 _TEMPORARY = (DELETED, ".cleaned", ".swap", ".tmp")
+
+_Opened = tuple[int, ProducerState, EndedTransactions]
+"""The log's end, and what is known of its producers and their transactions there."""
 
 _logger = logging.getLogger("headrace.log")
 _unpack_header = HEADER.unpack_from
@@ -81,6 +86,7 @@ def create_log(
         end_offset=0,
         recovery_point=0,
         producers=ProducerState(),
+        transactions=EndedTransactions(),
         epochs=EpochCache(),
         now_ms=now_ms,
         owner=owner,
@@ -118,7 +124,7 @@ def open_log(
         scan = _Scan(disk, folder, names, segments, settings, epochs)
         point = 0 if entries is None else checkpoint.recovery_point or 0
         opened = scan.run(partition, point)
-    end, producers = opened
+    end, producers, transactions = opened
     producers.expire(now_ms, settings.producer_id_expiration_ms)
     _read_first_timestamp(segments[-1])
     log = Log(
@@ -131,6 +137,7 @@ def open_log(
         end_offset=end,
         recovery_point=end,
         producers=producers,
+        transactions=transactions,
         epochs=epochs,
         now_ms=now_ms,
         owner=owner,
@@ -180,8 +187,8 @@ def _read_first_timestamp(segment: Segment) -> None:
 
 def _open_clean(
     disk: Disk, folder: str, names: list[str], segments: list[Segment]
-) -> tuple[int, ProducerState] | None:
-    """End offset and producer state after a clean stop; None if the files do not bear it out."""
+) -> _Opened | None:
+    """What a clean stop left; None if the files do not bear it out."""
     active = segments[-1]
     if active.size and not active.load_indexes():
         return None
@@ -193,7 +200,8 @@ def _open_clean(
             active.note_batch(at, header[0], end - 1, header[8])
         snapshots = list_snapshots(names)
         remove_snapshots(disk, folder, [offset for offset in snapshots if offset > end])
-        return end, rebuild(disk, folder, names, segments, end)
+        transactions = load_transactions(disk, folder, names, segments, end)
+        return end, rebuild(disk, folder, names, segments, end), transactions
     except KafkaError as error:
         _logger.warning("%s was closed cleanly, yet %s; it is scanned", folder, error)
         return None
@@ -218,9 +226,10 @@ class _Scan:
         self._epochs = epochs
         self._compacted = "compact" in settings.cleanup_policy
         self._producers = ProducerState()
+        self._transactions = EndedTransactions()
 
-    def run(self, partition: TopicPartition, recovery_point: int) -> tuple[int, ProducerState]:
-        """The end offset and the producer state of what is left after the scan."""
+    def run(self, partition: TopicPartition, recovery_point: int) -> _Opened:
+        """What is left after the scan."""
         segments = self._segments
         first = len(segments) - 1
         while first > 0 and segments[first].base_offset > recovery_point:
@@ -237,16 +246,16 @@ class _Scan:
                 self._drop_from(partition, index, f"the segment before it ends at offset {end}")
                 break
             if index > first:
-                write_snapshot(
-                    self._disk, self._folder, segment.base_offset, self._producers, sync=True
-                )
+                base = segment.base_offset
+                write_snapshot(self._disk, self._folder, base, self._producers, sync=True)
+                self._transactions.write(self._disk, segments[index - 1], base, sync=True)
             end, position = self._scan_segment(segment, recovery_point)
             if position < segment.size:
                 self._cut(partition, segment, position, end)
                 self._drop_from(partition, index + 1, "the segment before it was cut")
                 break
         self._finish(first, end)
-        return end, self._producers
+        return end, self._producers, self._transactions
 
     def _check_sealed_indexes(self, count: int) -> None:
         for segment in self._segments[:count]:
@@ -259,8 +268,10 @@ class _Scan:
         remove_snapshots(self._disk, self._folder, later)
         oldest = self._segments[0].base_offset
         offset, self._producers = load_snapshot(self._disk, self._folder, snapshots, oldest, base)
+        sealed = self._segments[:first]
         if offset < base:
-            replay(self._producers, self._segments[:first], max(offset, oldest), base)
+            replay(self._producers, sealed, max(offset, oldest), base)
+        self._transactions = load_transactions(self._disk, self._folder, self._names, sealed, base)
 
     def _scan_segment(self, segment: Segment, recovery_point: int) -> tuple[int, int]:
         """The offset and the position behind the last good batch; indexes are made on the way."""
@@ -276,7 +287,10 @@ class _Scan:
             segment.note_batch(position, header[0], end - 1, header[8])
             if header[2] > self._epochs.latest:
                 self._epochs.assign(header[2], header[0])
-            replay_batch(self._producers, segment, position, header)
+            ended = replay_batch(self._producers, segment, position, header)
+            if ended is not None:
+                self._transactions.add(ended)
+        self._transactions.settled_below(end)
         return end, stop
 
     def _cut(self, partition: TopicPartition, segment: Segment, position: int, end: int) -> None:
@@ -308,6 +322,8 @@ class _Scan:
         for segment in self._segments[first:-1]:
             segment.write_indexes(sync=True)
             segment.seal()
+        # A clean stop writes nothing for a log that nobody has written to since.
+        self._transactions.write(self._disk, self._segments[-1], end, sync=True)
         for segment in self._segments[first:]:
             self._disk.fdatasync(segment.opened().fd)
             segment.file = None

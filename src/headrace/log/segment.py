@@ -3,6 +3,7 @@
     00000000000000001234.log         batches as they came over the wire, one after the other
     00000000000000001234.index       offset -> position      (indexes.py)
     00000000000000001234.timeindex   timestamp -> offset     (indexes.py)
+    00000000000000001234.txnindex    aborted transactions    (transactions.py); often there is none
 
 The name is the offset of the first record. The active segment has its indexes in memory and
 writes them when it is sealed or closed: after a crash it is scanned anyway, so writing them
@@ -15,6 +16,7 @@ import logging
 import struct
 from array import array
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 from headrace.disk import CREATE, READ_WRITE, TRUNCATE, Disk, sync_file, write_file
@@ -210,6 +212,8 @@ class Segment:
         if self.sealed:
             for suffix in (INDEX, TIME_INDEX):
                 sync_file(self._disk, self.path(suffix))
+            with suppress(FileNotFoundError):  # only those with aborted transactions have one
+                sync_file(self._disk, self.path(TRANSACTION_INDEX))
 
     def load_indexes(self) -> bool:
         """Read the active segment's index files into memory; False if they cannot be its own."""

@@ -6,21 +6,17 @@ without any, the log is replayed from its start. The bytes inside: `producer_sta
 """
 
 import logging
-import struct
 from collections.abc import Callable, Iterable, Sequence
 
 from headrace.disk import Disk, read_file, write_file
-from headrace.errors import KafkaError
-from headrace.log.producer_state import CorruptSnapshot, ProducerState
+from headrace.log.producer_state import CorruptSnapshot, EndedTransaction, ProducerState
 from headrace.log.segment import Segment, remove_if_there, segment_path
 from headrace.wire.batch import CONTROL, Header
+from headrace.wire.markers import decode_marker
 
 SNAPSHOT = ".snapshot"
-NO_COORDINATOR = -1
-_MARKER_BYTES_MAX = 1 << 16
 
 _log = logging.getLogger("headrace.log")
-_MARKER_VALUE = struct.Struct(">hi")
 
 
 def list_snapshots(names: Iterable[str]) -> list[int]:
@@ -64,22 +60,38 @@ def load_snapshot(
 
 def record_batch(
     state: ProducerState, header: Header, base_offset: int, batch: Callable[[], bytes]
-) -> None:
-    """Bring a producer's batch into the state; its bytes are asked for only if it is a marker."""
-    if header[5] & CONTROL:
-        state.record_marker(header, coordinator_epoch(batch(), header))
-    else:
+) -> EndedTransaction | None:
+    """Bring a producer's batch into the state; the transaction that it ends, if it is a marker.
+
+    Its bytes are asked for only then.
+    """
+    if not header[5] & CONTROL:
         state.record(header, base_offset)
+        return None
+    marker = decode_marker(batch())
+    if marker is None:
+        _log.warning("the control batch at offset %d is no transaction marker", base_offset)
+        return None
+    return state.record_marker(header, base_offset, marker)
 
 
-def replay_batch(state: ProducerState, segment: Segment, position: int, header: Header) -> None:
+def replay_batch(
+    state: ProducerState, segment: Segment, position: int, header: Header
+) -> EndedTransaction | None:
     """Bring one batch of the log into the producer state."""
-    if header[9] >= 0:
-        record_batch(state, header, header[0], lambda: segment.read_batch(position, header))
+    if header[9] < 0:
+        return None
+    return record_batch(state, header, header[0], lambda: segment.read_batch(position, header))
 
 
-def replay(state: ProducerState, segments: Sequence[Segment], start: int, end: int) -> None:
-    """Bring the batches between two offsets into the producer state, by their headers alone."""
+def replay(
+    state: ProducerState, segments: Sequence[Segment], start: int, end: int
+) -> list[EndedTransaction]:
+    """Bring the batches between two offsets into the producer state, by their headers alone.
+
+    The transactions that end between them.
+    """
+    ended: list[EndedTransaction] = []
     for index, segment in enumerate(segments):
         following = segments[index + 1].base_offset if index + 1 < len(segments) else end
         if following <= start:
@@ -87,8 +99,11 @@ def replay(state: ProducerState, segments: Sequence[Segment], start: int, end: i
         position = segment.locate(start)[0] if start > segment.base_offset else 0
         for at, header in segment.walk(position):
             if header[0] >= end:
-                return
-            replay_batch(state, segment, at, header)
+                return ended
+            transaction = replay_batch(state, segment, at, header)
+            if transaction is not None:
+                ended.append(transaction)
+    return ended
 
 
 def rebuild(
@@ -100,16 +115,3 @@ def rebuild(
     if offset < end:
         replay(state, segments, max(offset, first), end)
     return state
-
-
-def coordinator_epoch(batch: bytes, header: Header) -> int:
-    """The transaction coordinator's epoch in a control batch, or -1 if it has none."""
-    from headrace.wire.records import iterate
-
-    try:
-        for record in iterate(batch, 0, len(batch), _MARKER_BYTES_MAX):
-            if record.value is not None and len(record.value) >= _MARKER_VALUE.size:
-                return int(_MARKER_VALUE.unpack_from(record.value)[1])
-    except KafkaError as error:
-        _log.warning("a transaction marker at offset %d is unreadable: %s", header[0], error)
-    return NO_COORDINATOR

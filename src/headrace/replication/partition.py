@@ -8,6 +8,7 @@ read, and what is committed. One replica is in sync today: the leader; `isr` say
 import asyncio
 from typing import Protocol
 from uuid import UUID
+from weakref import WeakValueDictionary
 
 from headrace.cluster.image import INTERNAL_TOPICS
 from headrace.errors import ErrorCode, KafkaError
@@ -17,12 +18,27 @@ from headrace.settings import LogSettings
 from headrace.types import Epoch, Offset, TopicPartition
 from headrace.wire import batch
 from headrace.wire.compression import CODECS, ZSTD
+from headrace.wire.markers import encode_marker
 from headrace.wire.records import check_records, iterate, recompress
 
-_REFUSED_ATTRIBUTES = batch.CONTROL | batch.TRANSACTIONAL | batch.LOG_APPEND_TIME
+_REFUSED_ATTRIBUTES = batch.CONTROL | batch.LOG_APPEND_TIME
 _WALKED_RECORDS = 32
 """Batches of up to this many plain records are walked on append; larger ones are trusted to be
 what their checksum says, because a walk costs more than the append."""
+
+
+class Verification:
+    """A producer's leave to open a transaction in one partition, until the next marker comes.
+
+    It is asked for before the coordinator is, so that a marker that overtakes the coordinator's
+    answer makes it void: otherwise a late batch would open a transaction that nobody ends.
+    """
+
+    __slots__ = ("__weakref__", "needed")
+
+    def __init__(self, needed: bool) -> None:
+        self.needed = needed
+        """Whether the coordinator has to be asked; not if the transaction is open already."""
 
 
 class Watcher(Protocol):
@@ -41,13 +57,16 @@ class Shared(Protocol):
 
     def flush_later(self, partition: "Partition") -> None: ...
 
+    def wake(self) -> None: ...
+
 
 class Partition:
     """A replica that leads; opens its log when it is first needed."""
 
     __slots__ = (
         "_commit_waiters", "_high_watermark", "_log", "_rewrites", "_shared", "closed",
-        "flushes_first", "isr", "leader_epoch", "name", "settings", "topic_id", "watchers",
+        "flushes_first", "isr", "leader_epoch", "name", "settings", "topic_id", "verifications",
+        "watchers",
     )  # fmt: skip
 
     def __init__(
@@ -65,6 +84,8 @@ class Partition:
         self.isr = isr
         self.closed = False
         self.watchers: dict[Watcher, None] = {}
+        # By producer id; one lives as long as a request that holds it.
+        self.verifications: WeakValueDictionary[int, Verification] | None = None
         self._commit_waiters: list[tuple[Offset, asyncio.Future[None]]] = []
         self._high_watermark = 0
         self._log: Log | None = None
@@ -109,9 +130,19 @@ class Partition:
     # ------------------------------------------------------------------------------- writing
 
     def append(
-        self, buf: bytearray, view: memoryview, pos: int, end: int, acks: int, now_ms: int
+        self,
+        buf: bytearray,
+        view: memoryview,
+        pos: int,
+        end: int,
+        acks: int,
+        now_ms: int,
+        verification: Verification | None = None,
     ) -> tuple[Offset, int, Offset]:
-        """Judge and append a client's batch: (base offset, append time or -1, log start)."""
+        """Judge and append a client's batch: (base offset, append time or -1, log start).
+
+        A transactional batch needs what `begin_verification` gave for its producer.
+        """
         log = self._log or self.log
         header = batch.checked_header(buf, view, pos, end)
         settings = self.settings
@@ -126,6 +157,8 @@ class Partition:
         attributes = header[5]
         if attributes:
             self._check_attributes(attributes)
+            if attributes & batch.TRANSACTIONAL:
+                self._check_transaction(log, header, verification)
         if not attributes & batch.CODEC_MASK and header[12] <= _WALKED_RECORDS:
             check_records(buf, pos + batch.HEADER_BYTES, header[12], end)
         append_time = -1
@@ -159,6 +192,78 @@ class Partition:
             self.advance(log.end_offset)
         return base
 
+    def append_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        commit: bool,
+        coordinator_epoch: int,
+        now_ms: int,
+    ) -> Offset:
+        """End the producer's transaction here; the marker's offset.
+
+        It counts once it is committed. A second marker does no harm. KafkaError 47 and 52: an older
+        epoch of the producer, of the coordinator.
+        """
+        log = self._log or self.log
+        producer = log.producers.producers.get(producer_id)
+        if producer is not None and producer.coordinator_epoch > coordinator_epoch:
+            raise KafkaError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"{self.name} has a marker of coordinator epoch {producer.coordinator_epoch}; "
+                f"this one has {coordinator_epoch}",
+            )
+        marker = encode_marker(producer_id, producer_epoch, commit, coordinator_epoch, now_ms)
+        offset = self.append_own(marker, now_ms)
+        if self.verifications is not None:
+            self.verifications.pop(producer_id, None)
+        log.transactions.settled_below(self._high_watermark)
+        # A timer may have ended the transaction, and no event of a socket may follow for long.
+        self._shared.wake()
+        return offset
+
+    def begin_verification(self, producer_id: int, producer_epoch: int) -> Verification:
+        """What a transactional batch of this producer needs; before the coordinator is asked."""
+        if (self._log or self.log).producers.is_open(producer_id, producer_epoch):
+            return Verification(needed=False)
+        if self.verifications is None:
+            self.verifications = WeakValueDictionary()
+        verification = self.verifications.get(producer_id)
+        if verification is None:
+            verification = self.verifications[producer_id] = Verification(needed=True)
+        return verification
+
+    def has_open_transaction(self, producer_id: int) -> bool:
+        """Whether the producer has written here since its last transaction ended."""
+        return producer_id in (self._log or self.log).producers.open_transactions
+
+    def _check_transaction(
+        self, log: Log, header: batch.Header, verification: Verification | None
+    ) -> None:
+        producer_id = header[9]
+        if verification is None:
+            raise KafkaError(
+                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+                "transactional records need a request with a transactional id",
+            )
+        if producer_id < 0 or header[11] < 0:
+            raise KafkaError(
+                ErrorCode.INVALID_RECORD, "transactional records need a producer id and a sequence"
+            )
+        if (
+            log.producers.is_open(producer_id, header[10])
+            or (
+                self.verifications is not None
+                and self.verifications.get(producer_id) is verification
+            )
+            or log.producers.duplicate_of(header) >= 0
+        ):
+            return
+        raise KafkaError(
+            ErrorCode.INVALID_TXN_STATE,
+            f"producer {producer_id} has no transaction open in {self.name}",
+        )
+
     def _check_in_sync(self) -> None:
         if self.isr < self.settings.min_insync_replicas:
             raise KafkaError(
@@ -171,12 +276,8 @@ class Partition:
         if attributes & _REFUSED_ATTRIBUTES:
             if attributes & batch.CONTROL:
                 raise KafkaError(ErrorCode.INVALID_RECORD, "clients may not write control batches")
-            if attributes & batch.LOG_APPEND_TIME:
-                raise KafkaError(
-                    ErrorCode.INVALID_TIMESTAMP, "only the broker sets the log append time"
-                )
             raise KafkaError(
-                ErrorCode.INVALID_TXN_STATE, "this producer has no transaction open here"
+                ErrorCode.INVALID_TIMESTAMP, "only the broker sets the log append time"
             )
         if attributes & batch.CODEC_MASK > ZSTD:
             raise KafkaError(
@@ -275,6 +376,27 @@ class Partition:
         return start
 
     # ------------------------------------------------------------------------------- reading
+
+    @property
+    def last_stable_offset(self) -> Offset:
+        """The offset below which every transaction has ended, for consumers that wait for that."""
+        log = self._log or self.log
+        return log.last_stable_offset(self._high_watermark)
+
+    def aborted_transactions(self, start: Offset, end: Offset) -> list[tuple[int, Offset]]:
+        """(producer id, first offset) of what a reader from `start` to before `end` must skip."""
+        return self.log.transactions.between(start, end)
+
+    def read_committed(
+        self, offset: Offset, max_bytes: int, whole_first: bool
+    ) -> tuple[Slice | None, list[tuple[int, Offset]]]:
+        """Batches below the last stable offset, and the aborted transactions among them."""
+        log = self._log or self.log
+        limit = log.last_stable_offset(self._high_watermark)
+        piece = log.read(offset, max_bytes, limit, whole_first)
+        if piece is None or not log.transactions:
+            return piece, []
+        return piece, log.transactions.between(offset, log.end_of(piece, offset))
 
     def read(self, offset: Offset, max_bytes: int, whole_first: bool) -> Slice | None:
         """Committed batches from `offset` on, or None where nothing is there yet."""

@@ -14,6 +14,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import kio.schema.add_partitions_to_txn.v3.request as add_partitions_v3
+    import kio.schema.add_partitions_to_txn.v5.response as add_partitions
     import kio.schema.delete_topics.v5.request as delete_topics_v5
     import kio.schema.find_coordinator.v3.request as find_coordinator_v3
     import kio.schema.find_coordinator.v6.response as find_coordinator
@@ -138,11 +140,44 @@ def _only_group(response: object, version: int) -> object:
     )
 
 
+# --- Transactions: likewise -----------------------------------------------------------------------
+
+
+def _list_transaction(old: object, shape: type) -> object:
+    """AddPartitionsToTxn 0-3 is about one transaction; 4 and later about several."""
+    from kio.schema.add_partitions_to_txn.v5.request import (
+        AddPartitionsToTxnTopic,
+        AddPartitionsToTxnTransaction,
+    )
+
+    request = typing.cast("add_partitions_v3.AddPartitionsToTxnRequest", old)
+    transaction = AddPartitionsToTxnTransaction(
+        transactional_id=request.v3_and_below_transactional_id,
+        producer_id=request.v3_and_below_producer_id,
+        producer_epoch=request.v3_and_below_producer_epoch,
+        topics=tuple(
+            AddPartitionsToTxnTopic(name=topic.name, partitions=topic.partitions)
+            for topic in request.v3_and_below_topics
+        ),
+    )
+    return shape(transactions=(transaction,))
+
+
+def _only_transaction(response: object, _version: int) -> object:
+    """AddPartitionsToTxn 0-3 answers about one transaction."""
+    answer = typing.cast("add_partitions.AddPartitionsToTxnResponse", response)
+    (only,) = answer.results_by_transaction
+    return SimpleNamespace(
+        throttle_time=answer.throttle_time, results_by_topic_v3_and_below=only.topic_results
+    )
+
+
 REQUESTS: Mapping[int, tuple[int, Convert]] = {
     9: (7, _list_group_to_fetch),
     10: (3, _list_coordinator_key),
     13: (2, _list_leaving_member),
     20: (5, _name_topics_to_delete),
+    24: (3, _list_transaction),
     57: (0, _type_feature_updates),
 }
 
@@ -150,4 +185,5 @@ RESPONSES: Mapping[int, tuple[int, Restore]] = {
     9: (7, _only_group),
     10: (3, _only_coordinator),
     13: (2, _only_member),
+    24: (3, _only_transaction),
 }

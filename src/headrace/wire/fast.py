@@ -33,7 +33,7 @@ PRODUCE_TOPIC_IDS_FROM = 13
 class ProduceRequest(NamedTuple):
     """A Produce request as positions in the receive buffer."""
 
-    transactional: bool
+    transactional_id: str | None
     acks: int
     timeout_ms: int
     topics: list[tuple[TopicKey, list[ProducePartition]]]
@@ -47,7 +47,9 @@ def parse_produce(
         return _parse_flexible_produce(buf, view, pos, end, version)
     length = _i16(buf, pos)[0]
     pos += 2
-    if length > 0:
+    name = None
+    if length >= 0:
+        name = _transactional_id(view[pos : pos + length])
         pos += length
     acks, timeout_ms = _acks_timeout(buf, pos)
     count = _i32(buf, pos + 6)[0]
@@ -75,14 +77,16 @@ def parse_produce(
         topics.append((key, partitions))
     if pos > end:
         raise MalformedRequest("the Produce request is longer than its frame")
-    return ProduceRequest(length >= 0, acks, timeout_ms, topics)
+    return ProduceRequest(name, acks, timeout_ms, topics)
 
 
 def _parse_flexible_produce(
     buf: Buffer, view: memoryview, pos: int, end: int, version: int
 ) -> ProduceRequest:
     length, pos = read_uvarint(buf, pos)
+    name = None
     if length:
+        name = _transactional_id(view[pos : pos + length - 1])
         pos += length - 1
     acks, timeout_ms = _acks_timeout(buf, pos)
     count, pos = read_uvarint(buf, pos + 6)
@@ -113,7 +117,14 @@ def _parse_flexible_produce(
         pos = pos + 1 if buf[pos] == 0 else skip_tagged_fields(buf, pos)
     if pos >= end:
         raise MalformedRequest("the Produce request is longer than its frame")
-    return ProduceRequest(length > 0, acks, timeout_ms, topics)
+    return ProduceRequest(name, acks, timeout_ms, topics)
+
+
+def _transactional_id(raw: memoryview) -> str:
+    try:
+        return bytes(raw).decode()
+    except UnicodeDecodeError as error:
+        raise MalformedRequest("the transactional id is not UTF-8") from error
 
 
 _usual_start = struct.Struct(">BhiB").unpack_from
@@ -420,6 +431,10 @@ fetched_v12 = struct.Struct(">ihqqqBi").pack
 fetched_v11 = struct.Struct(">ihqqqiii").pack
 fetched_v5 = struct.Struct(">ihqqqii").pack
 fetched_v4 = struct.Struct(">ihqqii").pack
+_fetched_start_v5 = struct.Struct(">ihqqq").pack
+_fetched_start_v4 = struct.Struct(">ihqq").pack
+_aborted_v12 = struct.Struct(">qqB").pack
+_aborted_v4 = struct.Struct(">qq").pack
 fetch_head_v12 = struct.Struct(">iBihi").pack
 fetch_head_v7 = struct.Struct(">iihi").pack
 fetch_head_v4 = struct.Struct(">ii").pack
@@ -434,8 +449,12 @@ class Records(Protocol):
     def read(self) -> bytes: ...
 
 
-FetchResult: TypeAlias = tuple[int, int, int, int, int, Records | None]
-"""Index, error code, high watermark, last stable offset, log start offset, records."""
+Aborted: TypeAlias = list[tuple[int, int]]
+"""Producer id and first offset of each aborted transaction."""
+
+FetchResult: TypeAlias = tuple[int, int, int, int, int, Records | None, Aborted | None]
+"""Index, error code, high watermark, last stable offset, log start offset, records, and for those
+who read committed records the aborted transactions among them."""
 
 Chunk: TypeAlias = bytes | Records
 
@@ -461,9 +480,12 @@ def fetch_response(
     chunks: list[Chunk] = []
     for key, results in topics:
         parts += (_put_i16(len(key)), key, _put_i32(len(results)))
-        for index, code, high_watermark, stable, start, records in results:
+        for index, code, high_watermark, stable, start, records, aborted in results:
             size = 0 if records is None else records.length
-            if version >= 11:
+            if aborted is not None:
+                fields = (index, code, high_watermark, stable, start)
+                parts += (_fetched_committed(version, fields, aborted), _put_i32(size))
+            elif version >= 11:
                 parts.append(fetched_v11(index, code, high_watermark, stable, start, -1, -1, size))
             elif version >= 5:
                 parts.append(fetched_v5(index, code, high_watermark, stable, start, -1, size))
@@ -487,8 +509,12 @@ def _flexible_fetch_response(
         if version < FETCH_TOPIC_IDS_FROM:
             parts.append(uvarint(len(key) + 1))
         parts += (key, uvarint(len(results) + 1))
-        for index, code, high_watermark, stable, start, records in results:
-            parts.append(fetched_v12(index, code, high_watermark, stable, start, 0, -1))
+        for index, code, high_watermark, stable, start, records, aborted in results:
+            if aborted is None:
+                parts.append(fetched_v12(index, code, high_watermark, stable, start, 0, -1))
+            else:
+                fields = (index, code, high_watermark, stable, start)
+                parts.append(_fetched_committed(version, fields, aborted))
             if records is None:
                 parts.append(b"\x01\0")
             else:
@@ -498,6 +524,22 @@ def _flexible_fetch_response(
         parts.append(b"\0")
     parts.append(b"\0")
     return _with_size(chunks, parts)
+
+
+def _fetched_committed(
+    version: int, fields: tuple[int, int, int, int, int], aborted: Aborted
+) -> bytes:
+    """A partition's fields up to its records, for those who read committed records only."""
+    parts = [_fetched_start_v5(*fields) if version >= 5 else _fetched_start_v4(*fields[:4])]
+    if version >= FETCH_FLEXIBLE_FROM:
+        parts.append(uvarint(len(aborted) + 1))
+        parts += [_aborted_v12(producer_id, first, 0) for producer_id, first in aborted]
+    else:
+        parts.append(_put_i32(len(aborted)))
+        parts += [_aborted_v4(producer_id, first) for producer_id, first in aborted]
+    if version >= 11:
+        parts.append(_put_i32(-1))
+    return b"".join(parts)
 
 
 def _add_records(records: Records, parts: list[bytes], chunks: list[Chunk]) -> list[bytes]:

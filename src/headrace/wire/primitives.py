@@ -13,7 +13,7 @@ from headrace.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kio.schema.errors import ErrorCode as WireError
-    from kio.schema.types import BrokerId, GroupId, ProducerId, TopicName
+    from kio.schema.types import BrokerId, GroupId, ProducerId, TopicName, TransactionalId
     from kio.static.primitive import i8, i16, i32, i32Timedelta, i64
 
     def error(code: ErrorCode) -> WireError:
@@ -26,7 +26,8 @@ else:
     def _plain(value):
         return value
 
-    i8 = i16 = i32 = i64 = BrokerId = GroupId = ProducerId = TopicName = error = _plain
+    i8 = i16 = i32 = i64 = error = _plain
+    BrokerId = GroupId = ProducerId = TopicName = TransactionalId = _plain
 
     def milliseconds(value):
         return timedelta(milliseconds=value)
@@ -48,6 +49,7 @@ __all__ = [
     "GroupId",
     "ProducerId",
     "TopicName",
+    "TransactionalId",
     "error",
     "i8",
     "i16",

@@ -74,9 +74,8 @@ class Groups:
         if isinstance(key, OffsetCommitKey):
             assert value is None or isinstance(value, OffsetCommit)
             self.offsets.replay(key, value)
-            if value is not None and key.group_id not in self.groups:
-                # Offsets of somebody who assigns partitions himself make a group without members.
-                self._new_classic(key.group_id)
+            if value is not None:
+                self._group_of_offsets(key.group_id)
         elif isinstance(key, GroupMetadataKey):
             assert value is None or isinstance(value, GroupMetadata)
             self._replay_classic(key.group_id, value)
@@ -84,6 +83,22 @@ class Groups:
             from headrace.coordination.groups import consumer
 
             consumer.replay(self, key, value)
+
+    def replay_pending(self, producer_id: int, key: Key, value: Value | None) -> None:
+        """Take in one record of a transaction that is still open."""
+        if isinstance(key, OffsetCommitKey) and isinstance(value, OffsetCommit):
+            self.offsets.replay_pending(producer_id, key, value)
+            self._group_of_offsets(key.group_id)
+
+    def end_transaction(self, producer_id: int, commit: bool) -> None:
+        """The marker of a producer's transaction is in the log."""
+        for group_id in {key.group_id for key in self.offsets.end_transaction(producer_id, commit)}:
+            self._forget_if_void(group_id)
+
+    def _group_of_offsets(self, group_id: str) -> None:
+        if group_id not in self.groups:
+            # Offsets of somebody who assigns partitions himself make a group without members.
+            self._new_classic(group_id)
 
     def _replay_classic(self, group_id: str, value: GroupMetadata | None) -> None:
         group = self.groups.get(group_id)
@@ -248,6 +263,26 @@ class Groups:
                 else ErrorCode.ILLEGAL_GENERATION
             )
         return Outcome(self.offsets.commit(group_id, offsets, self.wall.ms), [], timers)
+
+    def commit_in_transaction(
+        self,
+        group_id: str,
+        who: Committer,
+        offsets: Sequence[OffsetToCommit],
+        producer: tuple[int, int],
+        now_ms: int,
+    ) -> Outcome:
+        """TxnOffsetCommit, without a reply; raises KafkaError if `who` may not commit."""
+        group = self.groups.get(group_id)
+        timers: list[Timer] = []
+        if group is None:
+            if who.generation >= 0:
+                raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+        elif who.generation >= 0 or who.member_id or who.instance_id is not None:
+            # Clients of older versions do not say who they are, members or not.
+            timers = group.check_commit(who, now_ms)
+        records = self.offsets.commit(group_id, offsets, self.wall.ms)
+        return Outcome(records, [], timers, producer)
 
     def fetch(
         self, group_id: str, member_id: str | None, epoch: int

@@ -1,0 +1,87 @@
+"""DescribeTransactions (65), version 0: the state of transactional ids."""
+
+import datetime
+from collections.abc import Coroutine
+from functools import partial
+from typing import TYPE_CHECKING, cast
+
+from kio.schema.describe_transactions.v0.request import DescribeTransactionsRequest
+from kio.schema.describe_transactions.v0.response import (
+    DescribeTransactionsResponse,
+    TopicData,
+    TransactionState,
+)
+
+from headrace.apis.context import Caller, Services
+from headrace.coordination.outcome import Outcome, answer
+from headrace.coordination.transaction_records import NO_TIME, Transaction, by_topics
+from headrace.coordination.transactions import Transactions
+from headrace.errors import ErrorCode, KafkaError
+from headrace.wire.primitives import (
+    NO_ERROR,
+    NO_THROTTLE,
+    ProducerId,
+    TopicName,
+    TransactionalId,
+    error,
+    i16,
+    i32,
+    milliseconds,
+)
+
+if TYPE_CHECKING:
+    from kio.static.primitive import TZAware
+
+
+def describe_transactions(
+    services: Services, request: DescribeTransactionsRequest, _caller: Caller
+) -> DescribeTransactionsResponse | Coroutine[None, None, DescribeTransactionsResponse]:
+    """Each id's state, or its error."""
+
+    def finish(results: list[object]) -> DescribeTransactionsResponse:
+        return DescribeTransactionsResponse(
+            throttle_time=NO_THROTTLE,
+            transaction_states=tuple(map(_state, request.transactional_ids, results)),
+        )
+
+    return services.transactions.run_each(
+        [(name, partial(_describe, name)) for name in request.transactional_ids], finish
+    )
+
+
+def _describe(name: str, state: Transactions, token: int, _now_ms: int) -> Outcome:
+    return answer(token, state.described(name))
+
+
+def _state(name: str, result: object) -> TransactionState:
+    if isinstance(result, Transaction):
+        return TransactionState(
+            error_code=NO_ERROR,
+            transactional_id=TransactionalId(name),
+            transaction_state=result.state.title,
+            transaction_timeout=milliseconds(result.timeout_ms),
+            transaction_start_time=_time(result.start_ms),
+            producer_id=ProducerId(result.producer_id),
+            producer_epoch=i16(result.epoch),
+            topics=tuple(
+                TopicData(topic=TopicName(topic), partitions=tuple(map(i32, indexes)))
+                for topic, indexes in by_topics(result.partitions).items()
+            ),
+        )
+    code = result.code if isinstance(result, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
+    return TransactionState(
+        error_code=error(code),
+        transactional_id=TransactionalId(name),
+        transaction_state="",
+        transaction_timeout=milliseconds(0),
+        transaction_start_time=_time(0),
+        producer_id=ProducerId(0),
+        producer_epoch=i16(0),
+        topics=(),
+    )
+
+
+def _time(ms: int) -> "TZAware":
+    # kio has no word for "none yet", which travels as -1.
+    found = None if ms == NO_TIME else datetime.datetime.fromtimestamp(ms / 1000, datetime.UTC)
+    return cast("TZAware", found)

@@ -1,0 +1,47 @@
+"""ListTransactions (66), versions 0-2.
+
+The transactional ids that this broker coordinates. While some of them are still being read from
+the log the answer is COORDINATOR_LOAD_IN_PROGRESS: a list with holes would mislead.
+
+v1 those that run longer than a duration; v2 those whose id matches an expression.
+"""
+
+from kio.schema.list_transactions.v2.request import ListTransactionsRequest
+from kio.schema.list_transactions.v2.response import ListTransactionsResponse, TransactionState
+
+from headrace.apis.context import Caller, Services
+from headrace.coordination.groups.expressions import Expression
+from headrace.coordination.transaction_records import State
+from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, ProducerId, TransactionalId
+
+_STATES = frozenset(state.title for state in State)
+
+
+def list_transactions(
+    services: Services, request: ListTransactionsRequest, _caller: Caller
+) -> ListTransactionsResponse:
+    """All ids that pass every filter."""
+    unknown = tuple(name for name in request.state_filters if name not in _STATES)
+    states = [name for name in request.state_filters if name in _STATES]
+    pattern = request.transactional_id_pattern
+    expression = Expression(pattern) if pattern else None
+    found = []
+    if states or not unknown:
+        now_ms = services.clock.now_ms()
+        for shard in services.transactions.all_states():
+            shard.wall.ms = now_ms
+            found += shard.listed(states, request.producer_id_filters, request.duration_filter)
+    return ListTransactionsResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=NO_ERROR,
+        unknown_state_filters=unknown,
+        transaction_states=tuple(
+            TransactionState(
+                transactional_id=TransactionalId(name),
+                producer_id=ProducerId(one.producer_id),
+                transaction_state=one.state.title,
+            )
+            for name, one in found
+            if expression is None or expression.matches(name)
+        ),
+    )

@@ -1,0 +1,101 @@
+"""WriteTxnMarkers (27), version 1.
+
+Ends a producer's transaction in the partitions named, with a commit or an abort, and answers when
+the markers are committed. Transaction coordinators send it to the leaders of other partitions, and
+administrators to end a transaction that its coordinator has forgotten.
+"""
+
+from asyncio import Future
+
+from kio.schema.write_txn_markers.v2.request import WritableTxnMarker, WriteTxnMarkersRequest
+from kio.schema.write_txn_markers.v2.response import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersResponse,
+)
+
+from headrace.apis.context import Caller, Services
+from headrace.cluster.image import OFFSETS_TOPIC
+from headrace.errors import ErrorCode, KafkaError
+from headrace.wire.primitives import TopicName, error, i32
+
+_Written = ErrorCode | Future[None]
+"""How an append ended, or what to wait for."""
+
+
+async def write_txn_markers(
+    services: Services, request: WriteTxnMarkersRequest, _caller: Caller
+) -> WriteTxnMarkersResponse:
+    """Answer each partition of each marker on its own."""
+    # All are appended before the first is waited for, so that they share one trip to the disk.
+    written = [
+        [
+            (
+                topic.name,
+                [(at, _write(services, marker, topic.name, at)) for at in topic.partition_indexes],
+            )
+            for topic in marker.topics
+        ]
+        for marker in request.markers
+    ]
+    return WriteTxnMarkersResponse(
+        markers=tuple(
+            [
+                WritableTxnMarkerResult(
+                    producer_id=marker.producer_id,
+                    topics=tuple([await _topic_result(name, results) for name, results in topics]),
+                )
+                for marker, topics in zip(request.markers, written, strict=True)
+            ]
+        )
+    )
+
+
+def _write(services: Services, marker: WritableTxnMarker, topic: str, index: int) -> _Written:
+    """Append one marker; an error's code, or what its commit waits for."""
+    producer_id, epoch = marker.producer_id, marker.producer_epoch
+    commit, coordinator_epoch = marker.transaction_result, marker.coordinator_epoch
+    try:
+        if producer_id < 0 or epoch < 0:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "a marker needs a producer id and epoch")
+        partition = services.replicas.partition(topic, index)
+        if topic == OFFSETS_TOPIC:
+            # The groups have to learn which offsets count now.
+            offset = services.groups.append_marker(
+                index, producer_id, epoch, commit, coordinator_epoch
+            )
+        else:
+            now_ms = services.clock.now_ms()
+            offset = partition.append_marker(producer_id, epoch, commit, coordinator_epoch, now_ms)
+    except KafkaError as refusal:
+        return refusal.code
+    if partition.is_committed(offset + 1):
+        return ErrorCode.NONE
+    return partition.wait_committed(offset + 1)
+
+
+async def _topic_result(
+    name: TopicName, results: list[tuple[i32, _Written]]
+) -> WritableTxnMarkerTopicResult:
+    return WritableTxnMarkerTopicResult(
+        name=name,
+        partitions=tuple(
+            [
+                WritableTxnMarkerPartitionResult(
+                    partition_index=index, error_code=error(await _code(written))
+                )
+                for index, written in results
+            ]
+        ),
+    )
+
+
+async def _code(written: _Written) -> ErrorCode:
+    if isinstance(written, ErrorCode):
+        return written
+    try:
+        await written
+    except KafkaError as refusal:
+        return refusal.code
+    return ErrorCode.NONE

@@ -1,0 +1,214 @@
+"""The coordinator of this broker's transactional ids, and the markers that end transactions.
+
+It runs operations on `transactions.py` as `runtime.py` has it. When the record that decides a
+transaction is committed, every partition of it gets its marker, and when those are committed the
+transaction is complete. All partitions are on this broker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterator
+
+from headrace.clock import Clock
+from headrace.cluster.controller import NewTopic
+from headrace.cluster.image import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from headrace.cluster.metadata import Metadata
+from headrace.coordination.load import Latest, replay_transactions
+from headrace.coordination.outcome import Outcome, answer
+from headrace.coordination.runtime import Coordinator, Runtime, Shard
+from headrace.coordination.transaction_records import State, Transaction
+from headrace.coordination.transactions import BUMPS_AT_END, Identity, Transactions
+from headrace.errors import ErrorCode, KafkaError
+from headrace.replication.partition import Partition
+from headrace.replication.replicas import Replicas
+from headrace.settings import Settings
+from headrace.types import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+_FIRST_PAUSE_SECONDS = 0.1
+_LONGEST_PAUSE_SECONDS = 5.0
+"""How long to wait before a marker that could not be written is tried again, more each time."""
+
+_NOTHING_TO_END = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+)
+"""The topic was deleted, or a newer epoch has ended the transaction there already."""
+
+
+class TransactionCoordinator(Runtime[Transactions]):
+    """The transactional ids that this broker coordinates."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Clock,
+        metadata: Metadata,
+        replicas: Replicas,
+        groups: Callable[[], Coordinator],
+    ) -> None:
+        super().__init__(TRANSACTIONS_TOPIC, settings, clock, metadata, replicas, 0)
+        self._groups = groups
+
+    def start(self) -> None:
+        """Begin to read the logs, and to look for transactions and ids that are too old."""
+        super().start()
+        self._spawn(
+            self._every(
+                "transaction.abort.timed.out.transaction.cleanup.interval.ms", self.abort_timed_out
+            )
+        )
+        self._spawn(
+            self._every(
+                "transaction.remove.expired.transaction.cleanup.interval.ms", self.forget_expired
+            )
+        )
+
+    def abort_timed_out(self) -> None:
+        """Abort transactions that are open for too long."""
+        self._sweep(Transactions.abort_timed_out)
+
+    def forget_expired(self) -> None:
+        """Forget transactional ids that nobody has used for long."""
+        self._sweep(Transactions.forget_expired)
+
+    def _new_state(self) -> Transactions:
+        return Transactions(
+            self._settings.integer("transaction.max.timeout.ms"),
+            self._settings.integer("transactional.id.expiration.ms"),
+            self._metadata.next_producer_id,
+        )
+
+    def _new_topic(self) -> NewTopic:
+        settings = self._settings
+        factor = min(
+            settings.integer("transaction.state.log.replication.factor"),
+            len(self._metadata.image.brokers),
+        )
+        in_sync = min(settings.integer("transaction.state.log.min.isr"), factor)
+        return NewTopic(
+            TRANSACTIONS_TOPIC,
+            settings.integer("transaction.state.log.num.partitions"),
+            factor,
+            configs=(
+                ("cleanup.policy", "compact"),
+                ("compression.type", "uncompressed"),
+                ("min.insync.replicas", str(in_sync)),
+                ("segment.bytes", str(settings.integer("transaction.state.log.segment.bytes"))),
+            ),
+        )
+
+    def _replay_steps(self, state: Transactions, latest: Latest) -> Iterator[None]:
+        return replay_transactions(state, latest)
+
+    # -------------------------------------------------------------- partitions of a transaction
+
+    def enlist(
+        self, name: str, who: Identity, partitions: frozenset[TopicPartition], add: bool
+    ) -> frozenset[TopicPartition] | Coroutine[None, None, frozenset[TopicPartition]]:
+        """Partitions that a producer is about to write to; those that it may not write to.
+
+        `add`: whether they become part of its transaction by that, as clients of transaction
+        version 2 have it, or have to be in it already. KafkaError if none may be written to.
+        """
+
+        def operation(state: Transactions, token: int, _now_ms: int) -> Outcome:
+            if add:
+                return state.add(name, who, partitions, BUMPS_AT_END, token)
+            return answer(token, state.missing(name, who, partitions))
+
+        return self.run(name, operation, _as_partitions)
+
+    def missing(
+        self, name: str, who: Identity, partitions: frozenset[TopicPartition]
+    ) -> frozenset[TopicPartition]:
+        """Those that are not in the producer's open transaction at this moment."""
+        return self._shard(self.partition_of(name)).state.missing(name, who, partitions)
+
+    # ----------------------------------------------------------------------- ending transactions
+
+    def _settled(self, shard: Shard[Transactions], outcome: Outcome) -> None:
+        for name in outcome.ended:
+            prepared = shard.state.ids.get(name)
+            if prepared is not None:
+                self._finish(shard, name, prepared, prepared.partitions)
+
+    def _finish(
+        self,
+        shard: Shard[Transactions],
+        name: str,
+        prepared: Transaction,
+        left: frozenset[TopicPartition],
+        pause: float = _FIRST_PAUSE_SECONDS,
+    ) -> None:
+        """Write the markers that are left, and complete the transaction once they are committed."""
+        commit = prepared.state is State.PREPARE_COMMIT
+        epoch = shard.partition.leader_epoch
+        waiting: list[asyncio.Future[None]] = []
+        failed: set[TopicPartition] = set()
+        for where in sorted(left):
+            try:
+                partition = self._replicas.partition(*where)
+                offset = self.write_marker(
+                    where, prepared.producer_id, prepared.epoch, commit, epoch
+                )
+            except KafkaError as error:
+                if error.code in _NOTHING_TO_END:
+                    continue
+                logger.warning("cannot end a transaction of %s in %s yet: %s", name, where, error)
+                failed.add(where)
+                continue
+            if not partition.is_committed(offset + 1):
+                waiting.append(partition.wait_committed(offset + 1))
+        if not failed and not waiting:
+            self._complete(shard, name, prepared)
+        elif self._loop is not None:
+            work = self._finish_later(shard, name, prepared, frozenset(failed), waiting, pause)
+            self._spawn(work)
+
+    async def _finish_later(
+        self,
+        shard: Shard[Transactions],
+        name: str,
+        prepared: Transaction,
+        failed: frozenset[TopicPartition],
+        waiting: list[asyncio.Future[None]],
+        pause: float,
+    ) -> None:
+        lost = False
+        for result in await asyncio.gather(*waiting, return_exceptions=True):
+            lost = lost or isinstance(result, BaseException)
+        if lost or failed:
+            await asyncio.sleep(pause)
+        if self._shards.get(shard.index) is shard:
+            left = prepared.partitions if lost else failed
+            longer = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+            self._finish(shard, name, prepared, left, longer)
+
+    def _complete(self, shard: Shard[Transactions], name: str, prepared: Transaction) -> None:
+        shard.state.wall.ms = self._clock.now_ms()
+        self._apply(shard, shard.state.complete(name, prepared))
+
+    def write_marker(
+        self, where: TopicPartition, producer_id: int, epoch: int, commit: bool, coordinator: int
+    ) -> int:
+        """End a producer's transaction in one partition; the marker's offset.
+
+        Offsets that the transaction committed count, or are forgotten, from then on.
+        """
+        if where.topic == OFFSETS_TOPIC:
+            return self._groups().append_marker(
+                where.partition, producer_id, epoch, commit, coordinator
+            )
+        partition: Partition = self._replicas.partition(*where)
+        return partition.append_marker(
+            producer_id, epoch, commit, coordinator, self._clock.now_ms()
+        )
+
+
+def _as_partitions(found: object) -> frozenset[TopicPartition]:
+    return found if isinstance(found, frozenset) else frozenset()

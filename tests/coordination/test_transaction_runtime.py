@@ -1,0 +1,170 @@
+"""The coordinator of transactions where things take time: disks that are waited for, retries."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.cluster.image import OFFSETS_TOPIC
+from headrace.coordination.groups.group import Committer
+from headrace.coordination.groups.registry import Groups
+from headrace.coordination.offsets import OffsetToCommit
+from headrace.coordination.outcome import Outcome, Reply
+from headrace.coordination.runtime import Coordinator
+from headrace.coordination.transaction_records import State
+from headrace.coordination.transactions import NOBODY, Identity
+from headrace.errors import ErrorCode, KafkaError
+from headrace.types import TopicPartition
+from headrace.wire.batch import TRANSACTIONAL
+from headrace.wire.records import Record, encode_batch
+from tests.apis.one_broker import NOW, OneBroker
+
+NAME = "copier"
+ORDERS = TopicPartition("orders", 0)
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[OneBroker]:
+    one = OneBroker(
+        tmp_path,
+        {"transaction.state.log.num.partitions": "1", "offsets.topic.num.partitions": "1"},
+    )
+    one.create("orders", 2)
+    yield one
+    one.close()
+
+
+async def value(result: object) -> object:
+    return await result if isinstance(result, Awaitable) else result
+
+
+async def begin(broker: OneBroker, *partitions: TopicPartition) -> Identity:
+    """A producer with a record in each of these partitions."""
+    transactions = broker.transactions
+    who = await value(
+        transactions.run(
+            NAME, lambda state, token, _: state.init(NAME, 60_000, NOBODY, token), lambda it: it
+        )
+    )
+    assert isinstance(who, Identity)
+    await value(transactions.enlist(NAME, who, frozenset(partitions), add=True))
+    for where in partitions:
+        if where.topic == OFFSETS_TOPIC:
+            continue
+        partition = broker.replicas.partition(*where)
+        batch = encode_batch(
+            [Record(0, NOW, b"k", b"v")], 0, 0, who.producer_id, who.epoch, 0, TRANSACTIONAL
+        )
+        leave = partition.begin_verification(who.producer_id, who.epoch)
+        partition.append(batch, memoryview(batch), 0, len(batch), -1, NOW, leave)
+    return who
+
+
+async def end(broker: OneBroker, who: Identity, commit: bool = True) -> Identity:
+    found = await value(
+        broker.transactions.run(
+            NAME, lambda state, token, _: state.end(NAME, who, commit, 2, token), lambda it: it
+        )
+    )
+    assert isinstance(found, Identity)
+    return found
+
+
+def state(broker: OneBroker) -> State:
+    (shard,) = broker.transactions.all_states()
+    return shard.ids[NAME].state
+
+
+async def until(true: Callable[[], bool]) -> None:
+    for _ in range(1000):
+        if true():
+            return
+        await asyncio.sleep(0.005)
+    raise AssertionError("it did not come true")
+
+
+def test_a_transaction_is_complete_when_its_markers_are_on_the_disk(
+    broker: OneBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run() -> None:
+        broker.transactions.start()
+        who = await begin(broker, ORDERS)
+        partition = broker.replicas.partition(*ORDERS)
+        flushed: list[object] = []
+        partition.flushes_first = True
+        monkeypatch.setattr(broker.replicas, "flush_later", flushed.append)
+        later = await end(broker, who)
+        await asyncio.sleep(0)
+        assert flushed, "nobody asked for the disk"
+        assert state(broker) is State.PREPARE_COMMIT
+        assert partition.last_stable_offset == 0
+        with pytest.raises(KafkaError) as refused:
+            await value(broker.transactions.enlist(NAME, later, frozenset({ORDERS}), add=True))
+        assert refused.value.code is ErrorCode.CONCURRENT_TRANSACTIONS
+        partition.advance(partition.log.end_offset)
+        await until(lambda: state(broker) is State.COMPLETE_COMMIT)
+        assert partition.last_stable_offset == 2
+        broker.transactions.stop()
+
+    asyncio.run(run())
+
+
+def test_a_marker_that_cannot_be_written_is_tried_again(
+    broker: OneBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = Coordinator.append_marker
+    failures = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_ENOUGH_REPLICAS]
+
+    def sometimes(self: Coordinator, *args: Any) -> int:
+        if failures:
+            raise KafkaError(failures.pop())
+        return written(self, *args)
+
+    monkeypatch.setattr(Coordinator, "append_marker", sometimes)
+    offsets = TopicPartition(OFFSETS_TOPIC, 0)
+
+    async def run() -> None:
+        broker.transactions.start()
+        broker.groups.partition_of("g")
+        who = await begin(broker, ORDERS, offsets)
+        await commit_offset(broker, who)
+        await end(broker, who)
+        orders = broker.replicas.partition(*ORDERS)
+        assert orders.last_stable_offset == 2
+        assert state(broker) is State.PREPARE_COMMIT
+        await until(lambda: state(broker) is State.COMPLETE_COMMIT)
+        assert orders.log.end_offset == 2, "a partition that had its marker got another one"
+        broker.transactions.stop()
+
+    asyncio.run(run())
+    assert failures == []
+
+
+async def commit_offset(broker: OneBroker, who: Identity) -> None:
+    wanted = [OffsetToCommit("orders", 0, 7, 0, "")]
+    producer = (who.producer_id, who.epoch)
+
+    def operation(groups: Groups, token: int, now_ms: int) -> Outcome:
+        committer = Committer("", None, -1, 9)
+        outcome = groups.commit_in_transaction("g", committer, wanted, producer, now_ms)
+        outcome.replies.append(Reply(token, None))
+        return outcome
+
+    await value(broker.groups.run("g", operation, lambda it: it))
+
+
+def test_sweeps_abort_what_is_too_old_and_forget_what_nobody_uses(broker: OneBroker) -> None:
+    async def run() -> None:
+        await begin(broker, ORDERS)
+        clock = broker.services.clock
+        clock.advance(60_000)  # type: ignore[attr-defined]
+        broker.transactions.abort_timed_out()
+        assert state(broker) is State.COMPLETE_ABORT
+        clock.advance(7 * 86_400_000)  # type: ignore[attr-defined]
+        broker.transactions.forget_expired()
+        (shard,) = broker.transactions.all_states()
+        assert shard.ids == {}
+
+    asyncio.run(run())
