@@ -27,5 +27,5 @@ class ClassicLimits:
         )
 
     def session_allowed(self, session_timeout_ms: int) -> bool:
-        """Whether a member may ask for this session timeout."""
+        """Whether a member may ask for a session timeout of this length."""
         return self.min_session_ms <= session_timeout_ms <= self.max_session_ms
