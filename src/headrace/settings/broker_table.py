@@ -450,8 +450,6 @@ QUOTAS = (
 HEADRACE = (
     _live("headrace.max.decompressed.bytes", INT, 48 * MIB, at_least(1024),
           "The most memory that one batch may take when the broker must decompress it."),
-    _row("headrace.connection.output.bytes", INT, 16 * MIB, at_least(64 * 1024),
-         "Answers that may wait unsent for one client before its requests are no longer read."),
     _row("headrace.connection.pipelined.requests", INT, 64, at_least(1),
          "Requests of one connection that may be under way at the same time."),
 )

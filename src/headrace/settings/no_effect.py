@@ -66,7 +66,6 @@ BROKER_NO_EFFECT = frozenset(
         "group.streams.min.session.timeout.ms",
         "group.streams.num.standby.replicas",
         "group.streams.session.timeout.ms",
-        "headrace.connection.output.bytes",
         "inter.broker.listener.name",
         "leader.imbalance.check.interval.seconds",
         "listener.security.protocol.map",
