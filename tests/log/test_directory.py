@@ -111,7 +111,7 @@ def test_logs_that_were_never_recovered_are_not_called_clean() -> None:
     disk = MemoryDisk()
     directory = open_directory(disk)
     append(directory.create(ORDERS, ORDERS_ID, SMALL), batch())
-    disk._locks.clear()
+    disk.kill()
     directory = open_directory(disk)
     directory.close()
     assert MARKER not in disk.list_folder(ROOT)
@@ -184,7 +184,7 @@ def test_a_new_log_does_not_inherit_the_offsets_of_a_deleted_one() -> None:
     directory.delete(ORDERS)
     log = directory.create(ORDERS, ORDERS_ID, SMALL)
     append(log, batch())
-    disk._locks.clear()
+    disk.kill()
     log = open_directory(disk).get(ORDERS, SMALL)
     assert (log.start_offset, log.end_offset) == (0, 1)
 

@@ -209,7 +209,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def kill(self) -> None:
-        self.disk._locks.clear()
+        self.disk.kill()
         self._recover()
         assert self.log.end_offset == self.end
 

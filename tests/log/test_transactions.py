@@ -158,7 +158,7 @@ def test_a_transaction_across_segments_and_a_restart_is_aborted_where_it_began(
     if clean:
         directory.close()
     else:
-        disk._locks.clear()
+        disk.kill()
     log = reopened(disk)
     assert stable(log) == first
     write(log, 7, 2)
@@ -179,7 +179,7 @@ def test_what_a_scan_found_is_known_after_the_next_clean_stop() -> None:
     log = reopened(disk)
     write(log, 7, 1)
     end(log, 7)
-    disk._locks.clear()
+    disk.kill()
     directory = open_directory(disk)
     assert directory.get(ORDERS, SMALL).transactions.between(0, 4) == [(7, 0), (7, 2)]
     directory.close()
@@ -232,7 +232,7 @@ def test_a_damaged_index_file_is_made_anew(damage: str, clean: bool) -> None:
     if clean:
         directory.close()
     else:
-        disk._locks.clear()
+        disk.kill()
     (name,) = before = index_files(log)
     path = f"{log.folder}/{name}"
     good = read_file(disk, path)

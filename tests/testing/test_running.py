@@ -1,5 +1,7 @@
 """The fixture that Headrace gives to other projects: a real broker, and what can be done to it."""
 
+import errno
+import signal
 import time
 from collections.abc import Callable
 
@@ -174,3 +176,36 @@ def test_an_unknown_api_is_refused_with_the_names_that_exist(headrace_factory: F
     broker = headrace_factory()
     with pytest.raises(ValueError, match="Produce"):
         broker.fail("Prodoose", ErrorCode.NONE)
+
+
+def test_the_disk_fails_at_the_point_that_was_named(headrace_factory: Factory) -> None:
+    broker = headrace_factory()
+    send(broker, "orders", "before")
+    broker.trace_disk()
+    broker.spoil_disk("pwrite .log", code=errno.ENOSPC, written=20)
+    with pytest.raises(KafkaException):
+        send(broker, "orders", "refused", retries=0)
+    assert send(broker, "orders", "after") == [1]
+    assert broker.trace_disk() == ["pwrite .log", "ftruncate .log", "pwrite .log"]
+    assert read(broker, "orders", 2) == ["before", "after"]
+
+
+def test_the_broker_dies_at_the_point_that_was_named(headrace_factory: Factory) -> None:
+    broker = headrace_factory()
+    send(broker, "orders", "before")
+    broker.spoil_disk("pwrite .log", kill=True, written=30)
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
+    producer.produce("orders", "torn")
+    producer.poll(0)
+    assert broker.wait_until_dead() == -signal.SIGKILL
+    broker.start()
+    assert producer.flush(20) == 0
+    assert read(broker, "orders", 2) == ["before", "torn"]
+
+
+def test_the_disk_can_fail_while_the_broker_starts(headrace_factory: Factory) -> None:
+    broker = headrace_factory()
+    broker.stop()
+    with pytest.raises(BrokerDied):
+        broker.start([{"point": "lock .lock", "code": errno.EIO}])
+    broker.start()

@@ -1,4 +1,5 @@
-"""Faults on demand, for tests of clients: errors, delays, cut connections, a moved clock.
+"""Faults on demand, for tests of clients: errors, delays, cut connections, a moved clock,
+and a disk that fails at a named point.
 
 A broker that was started with a fault port takes commands on it, one JSON object a line, and
 answers each with one. Without the port none of this is in the way of a request.
@@ -17,6 +18,7 @@ from headrace.apis.routes import FETCH, METADATA, PRODUCE, ROUTES, Route
 from headrace.broker.connection import Answer, CloseConnection, Connection
 from headrace.broker.dispatch import Dispatch
 from headrace.clock import SystemClock
+from headrace.disk.failpoints import Failpoints
 from headrace.errors import ErrorCode, KafkaError
 from headrace.wire.fast import FetchResult, TopicKey, fetch_response, parse_fetch, parse_produce
 from headrace.wire.framing import REQUEST_START_BYTES, frame_response, request_start
@@ -35,9 +37,10 @@ class Fault:
 class Faults:
     """Stands before dispatch and spoils the requests it was told to."""
 
-    def __init__(self, dispatch: Dispatch, clock: SystemClock) -> None:
+    def __init__(self, dispatch: Dispatch, clock: SystemClock, failpoints: Failpoints) -> None:
         self._dispatch = dispatch
         self._clock = clock
+        self._failpoints = failpoints
         self._waiting: dict[int, deque[Fault]] = {}
 
     def handle(
@@ -69,20 +72,27 @@ class Faults:
         """Take commands from one test until it hangs up."""
         while line := await reader.readline():
             try:
-                self._obey(json.loads(line))
-                writer.write(b'{"ok": true}\n')
+                answer = {"ok": True, **self._obey(json.loads(line))}
+                writer.write(json.dumps(answer).encode() + b"\n")
             except (KeyError, ValueError) as error:
                 writer.write(json.dumps({"ok": False, "error": str(error)}).encode() + b"\n")
             await writer.drain()
         writer.close()
 
-    def _obey(self, command: dict[str, object]) -> None:
+    def _obey(self, command: dict[str, object]) -> dict[str, object]:
+        """Do it; what the test is told beyond that it was done."""
         match command:
             case {"do": "clear"}:
                 self._waiting.clear()
+                self._failpoints.clear()
                 self._clock.skew_ms = 0
             case {"do": "clock", "skew_ms": int(skew_ms)}:
                 self._clock.skew_ms = skew_ms
+            case {"do": "disk", "point": str()}:
+                self._failpoints.arm_command(command)
+            case {"do": "trace"}:
+                passed, self._failpoints.trace = self._failpoints.trace, []
+                return {"points": passed or []}
             case {"do": ("error" | "delay" | "cut" | "drop") as kind, "api": str(api), **rest}:
                 fault = Fault(
                     kind,
@@ -93,6 +103,7 @@ class Faults:
                 line.extend([fault] * int(str(rest.get("count", 1))))
             case _:
                 raise ValueError(f"unknown command {command}")
+        return {}
 
 
 def _route(name: str) -> Route:

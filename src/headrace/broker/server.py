@@ -24,7 +24,7 @@ from headrace.clock import SystemClock
 from headrace.cluster.image import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Broker
 from headrace.cluster.metadata import FoundTopic, Metadata
 from headrace.cluster.sqlite_store import SqliteStore
-from headrace.disk import RealDisk
+from headrace.disk import Disk, RealDisk
 from headrace.errors import KafkaError, SettingError
 from headrace.log.directory import FolderInUse, LogDirectory
 from headrace.replication.replicas import Replicas
@@ -38,6 +38,9 @@ logger = logging.getLogger(__name__)
 
 FAULT_PORT = "HEADRACE_FAULT_PORT"
 """Environment variable: a Unix socket on which tests ask for faults. See `faults.py`."""
+
+FAILPOINTS = "HEADRACE_FAILPOINTS"
+"""Environment variable: disk faults that wait from the start, a JSON array of `disk` commands."""
 
 _BACKLOG = 1024
 _DEFAULT_NODE_ID = 1
@@ -65,7 +68,14 @@ class Server:
         self.advertise: Address = advertise or (_dialable(listen[0]), port)
 
         clock = SystemClock()
-        self.directory = LogDirectory(data_dir, RealDisk(), clock)
+        disk: Disk = RealDisk()
+        failpoints = None
+        if FAULT_PORT in os.environ:
+            from headrace.disk.failpoints import FaultyDisk, armed_failpoints
+
+            failpoints = armed_failpoints(os.environ.get(FAILPOINTS, "[]"))
+            disk = FaultyDisk(disk, failpoints)
+        self.directory = LogDirectory(data_dir, disk, clock)
         self.directory.open()
         node = _claim(self.directory, node_id, settings)
         self._executor = ThreadPoolExecutor(2, thread_name_prefix="disk")
@@ -100,10 +110,10 @@ class Server:
         dispatch = Dispatch(services, Produce(services), fetch)
         self.handler: Handler = dispatch
         self._faults = None
-        if FAULT_PORT in os.environ:
+        if failpoints is not None:
             from headrace.broker.faults import Faults
 
-            self.handler = self._faults = Faults(dispatch, clock)
+            self.handler = self._faults = Faults(dispatch, clock, failpoints)
         self._buffers = Buffers()
         self._limits = Limits(
             settings.integer("socket.request.max.bytes"),

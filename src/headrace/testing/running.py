@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from headrace.errors import ErrorCode
@@ -52,8 +52,11 @@ class RunningBroker:
 
     # -------------------------------------------------------------------------------- life
 
-    def start(self) -> None:
-        """Start the broker, on the same port and the same data as before."""
+    def start(self, disk_faults: Sequence[Mapping[str, object]] = ()) -> None:
+        """Start the broker, on the same port and the same data as before.
+
+        `disk_faults` strike while it starts; each is the arguments of `spoil_disk`.
+        """
         assert self._process is None, "the broker is running already"
         command = [
             sys.executable, "-m", "headrace.cli", "serve",
@@ -71,7 +74,11 @@ class RunningBroker:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                env={**os.environ, "HEADRACE_FAULT_PORT": str(fault_port)},
+                env={
+                    **os.environ,
+                    "HEADRACE_FAULT_PORT": str(fault_port),
+                    "HEADRACE_FAILPOINTS": json.dumps(disk_faults),
+                },
             )
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
@@ -88,6 +95,15 @@ class RunningBroker:
     def kill(self) -> None:
         """Stop at once, as a crash does; nothing is flushed or closed."""
         self._end(signal.SIGKILL)
+
+    def wait_until_dead(self) -> int:
+        """Wait until the broker has ended by itself; its exit code, below 0 for a signal."""
+        process = self._running()
+        code = process.wait(_STOP_WITHIN_S)
+        assert process.stdout is not None
+        process.stdout.close()
+        self._process = None
+        return code
 
     def restart(self) -> None:
         """Stop cleanly and start again."""
@@ -138,15 +154,30 @@ class RunningBroker:
         """Set the broker's wall clock this far from the machine's."""
         self._ask({"do": "clock", "skew_ms": ms})
 
+    def spoil_disk(self, point: str, **fault: int | str) -> None:
+        """Let a disk call fail, write short or be the broker's last.
+
+        Points and faults are those of `headrace.disk.failpoints`: `code=errno.ENOSPC`,
+        `written=10`, `kill=True`, `after=True`, `skip=2`, `count=-1`, `under=folder`.
+        """
+        self._ask({"do": "disk", "point": point, **fault})
+
+    def trace_disk(self) -> list[str]:
+        """The points that the broker's disk calls have passed since the last such question."""
+        points = self._ask({"do": "trace"})["points"]
+        assert isinstance(points, list)
+        return points
+
     def clear_faults(self) -> None:
         """Forget faults that have not struck yet, and set the clock right."""
         self._ask({"do": "clear"})
 
-    def _ask(self, command: Mapping[str, object]) -> None:
+    def _ask(self, command: Mapping[str, object]) -> dict[str, object]:
         with socket.socket(socket.AF_UNIX) as port:
             port.settimeout(10)
             port.connect(str(self._home / "faults"))
             port.sendall(json.dumps(command).encode() + b"\n")
-            answer = json.loads(port.makefile().readline())
+            answer: dict[str, object] = json.loads(port.makefile().readline())
         if not answer["ok"]:
             raise ValueError(answer["error"])
+        return answer

@@ -1,0 +1,38 @@
+"""The disk as an argument: the calls, the real ones, one in memory, and faults on demand.
+
+What the bytes mean is the business of `log/`.
+"""
+
+from headrace.disk.calls import (
+    CREATE,
+    READ_ONLY,
+    READ_WRITE,
+    TRUNCATE,
+    Buffer,
+    Disk,
+    Mapped,
+    RealDisk,
+    read_file,
+    replace_file,
+    sync_file,
+    write_file,
+    write_fully,
+)
+from headrace.disk.memory import MemoryDisk
+
+__all__ = [
+    "CREATE",
+    "READ_ONLY",
+    "READ_WRITE",
+    "TRUNCATE",
+    "Buffer",
+    "Disk",
+    "Mapped",
+    "MemoryDisk",
+    "RealDisk",
+    "read_file",
+    "replace_file",
+    "sync_file",
+    "write_file",
+    "write_fully",
+]

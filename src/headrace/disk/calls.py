@@ -1,0 +1,186 @@
+"""The few calls that the log makes to a file system, the real ones, and what is built on them.
+
+`RealDisk` binds the hot calls straight to `os`, so that going through it costs nothing.
+"""
+
+import errno
+import fcntl
+import mmap
+import os
+from typing import Protocol, TypeAlias
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+Mapped: TypeAlias = bytes | mmap.mmap
+
+READ_WRITE = os.O_RDWR | os.O_CLOEXEC
+READ_ONLY = os.O_RDONLY | os.O_CLOEXEC
+CREATE = os.O_CREAT
+TRUNCATE = os.O_TRUNC
+
+
+class Disk(Protocol):
+    """What the log asks of a file system. Every call raises OSError as `os` does."""
+
+    def open(self, path: str, flags: int) -> int: ...
+
+    def close(self, fd: int) -> None: ...
+
+    def pread(self, fd: int, length: int, position: int, /) -> bytes: ...
+
+    def pwrite(self, fd: int, data: Buffer, position: int, /) -> int: ...
+
+    def fdatasync(self, fd: int, /) -> None: ...
+
+    def ftruncate(self, fd: int, length: int, /) -> None: ...
+
+    def size(self, fd: int) -> int: ...
+
+    def file_size(self, path: str) -> int: ...
+
+    def map_file(self, path: str) -> Mapped: ...
+
+    def rename(self, source: str, target: str) -> None: ...
+
+    def remove(self, path: str) -> None: ...
+
+    def make_folder(self, path: str) -> None: ...
+
+    def make_folders(self, path: str) -> None: ...
+
+    def remove_folder(self, path: str) -> None: ...
+
+    def list_folder(self, path: str) -> list[str]: ...
+
+    def is_folder(self, path: str) -> bool: ...
+
+    def sync_folder(self, path: str) -> None: ...
+
+    def lock(self, path: str) -> int:
+        """Take the lock file at `path`; BlockingIOError if another process holds it."""
+
+
+def write_fully(disk: Disk, fd: int, data: Buffer, position: int) -> None:
+    """Write all of `data`, however short the single writes are."""
+    written = disk.pwrite(fd, data, position)
+    if written == len(data):
+        return
+    view = memoryview(data)
+    while written < len(view):
+        more = disk.pwrite(fd, view[written:], position + written)
+        if more == 0:
+            raise OSError(errno.EIO, "the disk accepts no more bytes")
+        written += more
+
+
+def write_file(disk: Disk, path: str, data: Buffer, *, sync: bool) -> None:
+    """Make `path` hold exactly `data`; a crash in between may leave any part of it."""
+    fd = disk.open(path, READ_WRITE | CREATE | TRUNCATE)
+    try:
+        if len(data):
+            write_fully(disk, fd, data, 0)
+        if sync:
+            disk.fdatasync(fd)
+    finally:
+        disk.close(fd)
+
+
+def replace_file(disk: Disk, path: str, data: Buffer) -> None:
+    """Make `path` hold `data` for good: after a crash it has the old content or the new."""
+    temporary = path + ".tmp"
+    write_file(disk, temporary, data, sync=True)
+    disk.rename(temporary, path)
+    disk.sync_folder(os.path.dirname(path))
+
+
+def sync_file(disk: Disk, path: str) -> None:
+    """Bring a file's bytes to the disk; one that was removed meanwhile needs no sync."""
+    try:
+        fd = disk.open(path, READ_WRITE)
+    except FileNotFoundError:
+        return
+    try:
+        disk.fdatasync(fd)
+    finally:
+        disk.close(fd)
+
+
+def read_file(disk: Disk, path: str) -> bytes:
+    """The whole content of a small file."""
+    fd = disk.open(path, READ_ONLY)
+    try:
+        size = disk.size(fd)
+        parts = []
+        position = 0
+        while position < size and (part := disk.pread(fd, size - position, position)):
+            parts.append(part)
+            position += len(part)
+        return b"".join(parts)
+    finally:
+        disk.close(fd)
+
+
+class RealDisk:
+    """The machine's file system."""
+
+    __slots__ = ()
+
+    close = staticmethod(os.close)
+    pread = staticmethod(os.pread)
+    pwrite = staticmethod(os.pwrite)
+    fdatasync = staticmethod(os.fdatasync)
+    ftruncate = staticmethod(os.ftruncate)
+
+    def open(self, path: str, flags: int) -> int:
+        return os.open(path, flags, 0o644)
+
+    def size(self, fd: int) -> int:
+        return os.fstat(fd).st_size
+
+    def file_size(self, path: str) -> int:
+        return os.stat(path).st_size
+
+    def map_file(self, path: str) -> Mapped:
+        fd = os.open(path, READ_ONLY)
+        try:
+            if os.fstat(fd).st_size == 0:  # mmap refuses an empty file
+                return b""
+            return mmap.mmap(fd, 0, access=mmap.ACCESS_READ)
+        finally:
+            os.close(fd)
+
+    def rename(self, source: str, target: str) -> None:
+        os.replace(source, target)
+
+    def remove(self, path: str) -> None:
+        os.unlink(path)
+
+    def make_folder(self, path: str) -> None:
+        os.mkdir(path)
+
+    def make_folders(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def remove_folder(self, path: str) -> None:
+        os.rmdir(path)
+
+    def list_folder(self, path: str) -> list[str]:
+        return os.listdir(path)
+
+    def is_folder(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+    def sync_folder(self, path: str) -> None:
+        fd = os.open(path, READ_ONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def lock(self, path: str) -> int:
+        fd = os.open(path, READ_WRITE | CREATE, 0o644)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(fd)
+            raise
+        return fd
