@@ -55,6 +55,7 @@ Bytes: TypeAlias = bytes | bytearray | memoryview
 Message: TypeAlias = object
 Class: TypeAlias = type
 Write: TypeAlias = Callable[["_Sink", object], None]
+Shape = typing.TypeVar("Shape")
 
 
 class _Source:
@@ -122,6 +123,22 @@ def encode(api_key: int, version: int, response: Message) -> bytes:
     out = _Sink()
     _entity_writer(response_class(api_key, version))(out, response)
     return bytes(out)
+
+
+def encode_request(version: int, request: Message) -> bytes:
+    """The body of a request as `version` has it, from one of kio's classes of that API."""
+    out = _Sink()
+    _entity_writer(request_class(request.__api_key__, version))(out, request)  # type: ignore[attr-defined]
+    return bytes(out)
+
+
+def decode_response(version: int, shape: type[Shape], data: Bytes, position: int) -> Shape:
+    """The response at `position`, read into `shape`, one of kio's classes of that API."""
+    read = _entity_reader(response_class(shape.__api_key__, version), shape)  # type: ignore[attr-defined, arg-type]
+    with memoryview(data) as view:
+        source = _Source(view, position)
+        source.elements = len(view)  # a count is bounded by the bytes that follow, and that will do
+        return typing.cast(Shape, read(source))
 
 
 def shape_version(api_key: int) -> int:

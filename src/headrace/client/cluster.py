@@ -1,0 +1,222 @@
+"""The cluster as a client sees it: brokers, who leads what, who coordinates whom, and patience.
+
+What is known is kept until something goes wrong; then it is forgotten and asked again. A cluster
+is not for several threads: each makes its own.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self, TypeVar
+
+from headrace.client.config import Address, ClientConfig
+from headrace.client.connection import Connection
+from headrace.client.errors import ClientError, Unreachable, check, error_of, is_retriable
+from headrace.errors import ErrorCode, KafkaError
+from headrace.types import TopicPartition
+from headrace.wire.primitives import TopicName, i8
+
+GROUP, TRANSACTION = 0, 1
+NEW_TOPIC_PATIENCE_S = 5.0
+"""A topic that was just created is not known everywhere at once."""
+
+Shape = TypeVar("Shape")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic's partitions, in their order, and the leader of each; -1 where there is none."""
+
+    name: str
+    leaders: tuple[int, ...]
+    internal: bool
+
+
+class Cluster:
+    """Connections to the brokers of one cluster, made when they are needed."""
+
+    def __init__(self, config: ClientConfig) -> None:
+        self.config = config
+        self._brokers: dict[int, Address] = {}
+        self._connections: dict[Address, Connection] = {}
+        self._topics: dict[str, Topic] = {}
+        self._coordinators: dict[tuple[int, str], int] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Hang up on every broker."""
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    # ------------------------------------------------------------------------- one attempt each
+
+    def ask(self, request: object, shape: type[Shape], broker: int | None = None) -> Shape:
+        """One request to one broker, or to any that can be reached."""
+        connection = self._any() if broker is None else self._connection(self._address(broker))
+        try:
+            return connection.ask(request, shape)
+        except BaseException:
+            # Half an answer may be left in it.
+            self._connections.pop(connection.address, None)
+            connection.close()
+            raise
+
+    def connect(self, broker: int) -> Connection:
+        """A new connection that the caller owns."""
+        return Connection(self._address(broker), self.config)
+
+    def topics(self, names: Iterable[str] | None) -> dict[str, Topic]:
+        """These topics, or all; those that do not exist are left out."""
+        from kio.schema.metadata.v12.request import MetadataRequest, MetadataRequestTopic
+        from kio.schema.metadata.v12.response import MetadataResponse
+
+        asked = (
+            None
+            if names is None
+            else tuple(MetadataRequestTopic(topic_id=None, name=TopicName(n)) for n in names)
+        )
+        answer = self.ask(
+            MetadataRequest(
+                topics=asked,
+                allow_auto_topic_creation=False,
+                include_topic_authorized_operations=False,
+            ),
+            MetadataResponse,
+        )
+        self._brokers = {
+            int(row.node_id): Address(row.host, int(row.port)) for row in answer.brokers
+        }
+        found: dict[str, Topic] = {}
+        for row in answer.topics:
+            code = int(row.error_code)
+            if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or row.name is None:
+                continue
+            if code != ErrorCode.LEADER_NOT_AVAILABLE:
+                check(code, f"asking about topic {row.name}")
+            parts = sorted(row.partitions, key=lambda part: part.partition_index)
+            leaders = tuple(int(part.leader_id) for part in parts)
+            found[str(row.name)] = Topic(str(row.name), leaders, row.is_internal)
+        self._topics |= found
+        return found
+
+    def leader(self, partition: TopicPartition) -> int:
+        """The broker that leads the partition; asks only if it is not known."""
+        topic = self._topics.get(partition.topic)
+        if topic is None or partition.partition >= len(topic.leaders):
+            self.topics(self._topics.keys() | {partition.topic})
+            topic = self._topics.get(partition.topic)
+        if topic is None or partition.partition >= len(topic.leaders):
+            raise error_of(3, f"partition {partition}", "there is no such topic or partition")
+        leader = topic.leaders[partition.partition]
+        if leader < 0:
+            self._topics.pop(partition.topic, None)
+            raise error_of(5, f"partition {partition}", "it has no leader at the moment")
+        return leader
+
+    def by_leader(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[int, dict[str, list[TopicPartition]]]:
+        """Partitions by the broker that leads them, and by topic."""
+        found: dict[int, dict[str, list[TopicPartition]]] = {}
+        for partition in partitions:
+            topics = found.setdefault(self.leader(partition), {})
+            topics.setdefault(partition.topic, []).append(partition)
+        return found
+
+    def coordinator(self, kind: int, key: str) -> int:
+        """The broker that coordinates a group or a transactional id."""
+        from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
+        from kio.schema.find_coordinator.v4.response import FindCoordinatorResponse
+
+        known = self._coordinators.get((kind, key))
+        if known is not None:
+            return known
+        request = FindCoordinatorRequest(key_type=i8(kind), coordinator_keys=(key,))
+        (found,) = self.ask(request, FindCoordinatorResponse).coordinators
+        check(int(found.error_code), f"finding the coordinator of {key!r}", found.error_message)
+        self._brokers[int(found.node_id)] = Address(found.host, int(found.port))
+        self._coordinators[kind, key] = int(found.node_id)
+        return int(found.node_id)
+
+    def forget(self) -> None:
+        """Ask again who leads and who coordinates; something has moved."""
+        self._topics.clear()
+        self._coordinators.clear()
+
+    # --------------------------------------------------------------------------------- patience
+
+    def patiently(
+        self, what: str, attempt: Callable[[], Result], timeout_s: float | None = None
+    ) -> Result:
+        """What `attempt` returns, once it does; passing troubles are waited for, with back-off."""
+        limit_s = self.config.total_timeout_s if timeout_s is None else timeout_s
+        deadline = time.monotonic() + limit_s
+        pause_s = self.config.retry_backoff_s
+        while True:
+            try:
+                return attempt()
+            except (KafkaError, Unreachable) as error:
+                if not is_retriable(error):
+                    raise
+                self.forget()
+                if time.monotonic() + pause_s > deadline:
+                    raise _gave_up(what, error, limit_s) from error
+                time.sleep(pause_s)
+                pause_s = min(pause_s * 2, self.config.retry_backoff_max_s)
+
+    def existing_topics(self, names: Sequence[str]) -> dict[str, Topic]:
+        """These topics, all of them; an error names those that do not exist."""
+
+        def attempt() -> dict[str, Topic]:
+            found = self.topics(names)
+            missing = [name for name in names if name not in found]
+            if missing:
+                raise error_of(3, f"topic {', '.join(missing)}", "there is no such topic")
+            return found
+
+        return self.patiently("asking about topics", attempt, NEW_TOPIC_PATIENCE_S)
+
+    # ------------------------------------------------------------------------------ connections
+
+    def _address(self, broker: int) -> Address:
+        if broker not in self._brokers:
+            self.topics(())
+        if broker not in self._brokers:
+            raise Unreachable(f"broker {broker} is not in the cluster at the moment")
+        return self._brokers[broker]
+
+    def _connection(self, address: Address) -> Connection:
+        if address not in self._connections:
+            self._connections[address] = Connection(address, self.config)
+        return self._connections[address]
+
+    def _any(self) -> Connection:
+        """A connection that is open, or the first that can be opened."""
+        places = [*self._connections, *self._brokers.values(), *self.config.bootstrap]
+        trouble: list[str] = []
+        for address in dict.fromkeys(places):
+            try:
+                return self._connection(address)
+            except Unreachable as error:
+                trouble.append(str(error))
+        raise Unreachable("; ".join(trouble))
+
+
+def _gave_up(what: str, error: Exception, limit_s: float) -> ClientError | KafkaError:
+    text = f"{what} did not succeed within {limit_s:g} s: {error}"
+    if isinstance(error, KafkaError):
+        return KafkaError(error.code, text)
+    return Unreachable(text)

@@ -1,0 +1,198 @@
+"""What a client must know to reach a cluster, from properties in Kafka's own names."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from headrace.client.errors import ClientError
+
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+DEFAULT_PORT = 9092
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a broker listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Security:
+    """How to speak to brokers: in the clear or over TLS, with or without a login."""
+
+    protocol: str = "PLAINTEXT"
+    ca_file: str | None = None
+    certificate_file: str | None = None
+    key_file: str | None = None
+    key_password: str | None = field(default=None, repr=False)
+    check_host: bool = True
+    mechanism: str = "PLAIN"
+    username: str = ""
+    password: str = field(default="", repr=False)
+
+    @property
+    def tls(self) -> bool:
+        return self.protocol.endswith("SSL")
+
+    @property
+    def login(self) -> bool:
+        return self.protocol.startswith("SASL")
+
+
+@dataclass(frozen=True, slots=True)
+class ClientConfig:
+    """Addresses, patience and security; goes to executors as it is."""
+
+    bootstrap: tuple[Address, ...]
+    client_id: str = "headrace"
+    request_timeout_s: float = 30.0
+    total_timeout_s: float = 60.0
+    """How long to go on trying before giving up."""
+    retry_backoff_s: float = 0.1
+    retry_backoff_max_s: float = 1.0
+    connect_timeout_s: float = 10.0
+    security: Security = Security()
+
+
+READ_HERE = frozenset(
+    {
+        "bootstrap.servers",
+        "client.id",
+        "default.api.timeout.ms",
+        "request.timeout.ms",
+        "retry.backoff.ms",
+        "retry.backoff.max.ms",
+        "sasl.jaas.config",
+        "sasl.mechanism",
+        "sasl.password",
+        "sasl.username",
+        "security.protocol",
+        "socket.connection.setup.timeout.ms",
+        "ssl.ca.location",
+        "ssl.certificate.location",
+        "ssl.endpoint.identification.algorithm",
+        "ssl.key.location",
+        "ssl.key.password",
+        "ssl.keystore.location",
+        "ssl.keystore.type",
+        "ssl.truststore.location",
+        "ssl.truststore.type",
+    }
+)
+"""Properties that `client_config` reads; the caller decides about all others."""
+
+
+def client_config(properties: Mapping[str, str], prefix: str = "") -> ClientConfig:
+    """The configuration that these properties mean; `prefix` is for the names in errors."""
+    said = _Properties(properties, prefix)
+    return ClientConfig(
+        bootstrap=parse_bootstrap(said.need("bootstrap.servers"), prefix + "bootstrap.servers"),
+        client_id=said.get("client.id", "headrace"),
+        request_timeout_s=said.seconds("request.timeout.ms", 30_000),
+        total_timeout_s=said.seconds("default.api.timeout.ms", 60_000),
+        retry_backoff_s=said.seconds("retry.backoff.ms", 100),
+        retry_backoff_max_s=said.seconds("retry.backoff.max.ms", 1000),
+        connect_timeout_s=said.seconds("socket.connection.setup.timeout.ms", 10_000),
+        security=_security(said),
+    )
+
+
+def parse_bootstrap(text: str, name: str = "bootstrap.servers") -> tuple[Address, ...]:
+    """host:port,host:port as addresses."""
+    found: list[Address] = []
+    for part in filter(None, (piece.strip() for piece in text.split(","))):
+        plain = part.rpartition("://")[2]
+        match = re.fullmatch(r"(?:\[([^\]]+)\]|([^:\[\]]+))(?::(\d{1,5}))?", plain)
+        if match is None or not 0 < int(match[3] or DEFAULT_PORT) < 65536:
+            raise ClientError(f"{name}: {part!r} is no host:port")
+        found.append(Address(match[1] or match[2], int(match[3] or DEFAULT_PORT)))
+    if not found:
+        raise ClientError(f"{name} names no broker; give host:port[,host:port...]")
+    return tuple(found)
+
+
+class _Properties:
+    """Properties with the errors that name them."""
+
+    def __init__(self, values: Mapping[str, str], prefix: str) -> None:
+        self._values = values
+        self._prefix = prefix
+
+    def get(self, name: str, default: str) -> str:
+        return self._values.get(name, default)
+
+    def maybe(self, name: str) -> str | None:
+        return self._values.get(name)
+
+    def need(self, name: str) -> str:
+        value = self._values.get(name)
+        if not value:
+            raise ClientError(f"{self._prefix}{name} is missing")
+        return value
+
+    def seconds(self, name: str, default_ms: int) -> float:
+        text = self._values.get(name)
+        if text is None:
+            return default_ms / 1000
+        if not text.strip().isdigit() or int(text) <= 0:
+            raise self.wrong(name, f"{text!r} is no positive number of milliseconds")
+        return int(text) / 1000
+
+    def wrong(self, name: str, why: str) -> ClientError:
+        return ClientError(f"{self._prefix}{name}: {why}")
+
+
+def _security(said: _Properties) -> Security:
+    protocol = said.get("security.protocol", "PLAINTEXT").upper()
+    if protocol not in PROTOCOLS:
+        raise said.wrong("security.protocol", f"{protocol} is not one of {', '.join(PROTOCOLS)}")
+    security = Security(protocol=protocol)
+    if not security.tls and not security.login:
+        return security
+    mechanism = said.get("sasl.mechanism", "PLAIN").upper()
+    username, password = _credentials(said) if security.login else ("", "")
+    if security.login and mechanism not in MECHANISMS:
+        raise said.wrong(
+            "sasl.mechanism", f"{mechanism} is not supported; one of {', '.join(MECHANISMS)} is"
+        )
+    return Security(
+        protocol=protocol,
+        ca_file=said.maybe("ssl.ca.location") or _pem(said, "truststore"),
+        certificate_file=said.maybe("ssl.certificate.location") or _pem(said, "keystore"),
+        key_file=said.maybe("ssl.key.location"),
+        key_password=said.maybe("ssl.key.password"),
+        check_host=said.get("ssl.endpoint.identification.algorithm", "https") == "https",
+        mechanism=mechanism,
+        username=username,
+        password=password,
+    )
+
+
+def _pem(said: _Properties, store: str) -> str | None:
+    """A Java store's file, if it is of the type that is no Java store: PEM."""
+    place = said.maybe(f"ssl.{store}.location")
+    if place is not None and said.get(f"ssl.{store}.type", "JKS").upper() != "PEM":
+        instead = "ssl.ca.location" if store == "truststore" else "ssl.certificate.location"
+        raise said.wrong(
+            f"ssl.{store}.location",
+            f"{place} is a Java key store; give a PEM file with ssl.{store}.type=PEM, "
+            f"or name one in {instead}",
+        )
+    return place
+
+
+def _credentials(said: _Properties) -> tuple[str, str]:
+    jaas = said.maybe("sasl.jaas.config")
+    if jaas is None:
+        return said.need("sasl.username"), said.need("sasl.password")
+    values = dict(re.findall(r'(\w+)\s*=\s*"((?:[^"\\]|\\.)*)"', jaas))
+    if "username" not in values or "password" not in values:
+        raise said.wrong("sasl.jaas.config", 'expected ... required username="..." password="...";')
+    plain = {name: re.sub(r"\\(.)", r"\1", value) for name, value in values.items()}
+    return plain["username"], plain["password"]

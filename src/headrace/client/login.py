@@ -1,0 +1,63 @@
+"""SASL from the client's side: what to send, and what a server must be able to prove.
+
+PLAIN sends the password; SCRAM (RFC 5802) proves that both sides know it. Pure: bytes to bytes.
+"""
+
+import base64
+import hashlib
+import hmac
+import secrets
+from collections.abc import Generator
+
+from headrace.client.config import Security
+from headrace.client.errors import ClientError
+
+MIN_ITERATIONS = 4096
+MAX_ITERATIONS = 1_000_000
+
+
+def login(security: Security) -> Generator[bytes, bytes, None]:
+    """What to send, step by step; each answer is sent in. Ends when the server is believed."""
+    if security.mechanism == "PLAIN":
+        return _plain(security.username, security.password)
+    return _scram(
+        security.mechanism.rpartition("-")[2], security.username, security.password, _nonce()
+    )
+
+
+def _nonce() -> str:
+    return secrets.token_urlsafe(24)
+
+
+def _plain(username: str, password: str) -> Generator[bytes, bytes, None]:
+    yield f"\0{username}\0{password}".encode()
+
+
+def _scram(bits: str, username: str, password: str, nonce: str) -> Generator[bytes, bytes, None]:
+    digest = f"sha{bits}"
+    name = username.replace("=", "=3D").replace(",", "=2C")
+    first = f"n={name},r={nonce}"
+    challenge = (yield f"n,,{first}".encode()).decode()
+    said = _fields(challenge)
+    try:
+        salt, count = base64.b64decode(said["s"]), int(said["i"])
+    except (KeyError, ValueError) as error:
+        raise ClientError(f"the broker's SCRAM challenge cannot be read: {error}") from error
+    if not said.get("r", "").startswith(nonce) or said["r"] == nonce:
+        raise ClientError("the broker's SCRAM challenge is not an answer to ours")
+    if not MIN_ITERATIONS <= count <= MAX_ITERATIONS:
+        raise ClientError(f"the broker asks for {count} SCRAM iterations; {MIN_ITERATIONS} or more")
+    salted = hashlib.pbkdf2_hmac(digest, password.encode(), salt, count)
+    key = hmac.digest(salted, b"Client Key", digest)
+    final = f"c=biws,r={said['r']}"
+    signed = ",".join((first, challenge, final)).encode()
+    signature = hmac.digest(hashlib.new(digest, key).digest(), signed, digest)
+    proof = bytes(a ^ b for a, b in zip(key, signature, strict=True))
+    verdict = _fields((yield f"{final},p={base64.b64encode(proof).decode()}".encode()).decode())
+    expected = hmac.digest(hmac.digest(salted, b"Server Key", digest), signed, digest)
+    if not hmac.compare_digest(base64.b64decode(verdict.get("v", "")), expected):
+        raise ClientError("the broker could not prove that it knows the password (SCRAM)")
+
+
+def _fields(text: str) -> dict[str, str]:
+    return dict(part.split("=", 1) for part in text.split(",") if "=" in part)

@@ -1,0 +1,63 @@
+"""Properties in Kafka's names become a configuration, or a sentence that says what is wrong."""
+
+import pytest
+
+from headrace.client.config import Address, client_config, parse_bootstrap
+from headrace.client.errors import ClientError
+
+HERE = {"bootstrap.servers": "a:1"}
+
+
+def test_a_bootstrap_list_may_have_spaces_protocols_and_ipv6() -> None:
+    assert parse_bootstrap("a:1, PLAINTEXT://b:2,[::1]:3,c") == (
+        Address("a", 1),
+        Address("b", 2),
+        Address("::1", 3),
+        Address("c", 9092),
+    )
+
+
+@pytest.mark.parametrize("text", ["", " , ", "a:b", "a:99999", "::1:9092"])
+def test_what_is_no_address_is_named(text: str) -> None:
+    with pytest.raises(ClientError, match=r"kafka\.bootstrap\.servers"):
+        client_config({"bootstrap.servers": text}, "kafka.")
+
+
+def test_a_login_is_read_from_jaas() -> None:
+    jaas = (
+        "org.apache.kafka.common.security.scram.ScramLoginModule required "
+        r'username="al,ice" password="sec\"ret";'
+    )
+    security = client_config(
+        {
+            **HERE,
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "SCRAM-SHA-256",
+            "sasl.jaas.config": jaas,
+        }
+    ).security
+    assert (security.username, security.password) == ("al,ice", 'sec"ret')
+    assert 'sec"ret' not in repr(security)
+
+
+@pytest.mark.parametrize(
+    ("properties", "named"),
+    [
+        ({"security.protocol": "TLS"}, "security.protocol"),
+        ({"security.protocol": "SASL_SSL"}, "sasl.username"),
+        (
+            {
+                "security.protocol": "SASL_PLAINTEXT",
+                "sasl.mechanism": "OAUTHBEARER",
+                "sasl.username": "x",
+                "sasl.password": "y",
+            },
+            "sasl.mechanism: OAUTHBEARER",
+        ),
+        ({"security.protocol": "SSL", "ssl.truststore.location": "x.jks"}, "ssl.ca.location"),
+        ({"request.timeout.ms": "soon"}, "request.timeout.ms"),
+    ],
+)
+def test_what_cannot_be_used_is_named(properties: dict[str, str], named: str) -> None:
+    with pytest.raises(ClientError, match=named.replace(".", r"\.")):
+        client_config({**HERE, **properties})
