@@ -168,7 +168,9 @@ def test_a_moved_clock_shows_in_log_append_times(headrace_factory: Factory) -> N
 def test_cleared_faults_do_not_strike(headrace_factory: Factory) -> None:
     broker = headrace_factory()
     broker.fail("Produce", ErrorCode.MESSAGE_TOO_LARGE, count=5)
+    assert broker.faults_left() == 5
     broker.clear_faults()
+    assert broker.faults_left() == 0
     assert send(broker, "fine", "a", retries=0) == [0]
 
 

@@ -82,6 +82,8 @@ class Faults:
     def _obey(self, command: dict[str, object]) -> dict[str, object]:
         """Do it; what the test is told beyond that it was done."""
         match command:
+            case {"do": "count"}:
+                return {"waiting": sum(len(line) for line in self._waiting.values())}
             case {"do": "clear"}:
                 self._waiting.clear()
                 self._failpoints.clear()

@@ -42,6 +42,9 @@ FAULT_PORT = "HEADRACE_FAULT_PORT"
 FAILPOINTS = "HEADRACE_FAILPOINTS"
 """Environment variable: disk faults that wait from the start, a JSON array of `disk` commands."""
 
+TEST_BUGS = "HEADRACE_TEST_BUGS"
+"""Environment variable: bugs that the tests' judge has to find. Never set it. See `bugs.py`."""
+
 _BACKLOG = 1024
 _DEFAULT_NODE_ID = 1
 
@@ -234,6 +237,10 @@ def main(
     configure_logs(log_format, log_level)
     _allow_many_files()
     try:
+        if TEST_BUGS in os.environ:
+            from headrace.broker.bugs import plant
+
+            plant(os.environ[TEST_BUGS])
         server = Server(settings, data_dir, listen, advertise, node_id)
     except (SettingError, KafkaError, FolderInUse, OSError) as error:
         print(f"headrace: cannot start: {error}", file=sys.stderr)

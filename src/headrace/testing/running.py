@@ -168,6 +168,12 @@ class RunningBroker:
         assert isinstance(points, list)
         return points
 
+    def faults_left(self) -> int:
+        """How many of the faults for requests have not struck yet."""
+        left = self._ask({"do": "count"})["waiting"]
+        assert isinstance(left, int)
+        return left
+
     def clear_faults(self) -> None:
         """Forget faults that have not struck yet, and set the clock right."""
         self._ask({"do": "clear"})

@@ -1,0 +1,92 @@
+"""Bugs on purpose, for tests of the tests: a judge that finds nothing has to be shown a culprit.
+
+`HEADRACE_TEST_BUGS=sequence,epoch` in the environment of a broker replaces methods before anything
+is built. Without the variable this module is not even imported, and no request pays for it. Such a
+broker loses and doubles records; it says so loudly in its log.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+
+from headrace.coordination.outcome import Outcome
+from headrace.coordination.transaction_records import Transaction
+from headrace.coordination.transactions import Identity, Transactions
+from headrace.errors import ErrorCode, KafkaError, SettingError
+from headrace.log.log import Log
+from headrace.log.producer_state import ProducerState
+from headrace.wire.batch import Header
+
+_logger = logging.getLogger(__name__)
+
+
+def _ignore_sequences() -> None:
+    """Every batch is new, whatever its sequence: a retry is appended once more."""
+    judge = ProducerState.judge
+
+    def careless(self: ProducerState, header: Header) -> int:
+        try:
+            judge(self, header)
+        except KafkaError as error:
+            if error.code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+                raise
+        return -1
+
+    _swap(ProducerState, "judge", careless)
+
+
+def _ignore_epochs() -> None:
+    """Whoever has the producer id may write and end transactions, fenced or not."""
+    find, end, judge = Transactions._of, Transactions.end, ProducerState.judge
+
+    def current(self: Transactions, name: str, who: Identity) -> Identity:
+        one = self.ids.get(name)
+        return who if one is None else replace(who, epoch=one.epoch)
+
+    def find_any(self: Transactions, name: str, who: Identity) -> Transaction:
+        return find(self, name, current(self, name, who))
+
+    def end_any(
+        self: Transactions, name: str, who: Identity, commit: bool, version: int, token: int
+    ) -> Outcome:
+        return end(self, name, current(self, name, who), commit, version, token)
+
+    def judge_any(self: ProducerState, header: Header) -> int:
+        producer = self.producers.get(header[9])
+        if producer is not None and header[10] < producer.epoch:
+            return -1
+        return judge(self, header)
+
+    _swap(Transactions, "_of", find_any)
+    _swap(Transactions, "end", end_any)
+    _swap(ProducerState, "judge", judge_any)
+
+
+def _show_open_transactions() -> None:
+    """The last stable offset is the high watermark: readers see what may yet be aborted."""
+
+    def everything(_self: Log, high_watermark: int) -> int:
+        return high_watermark
+
+    _swap(Log, "last_stable_offset", everything)
+
+
+BUGS: dict[str, Callable[[], None]] = {
+    "sequence": _ignore_sequences,
+    "epoch": _ignore_epochs,
+    "stable": _show_open_transactions,
+}
+
+
+def plant(names: str) -> None:
+    """Plant the bugs of a list with commas in this process."""
+    for name in names.split(","):
+        if name not in BUGS:
+            raise SettingError(f"HEADRACE_TEST_BUGS: there is no bug {name!r}; there are {[*BUGS]}")
+        BUGS[name]()
+        _logger.critical("this broker is broken on purpose (%s): for tests only", name)
+
+
+def _swap(owner: type, name: str, method: Callable[..., object]) -> None:
+    assert hasattr(owner, name), f"{owner.__name__} has no {name} to spoil"
+    setattr(owner, name, method)

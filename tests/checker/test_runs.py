@@ -1,0 +1,104 @@
+"""Real clients on a real broker, judged by the checker: once as it is, and with bugs planted."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from headrace.broker.server import TEST_BUGS
+from headrace.testing.plugin import BrokerFactory
+from headrace.testing.running import BrokerDied
+from tests.checker.verdict import Verdict, judge
+from tests.checker.workload import Workload
+
+SETTINGS = {"transaction.state.log.num.partitions": "3", "offsets.topic.num.partitions": "1"}
+
+Faults = Callable[[Workload], None]
+
+
+def kills(workload: Workload) -> None:
+    """The broker dies three times, and a client after each."""
+    for number in range(3):
+        workload.go_on()
+        workload.kill_broker()
+        workload.go_on(3)
+        workload.kill_client(number)
+    workload.go_on()
+
+
+def lost_answers(workload: Workload) -> None:
+    for _ in range(3):
+        workload.go_on(3)
+        workload.lose_answers(5)
+    workload.go_on(3)
+
+
+def zombies(workload: Workload) -> None:
+    for number in range(3):
+        workload.go_on(3)
+        workload.make_zombie(number)
+    workload.go_on(3)
+
+
+def open_transactions(workload: Workload) -> None:
+    """Transactions that are open for a while, beside others who read."""
+    workload.go_on(10)
+    workload.kill_client()
+    workload.go_on(10)
+
+
+def run(headrace_factory: BrokerFactory, folder: Path, faults: Faults, *struck: str) -> Verdict:
+    pause_s = 0.1 if faults in (zombies, open_transactions) else 0.0
+    broker = headrace_factory(SETTINGS)
+    with Workload(broker, folder, pause_in_transaction_s=pause_s) as workload:
+        faults(workload)
+        return judge(workload.finish(), struck)
+
+
+def test_exactly_once_holds_while_the_broker_and_clients_are_killed(
+    headrace_factory: BrokerFactory, tmp_path: Path
+) -> None:
+    verdict = run(headrace_factory, tmp_path, kills, "broker", "client")
+    assert verdict.clean, verdict
+
+
+CASES = [
+    ("sequence", lost_answers, "answers", {2}),
+    ("epoch", zombies, "client", {4, 5, 6, 12}),
+    ("stable", open_transactions, "client", {4}),
+]
+
+
+@pytest.mark.parametrize(("bug", "faults", "struck", "rules"), CASES, ids=[c[0] for c in CASES])
+def test_a_bug_is_found_and_the_same_run_without_it_is_clean(
+    headrace_factory: BrokerFactory,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    bug: str,
+    faults: Faults,
+    struck: str,
+    rules: set[int],
+) -> None:
+    (tmp_path / "right").mkdir()
+    right = run(headrace_factory, tmp_path / "right", faults, struck)
+    assert right.clean, right
+    (tmp_path / "wrong").mkdir()
+    monkeypatch.setenv(TEST_BUGS, bug)
+    wrong = run(headrace_factory, tmp_path / "wrong", faults, struck)
+    assert wrong.rules & rules, wrong
+
+
+def test_a_bug_that_does_not_exist_is_refused(
+    headrace_factory: BrokerFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(TEST_BUGS, "sequense")
+    with pytest.raises(BrokerDied, match="there is no bug 'sequense'"):
+        headrace_factory()
+
+
+def test_a_broker_with_a_bug_says_so(
+    headrace_factory: BrokerFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(TEST_BUGS, "sequence,epoch,stable")
+    said = headrace_factory().log_file.read_text()
+    assert said.count("broken on purpose") == 3
