@@ -63,6 +63,12 @@ def reopened(disk: Disk, settings: LogSettings = SMALL) -> Log:
     return open_directory(disk).get(ORDERS, settings)
 
 
+def remove_dropped(log: Log) -> None:
+    """Remove the files of what was deleted, as a worker does some time later."""
+    assert isinstance(log._owner, LogDirectory)
+    log._owner.remove_dropped(finish=True)
+
+
 def contents(log: Log, max_bytes: int = 1 << 20) -> list[tuple[int, bytes]]:
     """(base offset, bytes behind offset and epoch) of every batch that a consumer can read."""
     found = []

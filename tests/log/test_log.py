@@ -27,6 +27,7 @@ from tests.log.samples import (
     contents,
     new_log,
     open_directory,
+    remove_dropped,
 )
 
 
@@ -160,7 +161,7 @@ def test_a_deleted_segment_can_still_be_sent() -> None:
     piece = log.read(0, 100, log.end_offset, True)
     assert piece is not None
     log.delete_records_before(log.end_offset)
-    log.purge()
+    remove_dropped(log)
     assert disk.pread(piece.file.fd, 8, piece.position) == bytes(8)
     fd = piece.file.fd
     del piece
@@ -397,7 +398,7 @@ def test_deleting_records_drops_whole_segments_and_moves_the_start() -> None:
     assert log.delete_records_before(second) == second
     assert bases(log)[0] == second
     assert log.delete_records_before(3) == second
-    log.purge()
+    remove_dropped(log)
     names = disk.list_folder(log.folder)
     assert not [name for name in names if name.startswith(f"{0:020d}")]
     assert contents(log)[0][0] == second
@@ -542,7 +543,7 @@ def test_segments_deleted_during_a_flush_are_not_missed() -> None:
 
     def delete() -> None:
         log.delete_records_before(log.end_offset)
-        log.purge()
+        remove_dropped(log)
 
     disk.meddle = delete
     assert log.flush() == log.end_offset

@@ -21,6 +21,7 @@ from tests.log.samples import (
     batch,
     contents,
     open_directory,
+    remove_dropped,
 )
 
 TRANSACTIONAL_PRODUCERS = (3, 4)
@@ -196,7 +197,7 @@ class LogMachine(RuleBasedStateMachine):
         target = min(self.start + forward, self.end)
         assert self.log.delete_records_before(target) == target
         self.start = target
-        self.log.purge()
+        remove_dropped(self.log)
 
     @rule()
     def reopen(self) -> None:

@@ -20,6 +20,7 @@ from tests.log.samples import (
     batch,
     new_log,
     open_directory,
+    remove_dropped,
     reopened,
 )
 
@@ -207,7 +208,7 @@ def test_markers_of_deleted_segments_are_forgotten() -> None:
     write(log, 7, 1)
     end(log, 7)
     log.delete_records_before(2)
-    log.purge()
+    remove_dropped(log)
     assert len(log.transactions) == 1
     assert log.transactions.between(2, 4) == [(7, 2)]
     log.close()

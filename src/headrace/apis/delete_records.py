@@ -48,7 +48,7 @@ def _delete(services: Services, topic: str, index: int, offset: int) -> int:
     partition = services.replicas.partition(topic, index)
     if topic in INTERNAL_TOPICS:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
-    if "delete" not in partition.settings.cleanup_policy:
+    if not partition.settings.cleanup_policy & {"delete", "consumed"}:
         # A compacted log must keep the newest record of each key.
         raise KafkaError(ErrorCode.POLICY_VIOLATION)
     return partition.delete_records(offset)

@@ -1,4 +1,4 @@
-"""What the broker does on its own: checkpoints, flushes that settings ask for, idle connections."""
+"""What the broker does on its own: checkpoints, flushes, retention, idle connections."""
 
 import asyncio
 import logging
@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 
 from headrace.broker.connection import Connection
+from headrace.broker.retention import Retention
 from headrace.replication.replicas import Replicas
 from headrace.settings import Settings
 
@@ -25,11 +26,13 @@ class Background:
         replicas: Replicas,
         connections: set[Connection],
         executor: Executor,
+        retention: Retention,
     ) -> None:
         self._settings = settings
         self._replicas = replicas
         self._connections = connections
         self._executor = executor
+        self._retention = retention
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -39,6 +42,8 @@ class Background:
         self._every(checkpoint_ms, self._checkpoint)
         self._every(_FLUSH_CHECK_MS, self._flush)
         self._every(_FLUSH_CHECK_MS, self._make_folders)
+        self._every(_FLUSH_CHECK_MS, self._remove_dropped)
+        self._every(self._settings.integer("log.retention.check.interval.ms"), self._retain)
         self._every(
             self._settings.integer("producer.id.expiration.check.interval.ms"),
             self._expire_producers,
@@ -71,7 +76,16 @@ class Background:
         directory = self._replicas.directory
         for log in directory.due_for_flush():
             await loop.run_in_executor(self._executor, log.flush)
-        await loop.run_in_executor(self._executor, directory.purge)
+
+    async def _retain(self) -> None:
+        await self._retention.look()
+        await self._remove_dropped()
+
+    async def _remove_dropped(self) -> None:
+        loop = asyncio.get_running_loop()
+        for _, directory in self._replicas.folders():
+            if directory.removal.waiting:
+                await loop.run_in_executor(self._executor, directory.remove_dropped)
 
     async def _make_folders(self) -> None:
         while self._replicas.lacks_folders:

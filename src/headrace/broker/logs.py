@@ -7,7 +7,7 @@ import time
 
 
 class JsonLines(logging.Formatter):
-    """A log record as one JSON object."""
+    """A log record as one JSON object, with the `fields` that the caller gave."""
 
     def format(self, record: logging.LogRecord) -> str:
         entry = {
@@ -16,6 +16,7 @@ class JsonLines(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
+        entry.update(getattr(record, "fields", {}))
         if record.exc_info:
             entry["trace"] = self.formatException(record.exc_info)
         return json.dumps(entry)

@@ -8,6 +8,7 @@ import resource
 import signal
 import socket
 import sys
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,9 @@ from headrace.broker.background import Background
 from headrace.broker.connection import Buffers, Connection, Handler, Limits
 from headrace.broker.dispatch import Dispatch
 from headrace.broker.logs import configure_logs
+from headrace.broker.metrics import Metrics
 from headrace.broker.poller import Poller
+from headrace.broker.retention import CommittedOffsets, Retention
 from headrace.clock import SystemClock
 from headrace.cluster.image import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Broker
 from headrace.cluster.metadata import FoundTopic, Metadata
@@ -31,6 +34,7 @@ from headrace.replication.replicas import Replicas
 from headrace.settings import Settings
 
 if TYPE_CHECKING:
+    from headrace.broker.metrics_page import MetricsPage
     from headrace.coordination.runtime import Coordinator
     from headrace.coordination.transaction_runtime import TransactionCoordinator
 
@@ -123,7 +127,13 @@ class Server:
             settings.integer("headrace.connection.pipelined.requests"),
         )
         self._poller = Poller(self._replicas.wake)
-        self._background = Background(settings, self._replicas, self._connections, self._executor)
+        self._metrics = Metrics()
+        self._metrics.watch("headrace_connections", lambda: len(self._connections))
+        self._metrics_page: MetricsPage | None = None
+        retention = Retention(self._replicas, clock, self._find_committed, self._metrics)
+        self._background = Background(
+            settings, self._replicas, self._connections, self._executor, retention
+        )
 
     def run(self) -> None:
         """Serve until SIGTERM or SIGINT."""
@@ -141,6 +151,7 @@ class Server:
             loop.add_signal_handler(number, stop.set)
         if self._faults is not None:
             await asyncio.start_unix_server(self._faults.serve, os.environ[FAULT_PORT])
+        await self._start_metrics()
         loop.add_reader(self._listener, self._accept)
         self._background.start()
         if OFFSETS_TOPIC in self._services.metadata.image.topics:
@@ -159,6 +170,8 @@ class Server:
         await stop.wait()
         logger.info("stopping")
         loop.remove_reader(self._listener)
+        if self._metrics_page is not None:
+            self._metrics_page.stop()
         self._background.stop()
         self._services.stop_coordinators()
         for connection in list(self._connections):
@@ -171,6 +184,38 @@ class Server:
         self._executor.shutdown()
         self.directory.close()
         self._store.close()
+
+    async def _start_metrics(self) -> None:
+        address = self._settings.text("headrace.metrics.address")
+        if not address:
+            return
+        from headrace.broker.metrics_page import MetricsPage
+
+        host, _, port = address.rpartition(":")
+        self._metrics_page = MetricsPage(self._metrics, self._problems)
+        try:
+            bound = await self._metrics_page.start(host.strip("[]"), int(port))
+        except OSError as error:
+            raise SettingError(
+                f"headrace.metrics.address={address}: cannot listen there ({error.strerror}); "
+                "choose another HOST:PORT"
+            ) from error
+        logger.info("metrics are at http://%s:%d/metrics", host, bound)
+
+    def _problems(self) -> list[str]:
+        """What keeps this broker from being healthy."""
+        return [
+            f"{path} is offline: {directory.offline}"
+            for path, directory in self._replicas.folders()
+            if directory.offline is not None
+        ]
+
+    async def _find_committed(self, topics: Collection[str]) -> CommittedOffsets:
+        if OFFSETS_TOPIC not in self._services.metadata.image.topics:
+            return {}
+        from headrace.coordination.committed import committed_here
+
+        return await committed_here(self._services.groups, topics)
 
     def _make_groups(self) -> "Coordinator":
         from headrace.coordination.runtime import Coordinator
@@ -245,7 +290,11 @@ def main(
     except (SettingError, KafkaError, FolderInUse, OSError) as error:
         print(f"headrace: cannot start: {error}", file=sys.stderr)
         return 1
-    server.run()
+    try:
+        server.run()
+    except SettingError as error:
+        print(f"headrace: cannot start: {error}", file=sys.stderr)
+        return 1
     return 0
 
 

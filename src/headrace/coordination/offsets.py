@@ -80,6 +80,10 @@ class Offsets:
         """Whether the group has any offsets, or will if a transaction is committed."""
         return group_id in self._groups or bool(self._pending and self.pending(group_id))
 
+    def group_ids(self) -> list[str]:
+        """The groups that have offsets."""
+        return list(self._groups)
+
     def of(self, group_id: str) -> Mapping[str, Mapping[int, OffsetCommit]]:
         """The group's offsets by topic and partition."""
         return self._groups.get(group_id, {})

@@ -11,10 +11,11 @@ After a clean stop a log is opened when it is first asked for. A sync that fails
 the whole folder offline, because the disk below it can no longer be trusted.
 """
 
+import errno
 import logging
 import threading
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from headrace.clock import Clock
@@ -36,7 +37,8 @@ from headrace.log.checkpoints import (
 )
 from headrace.log.log import Log
 from headrace.log.recovery import Checkpoint, create_log, open_log
-from headrace.log.segment import remove_if_there
+from headrace.log.removal import Removal
+from headrace.log.segment import DELETED, LOG, Segment, remove_if_there
 from headrace.settings import LogSettings
 from headrace.types import TopicPartition
 
@@ -68,6 +70,7 @@ class LogDirectory:
         self._recovery_points: dict[TopicPartition, int] = {}
         self._start_offsets: dict[TopicPartition, int] = {}
         self._leftovers: list[str] = []
+        self.removal = Removal(disk, clock, self.checkpoint)
         self._unflushed_since: dict[TopicPartition, int] = {}
         # Partitions that the checkpoint files may still name.
         self._on_disk: set[TopicPartition] = set()
@@ -126,6 +129,7 @@ class LogDirectory:
     def close(self) -> None:
         """Close all logs and leave the clean marker; without it if anything went wrong."""
         clean = self.offline is None and (self.stopped_cleanly or not self._unopened)
+        self.remove_dropped(finish=True)
         for log in self._logs.values():
             try:
                 log.close()
@@ -153,6 +157,17 @@ class LogDirectory:
     def has(self, partition: TopicPartition) -> bool:
         """Whether the partition has a folder here."""
         return partition in self._logs or partition in self._unopened
+
+    def holds_records(self, partition: TopicPartition) -> bool:
+        """Whether the partition has records, or files that should be gone; opens nothing."""
+        if partition not in self._unopened:
+            return partition in self._logs
+        folder = f"{self.path}/{partition}"
+        return any(
+            name.endswith(DELETED)
+            or (name.endswith(LOG) and self.disk.file_size(f"{folder}/{name}") > 0)
+            for name in self.disk.list_folder(folder)
+        )
 
     def get(self, partition: TopicPartition, settings: LogSettings) -> Log:
         """The partition's log; opened, and recovered if need be, at the first call."""
@@ -209,6 +224,7 @@ class LogDirectory:
         log = self._logs.pop(partition, None)
         if log is not None:
             log.abandon("its topic was deleted")
+            self.removal.forget(log.folder)
         self._unopened.discard(partition)
         for known in (self._recovery_points, self._start_offsets, self._unflushed_since):
             known.pop(partition, None)
@@ -227,10 +243,23 @@ class LogDirectory:
         """Bring the names of the folders to the disk. Made for a worker."""
         self.disk.sync_folder(self.path)
 
-    def purge(self) -> None:
-        """Remove the files of segments that were deleted. Made for a worker."""
-        for log in [*self._logs.values()]:
-            log.purge()
+    def remove_dropped(self, *, finish: bool = False) -> None:
+        """Rename or remove the files of segments that left their logs. Made for a worker.
+
+        A disk that refuses is offline, unless it is only full.
+        """
+        if self.offline is not None or not self.removal.waiting:
+            return
+        try:
+            if finish:
+                self.removal.finish()
+            else:
+                self.removal.run()
+        except OSError as error:
+            if error.errno == errno.ENOSPC:
+                _logger.warning("%s is full; old segments are removed later: %s", self.path, error)
+            else:
+                self._fail(f"removing old segments failed: {error}")
 
     def expire_producers(self) -> None:
         """Forget idempotent producers that have been silent for long."""
@@ -305,8 +334,19 @@ class LogDirectory:
 
     # -- what the logs report -------------------------------------------------------------------
 
+    def segments_dropped(self, segments: Sequence[Segment], delay_ms: int) -> None:
+        """Remember to remove their files."""
+        self.removal.drop(segments, delay_ms)
+
+    def log_restarts(self, folder: str) -> None:
+        """Clear the folder of what was dropped."""
+        self.removal.hurry(folder)
+
     def log_failed(self, partition: TopicPartition, reason: str) -> None:
         """Take the whole folder offline."""
+        self._fail(reason)
+
+    def _fail(self, reason: str) -> None:
         if self.offline is None:
             self.offline = reason
             _logger.error(

@@ -1,7 +1,7 @@
 """One partition's log on one disk: append, read, roll, cut at either end, flush.
 
 A log is a row of segments, the last of them active. All calls come from one thread, the owner of
-the partition; only `flush` and `purge` may run in a worker beside it. `append` is the hottest
+the partition; only `flush` may run in a worker beside it. `append` is the hottest
 function of the broker: it sees a batch that was validated, never a record, and makes one system
 call. Opening a log is in `recovery.py`, looking up times in `timestamps.py`.
 """
@@ -23,7 +23,6 @@ from headrace.log.segment import (
     MAX_RELATIVE,
     Segment,
     Slice,
-    remove_if_there,
     segment_path,
 )
 from headrace.log.snapshots import (
@@ -54,7 +53,7 @@ class Log:
     """One partition's records on disk."""
 
     __slots__ = (
-        "_active", "_dirty", "_epoch", "_fd", "_folder_unsynced", "_garbage",
+        "_active", "_dirty", "_epoch", "_fd", "_folder_unsynced",
         "_generation", "_hints", "_new", "_owner", "_producers", "_pwrite", "_roll_bytes",
         "_roll_offset", "_roll_timestamp", "_segments", "_settings", "_unsynced", "created_ms",
         "disk", "end_offset", "epochs", "folder", "offline", "partition", "producers",
@@ -99,7 +98,6 @@ class Log:
         self.offline: str | None = None
         # Sealed segments that no flush has seen, each with the offset of its snapshot.
         self._unsynced: list[tuple[Segment, int]] = []
-        self._garbage: list[str] = []
         self._generation = 0
         self._dirty = False
         self._new = new
@@ -443,6 +441,8 @@ class Log:
         """Forget all records; the next one gets this offset."""
         self._check_online()
         try:
+            if self._owner is not None:
+                self._owner.log_restarts(self.folder)
             for segment in self._segments:
                 segment.remove_files()
             fresh = Segment(self.disk, self.folder, offset, 0, self._settings.index_interval_bytes)
@@ -482,35 +482,32 @@ class Log:
     def delete_records_before(self, offset: int) -> int:
         """Let the log begin at `offset` or later; the new start offset.
 
-        Segments that end before it are set aside for `purge`. KafkaError 1 past the end.
+        Segments that end before it leave the log; their files are the owner's to remove.
+        KafkaError 1 past the end.
         """
         self._check_online()
         if offset > self.end_offset:
             raise self._out_of_range(offset)
-        if offset <= self.start_offset:
-            return self.start_offset
-        self.start_offset = offset
-        self._dirty = True
-        self.epochs.truncate_start(offset)
-        count = index_of(self._segments, offset)
+        if offset > self.start_offset:
+            self.start_offset = offset
+            self._dirty = True
+            self.epochs.truncate_start(offset)
+        count = index_of(self._segments, self.start_offset)
         if count:
             dropped = self._segments[:count]
             del self._segments[:count]
             self.transactions.drop_before(self._segments[0].base_offset)
             self._hints.clear()
             self._unsynced = [item for item in self._unsynced if item[0] in self._segments]
-            try:
-                for segment in dropped:
-                    self._garbage += segment.set_aside()
-                remove_snapshots(self.disk, self.folder, [s.base_offset for s in dropped])
-            except OSError as error:
-                raise self._fail(f"removing old segments of {self.folder}: {error}") from error
-        return offset
+            if self._owner is not None:
+                self._owner.segments_dropped(dropped, self._settings.file_delete_delay_ms)
+        return self.start_offset
 
-    def purge(self) -> None:
-        """Remove the files of deleted segments; slow for large files, so made for a worker."""
-        while self._garbage:
-            remove_if_there(self.disk, self._garbage.pop())
+    def delete_segments(self, count: int, now_ms: int) -> None:
+        """Forget the oldest segments; a new one is begun first if these are all."""
+        if count == len(self._segments):
+            self.roll(now_ms)
+        self.delete_records_before(self._segments[count].base_offset)
 
     # -- durability -----------------------------------------------------------------------------
 

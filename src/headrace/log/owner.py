@@ -1,7 +1,9 @@
 """What a log tells whoever opened it and keeps its checkpoints: the log directory."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
+from headrace.log.segment import Segment
 from headrace.types import TopicPartition
 
 
@@ -13,3 +15,9 @@ class LogOwner(Protocol):
 
     def log_went_back(self, partition: TopicPartition) -> None:
         """The log was cut below the recovery point that the checkpoint file has."""
+
+    def segments_dropped(self, segments: Sequence[Segment], delay_ms: int) -> None:
+        """The log begins behind these: their files may go, after the delay."""
+
+    def log_restarts(self, folder: str) -> None:
+        """The log begins anew, perhaps with a name that a dropped segment still has."""

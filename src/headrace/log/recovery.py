@@ -143,6 +143,7 @@ def open_log(
         owner=owner,
     )
     epochs.truncate_end(max(end, log.start_offset))
+    epochs.truncate_start(log.start_offset)
     log.saved_recovery_point = max(checkpoint.recovery_point or 0, end)
     if log.start_offset > end:
         _logger.warning(
@@ -199,7 +200,9 @@ def _open_clean(
             end = header[0] + header[6] + 1
             active.note_batch(at, header[0], end - 1, header[8])
         snapshots = list_snapshots(names)
-        remove_snapshots(disk, folder, [offset for offset in snapshots if offset > end])
+        first = segments[0].base_offset
+        useless = [offset for offset in snapshots if not first <= offset <= end]
+        remove_snapshots(disk, folder, useless)
         transactions = load_transactions(disk, folder, names, segments, end)
         return end, rebuild(disk, folder, names, segments, end), transactions
     except KafkaError as error:
@@ -264,9 +267,9 @@ class _Scan:
 
     def _load_producers(self, first: int, base: int) -> None:
         snapshots = list_snapshots(self._names)
-        later = [offset for offset in snapshots if offset > base]
-        remove_snapshots(self._disk, self._folder, later)
         oldest = self._segments[0].base_offset
+        useless = [offset for offset in snapshots if not oldest <= offset <= base]
+        remove_snapshots(self._disk, self._folder, useless)
         offset, self._producers = load_snapshot(self._disk, self._folder, snapshots, oldest, base)
         sealed = self._segments[:first]
         if offset < base:

@@ -307,6 +307,11 @@ class Segment:
                     self.largest_offset = header[0] + header[6]
         return self.largest_timestamp, self.largest_offset
 
+    def newest_ms(self) -> int:
+        """The largest time of its records, or where they have none, that of its last write."""
+        newest = self.latest_time()[0]
+        return newest if newest >= 0 else self._disk.modified_ms(self.path(LOG))
+
     # -- finding --------------------------------------------------------------------------------
 
     def walk(self, position: int, stop: int | None = None) -> Iterator[tuple[int, Header]]:

@@ -13,6 +13,7 @@ from weakref import WeakValueDictionary
 from headrace.cluster.image import INTERNAL_TOPICS
 from headrace.errors import ErrorCode, KafkaError
 from headrace.log.log import Log
+from headrace.log.retention import LogView
 from headrace.log.segment import Slice
 from headrace.settings import LogSettings
 from headrace.types import Epoch, Offset, TopicPartition
@@ -113,6 +114,11 @@ class Partition:
             self._log = self._shared.open_log(self)
             self._high_watermark = self._log.end_offset
         return self._log
+
+    @property
+    def opened(self) -> bool:
+        """Whether the log has been needed yet."""
+        return self._log is not None
 
     @property
     def high_watermark(self) -> Offset:
@@ -374,6 +380,16 @@ class Partition:
         start = self.log.delete_records_before(offset)
         self.advance(self._high_watermark)
         return start
+
+    def retention_view(self) -> LogView:
+        """What retention decides on."""
+        log = self.log
+        return LogView(log.segments, log.start_offset, log.end_offset, self.high_watermark)
+
+    def delete_segments(self, count: int, now_ms: int) -> None:
+        """Forget the oldest segments, all of them committed."""
+        self.log.delete_segments(count, now_ms)
+        self.advance(self._high_watermark)
 
     # ------------------------------------------------------------------------------- reading
 

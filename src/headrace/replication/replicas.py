@@ -52,6 +52,15 @@ class Replicas:
         """All partitions of a topic; none if there is no such topic."""
         return self.by_key.get(topic.encode(), [])
 
+    def all_partitions(self) -> list[Partition]:
+        """The partitions of all topics."""
+        topics = {id(partitions): partitions for partitions in self.by_key.values()}
+        return [partition for partitions in topics.values() for partition in partitions]
+
+    def holds_records(self, partition: Partition) -> bool:
+        """Whether there is anything in the partition's folder, without opening the log."""
+        return self.directory.holds_records(partition.name)
+
     def folders(self) -> list[tuple[str, LogDirectory]]:
         """Where the logs lie."""
         return [(self.directory.path, self.directory)]

@@ -15,11 +15,13 @@ from headrace.settings.setting import (
     at_least_or,
     between,
     each_matching,
+    matching,
     one_of,
     one_of_any_case,
     some_of,
 )
 from headrace.settings.topic_table import (
+    CLEANUP_POLICY,
     COMPRESSION_TYPE,
     GZIP_LEVEL,
     HOUR_MS,
@@ -119,12 +121,20 @@ LOGS = (
          "As log.retention.minutes, which goes before it."),
     _live("log.retention.bytes", LONG, -1, None,
           "Bytes a partition may hold, for topics without retention.bytes; -1 is no limit."),
+    _live("log.retention.messages", LONG, -1, at_least_or(1, -1),
+          "Newest records a partition keeps, for topics without retention.messages; -1 is no "
+          "limit."),
+    _live("log.retention.hold.bytes", LONG, 10 * 1024 * MIB, at_least(0),
+          "Bytes kept for retention.hold.groups, for topics without retention.hold.bytes."),
+    _live("log.retention.warn.ratio", DOUBLE, 0.1, between(0, 1),
+          "Share of a limit that is left when slow readers are warned of, for topics without "
+          "retention.warn.ratio."),
     _row("log.retention.check.interval.ms", LONG, 300_000, at_least(1),
          "Time between two looks for segments to delete."),
     _live("log.segment.delete.delay.ms", LONG, 60_000, at_least(0),
           "Time for which a removed segment's files stay, for topics without "
           "file.delete.delay.ms."),
-    _live("log.cleanup.policy", LIST, ("delete",), some_of("compact", "delete"),
+    _live("log.cleanup.policy", LIST, ("delete",), CLEANUP_POLICY,
           "What happens to old records, for topics without cleanup.policy."),
     _live("log.index.size.max.bytes", INT, 10 * MIB, at_least(4),
           "The largest index of a segment, for topics without segment.index.bytes."),
@@ -450,6 +460,9 @@ QUOTAS = (
 HEADRACE = (
     _live("headrace.max.decompressed.bytes", INT, 48 * MIB, at_least(1024),
           "The most memory that one batch may take when the broker must decompress it."),
+    _row("headrace.metrics.address", STRING, "",
+         matching(r"(.+:[0-9]{1,5})?", "HOST:PORT, or nothing"),
+         "Where /metrics and /health are served over HTTP; nowhere if empty."),
     _row("headrace.connection.pipelined.requests", INT, 64, at_least(1),
          "Requests of one connection that may be under way at the same time."),
 )

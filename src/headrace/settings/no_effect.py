@@ -79,7 +79,6 @@ BROKER_NO_EFFECT = frozenset(
         "log.flush.start.offset.checkpoint.interval.ms",
         "log.local.retention.bytes",
         "log.local.retention.ms",
-        "log.retention.check.interval.ms",
         "max.connection.creation.rate",
         "max.connections.per.ip",
         "max.connections.per.ip.overrides",

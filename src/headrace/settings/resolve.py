@@ -37,6 +37,11 @@ class LogSettings:
     cleanup_policy: frozenset[str] = frozenset({"delete"})
     retention_ms: int = WEEK_MS
     retention_bytes: int = -1
+    retention_messages: int = -1
+    retention_hold_groups: frozenset[str] = frozenset()
+    retention_hold_bytes: int = 10 * 1024 * MIB
+    retention_warn_ratio: float = 0.1
+    consumed_groups: frozenset[str] = frozenset()
     delete_retention_ms: int = 24 * HOUR_MS
     min_compaction_lag_ms: int = 0
     max_compaction_lag_ms: int = LONG_MAX
@@ -67,6 +72,11 @@ FIELDS = {
     "cleanup.policy": "cleanup_policy",
     "retention.ms": "retention_ms",
     "retention.bytes": "retention_bytes",
+    "retention.messages": "retention_messages",
+    "retention.hold.groups": "retention_hold_groups",
+    "retention.hold.bytes": "retention_hold_bytes",
+    "retention.warn.ratio": "retention_warn_ratio",
+    "consumed.groups": "consumed_groups",
     "delete.retention.ms": "delete_retention_ms",
     "min.compaction.lag.ms": "min_compaction_lag_ms",
     "max.compaction.lag.ms": "max_compaction_lag_ms",

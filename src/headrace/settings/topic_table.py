@@ -13,6 +13,7 @@ from headrace.settings.setting import (
     Type,
     Value,
     at_least,
+    at_least_or,
     between,
     between_or,
     each_matching,
@@ -29,6 +30,7 @@ COMPRESSION_TYPE = one_of("producer", *CODECS)
 GZIP_LEVEL = between_or(1, 9, -1)
 LZ4_LEVEL = between(1, 17)
 ZSTD_LEVEL = between(-131_072, 22)
+CLEANUP_POLICY = some_of("compact", "delete", "consumed")
 THROTTLED = each_matching(
     r"\*|[0-9]+:[0-9]+", "* or partition:broker pairs separated by commas, such as 0:1,1:2"
 )
@@ -49,10 +51,11 @@ def _topic(
 
 # fmt: off
 _ROWS = (
-    _topic("cleanup.policy", Type.LIST, ("delete",), some_of("compact", "delete"),
+    _topic("cleanup.policy", Type.LIST, ("delete",), CLEANUP_POLICY,
            "log.cleanup.policy",
-           "What happens to old records: delete whole segments, compact to the newest record of "
-           "each key, or both."),
+           "What happens to old records: delete whole segments by age, size and number, compact to "
+           "the newest record of each key, or both; consumed also deletes segments as soon as "
+           "consumed.groups have read them. Nothing at all keeps everything."),
     _topic("compression.type", Type.STRING, "producer", COMPRESSION_TYPE, "compression.type",
            "The codec that batches are kept in; producer keeps what the producer sent."),
     _topic("compression.gzip.level", Type.INT, -1, GZIP_LEVEL, "compression.gzip.level",
@@ -61,6 +64,9 @@ _ROWS = (
            "How hard lz4 tries where compression.type is lz4."),
     _topic("compression.zstd.level", Type.INT, 3, ZSTD_LEVEL, "compression.zstd.level",
            "How hard zstd tries where compression.type is zstd."),
+    _topic("consumed.groups", Type.LIST, (), None, "",
+           "Consumer groups that must have read a segment before cleanup.policy=consumed deletes "
+           "it; none named: every group that has committed an offset of the topic."),
     _topic("delete.retention.ms", Type.LONG, 24 * HOUR_MS, at_least(0),
            "log.cleaner.delete.retention.ms",
            "How long a compacted topic keeps a tombstone, so that slow readers still see the "
@@ -119,10 +125,23 @@ _ROWS = (
            "stays local."),
     _topic("retention.bytes", Type.LONG, -1, None, "log.retention.bytes",
            "Bytes that a partition may hold before its oldest segments go; -1 is no limit."),
+    _topic("retention.hold.bytes", Type.LONG, 10 * 1024 * MIB, at_least(0),
+           "log.retention.hold.bytes",
+           "Bytes of a partition that retention.hold.groups may keep beyond its other limits."),
+    _topic("retention.hold.groups", Type.LIST, (), None, "",
+           "Consumer groups for whose sake segments that are due stay until they have read them, "
+           "up to retention.hold.bytes."),
+    _topic("retention.messages", Type.LONG, -1, at_least_or(1, -1), "log.retention.messages",
+           "The newest records of a partition that are kept: a segment goes once that many "
+           "offsets lie behind it, so never fewer stay; -1 is no limit. Offsets of transaction "
+           "markers and of compacted records count."),
     _topic("retention.ms", Type.LONG, WEEK_MS, at_least(-1),
            (Synonym("log.retention.ms"), Synonym("log.retention.minutes", 60_000),
             Synonym("log.retention.hours", HOUR_MS)),
            "Age at which a segment is deleted; -1 is never."),
+    _topic("retention.warn.ratio", Type.DOUBLE, 0.1, between(0, 1), "log.retention.warn.ratio",
+           "The broker warns of a group that has not read a segment when no more than this share "
+           "of retention.ms, retention.bytes or retention.messages is left of it; 0 is never."),
     _topic("segment.bytes", Type.INT, 1024 * MIB, at_least(MIB), "log.segment.bytes",
            "Size at which a new segment is begun."),
     _topic("segment.index.bytes", Type.INT, 10 * MIB, at_least(4), "log.index.size.max.bytes",

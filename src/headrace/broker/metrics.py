@@ -1,0 +1,89 @@
+"""Numbers about this broker, as Prometheus reads them: the table of metrics, and their values.
+
+A metric that is not in the table cannot be set. Labels are kept in the order of the row.
+"""
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+
+class Metric(NamedTuple):
+    """One row: a name, what it counts, the labels that tell its values apart."""
+
+    name: str
+    kind: Literal["counter", "gauge"]
+    doc: str
+    labels: tuple[str, ...] = ()
+
+
+_GROUP = ("group", "topic", "partition")
+
+METRICS = (
+    Metric("headrace_connections", "gauge", "Clients that are connected."),
+    Metric("headrace_retention_passes_total", "counter", "Looks for segments to delete."),
+    Metric("headrace_retention_pass_seconds", "gauge", "Duration of the last look."),
+    Metric("headrace_retention_deleted_segments_total", "counter", "Segments that retention "
+           "deleted, by the setting that asked for it.", ("topic", "reason")),
+    Metric("headrace_retention_deleted_bytes_total", "counter", "Bytes of those segments.",
+           ("topic", "reason")),
+    Metric("headrace_retention_unread_records_total", "counter", "Offsets that retention deleted "
+           "before the group had read them.", ("group", "topic")),
+    Metric("headrace_retention_held_bytes", "gauge", "Bytes that are due and kept for "
+           "retention.hold.groups.", ("topic", "partition")),
+    Metric("headrace_retention_left_seconds", "gauge", "Time until retention.ms deletes what the "
+           "group reads next; only of groups within retention.warn.ratio.", _GROUP),
+    Metric("headrace_retention_left_bytes", "gauge", "Bytes until retention.bytes or "
+           "retention.hold.bytes deletes it, likewise.", _GROUP),
+    Metric("headrace_retention_left_records", "gauge", "Records until retention.messages deletes "
+           "it, likewise.", _GROUP),
+)  # fmt: skip
+
+
+class Metrics:
+    """The values of all metrics of one broker."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, dict[tuple[str, ...], float]] = {row.name: {} for row in METRICS}
+        self._sources: dict[str, Callable[[], float]] = {}
+
+    def add(self, name: str, amount: float, *labels: str) -> None:
+        """Let a counter grow."""
+        values = self._values[name]
+        values[labels] = values.get(labels, 0) + amount
+
+    def set(self, name: str, value: float, *labels: str) -> None:
+        """Say what a gauge shows."""
+        self._values[name][labels] = value
+
+    def clear(self, name: str) -> None:
+        """Forget all values of a gauge."""
+        self._values[name].clear()
+
+    def watch(self, name: str, source: Callable[[], float]) -> None:
+        """Ask for a gauge's value whenever somebody reads it."""
+        self._sources[name] = source
+
+    def render(self) -> str:
+        """Everything in Prometheus' text format."""
+        lines = []
+        for row in METRICS:
+            values = self._values[row.name]
+            if row.name in self._sources:
+                values[()] = self._sources[row.name]()
+            elif not row.labels:
+                values.setdefault((), 0)
+            lines.append(f"# HELP {row.name} {row.doc}")
+            lines.append(f"# TYPE {row.name} {row.kind}")
+            for labels, value in values.items():
+                shown = ",".join(
+                    f'{name}="{_escaped(text)}"'
+                    for name, text in zip(row.labels, labels, strict=True)
+                )
+                lines.append(
+                    f"{row.name}{{{shown}}} {value:g}" if shown else f"{row.name} {value:g}"
+                )
+        return "\n".join(lines) + "\n"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

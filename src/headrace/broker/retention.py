@@ -1,0 +1,209 @@
+"""Retention as it recurs: looks at every partition, deletes what is due, warns of slow readers.
+
+What is due is decided in `log/retention.py`. A look at ten thousand partitions is cut into slices,
+between which the event loop serves clients; the files of deleted segments go in a worker.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import TypeAlias
+
+from headrace.broker.metrics import Metrics
+from headrace.clock import Clock
+from headrace.errors import KafkaError
+from headrace.log.retention import NOTHING_READ, Reason, Risk, Verdict, decide, risks
+from headrace.replication.partition import Partition
+from headrace.replication.replicas import Replicas
+from headrace.types import TopicPartition
+
+CommittedOffsets: TypeAlias = Mapping[str, Mapping[str, Mapping[int, int]]]
+"""By topic, group and partition: the offset that the group reads next."""
+
+FindCommitted: TypeAlias = Callable[[Collection[str]], Awaitable[CommittedOffsets]]
+"""All groups' offsets of these topics; KafkaError while not all of them can be known."""
+
+logger = logging.getLogger(__name__)
+
+_SLICE_S = 0.002
+_PAUSE_S = 0.005
+_LEFT_METRICS = {
+    Reason.TIME: "headrace_retention_left_seconds",
+    Reason.SIZE: "headrace_retention_left_bytes",
+    Reason.HOLD: "headrace_retention_left_bytes",
+    Reason.MESSAGES: "headrace_retention_left_records",
+}
+_LEFT_GAUGES = tuple(dict.fromkeys(_LEFT_METRICS.values()))
+
+
+class Retention:
+    """Looks after all partitions of this broker, one pass at a time."""
+
+    def __init__(
+        self, replicas: Replicas, clock: Clock, committed: FindCommitted, metrics: Metrics
+    ) -> None:
+        self._replicas = replicas
+        self._clock = clock
+        self._committed = committed
+        self._metrics = metrics
+        self._at_risk: set[tuple[str, TopicPartition]] = set()
+        # Unopened and without records: nobody can have written to them since.
+        self._empty: set[Partition] = set()
+
+    async def look(self) -> None:
+        """One pass over all partitions."""
+        began_s = slice_s = self._clock.monotonic()
+        partitions = self._replicas.all_partitions()
+        committed = await self._find_committed(
+            {each.name.topic for each in partitions if _limited(each)}
+        )
+        at_risk: dict[tuple[str, TopicPartition], Risk] = {}
+        held: dict[TopicPartition, int] = {}
+        for partition in partitions:
+            if self._clock.monotonic() - slice_s > _SLICE_S:
+                await asyncio.sleep(_PAUSE_S)
+                slice_s = self._clock.monotonic()
+            try:
+                if not partition.closed and self._worth_opening(partition):
+                    self._look_at(partition, committed, at_risk, held)
+            except (KafkaError, OSError) as error:
+                logger.error("retention left %s alone: %s", partition.name, error)
+        self._tell(at_risk, held)
+        self._metrics.add("headrace_retention_passes_total", 1)
+        self._metrics.set("headrace_retention_pass_seconds", self._clock.monotonic() - began_s)
+
+    async def _find_committed(self, topics: Collection[str]) -> CommittedOffsets:
+        try:
+            return await self._committed(topics)
+        except KafkaError as error:
+            # Nothing counts as read, so nothing goes that a group could still want to hold.
+            logger.info("retention does not know the groups' offsets yet: %s", error)
+            return {}
+
+    def _worth_opening(self, partition: Partition) -> bool:
+        if partition.opened:
+            self._empty.discard(partition)
+            return partition.log.offline is None
+        if not _limited(partition) or partition in self._empty:
+            return False
+        if self._replicas.holds_records(partition):
+            return True
+        self._empty.add(partition)
+        return False
+
+    def _look_at(
+        self,
+        partition: Partition,
+        committed: CommittedOffsets,
+        at_risk: dict[tuple[str, TopicPartition], Risk],
+        held: dict[TopicPartition, int],
+    ) -> None:
+        name, settings, now_ms = partition.name, partition.settings, self._clock.now_ms()
+        groups = committed.get(name.topic, {})
+        read = {
+            group: offsets.get(name.partition, NOTHING_READ) for group, offsets in groups.items()
+        }
+        view = partition.retention_view()
+        verdict = decide(view, settings, now_ms, read)
+        if verdict.reasons:
+            self._delete(partition, verdict, now_ms, read)
+            view = partition.retention_view()
+        if verdict.held_bytes:
+            held[name] = verdict.held_bytes
+        if read:
+            for risk in risks(view, settings, now_ms, read):
+                at_risk[risk.group, name] = risk
+
+    def _delete(
+        self, partition: Partition, verdict: Verdict, now_ms: int, read: Mapping[str, int]
+    ) -> None:
+        log, topic = partition.log, partition.name.topic
+        start, count = log.start_offset, len(verdict.reasons)
+        sizes: Counter[Reason] = Counter()
+        for segment, reason in zip(log.segments, verdict.reasons, strict=False):
+            sizes[reason] += segment.size
+        partition.delete_segments(count, now_ms)
+        for reason, segments in Counter(verdict.reasons).items():
+            labels = (topic, reason.value)
+            self._metrics.add("headrace_retention_deleted_segments_total", segments, *labels)
+            self._metrics.add("headrace_retention_deleted_bytes_total", sizes[reason], *labels)
+        logger.info(
+            "%s: deleted %d segments of %d bytes (%s); it begins at offset %d now",
+            partition.name,
+            count,
+            sizes.total(),
+            ", ".join(reason.value for reason in sizes),
+            log.start_offset,
+        )
+        for group, offset in read.items():
+            if start <= offset < log.start_offset:
+                self._tell_loss(
+                    partition.name, group, offset, log.start_offset, verdict.reasons[-1]
+                )
+
+    def _tell_loss(
+        self, name: TopicPartition, group: str, offset: int, start: int, reason: Reason
+    ) -> None:
+        self._metrics.add(
+            "headrace_retention_unread_records_total", start - offset, group, name.topic
+        )
+        logger.warning(
+            "group %s had not read offsets %d to %d of %s, and %s has deleted them",
+            group, offset, start - 1, name, reason.value,
+            extra={"fields": {
+                "event": "unread_records_deleted", "group": group, "topic": name.topic,
+                "partition": name.partition, "offset": offset, "start_offset": start,
+                "reason": reason.value,
+            }},
+        )  # fmt: skip
+
+    def _tell(
+        self,
+        at_risk: Mapping[tuple[str, TopicPartition], Risk],
+        held: Mapping[TopicPartition, int],
+    ) -> None:
+        """Show what this pass found; a group that was warned of is not warned of again."""
+        for gauge in (*_LEFT_GAUGES, "headrace_retention_held_bytes"):
+            self._metrics.clear(gauge)
+        for name, held_bytes in held.items():
+            self._metrics.set(
+                "headrace_retention_held_bytes", held_bytes, name.topic, str(name.partition)
+            )
+        for (group, name), risk in at_risk.items():
+            left = risk.left / 1000 if risk.limit is Reason.TIME else risk.left
+            self._metrics.set(
+                _LEFT_METRICS[risk.limit], left, group, name.topic, str(name.partition)
+            )
+            if (group, name) not in self._at_risk:
+                _warn(name, risk)
+        self._at_risk = set(at_risk)
+
+
+def _warn(name: TopicPartition, risk: Risk) -> None:
+    logger.warning(
+        "group %s is about to lose unread records of %s: it reads offset %d next, which %s "
+        "deletes after %s",
+        risk.group, name, risk.offset, risk.limit.value, _left_text(risk),
+        extra={"fields": {
+            "event": "unread_records_at_risk", "group": risk.group, "topic": name.topic,
+            "partition": name.partition, "offset": risk.offset, "limit": risk.limit.value,
+            "left": risk.left, "unit": _unit(risk.limit),
+        }},
+    )  # fmt: skip
+
+
+def _unit(limit: Reason) -> str:
+    return {Reason.TIME: "ms", Reason.MESSAGES: "records"}.get(limit, "bytes")
+
+
+def _left_text(risk: Risk) -> str:
+    if risk.limit is not Reason.TIME:
+        return f"{risk.left} more {_unit(risk.limit)}"
+    seconds = risk.left // 1000
+    hours, minutes = seconds // 3600, seconds % 3600 // 60
+    return f"{hours} h {minutes} min" if seconds >= 60 else f"{seconds} s"
+
+
+def _limited(partition: Partition) -> bool:
+    return bool(partition.settings.cleanup_policy & {"delete", "consumed"})

@@ -1,0 +1,108 @@
+"""Segments that left the logs of one folder, on their way off the disk.
+
+A segment leaves its log in memory at once. Its files follow in a worker: when the log's new start
+offset is on the disk they are renamed to `*.deleted`, so that no restart finds them, and
+`file.delete.delay.ms` later they are removed. Whoever still reads such a file holds it open.
+"""
+
+import heapq
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+from headrace.clock import Clock
+from headrace.disk import Disk
+from headrace.errors import KafkaError
+from headrace.log.segment import DELETED, Segment, remove_if_there, segment_path
+from headrace.log.snapshots import SNAPSHOT
+
+_logger = logging.getLogger("headrace.log")
+
+
+class Removal:
+    """The files of dropped segments: `drop` and `forget` are for the owner, `run` for a worker."""
+
+    def __init__(self, disk: Disk, clock: Clock, save_starts: Callable[[], None]) -> None:
+        self._disk = disk
+        self._clock = clock
+        self._save_starts = save_starts
+        self._dropped: deque[tuple[Segment, int]] = deque()
+        self._set_aside: list[tuple[float, str]] = []
+        # Of two runs the second finds the first one's work done.
+        self._running = threading.Lock()
+        # A folder is not forgotten, and its name used again, in the middle of a rename.
+        self._names = threading.Lock()
+
+    @property
+    def waiting(self) -> bool:
+        """Whether any files still have to go."""
+        return bool(self._dropped or self._set_aside)
+
+    def drop(self, segments: Iterable[Segment], delay_ms: int) -> None:
+        """Let the files of these segments go, oldest first."""
+        self._dropped.extend((segment, delay_ms) for segment in segments)
+
+    def forget(self, folder: str) -> None:
+        """The whole folder is being removed: its names may soon mean other files."""
+        inside = folder + "/"
+        with self._names:
+            self._dropped = deque(each for each in self._dropped if each[0].folder != folder)
+            self._set_aside = [each for each in self._set_aside if not each[1].startswith(inside)]
+            heapq.heapify(self._set_aside)
+
+    def hurry(self, folder: str) -> None:
+        """Set aside at once what waits in one folder, because its names are needed now."""
+        with self._names:
+            mine = [each for each in self._dropped if each[0].folder == folder]
+            for segment, delay_ms in mine:
+                self._rename(segment, delay_ms)
+            self._dropped = deque(each for each in self._dropped if each[0].folder != folder)
+
+    def run(self) -> None:
+        """Do what is due; OSError if the disk refuses, and the rest is done another time."""
+        with self._running:
+            count = len(self._dropped)
+            if count:
+                self._save()
+            for _ in range(count):
+                self._rename_next()
+            self._remove_until(self._clock.monotonic())
+
+    def finish(self) -> None:
+        """Do everything, due or not: nobody reads any more."""
+        self.run()
+        self._remove_until(float("inf"))
+
+    def _save(self) -> None:
+        try:
+            self._save_starts()
+        except KafkaError as error:
+            # On a full disk nothing can be written before something is removed. Whole segments
+            # may go, since a log begins where its first file begins.
+            _logger.warning("old segments are removed although %s", error.message)
+
+    def _rename_next(self) -> None:
+        with self._names:
+            if not self._dropped:
+                return  # forgotten meanwhile
+            self._rename(*self._dropped[0])
+            self._dropped.popleft()
+
+    def _rename(self, segment: Segment, delay_ms: int) -> None:
+        due_s = self._clock.monotonic() + delay_ms / 1000
+        for path in segment.set_aside():
+            heapq.heappush(self._set_aside, (due_s, path))
+        snapshot = segment_path(segment.folder, segment.base_offset, SNAPSHOT)
+        with suppress(FileNotFoundError):  # the first segment of a log has none
+            self._disk.rename(snapshot, snapshot + DELETED)
+            heapq.heappush(self._set_aside, (due_s, snapshot + DELETED))
+
+    def _remove_until(self, now_s: float) -> None:
+        while True:
+            with self._names:
+                if not self._set_aside or self._set_aside[0][0] > now_s:
+                    return
+                _, path = heapq.heappop(self._set_aside)
+                remove_if_there(self._disk, path)

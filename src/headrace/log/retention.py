@@ -1,0 +1,203 @@
+"""What retention deletes, and whom it is about to take unread records from: decisions only.
+
+Whole segments go, the oldest first, and never past the high watermark. A segment is due when
+
+    its end lies below the log's start offset           always (DeleteRecords moved the start)
+    all its records are older than retention.ms         cleanup.policy has delete or consumed
+    retention.bytes or more lie behind it               likewise
+    retention.messages or more offsets lie behind it    likewise
+    every group that counts has committed past it       cleanup.policy has consumed
+
+and the active segment too, if it holds records: then a new one is begun first. Groups named in
+retention.hold.groups keep what they have not read, up to retention.hold.bytes of what is due.
+Who carries this out: `broker/retention.py`.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from headrace.settings import LogSettings
+
+NOTHING_READ = -1
+
+
+class SegmentView(Protocol):
+    """What retention looks at in a segment."""
+
+    base_offset: int
+    size: int
+
+    def newest_ms(self) -> int:
+        """The largest time of its records; where they have none, that of its last write."""
+
+
+class Reason(Enum):
+    """Why a segment goes; the value is the setting that says so."""
+
+    START_OFFSET = "start.offset"
+    TIME = "retention.ms"
+    SIZE = "retention.bytes"
+    MESSAGES = "retention.messages"
+    CONSUMED = "consumed.groups"
+    HOLD = "retention.hold.bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class LogView:
+    """One partition as retention sees it; `segments` oldest first, the last one active."""
+
+    segments: Sequence[SegmentView]
+    start_offset: int
+    end_offset: int
+    high_watermark: int
+
+    def end_of(self, index: int) -> int:
+        """The offset behind a segment."""
+        following = index + 1
+        if following < len(self.segments):
+            return self.segments[following].base_offset
+        return self.end_offset
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The oldest segments that go, one reason each, and the bytes that stay for slow readers."""
+
+    reasons: tuple[Reason, ...] = ()
+    held_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Risk:
+    """A group that will soon lose records: how much of which limit is left until then."""
+
+    group: str
+    offset: int
+    limit: Reason
+    left: int
+
+
+def decide(
+    log: LogView, settings: LogSettings, now_ms: int, committed: Mapping[str, int]
+) -> Verdict:
+    """What goes now. `committed`: the offset that each group of the topic reads next here."""
+    due = _due(log, settings, now_ms, committed)
+    if not due or not settings.retention_hold_groups:
+        return Verdict(tuple(due))
+    read = min(committed.get(group, NOTHING_READ) for group in settings.retention_hold_groups)
+    goes = 0
+    while goes < len(due) and (due[goes] is Reason.START_OFFSET or log.end_of(goes) <= read):
+        goes += 1
+    held_bytes = sum(segment.size for segment in log.segments[goes : len(due)])
+    while held_bytes > settings.retention_hold_bytes:
+        held_bytes -= log.segments[goes].size
+        due[goes] = Reason.HOLD
+        goes += 1
+    return Verdict(tuple(due[:goes]), held_bytes)
+
+
+def _due(
+    log: LogView, settings: LogSettings, now_ms: int, committed: Mapping[str, int]
+) -> list[Reason]:
+    """The reasons of all segments that are due, held or not."""
+    policy = settings.cleanup_policy
+    limited = "delete" in policy or "consumed" in policy
+    read = consumed_below(settings, committed)
+    bytes_limit = settings.retention_bytes if limited else -1
+    behind_bytes = sum(segment.size for segment in log.segments) if bytes_limit >= 0 else 0
+    reasons: list[Reason] = []
+    last = len(log.segments) - 1
+    for index, segment in enumerate(log.segments):
+        end = log.end_of(index)
+        behind_bytes -= segment.size
+        if end > log.high_watermark or (index == last and segment.size == 0):
+            break
+        if end <= log.start_offset and index < last:
+            reason = Reason.START_OFFSET
+        elif end <= read:
+            reason = Reason.CONSUMED
+        elif 0 <= bytes_limit <= behind_bytes:
+            reason = Reason.SIZE
+        elif limited and 0 <= settings.retention_messages <= log.end_offset - end:
+            reason = Reason.MESSAGES
+        elif limited and 0 <= settings.retention_ms < now_ms - segment.newest_ms():
+            reason = Reason.TIME
+        else:
+            break
+        reasons.append(reason)
+    return reasons
+
+
+def consumed_below(settings: LogSettings, committed: Mapping[str, int]) -> int:
+    """The offset below which every group that counts has read; -1 if consuming deletes nothing.
+
+    A topic on which no group is registered keeps its records.
+    """
+    if "consumed" not in settings.cleanup_policy:
+        return NOTHING_READ
+    groups = settings.consumed_groups or committed
+    return min((committed.get(group, NOTHING_READ) for group in groups), default=NOTHING_READ)
+
+
+def risks(
+    log: LogView, settings: LogSettings, now_ms: int, committed: Mapping[str, int]
+) -> Iterator[Risk]:
+    """The groups whose next record goes soon: `retention.warn.ratio` of a limit is left, or less.
+
+    A group that has read everything loses nothing, and one whose records are gone already has
+    been told.
+    """
+    ratio = settings.retention_warn_ratio
+    if not ratio or not settings.cleanup_policy & {"delete", "consumed"}:
+        return
+    bases = [segment.base_offset for segment in log.segments]
+    behind: list[int] | None = None
+    for group, offset in committed.items():
+        if not log.start_offset <= offset < log.end_offset:
+            continue
+        index = bisect_right(bases, offset) - 1
+        if settings.retention_bytes >= 0 and behind is None:
+            behind = _bytes_behind(log.segments)
+        left = _left(log, settings, now_ms, index, behind)
+        due = any(amount <= 0 for _, amount, _ in left)
+        if due and group in settings.retention_hold_groups:
+            left = [_hold_left(log, settings, now_ms, committed)]
+        for limit, amount, whole in left:
+            if amount <= whole * ratio:
+                yield Risk(group, offset, limit, max(amount, 0))
+                break
+
+
+def _left(
+    log: LogView, settings: LogSettings, now_ms: int, index: int, behind: list[int] | None
+) -> list[tuple[Reason, int, int]]:
+    """Of each limit that there is: how much is left until the segment goes, and of how much."""
+    found = []
+    if settings.retention_ms >= 0:
+        age_ms = now_ms - log.segments[index].newest_ms()
+        found.append((Reason.TIME, settings.retention_ms - age_ms, settings.retention_ms))
+    if behind is not None:
+        limit = settings.retention_bytes
+        found.append((Reason.SIZE, limit - behind[index], limit))
+    if settings.retention_messages >= 0:
+        count = settings.retention_messages
+        found.append((Reason.MESSAGES, count - (log.end_offset - log.end_of(index)), count))
+    return found
+
+
+def _hold_left(
+    log: LogView, settings: LogSettings, now_ms: int, committed: Mapping[str, int]
+) -> tuple[Reason, int, int]:
+    limit = settings.retention_hold_bytes
+    return Reason.HOLD, limit - decide(log, settings, now_ms, committed).held_bytes, limit
+
+
+def _bytes_behind(segments: Sequence[SegmentView]) -> list[int]:
+    """Of each segment, the bytes of all that follow it."""
+    behind = [0] * len(segments)
+    for index in range(len(segments) - 2, -1, -1):
+        behind[index] = behind[index + 1] + segments[index + 1].size
+    return behind
