@@ -76,12 +76,10 @@ class Metrics:
             lines.append(f"# TYPE {row.name} {row.kind}")
             for labels, value in values.items():
                 shown = ",".join(
-                    f'{name}="{_escaped(text)}"'
-                    for name, text in zip(row.labels, labels, strict=True)
+                    f'{label}="{_escaped(text)}"'
+                    for label, text in zip(row.labels, labels, strict=True)
                 )
-                lines.append(
-                    f"{row.name}{{{shown}}} {value:g}" if shown else f"{row.name} {value:g}"
-                )
+                lines.append(f"{row.name}{{{shown}}} {value}" if shown else f"{row.name} {value}")
         return "\n".join(lines) + "\n"
 
 

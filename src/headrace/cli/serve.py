@@ -67,6 +67,10 @@ OPTIONS = (
     Option("--config", "FILE", "Settings, as .toml or as Kafka's .properties."),
     Option("--set", "NAME=VALUE", "One setting; may be repeated.", repeatable=True),
     Option(
+        "--metrics", "HOST:PORT", "Address to serve /metrics and /health on, over HTTP.",
+        env="HEADRACE_METRICS", shown_default="nowhere",
+    ),
+    Option(
         "--log-format", "text|json", "How the broker writes its own log, on standard error.",
         env="HEADRACE_LOG_FORMAT", default="text", choices=LOG_FORMATS,
     ),
@@ -117,6 +121,8 @@ def make_plan(words: list[str], env: Mapping[str, str]) -> Plan:
     given = _parse(words, env)
     one = {flag: values[0] for flag, values in given.items()}
     settings = _settings(one["--config"], [word for word in given["--set"] if word])
+    if one["--metrics"]:
+        settings["headrace.metrics.address"] = one["--metrics"]
     node_id = one["--node-id"] or settings.get("node.id") or settings.get("broker.id") or ""
     if node_id and not node_id.isdecimal():
         raise bad_usage(f"the node id must be a whole number, not {node_id!r}")

@@ -37,6 +37,9 @@ class Disk(Protocol):
 
     def file_size(self, path: str) -> int: ...
 
+    def modified_ms(self, path: str) -> int:
+        """When the file was last written to, in milliseconds since 1970."""
+
     def map_file(self, path: str) -> Mapped: ...
 
     def rename(self, source: str, target: str) -> None: ...
@@ -138,6 +141,9 @@ class RealDisk:
 
     def file_size(self, path: str) -> int:
         return os.stat(path).st_size
+
+    def modified_ms(self, path: str) -> int:
+        return os.stat(path).st_mtime_ns // 1_000_000
 
     def map_file(self, path: str) -> Mapped:
         fd = os.open(path, READ_ONLY)

@@ -231,6 +231,9 @@ class FaultyDisk:
     def file_size(self, path: str) -> int:
         return self._disk.file_size(path)
 
+    def modified_ms(self, path: str) -> int:
+        return self._disk.modified_ms(path)
+
     # -- bytes ----------------------------------------------------------------------------------
 
     def size(self, fd: int) -> int:

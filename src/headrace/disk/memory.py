@@ -5,6 +5,7 @@ Its `crash()` forgets the others as a power cut does, its `kill()` only who had 
 
 import errno
 import os
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
@@ -225,6 +226,10 @@ class _Files:
 
     def file_size(self, path: str) -> int:
         return len(self.file(path).content)
+
+    def modified_ms(self, path: str) -> int:
+        self.file(path)
+        return time.time_ns() // 1_000_000  # files in memory keep no times: all are new
 
     def map_file(self, path: str) -> Mapped:
         return bytes(self.file(path).content)
