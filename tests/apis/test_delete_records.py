@@ -1,5 +1,8 @@
 """DeleteRecords forgets records."""
 
+import asyncio
+from pathlib import Path
+
 from kio.schema.delete_records.v2.request import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -20,7 +23,7 @@ def forget(broker: OneBroker, offset: int, topic: str = "t") -> tuple[int, int]:
         topics=(DeleteRecordsTopic(name=TopicName(topic), partitions=(wanted,)),),
         timeout=milliseconds(0),
     )
-    answer = broker.ask(delete_records, request).topics[0].partitions[0]
+    answer = asyncio.run(broker.ask(delete_records, request)).topics[0].partitions[0]
     return ErrorCode(answer.error_code), answer.low_watermark
 
 
@@ -37,3 +40,11 @@ def test_records_are_forgotten_up_to_an_offset_or_all(broker: OneBroker) -> None
 def test_a_compacted_topic_keeps_its_records(broker: OneBroker) -> None:
     broker.create("t", cleanup_policy="compact")
     assert forget(broker, 0) == (ErrorCode.POLICY_VIOLATION, -1)
+
+
+def test_what_was_forgotten_stays_forgotten_whatever_happens_next(broker: OneBroker) -> None:
+    broker.create("t")
+    broker.append("t", [NOW] * 5)
+    assert forget(broker, 3) == (NONE, 3)
+    saved = Path(broker.directory.path, "log-start-offset-checkpoint").read_text()
+    assert saved.split("\n")[2] == "t 0 3"

@@ -1,8 +1,8 @@
 """DeleteRecords (21), versions 0-2.
 
 Forgets the records below an offset, or with -1 all that are committed, and answers with each
-partition's new beginning. What is forgotten can never be read again; its files go when whole
-segments lie below the new beginning.
+partition's new beginning, as soon as that is on the disk. What is forgotten can never be read
+again; its files go when whole segments lie below the new beginning.
 
 v2 flexible. Not done: nothing.
 """
@@ -22,17 +22,19 @@ from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, error, i64
 NO_WATERMARK = -1
 
 
-def delete_records(
+async def delete_records(
     services: Services, request: DeleteRecordsRequest, _caller: Caller
 ) -> DeleteRecordsResponse:
     """Answer each partition on its own."""
     topics = []
+    deleted = False
     for topic in request.topics:
         answers = []
         for wanted in topic.partitions:
             code, low = NO_ERROR, NO_WATERMARK
             try:
                 low = _delete(services, topic.name, wanted.partition_index, wanted.offset)
+                deleted = True
             except KafkaError as refusal:
                 code = error(refusal.code)
             answers.append(
@@ -41,6 +43,8 @@ def delete_records(
                 )
             )
         topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=tuple(answers)))
+    if deleted:
+        await services.replicas.save_start_offsets()
     return DeleteRecordsResponse(throttle_time=NO_THROTTLE, topics=tuple(topics))
 
 

@@ -26,6 +26,7 @@ FindCommitted: TypeAlias = Callable[[Collection[str]], Awaitable[CommittedOffset
 
 logger = logging.getLogger(__name__)
 
+HOUR_S = 3600
 _SLICE_S = 0.002
 _PAUSE_S = 0.005
 _LEFT_METRICS = {
@@ -201,8 +202,9 @@ def _left_text(risk: Risk) -> str:
     if risk.limit is not Reason.TIME:
         return f"{risk.left} more {_unit(risk.limit)}"
     seconds = risk.left // 1000
-    hours, minutes = seconds // 3600, seconds % 3600 // 60
-    return f"{hours} h {minutes} min" if seconds >= 60 else f"{seconds} s"
+    if seconds < HOUR_S:
+        return f"{seconds // 60} min {seconds % 60} s"
+    return f"{seconds // HOUR_S} h {seconds % HOUR_S // 60} min"
 
 
 def _limited(partition: Partition) -> bool:

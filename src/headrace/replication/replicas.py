@@ -1,5 +1,6 @@
 """All partitions of this broker, found by name or by topic id, kept in step with the image."""
 
+import asyncio
 import logging
 from collections.abc import Iterable
 from concurrent.futures import Executor
@@ -158,6 +159,12 @@ class Replicas:
         """
         for partition in list(self._without_folder)[:_FOLDERS_AT_ONCE]:
             self.open_log(partition)
+
+    async def save_start_offsets(self) -> None:
+        """Bring all logs' beginnings to the disk; KafkaError if that fails."""
+        loop = asyncio.get_running_loop()
+        for _, directory in self.folders():
+            await loop.run_in_executor(self._executor, directory.checkpoint)
 
     def flush_later(self, partition: Partition) -> None:
         """Flush as soon as the disk is free, and commit then."""
