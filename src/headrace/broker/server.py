@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from headrace.broker.metrics_page import MetricsPage
     from headrace.coordination.runtime import Coordinator
     from headrace.coordination.transaction_runtime import TransactionCoordinator
+    from headrace.disk.failpoints import Failpoints
 
 logger = logging.getLogger(__name__)
 
@@ -75,13 +76,7 @@ class Server:
         self.advertise: Address = advertise or (_dialable(listen[0]), port)
 
         clock = SystemClock()
-        disk: Disk = RealDisk()
-        failpoints = None
-        if FAULT_PORT in os.environ:
-            from headrace.disk.failpoints import FaultyDisk, armed_failpoints
-
-            failpoints = armed_failpoints(os.environ.get(FAILPOINTS, "[]"))
-            disk = FaultyDisk(disk, failpoints)
+        disk, failpoints = _choose_disk()
         self.directory = LogDirectory(data_dir, disk, clock)
         self.directory.open()
         node = _claim(self.directory, node_id, settings)
@@ -319,6 +314,16 @@ def _listen(address: Address, settings: Settings) -> socket.socket:
     listener.listen(_BACKLOG)
     listener.setblocking(False)
     return listener
+
+
+def _choose_disk() -> "tuple[Disk, Failpoints | None]":
+    """The machine's disk, which fails on demand if a test asked for faults."""
+    if FAULT_PORT not in os.environ:
+        return RealDisk(), None
+    from headrace.disk.failpoints import FaultyDisk, armed_failpoints
+
+    failpoints = armed_failpoints(os.environ.get(FAILPOINTS, "[]"))
+    return FaultyDisk(RealDisk(), failpoints), failpoints
 
 
 def _dialable(host: str) -> str:
