@@ -45,6 +45,7 @@ class Entry:
 
 RUN = "Run a broker"
 DATA = "Topics and records"
+PIPELINES = "Pipelines"
 INSIDE = "Look inside"
 
 ENTRIES = {
@@ -55,6 +56,7 @@ ENTRIES = {
     "offsets": Entry("offsets", DATA, "First and last offsets of a topic, or those of a time."),
     "groups": Entry("groups", DATA, "Consumer groups: members, lag, offsets; watch them live."),
     "transactions": Entry("transactions", DATA, "Transactional ids: list, describe, abort."),
+    "spark": Entry("spark", PIPELINES, "Run PySpark programs; watch their streaming queries."),
     "configs": Entry("configs", INSIDE, "Show and change settings of topics and brokers."),
     "cluster": Entry("cluster", INSIDE, "Brokers, controller, features, API versions."),
     "log": Entry("log", INSIDE, "Read a partition's files from disk."),

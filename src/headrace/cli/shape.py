@@ -52,3 +52,6 @@ def apply(app: "typer.Typer") -> None:
     app.info.cls = Group
     for command in app.registered_commands:
         command.cls = Command
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            apply(group.typer_instance)

@@ -1,0 +1,65 @@
+"""The process in which a program runs: `python -m headrace.pipelines.running.driver app.py ...`.
+
+`headrace spark` becomes this process. PySpark starts its Java as a child of it, which ends when we
+end, however that comes about. The program is run as Python would run it, with sessions watched.
+"""
+
+import runpy
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
+
+ENDS_WITHIN_S = 10
+
+
+def main(words: list[str]) -> int:
+    """Run a program with its arguments; the exit code."""
+    program, *_ = words
+    sys.argv = words
+    # Where Python looks first when it starts a program: beside it.
+    sys.path[0] = str(Path(program).resolve().parent)
+    return watched(lambda: runpy.run_path(program, run_name="__main__"))
+
+
+def watched(run: Callable[[], Any]) -> int:
+    """Run with a listener on every session, and end its queries in good order."""
+    from headrace.pipelines.running.listener import watch_sessions
+
+    signal.signal(signal.SIGTERM, _terminated)
+    listeners = watch_sessions()
+    try:
+        run()
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    finally:
+        _stop_queries()
+        for listener in listeners:
+            listener.wait_for_ends(ENDS_WITHIN_S)
+    return 0
+
+
+def _terminated(number: int, frame: FrameType | None) -> NoReturn:
+    raise SystemExit(128 + number)
+
+
+def _stop_queries() -> None:
+    """Stop what still runs, so that its end is told; the checkpoint has what it needs anyway."""
+    from pyspark.sql import SparkSession
+
+    spark = SparkSession._instantiatedSession
+    # A session that the program has stopped has no Java context any more.
+    if spark is None or spark.sparkContext._jsc is None:
+        return
+    active = spark.streams.active
+    if active:
+        # Batches that are cut off complain at length; whoever ends the program knows why.
+        spark.sparkContext.setLogLevel("OFF")
+    for query in active:
+        query.stop()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,63 @@
+"""The numbers of streaming queries for Prometheus, in the registry that Spark serves already.
+
+Spark's servlet shows what its metrics registry holds, and lag is not among it. Accumulators can be
+put there, so each number is one, moved by the difference to what it was. Only for classic
+sessions: a Connect client has no Java beside it.
+"""
+
+import re
+from typing import Any
+
+from headrace.pipelines.running.progress import Query
+
+
+class Gauges:
+    """One accumulator for each number of each query."""
+
+    def __init__(self, session: Any) -> None:
+        context = session.sparkContext
+        self._jvm = context._jvm
+        self._context = context._jsc.sc()
+        self._shown: dict[str, tuple[Any, float]] = {}
+
+    def show(self, query: Query) -> None:
+        """Set a query's numbers."""
+        for name, value in values(query).items():
+            accumulator, before = self._shown.get(name) or (self._register(name), 0.0)
+            accumulator.add(value - before)
+            self._shown[name] = accumulator, value
+
+    def _register(self, name: str) -> Any:
+        accumulator = self._context.doubleAccumulator(name)
+        self._jvm.org.apache.spark.metrics.source.DoubleAccumulatorSource.register(
+            self._context, self._jvm.PythonUtils.toScalaMap({name: accumulator})
+        )
+        return accumulator
+
+
+def values(query: Query) -> dict[str, float]:
+    """The numbers of a query under the names that Prometheus shows."""
+    found: dict[str, float | None] = {
+        "lag_records": query.lag_records,
+        "input_rows_per_second": query.input_rows_per_s,
+        "processed_rows_per_second": query.processed_rows_per_s,
+        "rows_total": query.rows_total,
+        "batch_ms": query.batch_ms,
+        "state_rows": query.state_rows,
+        "state_bytes": query.state_bytes,
+        "late_rows_total": query.late_rows,
+        "running": int(query.state.alive),
+    }
+    for source in query.sources:
+        for topic, lag in source.topics.items():
+            found[f"{_word(topic)}.lag_records"] = lag
+    return {
+        f"headrace.{_word(query.title)}.{name}": float(value)
+        for name, value in found.items()
+        if value is not None
+    }
+
+
+def _word(text: str) -> str:
+    """Dots would look like a level more."""
+    return re.sub(r"[^A-Za-z0-9_-]", "_", text)

@@ -1,0 +1,133 @@
+"""Spark's listener for streaming queries: every event goes to the progress topic and the gauges.
+
+It runs in the driver, called by Spark after each batch. Whatever fails here is logged and never
+reaches the query.
+"""
+
+import json
+import logging
+import os
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql.streaming import StreamingQueryListener
+
+from headrace.pipelines.running import progress, session
+from headrace.pipelines.running.gauges import Gauges
+from headrace.pipelines.running.progress import Query
+from headrace.pipelines.running.progress_topic import Publisher
+
+log = logging.getLogger(__name__)
+
+
+class ProgressListener(StreamingQueryListener):  # type: ignore[misc]  # PySpark's types are not followed
+    """Keeps the state of the session's queries and tells it on."""
+
+    def __init__(self, publisher: Publisher, name: str, id_: str) -> None:
+        # Set when the session has a Java to serve them.
+        self.gauges: Gauges | None = None
+        self._publisher = publisher
+        self._application = name
+        self._application_id = id_
+        self._queries: dict[str, Query] = {}
+        self._changed = threading.Condition()
+
+    def onQueryStarted(self, event: Any) -> None:
+        at = progress.time_ms(event.timestamp)
+        self._tell(self._new(str(event.id), str(event.runId), event.name, at))
+
+    def onQueryProgress(self, event: Any) -> None:
+        found = json.loads(event.progress.json)
+        known = self._known(found["id"], found["runId"], progress.time_ms(found["timestamp"]))
+        self._tell(progress.advanced(known, found))
+
+    def onQueryIdle(self, event: Any) -> None:
+        at = progress.time_ms(event.timestamp)
+        self._tell(progress.idle(self._known(str(event.id), str(event.runId), at), at))
+
+    def onQueryTerminated(self, event: Any) -> None:
+        at = time.time_ns() // 1_000_000
+        known = self._known(str(event.id), str(event.runId), at)
+        self._tell(progress.ended(known, at, event.exception))
+
+    def wait_for_ends(self, timeout_s: float) -> None:
+        """Wait until every query's end was heard of, and until all that was told has left."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: not any(each.state.alive for each in self._queries.values()), timeout_s
+            )
+        self._publisher.flush(timeout_s)
+
+    def _known(self, id_: str, run: str, at_ms: int) -> Query:
+        return self._queries.get(id_) or self._new(id_, run, None, at_ms)
+
+    def _new(self, id_: str, run: str, name: str | None, at_ms: int) -> Query:
+        return Query(id_, run, name, self._application, self._application_id, at_ms, at_ms)
+
+    def _tell(self, query: Query) -> None:
+        with self._changed:
+            self._queries[query.id] = query
+            self._changed.notify_all()
+        self._publisher.publish(query)
+        if self.gauges is not None:
+            self.gauges.show(query)
+
+
+def publish_progress(
+    spark: Any, bootstrap: str, properties: Mapping[str, str] | None = None
+) -> ProgressListener:
+    """Tell of all streaming queries of this session, from now on.
+
+    `headrace spark run` does it by itself; a program that is started otherwise may call it.
+    """
+    publisher = Publisher(bootstrap, properties or {})
+    if "connect" in type(spark).__module__:
+        listener = ProgressListener(publisher, spark.conf.get("spark.app.name", ""), "")
+        spark.streams.addListener(listener)
+        return listener
+    context = spark.sparkContext
+    listener = ProgressListener(publisher, context.appName, context.applicationId)
+    spark.streams.addListener(listener)
+    # Only now: adding a listener has opened the way back from Java to Python.
+    listener.gauges = Gauges(spark)
+    return listener
+
+
+def watch_sessions(environment: Mapping[str, str] = os.environ) -> list[ProgressListener]:
+    """Attach a listener to every session that the program gets, whenever it asks for one.
+
+    The list that is returned grows with them. The program's own code stays as it is: it calls
+    `SparkSession.builder.getOrCreate()` as always.
+    """
+    from pyspark.sql import SparkSession
+
+    listeners: list[ProgressListener] = []
+    seen: set[int] = set()
+    original = SparkSession.Builder.getOrCreate
+
+    def get_or_create(builder: Any) -> Any:
+        spark = original(builder)
+        if id(spark) not in seen:
+            seen.add(id(spark))
+            try:
+                listeners.append(_attach(spark, environment))
+            except Exception:
+                # A program must not fail because nobody can watch it.
+                log.warning("progress of queries will not be published", exc_info=True)
+        return spark
+
+    SparkSession.Builder.getOrCreate = get_or_create
+    return listeners
+
+
+def _attach(spark: Any, environment: Mapping[str, str]) -> ProgressListener:
+    from headrace.settings.files import read_properties
+
+    properties = {}
+    if path := environment.get(session.CLIENT_CONFIG_VARIABLE):
+        text = Path(path).read_text("utf-8")
+        properties = {name: value for _, name, value in read_properties(text)}
+    return publish_progress(spark, environment[session.BOOTSTRAP_VARIABLE], properties)

@@ -1,0 +1,190 @@
+"""What is known of a streaming query: a value that Spark's events advance, and that JSON carries.
+
+Pure: Spark's progress comes in as the dictionary of its JSON. Lag is what the source's offsets say,
+topic by topic; sources that are no logs have none.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+
+class State(StrEnum):
+    """How a query is doing."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    # Nothing new to read.
+    IDLE = "idle"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+    @property
+    def alive(self) -> bool:
+        return self not in (State.STOPPED, State.FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One of a query's sources in its last batch."""
+
+    description: str
+    rows: int
+    rows_per_s: float | None
+    lag_records: int | None
+    # Lag by topic.
+    topics: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A streaming query as its last event left it."""
+
+    id: str
+    run: str
+    name: str | None
+    application: str
+    application_id: str
+    started_ms: int
+    time_ms: int
+    state: State = State.STARTING
+    error: str | None = None
+    batch: int | None = None
+    batch_ms: int | None = None
+    durations_ms: Mapping[str, int] = field(default_factory=dict)
+    rows: int = 0
+    # All rows since the query was started.
+    rows_total: int = 0
+    input_rows_per_s: float | None = None
+    processed_rows_per_s: float | None = None
+    sources: tuple[Source, ...] = ()
+    sink: str | None = None
+    state_rows: int = 0
+    state_bytes: int = 0
+    late_rows: int = 0
+    watermark: str | None = None
+
+    @property
+    def title(self) -> str:
+        """What people call it."""
+        return self.name or self.id
+
+    @property
+    def lag_records(self) -> int | None:
+        """Records that wait in all sources together; None where no source can tell."""
+        known = [each.lag_records for each in self.sources if each.lag_records is not None]
+        return sum(known) if known else None
+
+    def as_json(self) -> dict[str, object]:
+        return {**asdict(self), "lag_records": self.lag_records}
+
+
+def from_json(found: Mapping[str, Any]) -> Query:
+    """The value that `as_json` wrote; fields that a newer version added are passed over."""
+    known = {name: found[name] for name in Query.__dataclass_fields__ if name in found}
+    known["state"] = State(known["state"])
+    known["sources"] = tuple(
+        Source(**{name: each[name] for name in Source.__dataclass_fields__ if name in each})
+        for each in known.get("sources", ())
+    )
+    return Query(**known)
+
+
+def advanced(query: Query, progress: Mapping[str, Any]) -> Query:
+    """The query after a batch, from the progress that Spark reports."""
+    operators = progress.get("stateOperators") or ()
+    rows = int(progress.get("numInputRows") or 0)
+    return replace(
+        query,
+        run=str(progress["runId"]),
+        name=progress.get("name") or query.name,
+        time_ms=time_ms(progress["timestamp"]),
+        state=State.RUNNING,
+        error=None,
+        batch=progress["batchId"],
+        batch_ms=progress.get("batchDuration"),
+        durations_ms=dict(progress.get("durationMs") or {}),
+        rows=rows,
+        rows_total=query.rows_total + rows,
+        input_rows_per_s=_rate(progress.get("inputRowsPerSecond")),
+        processed_rows_per_s=_rate(progress.get("processedRowsPerSecond")),
+        sources=tuple(_source(each) for each in progress.get("sources") or ()),
+        sink=(progress.get("sink") or {}).get("description"),
+        state_rows=sum(each.get("numRowsTotal", 0) for each in operators),
+        state_bytes=sum(each.get("memoryUsedBytes", 0) for each in operators),
+        late_rows=query.late_rows
+        + sum(each.get("numRowsDroppedByWatermark", 0) for each in operators),
+        watermark=(progress.get("eventTime") or {}).get("watermark"),
+    )
+
+
+def idle(query: Query, at_ms: int) -> Query:
+    """The query when Spark says that it waits for data."""
+    return replace(query, state=State.IDLE, time_ms=at_ms, rows=0, input_rows_per_s=0.0)
+
+
+def ended(query: Query, at_ms: int, error: str | None) -> Query:
+    """The query after its end; an error keeps its first line."""
+    state = State.FAILED if error else State.STOPPED
+    line = next(iter((error or "").strip().splitlines()), None)
+    return replace(query, state=state, time_ms=at_ms, error=line, input_rows_per_s=0.0)
+
+
+def time_ms(text: str) -> int:
+    """Spark's time, such as 2026-01-31T12:00:00.000Z."""
+    return round(datetime.fromisoformat(text).timestamp() * 1000)
+
+
+def _source(found: Mapping[str, Any]) -> Source:
+    topics = topic_lags(found.get("endOffset"), found.get("latestOffset"))
+    return Source(
+        description=str(found.get("description") or ""),
+        rows=int(found.get("numInputRows") or 0),
+        rows_per_s=_rate(found.get("processedRowsPerSecond")),
+        lag_records=None if topics is None else sum(topics.values()),
+        topics=topics or {},
+    )
+
+
+def topic_lags(end: object, latest: object) -> dict[str, int] | None:
+    """Records behind, by topic, from offsets as Kafka's source writes them; None if they are not.
+
+    {"orders": {"0": 17, "1": 4}} on both sides; partitions that are in one only are passed over.
+    """
+    ends, latests = _offsets(end), _offsets(latest)
+    if ends is None or latests is None:
+        return None
+    return {
+        topic: sum(
+            max(newest - partitions[index], 0)
+            for index, newest in latests.get(topic, {}).items()
+            if index in partitions
+        )
+        for topic, partitions in ends.items()
+    }
+
+
+def _offsets(found: object) -> dict[str, dict[str, int]] | None:
+    if isinstance(found, str):
+        try:
+            found = json.loads(found)
+        except ValueError:
+            return None
+    if not isinstance(found, dict) or not found:
+        return None
+    for partitions in found.values():
+        if not isinstance(partitions, dict) or not all(
+            isinstance(offset, int) for offset in partitions.values()
+        ):
+            return None
+    return found
+
+
+def _rate(found: object) -> float | None:
+    """A rate, unless Spark could not tell one: it says NaN or leaves it out."""
+    if not isinstance(found, int | float) or found != found or found in (float("inf"),):
+        return None
+    return round(float(found), 1)

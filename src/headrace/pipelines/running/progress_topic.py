@@ -1,0 +1,165 @@
+"""The compacted topic that holds the last word of every streaming query: who writes, who reads.
+
+Key: the query's id, which its checkpoint keeps over restarts. Value: `progress.Query` as JSON.
+An ordinary topic of any Kafka cluster.
+"""
+
+import json
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from headrace.pipelines.running.progress import Query, from_json
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, Message
+
+TOPIC = "__headrace_queries"
+# What nobody has touched for a week is of no interest to those who look at what runs.
+TOPIC_SETTINGS = {
+    "cleanup.policy": "compact,delete",
+    "retention.ms": "604800000",
+    "segment.ms": "86400000",
+}
+
+TRY_EVERY_S = 30
+ANSWER_TIMEOUT_S = 10
+
+log = logging.getLogger(__name__)
+_silent = logging.getLogger(f"{__name__}.librdkafka")
+_silent.addHandler(logging.NullHandler())
+_silent.propagate = False
+
+
+def client_settings(bootstrap: str, properties: Mapping[str, str]) -> dict[str, object]:
+    return {
+        "bootstrap.servers": bootstrap,
+        "client.id": "headrace-queries",
+        "log_level": 0,
+        **properties,
+    }
+
+
+def create(bootstrap: str, properties: Mapping[str, str]) -> None:
+    """Make the topic if it is missing; raises KafkaException when that cannot be done."""
+    from confluent_kafka import KafkaError, KafkaException
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    admin = AdminClient(client_settings(bootstrap, properties), logger=_silent)
+    topic = NewTopic(TOPIC, num_partitions=1, replication_factor=-1, config=TOPIC_SETTINGS)
+    try:
+        admin.create_topics([topic], request_timeout=ANSWER_TIMEOUT_S)[TOPIC].result()
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise
+
+
+class Publisher:
+    """Writes queries to the topic. It never blocks or fails the query that it tells about."""
+
+    def __init__(self, bootstrap: str, properties: Mapping[str, str]) -> None:
+        from confluent_kafka import Producer
+
+        self._bootstrap = bootstrap
+        self._properties = dict(properties)
+        self._ready = False
+        self._try_after_s = 0.0
+        self._complained = False
+        self._producer = Producer(
+            {
+                **client_settings(bootstrap, properties),
+                "linger.ms": 20,
+                "message.timeout.ms": 30_000,
+                "queue.buffering.max.messages": 1000,
+                # Progress that a retry puts in another order would show an old state for good.
+                "enable.idempotence": True,
+            },
+            logger=_silent,
+        )
+
+    def publish(self, query: Query) -> None:
+        """Send a query's state; a cluster that does not take it is complained about once."""
+        from confluent_kafka import KafkaException
+
+        try:
+            if not self._made_topic():
+                return
+            value = json.dumps(query.as_json())
+            self._producer.produce(TOPIC, key=query.id, value=value, on_delivery=self._delivered)
+            self._producer.poll(0)
+        except (KafkaException, BufferError) as error:
+            self._complain(str(error))
+
+    def _made_topic(self) -> bool:
+        """Whether the topic is there. A cluster that does not answer is not asked at every event:
+        asking takes long, and Spark's events come one after the other."""
+        if not self._ready and time.monotonic() >= self._try_after_s:
+            self._try_after_s = time.monotonic() + TRY_EVERY_S
+            create(self._bootstrap, self._properties)
+            self._ready = True
+        return self._ready
+
+    def flush(self, timeout_s: float) -> None:
+        self._producer.flush(timeout_s)
+
+    def _delivered(self, error: object, message: "Message") -> None:
+        if error is not None:
+            self._complain(str(error))
+
+    def _complain(self, reason: str) -> None:
+        if not self._complained:
+            self._complained = True
+            log.warning(
+                "progress of queries cannot be published to %s at %s: %s",
+                TOPIC,
+                self._bootstrap,
+                reason,
+            )
+
+
+class Watcher:
+    """All queries of a cluster, as the topic tells of them so far. The consumer is the caller's."""
+
+    def __init__(self, consumer: "Consumer") -> None:
+        from confluent_kafka import OFFSET_BEGINNING, TopicPartition
+
+        self.queries: dict[str, Query] = {}
+        self._consumer = consumer
+        consumer.assign([TopicPartition(TOPIC, 0, OFFSET_BEGINNING)])
+
+    def catch_up(self, timeout_s: float) -> bool:
+        """Read to the end of the topic; False if that did not come in time."""
+        return any(self._read(timeout_s))
+
+    def advance(self, timeout_s: float) -> None:
+        """Take in what comes within this time."""
+        for _ in self._read(timeout_s):
+            pass
+
+    def _read(self, timeout_s: float) -> Iterator[bool]:
+        from confluent_kafka import KafkaError
+
+        deadline = time.monotonic() + timeout_s
+        while (left := deadline - time.monotonic()) > 0:
+            message = self._consumer.poll(left)
+            if message is None:
+                continue
+            if (problem := message.error()) is not None:
+                yield problem.code() == KafkaError._PARTITION_EOF
+            else:
+                self._take(message)
+
+    def _take(self, message: "Message") -> None:
+        key, value = message.key(), message.value()
+        if key is None:
+            return
+        name = key.decode(errors="replace")
+        if value is None:
+            self.queries.pop(name, None)
+            return
+        try:
+            self.queries[name] = from_json(json.loads(value))
+        except (ValueError, KeyError, TypeError):
+            # Somebody else's record, or that of a version to come.
+            log.debug("%s holds a record under %r that is no query", TOPIC, name)

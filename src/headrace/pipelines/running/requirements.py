@@ -1,0 +1,78 @@
+"""What Spark needs before it can start: PySpark and a Java. Nothing here imports either."""
+
+import importlib.metadata
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+OLDEST_JAVA = 17
+OLDEST_PYSPARK = (4, 2)
+INSTALL_JAVA = (
+    "Spark 4 needs Java 17 or 21. On Debian or Ubuntu: sudo apt-get install "
+    "openjdk-17-jre-headless; on a Mac: brew install openjdk@17. "
+    "JAVA_HOME names it when there are several."
+)
+INSTALL_SPARK = "Install it with: pip install 'headrace[spark]'"
+
+
+class NotReady(Exception):
+    """Spark cannot start on this machine; says what is wrong and what to install."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(f"{message}. {hint}")
+        self.message = message
+        self.hint = hint
+
+
+def check_spark(environment: Mapping[str, str]) -> None:
+    """Raises NotReady unless PySpark and a Java that it can use are here."""
+    check_pyspark()
+    check_java(environment)
+
+
+def check_pyspark() -> None:
+    """Raises NotReady unless a PySpark with the data source API that we need is installed."""
+    try:
+        found = importlib.metadata.version("pyspark")
+    except importlib.metadata.PackageNotFoundError:
+        raise NotReady("PySpark is not installed in this Python", INSTALL_SPARK) from None
+    if tuple(int(number) for number in re.findall(r"\d+", found)[:2]) < OLDEST_PYSPARK:
+        oldest = ".".join(map(str, OLDEST_PYSPARK))
+        raise NotReady(f"PySpark {found} is too old; {oldest} or newer is needed", INSTALL_SPARK)
+
+
+def check_java(environment: Mapping[str, str]) -> None:
+    """Raises NotReady unless the Java that Spark would take is there and new enough."""
+    program = java_program(environment)
+    if program is None:
+        home = environment.get("JAVA_HOME")
+        where = f"JAVA_HOME is {home}, where there is no bin/java" if home else "No Java was found"
+        raise NotReady(where, INSTALL_JAVA)
+    try:
+        done = subprocess.run(
+            [str(program), "-version"], capture_output=True, text=True, timeout=60, check=False
+        )
+    except OSError as error:
+        raise NotReady(f"{program} cannot be started: {error.strerror}", INSTALL_JAVA) from None
+    version = java_version(done.stderr + done.stdout)
+    if version is None:
+        raise NotReady(f"{program} does not say which Java it is", INSTALL_JAVA)
+    if version < OLDEST_JAVA:
+        raise NotReady(f"{program} is Java {version}", INSTALL_JAVA)
+
+
+def java_program(environment: Mapping[str, str]) -> Path | None:
+    """The `java` that Spark's own scripts would start: JAVA_HOME's, else the first on the PATH."""
+    if home := environment.get("JAVA_HOME"):
+        named = Path(home) / "bin" / "java"
+        return named if named.is_file() else None
+    found = shutil.which("java", path=environment.get("PATH"))
+    return Path(found) if found else None
+
+
+def java_version(text: str) -> int | None:
+    """The feature release in what `java -version` prints: 17 in "17.0.15", 8 in "1.8.0_392"."""
+    found = re.search(r'version "(?:1\.)?(\d+)', text)
+    return int(found.group(1)) if found else None

@@ -1,0 +1,26 @@
+"""What `headrace spark shell` runs before its prompt: PySpark's own shell, watched."""
+
+import atexit
+import os
+
+from headrace.pipelines.running.listener import watch_sessions
+from headrace.pipelines.running.session import BOOTSTRAP_VARIABLE
+
+_listeners = watch_sessions()
+
+from pyspark.shell import *  # noqa: E402, F403
+
+bootstrap = os.environ[BOOTSTRAP_VARIABLE]
+print(f"The cluster is {bootstrap}; its address is in 'bootstrap'. For example:")
+print(
+    "  spark.read.format('headrace').option('kafka.bootstrap.servers', bootstrap)"
+    ".option('subscribe', 'TOPIC').load().show()"
+)
+
+
+def _last_words() -> None:
+    for listener in _listeners:
+        listener.wait_for_ends(1)
+
+
+atexit.register(_last_words)
