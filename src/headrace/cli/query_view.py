@@ -106,8 +106,8 @@ def drawn(queries: list[Query], now_ms: int) -> "RenderableType":
             )
         )
     columns = (
-        "Query", "Application", "State", "In/s", "Done/s", "Lag", "Batch", "ms",
-        "Keys", "State size", "Seen",
+        "Query", "Program", "State", "In/s", "Done/s", "Lag", "Batch", "ms",
+        "Keys", "Size", "Seen",
     )  # fmt: skip
     return output.table(columns, rows, numbers=columns[3:])
 

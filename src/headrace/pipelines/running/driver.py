@@ -7,6 +7,7 @@ end, however that comes about. The program is run as Python would run it, with s
 import runpy
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
@@ -35,7 +36,11 @@ def watched(run: Callable[[], Any]) -> int:
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     finally:
-        _stop_queries()
+        # The main thread's line to Java may hang in the call that a signal broke off, such as
+        # awaitTermination; another thread has one of its own.
+        stopping = threading.Thread(target=_stop_queries, daemon=True)
+        stopping.start()
+        stopping.join(ENDS_WITHIN_S)
         for listener in listeners:
             listener.wait_for_ends(ENDS_WITHIN_S)
     return 0

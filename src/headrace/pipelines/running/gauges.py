@@ -17,6 +17,9 @@ class Gauges:
     def __init__(self, session: Any) -> None:
         context = session.sparkContext
         self._jvm = context._jvm
+        # A Scala object whose class has methods of the same name, hence no static ones.
+        sources = getattr(self._jvm.org.apache.spark.metrics.source, "DoubleAccumulatorSource$")
+        self._sources = getattr(sources, "MODULE$")
         self._context = context._jsc.sc()
         self._shown: dict[str, tuple[Any, float]] = {}
 
@@ -29,9 +32,9 @@ class Gauges:
 
     def _register(self, name: str) -> Any:
         accumulator = self._context.doubleAccumulator(name)
-        self._jvm.org.apache.spark.metrics.source.DoubleAccumulatorSource.register(
-            self._context, self._jvm.PythonUtils.toScalaMap({name: accumulator})
-        )
+        named = self._jvm.java.util.HashMap()
+        named.put(name, accumulator)
+        self._sources.register(self._context, self._jvm.PythonUtils.toScalaMap(named))
         return accumulator
 
 

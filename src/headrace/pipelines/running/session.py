@@ -87,6 +87,8 @@ def environment(launch: Launch, inherited: Mapping[str, str]) -> dict[str, str]:
     made[BOOTSTRAP_VARIABLE] = launch.bootstrap
     if launch.client_config:
         made[CLIENT_CONFIG_VARIABLE] = str(Path(launch.client_config).resolve())
+    # Where declarative pipelines look, which have their session from Spark Connect.
+    made["MASTER"] = launch.master
     made["PYSPARK_SUBMIT_ARGS"] = submit_words(launch, inherited)
     return made
 
