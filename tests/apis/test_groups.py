@@ -13,6 +13,7 @@ from headrace.errors import ErrorCode
 from headrace.wire import codec
 from tests.apis.one_broker import OneBroker, over_the_wire
 from tests.coordination.shard import subscription
+from tests.support.messages import filled, item, part
 
 (OFFSET_COMMIT, OFFSET_FETCH, FIND, JOIN, HEARTBEAT, LEAVE, SYNC, DESCRIBE, LIST, DELETE) = (
     8, 9, 10, 11, 12, 13, 14, 15, 16, 42,
@@ -42,25 +43,6 @@ def ask(broker: OneBroker, api: int, version: int, /, **values: object) -> Answe
     found = getattr(import_module(f"headrace.apis.{module}"), function)
     request = filled(codec.request_class(api, version), values)
     return over_the_wire(broker, found, api, version, request)
-
-
-def part(api: int, version: int, field: str, /, **values: object) -> object:
-    """One item of a list in a request."""
-    return item(codec.request_class(api, version), field, **values)
-
-
-def item(of: type, field: str, /, **values: object) -> object:
-    """One item of a list in a message."""
-    entity = next(known.entity for known in codec.fields(of) if known.name == field)
-    assert entity is not None
-    return filled(entity, values)
-
-
-def filled(of: type, values: dict[str, object]) -> object:
-    fields = codec.fields(of)
-    unknown = values.keys() - {field.name for field in fields}
-    assert not unknown, f"{of.__module__} has no {unknown}"
-    return of(**{field.name: values.get(field.name, field.default) for field in fields})
 
 
 def commit(

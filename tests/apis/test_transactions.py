@@ -29,7 +29,8 @@ from headrace.wire import codec
 from headrace.wire.batch import TRANSACTIONAL
 from headrace.wire.records import Record, encode_batch
 from tests.apis.one_broker import NOW, OneBroker
-from tests.apis.test_groups import ask, filled, item, part
+from tests.apis.test_groups import ask
+from tests.support.messages import filled, item, part
 
 PRODUCE, FETCH_OFFSETS, INIT, ADD_PARTITIONS, ADD_OFFSETS, END, COMMIT_OFFSETS = (
     0, 9, 22, 24, 25, 26, 28,

@@ -2,7 +2,10 @@
 
 import json
 import shutil
+import signal
 import subprocess
+import time
+import uuid
 from pathlib import Path
 
 import pytest
@@ -72,3 +75,48 @@ def test_the_cluster_is_listed_as_json(bootstrap: str, make_topic: MakeTopic) ->
     (described,) = listed["topics"]
     assert described["topic"] == topic
     assert sorted(p["partition"] for p in described["partitions"]) == [0, 1, 2]
+
+
+def in_transaction() -> tuple[str, str]:
+    return "-X", f"transactional.id=x-{uuid.uuid4().hex[:12]}"
+
+
+COMMITTED = ("-o", "beginning", "-X", "isolation.level=read_committed")
+EVERYTHING = ("-o", "beginning", "-X", "isolation.level=read_uncommitted")
+
+
+def test_a_session_in_a_transaction_is_committed_at_its_end(
+    bootstrap: str, make_topic: MakeTopic
+) -> None:
+    topic = make_topic(2)
+    for index in (0, 1):
+        lines = "".join(f"{index}-{n}\n" for n in range(200))
+        kcat(bootstrap, "-P", "-t", topic, "-p", str(index), *in_transaction(), stdin=lines)
+        shown = kcat(bootstrap, "-C", "-t", topic, "-p", str(index), "-e", "-q", *COMMITTED)
+        assert shown == lines
+
+
+def test_an_interrupted_session_in_a_transaction_is_aborted(bootstrap: str, topic: str) -> None:
+    kcat(bootstrap, "-P", "-t", topic, "-p", "0", stdin="before\n")
+    # kcat reads in whole blocks: of fewer bytes, or of one more, it would keep some to itself.
+    lost = "lost 01\n" * 8192
+    running = subprocess.Popen(
+        ["kcat", "-b", bootstrap, "-P", "-t", topic, "-p", "0", *in_transaction()],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert running.stdin is not None
+    running.stdin.write(lost.encode())
+    running.stdin.flush()
+    deadline = time.monotonic() + 30
+    while read_all(bootstrap, topic, *EVERYTHING) != "before\n" + lost:
+        assert time.monotonic() < deadline, "kcat did not send everything"
+    # What is open is not shown, nor what follows it.
+    kcat(bootstrap, "-P", "-t", topic, "-p", "0", stdin="after\n")
+    assert read_all(bootstrap, topic, *COMMITTED) == "before\n"
+    running.send_signal(signal.SIGINT)
+    _, said = running.communicate(timeout=30)
+    assert b"Aborting transaction" in said, said
+    assert running.returncode == 0
+    assert read_all(bootstrap, topic, *COMMITTED) == "before\nafter\n"
+    assert read_all(bootstrap, topic, *EVERYTHING) == "before\n" + lost + "after\n"
