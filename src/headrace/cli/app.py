@@ -57,6 +57,7 @@ ENTRIES = {
     "groups": Entry("groups", DATA, "Consumer groups: members, lag, offsets; watch them live."),
     "transactions": Entry("transactions", DATA, "Transactional ids: list, describe, abort."),
     "spark": Entry("spark", PIPELINES, "Run PySpark programs; watch their streaming queries."),
+    "lake": Entry("lake", PIPELINES, "Verify that a Delta or Iceberg table holds a topic, once."),
     "configs": Entry("configs", INSIDE, "Show and change settings of topics and brokers."),
     "cluster": Entry("cluster", INSIDE, "Brokers, controller, features, API versions."),
     "log": Entry("log", INSIDE, "Read a partition's files from disk."),

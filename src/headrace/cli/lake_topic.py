@@ -1,0 +1,78 @@
+"""A topic as `headrace lake verify` asks for it: by librdkafka, which has nothing to do with the
+source that filled the table, and read_committed."""
+
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from headrace.cli import client, positions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from headrace.pipelines.lake.ranges import Place
+    from headrace.pipelines.lake.verify import Offsets
+
+BATCH_RECORDS = 10_000
+SILENCE_S = 15.0
+
+
+class LibrdkafkaReader:
+    """A consumer outside any group that looks into one partition after the other."""
+
+    def __init__(self, bootstrap: str, client_config: str | None) -> None:
+        self._cluster = client.connect(bootstrap, client_config)
+        settings: dict[str, object] = {"isolation.level": "read_committed"}
+        self._consumer = client.consumer(self._cluster, settings)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._consumer.close()
+
+    def bounds(self, topic: str) -> "Mapping[int, tuple[int, int]]":
+        """First offset and the one after the last that is committed, of each partition."""
+        admin = client.admin(self._cluster)
+        (found,) = client.describe_topics(self._cluster, admin, [topic])
+        partitions = [part.id for part in found.partitions]
+        return positions.bounds(self._cluster, admin, topic, partitions, committed=True)
+
+    def offsets(self, place: "Place", first: int, last: int) -> "Offsets":
+        """The offsets of all visible records from `first` to `last`."""
+        from confluent_kafka import KafkaError, TopicPartition
+
+        self._consumer.assign([TopicPartition(place.topic, place.partition, first)])
+        seen: list[int] = []
+        heard = time.monotonic()
+        while True:
+            messages = self._consumer.consume(BATCH_RECORDS, timeout=0.2)
+            if messages:
+                heard = time.monotonic()
+            elif time.monotonic() - heard > SILENCE_S:
+                raise client.unreachable(
+                    self._cluster,
+                    f"nothing came for {SILENCE_S:.0f} s from {place.topic}-{place.partition}",
+                )
+            for message in messages:
+                problem = message.error()
+                if problem is None:
+                    seen.append(message.offset())
+                elif problem.code() == KafkaError._PARTITION_EOF:
+                    return _within(seen, first, last)
+                elif message.topic() is not None:
+                    raise client.failure(self._cluster, problem, f"reading {place.topic}")
+            if seen and seen[-1] >= last:
+                return _within(seen, first, last)
+
+
+def _within(seen: list[int], first: int, last: int) -> "Offsets":
+    offsets = np.array(seen, np.int64)
+    return offsets[(offsets >= first) & (offsets <= last)]

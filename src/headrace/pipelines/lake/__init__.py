@@ -1,0 +1,1 @@
+"""Tables in the lake: Delta and Iceberg sinks without a jar, and the proof of completeness."""

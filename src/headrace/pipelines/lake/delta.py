@@ -1,0 +1,117 @@
+"""Delta tables through `deltalake`: the sink's table, and the reading side for `verify`.
+
+The epoch is Delta's own application transaction (`txn`: the query's id and the epoch), which two
+writers cannot both commit; the offsets stand in the same commit's `commitInfo`.
+"""
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import CommitFailedError, TableNotFoundError
+from deltalake.fs import DeltaStorageHandler
+from deltalake.schema import Schema
+from deltalake.transaction import AddAction
+
+from headrace.pipelines.lake import columns
+from headrace.pipelines.lake.files import TableFolder, WrittenFile
+from headrace.pipelines.lake.writers import EpochCommit, EpochTaken
+
+COMMIT_ATTEMPTS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaLake:
+    """A Delta table by its address, with the options of its object store."""
+
+    uri: str
+    storage: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, str]) -> "DeltaLake":
+        """By Spark's options: `path`, and `storage.*` for the object store."""
+        path = options.get("path") or options.get("table")
+        if not path:
+            raise ValueError(
+                "the headrace-delta sink needs the table's address: "
+                '.option("path", "/lake/orders") or .start("/lake/orders")'
+            )
+        storage = {
+            name.removeprefix("storage."): value
+            for name, value in options.items()
+            if name.startswith("storage.")
+        }
+        return cls(path, storage)
+
+    def table(self) -> DeltaTable:
+        """The table as it is now; TableNotFoundError if there is none."""
+        return DeltaTable(self.uri, storage_options=dict(self.storage))
+
+    def prepare(self, schema: pa.Schema) -> pa.Schema:
+        wanted = columns.plain(schema)
+        try:
+            table = self.table()
+        except TableNotFoundError:
+            table = DeltaTable.create(
+                self.uri,
+                Schema.from_arrow(wanted),
+                mode="ignore",
+                storage_options=dict(self.storage),
+            )
+        if table.metadata().partition_columns:
+            raise columns.ColumnsDiffer(
+                f"the table {self.uri} is partitioned by {table.metadata().partition_columns}; the "
+                "sink writes unpartitioned tables only: choose another path"
+            )
+        there = columns.plain(pa.schema(table.schema().to_arrow()))
+        added = columns.additions(there, wanted, self.uri)
+        if added:
+            table.alter.add_columns(Schema.from_arrow(pa.schema(added)).fields)
+        return wanted
+
+    def folder(self) -> TableFolder:
+        handler = DeltaStorageHandler(self.uri, dict(self.storage))
+        return TableFolder(pafs.PyFileSystem(handler), "")
+
+    def last_epoch(self, query: str) -> int | None:
+        return self.table().transaction_version(query)
+
+    def append(self, commit: EpochCommit) -> None:
+        epoch = commit.epoch
+        for _ in range(COMMIT_ATTEMPTS):
+            table = self.table()
+            last = table.transaction_version(epoch.query)
+            if last is not None and last >= epoch.number:
+                raise EpochTaken
+            try:
+                self._commit(table, commit)
+            except CommitFailedError as error:
+                # Delta refuses a second commit of the same transaction; look which it was.
+                failure = error
+                continue
+            return
+        raise failure
+
+    def _commit(self, table: DeltaTable, commit: EpochCommit) -> None:
+        now_ms = int(time.time() * 1000)
+        table.create_write_transaction(
+            [_action(file, now_ms) for file in commit.files],
+            "overwrite" if commit.overwrite else "append",
+            # An append may lack columns of the table; the table's schema stays what it is.
+            table.schema(),
+            commit_properties=CommitProperties(
+                custom_metadata=commit.properties(),
+                app_transactions=[Transaction(commit.epoch.query, commit.epoch.number, now_ms)],
+            ),
+        )
+
+
+def _action(file: WrittenFile, now_ms: int) -> AddAction:
+    assert file.path is not None, "a file without rows is not committed"
+    return AddAction(
+        file.path, file.size_bytes, {}, now_ms, True, json.dumps({"numRecords": file.rows})
+    )

@@ -1,0 +1,148 @@
+"""The sinks of Spark for a table in the lake: tasks write files, the driver commits once.
+
+What differs between Delta and Iceberg is behind `LakeTable`. The rules are here: an epoch is
+committed once, together with its number and the offsets in it; a replayed epoch adds nothing;
+files that no commit names are removed, and never one that a commit may name.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
+from pyspark.sql.types import StructType
+
+from headrace.pipelines import epoch as epochs
+from headrace.pipelines.epoch import Epoch
+from headrace.pipelines.lake import ranges
+from headrace.pipelines.lake.files import TableFolder, WrittenFile
+
+_log = logging.getLogger(__name__)
+
+# Commit properties, the same in Delta's commitInfo and in Iceberg's snapshot summary.
+QUERY = "headrace.query"
+EPOCH = "headrace.epoch"
+OFFSETS = "headrace.offsets"
+
+
+class EpochTaken(Exception):
+    """Somebody else committed this epoch of this query meanwhile."""
+
+
+class LakeTable(Protocol):
+    """A table that takes an epoch's files in one commit. Picklable: it travels to the tasks."""
+
+    def prepare(self, schema: pa.Schema) -> pa.Schema:
+        """Create the table or add new columns; the schema that files are to be written in."""
+
+    def folder(self) -> TableFolder:
+        """Where the table's files are."""
+
+    def last_epoch(self, query: str) -> int | None:
+        """The newest epoch of the query that is in the table."""
+
+    def append(self, commit: "EpochCommit") -> None:
+        """Add the files with their properties in one commit; EpochTaken if that was done."""
+
+
+@dataclass(frozen=True, slots=True)
+class EpochCommit:
+    """All that one commit brings."""
+
+    epoch: Epoch
+    files: tuple[WrittenFile, ...]
+    schema: pa.Schema
+    overwrite: bool
+
+    def properties(self) -> dict[str, str]:
+        """What the table's own commit says about it."""
+        merged = ranges.merge(file.ranges for file in self.files)
+        return {
+            QUERY: self.epoch.query,
+            EPOCH: str(self.epoch.number),
+            OFFSETS: ranges.to_json(merged),
+        }
+
+
+class LakeSink:
+    """What both writers do."""
+
+    def __init__(self, table: LakeTable, schema: StructType, overwrite: bool) -> None:
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        self._table = table
+        self._overwrite = overwrite
+        self._schema = table.prepare(to_arrow_schema(schema, timezone="UTC"))
+
+    def write(self, epoch: Epoch, batches: Iterator[pa.RecordBatch]) -> WrittenFile:
+        """In a task: one Parquet file."""
+        return self._table.folder().write(epoch, epochs.task_number(), batches, self._schema)
+
+    def commit(self, messages: Sequence[WrittenFile | None]) -> None:
+        """In the driver: all files of the epoch in one commit, once."""
+        done = [message for message in messages if message is not None]
+        if not done:
+            return
+        epoch = done[0].epoch
+        files = tuple(message for message in done if message.path is not None)
+        paths = [file.path for file in files if file.path is not None]
+        folder = self._table.folder()
+        last = self._table.last_epoch(epoch.query)
+        try:
+            if last is not None and last >= epoch.number:
+                raise EpochTaken
+            self._table.append(EpochCommit(epoch, files, self._schema, self._overwrite))
+        except EpochTaken:
+            _log.warning("epoch %d of query %s is in the table already", epoch.number, epoch.query)
+            folder.remove(paths)
+            return
+        try:
+            folder.sweep(epoch, keep=paths)
+        except OSError as error:
+            # The commit stands. An exception here would make Spark abort what is committed.
+            _log.warning("could not look for orphans of epoch %d: %s", epoch.number, error)
+
+    def abort(self, messages: Sequence[WrittenFile | None]) -> None:
+        """In the driver: remove the files, unless the commit went through and only seemed lost."""
+        done = [message for message in messages if message is not None]
+        if not done:
+            return
+        epoch = done[0].epoch
+        last = self._table.last_epoch(epoch.query)
+        if last is None or last < epoch.number:
+            self._table.folder().sweep(epoch, keep=())
+
+
+class LakeBatchWriter(DataSourceArrowWriter):  # type: ignore[misc]
+    """`df.write`: a query with one epoch."""
+
+    def __init__(self, sink: LakeSink) -> None:
+        self._sink = sink
+        self._epoch = epochs.batch_job()
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenFile:
+        return self._sink.write(self._epoch, iterator)
+
+    def commit(self, messages: Sequence[WrittenFile | None]) -> None:
+        self._sink.commit(messages)
+
+    def abort(self, messages: Sequence[WrittenFile | None]) -> None:
+        self._sink.abort(messages)
+
+
+class LakeStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
+    """`df.writeStream`: an epoch is a micro-batch."""
+
+    def __init__(self, sink: LakeSink) -> None:
+        self._sink = sink
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenFile:
+        return self._sink.write(epochs.of_stream(), iterator)
+
+    def commit(self, messages: Sequence[WrittenFile | None], batchId: int) -> None:
+        self._sink.commit(messages)
+
+    def abort(self, messages: Sequence[WrittenFile | None], batchId: int) -> None:
+        self._sink.abort(messages)
