@@ -44,6 +44,8 @@ COMMANDS = [
     ("configs", "set"),
     ("cluster",),
     ("cluster", "describe"),
+    ("lake",),
+    ("lake", "verify"),
     ("log",),
     ("log", "dump"),
     ("bench",),

@@ -5,67 +5,83 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli import options
+from headrace.cli import options, output
 from headrace.cli.failures import ExitCode, not_found
+from headrace.cli.options import examples
 
 if TYPE_CHECKING:
-    from headrace.pipelines.lake.verify import PartitionReport
+    from headrace.pipelines.lake.verify import PartitionReport, Wanted
     from headrace.pipelines.lake.views import TableView
 
 SHOWN_FINDINGS = 20
 
 app = typer.Typer(
-    help="Tables in the lake: [bold]verify[/bold] that one holds every record of a topic once.",
-    no_args_is_help=True,
+    no_args_is_help=True, epilog=examples("headrace lake verify /lake/orders --topic orders")
 )
+
+Table = Annotated[
+    str,
+    typer.Argument(
+        metavar="TABLE",
+        help="Folder or address of a Delta table; folder or *.metadata.json of an Iceberg table; "
+        "or namespace.name of one, with --warehouse or --catalog.",
+    ),
+]
+Topic = Annotated[
+    str,
+    typer.Option(
+        "--topic",
+        "-t",
+        help="The topic that the table was filled from.",
+        autocompletion=options.complete_topics,
+    ),
+]
+Warehouse = Annotated[
+    str | None, typer.Option(metavar="DIR", help="Iceberg: the folder with the sink's catalog.db.")
+]
+Catalog = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Iceberg: a catalog that PyIceberg knows."),
+]
+FromTableStart = Annotated[
+    bool,
+    typer.Option(
+        "--from-table-start", help="Records before the table's first offset need not be in it."
+    ),
+]
+Complete = Annotated[
+    bool, typer.Option("--complete", help="Records after the table's last offset are missing too.")
+]
+AnyOrder = Annotated[
+    bool, typer.Option("--any-order", help="Do not look at the order of rows and epochs.")
+]
+Full = Annotated[
+    bool,
+    typer.Option("--full", help="Read the whole topic; also finds rows that it does not show."),
+]
 
 
 @app.callback()
-def _lake() -> None:
-    """Keeps `verify` a command of its own name."""
+def _group() -> None:
+    """Tables in the lake, and whether they hold what the topic holds."""
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "headrace lake verify /lake/orders --topic orders",
+        "headrace lake verify sales.orders --warehouse /lake --topic orders --json",
+        "headrace lake verify /lake/orders -t orders --complete --full",
+    )
+)
 def verify(
-    table: Annotated[
-        str,
-        typer.Argument(
-            metavar="TABLE",
-            help="Folder or address of a Delta table; folder or *.metadata.json of an Iceberg "
-            "table; or namespace.name of one, with --warehouse or --catalog.",
-        ),
-    ],
-    topic: Annotated[
-        str,
-        typer.Option(
-            "--topic",
-            "-t",
-            help="The topic it was filled from.",
-            autocompletion=options.complete_topics,
-        ),
-    ],
-    warehouse: Annotated[
-        str | None,
-        typer.Option(metavar="DIR", help="Iceberg: the folder with the sink's catalog.db."),
-    ] = None,
-    catalog: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Iceberg: a catalog of PyIceberg's configuration."),
-    ] = None,
-    from_table_start: Annotated[
-        bool,
-        typer.Option(help="Records before the table's first offset are none of its business."),
-    ] = False,
-    complete: Annotated[
-        bool, typer.Option(help="Records after the table's last offset are missing, too.")
-    ] = False,
-    any_order: Annotated[
-        bool, typer.Option(help="Do not look at the order of rows and epochs.")
-    ] = False,
-    full: Annotated[
-        bool,
-        typer.Option(help="Read the whole topic, and also find rows that it does not show."),
-    ] = False,
+    table: Table,
+    topic: Topic,
+    warehouse: Warehouse = None,
+    catalog: Catalog = None,
+    from_table_start: FromTableStart = False,
+    complete: Complete = False,
+    any_order: AnyOrder = False,
+    full: Full = False,
     bootstrap: options.Bootstrap = options.DEFAULT_BOOTSTRAP,
     client_config: options.ClientConfig = None,
     as_json: options.AsJson = False,
@@ -73,33 +89,15 @@ def verify(
     """Prove that a table holds every record of a topic, once and in order.
 
     The rows' columns topic, partition and offset are compared with the topic itself, as a
-    read_committed consumer sees it: transaction markers, aborted and compacted records are no loss.
-
-    Exit code 0: proven. 1: records are missing, doubled, out of order, not the topic's, or
+    read_committed consumer sees it: transaction markers, aborted and compacted records are no
+    loss. The exit code is 1 if records are missing, doubled, out of order or not the topic's, or
     cannot be judged because the topic has deleted them.
-
-    [bold]Examples[/bold]
-      headrace lake verify /lake/orders --topic orders
-      headrace lake verify sales.orders --warehouse /lake --topic orders --json
     """
-    from headrace.cli.lake_topic import LibrdkafkaReader
-    from headrace.pipelines.lake import verify as proof
-    from headrace.pipelines.lake.views import TableUnreadable, open_view
+    from headrace.pipelines.lake.verify import Wanted
 
-    try:
-        view = open_view(table, warehouse=warehouse, catalog=catalog)
-    except TableUnreadable as error:
-        raise not_found(str(error)) from error
-    wanted = proof.Wanted(topic, from_table_start, complete, any_order, full)
-    from headrace.cli import output
-
-    with output.progress() as bar, LibrdkafkaReader(bootstrap, client_config) as log:
-        task = bar.add_task("reading", total=None, state="")
-
-        def progress(state: str, done: int, total: int) -> None:
-            bar.update(task, description=state, completed=done, total=total)
-
-        reports = proof.verify(view, wanted, log, progress)
+    view = _open(table, warehouse, catalog)
+    wanted = Wanted(topic, from_table_start, complete, any_order, full)
+    reports = _reports(view, wanted, bootstrap, client_config)
     document = _document(view, topic, reports)
     if as_json:
         output.print_json(document)
@@ -107,6 +105,30 @@ def verify(
         _print(view, topic, reports)
     if not document["proven"]:
         raise typer.Exit(ExitCode.FAILED)
+
+
+def _open(table: str, warehouse: str | None, catalog: str | None) -> "TableView":
+    from headrace.pipelines.lake.views import TableUnreadable, open_view
+
+    try:
+        return open_view(table, warehouse=warehouse, catalog=catalog)
+    except TableUnreadable as error:
+        raise not_found(str(error)) from error
+
+
+def _reports(
+    view: "TableView", wanted: "Wanted", bootstrap: str, client_config: str | None
+) -> "list[PartitionReport]":
+    from headrace.cli.lake_topic import LibrdkafkaReader
+    from headrace.pipelines.lake import verify as proof
+
+    with output.progress() as bar, LibrdkafkaReader(bootstrap, client_config) as log:
+        task = bar.add_task("reading", total=None, state="")
+
+        def progress(state: str, done: int, total: int) -> None:
+            bar.update(task, description=state, completed=done, total=total)
+
+        return proof.verify(view, wanted, log, progress)
 
 
 def _document(view: "TableView", topic: str, reports: "list[PartitionReport]") -> dict[str, Any]:
@@ -144,8 +166,6 @@ def _document(view: "TableView", topic: str, reports: "list[PartitionReport]") -
 
 
 def _print(view: "TableView", topic: str, reports: "list[PartitionReport]") -> None:
-    from headrace.cli import output
-
     kinds = ("missing", "duplicate", "reordered", "foreign", "unknown")
     names = ("partition", "rows", "offsets", *kinds, "behind")
     rows = []

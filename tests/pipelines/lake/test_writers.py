@@ -60,7 +60,7 @@ def test_of_two_drivers_with_the_same_epoch_one_commits(lake: Lake) -> None:
     """The second one looked before the first committed, as a driver that was paused has."""
     sink = lake.sink()
     mine = sink.write(FIRST, iter([rows([0, 1])]))
-    stale = type(lake.table).table(lake.table)
+    stale = lake.table.table()
     lake.commit(FIRST, rows([0, 1]))
     commit = EpochCommit(FIRST, (mine,), sink._schema, overwrite=False)
     with pytest.MonkeyPatch.context() as patch:
@@ -77,7 +77,7 @@ def test_drivers_of_two_queries_at_once_both_commit(lake: Lake) -> None:
     sink = lake.sink()
     other = Epoch("query-2", 0)
     mine = sink.write(other, iter([rows([7])]))
-    stale = type(lake.table).table(lake.table)
+    stale = lake.table.table()
     lake.commit(FIRST, rows([0, 1]))
     with pytest.MonkeyPatch.context() as patch:
         looks = iter([stale])
