@@ -20,7 +20,7 @@ from headrace.coordination.runtime import Coordinator
 from headrace.coordination.transaction_runtime import TransactionCoordinator
 from headrace.disk import RealDisk
 from headrace.errors import KafkaError
-from headrace.log.directory import LogDirectory
+from headrace.log.directories import LogDirectories
 from headrace.replication.replicas import Replicas
 from headrace.settings import Settings
 from headrace.wire import codec
@@ -41,13 +41,13 @@ class OneBroker:
     def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
         clock = ManualClock(NOW)
         parsed = Settings.parse(settings or {})
-        self.directory = LogDirectory(str(folder), RealDisk(), clock)
-        self.directory.open()
+        self.directories = LogDirectories((str(folder),), RealDisk(), clock)
+        self.directories.open()
         self.metadata = Metadata(SqliteStore(str(folder)), NODE, clock)
         self.metadata.load()
         self.metadata.register_broker(Broker(NODE, "localhost", 9092, "rack-a"))
         self.executor = ThreadPoolExecutor(1)
-        self.replicas = Replicas(NODE, parsed, self.directory, self.executor)
+        self.replicas = Replicas(NODE, parsed, self.directories, self.executor)
         self.replicas.load(self.metadata.image)
         self.metadata.listeners.append(self.replicas.apply)
         self.groups = Coordinator(parsed, clock, self.metadata, self.replicas)
@@ -66,7 +66,7 @@ class OneBroker:
 
     def close(self) -> None:
         self.executor.shutdown()
-        self.directory.close()
+        self.directories.close()
 
     def create(self, name: str, partitions: int = 1, **configs: str) -> Topic:
         given = tuple((key.replace("_", "."), value) for key, value in configs.items())

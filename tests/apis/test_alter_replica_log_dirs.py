@@ -35,5 +35,5 @@ def test_a_folder_that_is_not_ours_or_is_offline_is_refused(
 ) -> None:
     broker.create("t")
     assert _answers(broker, tmp_path / "other") == [ErrorCode.LOG_DIR_NOT_FOUND] * 2
-    broker.directory.offline = "the disk is gone"
+    broker.directories.first.offline = "the disk is gone"
     assert _answers(broker, tmp_path) == [ErrorCode.KAFKA_STORAGE_ERROR] * 2

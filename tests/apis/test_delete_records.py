@@ -46,5 +46,5 @@ def test_what_was_forgotten_stays_forgotten_whatever_happens_next(broker: OneBro
     broker.create("t")
     broker.append("t", [NOW] * 5)
     assert forget(broker, 3) == (NONE, 3)
-    saved = Path(broker.directory.path, "log-start-offset-checkpoint").read_text()
+    saved = Path(broker.directories.first.path, "log-start-offset-checkpoint").read_text()
     assert saved.split("\n")[2] == "t 0 3"

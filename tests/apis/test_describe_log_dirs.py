@@ -37,6 +37,6 @@ def test_folders_are_described_with_sizes_and_room(broker: OneBroker, tmp_path: 
 
 
 def test_a_folder_that_is_offline_says_so(broker: OneBroker) -> None:
-    broker.directory.offline = "the disk is gone"
+    broker.directories.first.offline = "the disk is gone"
     answer = asyncio.run(broker.ask(describe_log_dirs, DescribeLogDirsRequest(topics=None)))
     assert [ErrorCode(one.error_code) for one in answer.results] == [ErrorCode.KAFKA_STORAGE_ERROR]

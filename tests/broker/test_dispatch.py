@@ -28,7 +28,7 @@ class Peer:
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
     settings = Settings.parse({"auto.create.topics.enable": "false"})
-    server = Server(settings, str(tmp_path), ("127.0.0.1", 0), None, None)
+    server = Server(settings, (str(tmp_path),), ("127.0.0.1", 0), None, None)
     yield server
     server.close()
 

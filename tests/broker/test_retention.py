@@ -189,7 +189,7 @@ def test_one_bad_log_does_not_keep_others_from_being_cleaned(
 ) -> None:
     kept.topic("bad")
     kept.topic("good")
-    folder = Path(kept.broker.directory.path, "bad-0")
+    folder = Path(kept.broker.directories.first.path, "bad-0")
     for path in folder.glob("*0.*index"):
         path.unlink()
     (folder / f"{0:020d}.log").write_bytes(b"\xff" * 80)

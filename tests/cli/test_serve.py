@@ -11,7 +11,9 @@ from tests.cli.conftest import Run
 
 def test_without_options_it_serves_this_machine_only() -> None:
     plan = serve.make_plan([], {})
-    assert plan == serve.Plan({}, "headrace-data", ("127.0.0.1", 9092), None, None, "text", "info")
+    assert plan == serve.Plan(
+        {}, ("headrace-data",), ("127.0.0.1", 9092), None, None, "text", "info"
+    )
 
 
 def test_options_reach_the_plan() -> None:
@@ -21,7 +23,7 @@ def test_options_reach_the_plan() -> None:
     )
     assert serve.make_plan(words.split(), {}) == serve.Plan(
         settings={"num.partitions": "6", "log.retention.ms": "-1"},
-        data_dir="/d",
+        data_dirs=("/d",),
         listen=("0.0.0.0", 19092),
         advertise=("kafka.lan", 9092),
         node_id=3,
@@ -33,7 +35,7 @@ def test_options_reach_the_plan() -> None:
 def test_the_environment_stands_in_for_options_and_options_win() -> None:
     env = {"HEADRACE_DATA_DIR": "/env", "HEADRACE_LISTEN": "[::]:1234"}
     plan = serve.make_plan(["--data-dir=/option"], env)
-    assert (plan.data_dir, plan.listen) == ("/option", ("::", 1234))
+    assert (plan.data_dirs, plan.listen) == (("/option",), ("::", 1234))
 
 
 def test_set_wins_over_the_file(tmp_path: Path) -> None:
@@ -43,16 +45,22 @@ def test_set_wins_over_the_file(tmp_path: Path) -> None:
     assert plan.settings == {"num.partitions": "7", "log.retention.hours": "5"}
 
 
+def test_several_disks_are_several_data_dirs() -> None:
+    plan = serve.make_plan(["--data-dir", "/a", "--data-dir=/b"], {"HEADRACE_DATA_DIR": "/c,/d"})
+    assert plan.data_dirs == ("/a", "/b")
+    assert serve.make_plan([], {"HEADRACE_DATA_DIR": "/c,/d"}).data_dirs == ("/c", "/d")
+
+
 def test_a_stock_kafka_file_says_where_to_listen_and_where_data_lives(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text(
         "# a comment\nnode.id=4\nlisteners=CONTROLLER://:9093,PLAINTEXT://:9095\n"
-        "advertised.listeners=PLAINTEXT://example.org:9096\nlog.dirs=/data/one\n"
+        "advertised.listeners=PLAINTEXT://example.org:9096\nlog.dirs=/data/one, /data/two\n"
     )
     plan = serve.make_plan(["--config", str(file)], {})
     assert plan.listen == ("0.0.0.0", 9095)
     assert plan.advertise == ("example.org", 9096)
-    assert (plan.data_dir, plan.node_id) == ("/data/one", 4)
+    assert (plan.data_dirs, plan.node_id) == (("/data/one", "/data/two"), 4)
 
 
 def test_toml_tables_become_dotted_names(tmp_path: Path) -> None:

@@ -1,3 +1,4 @@
+import errno
 import logging
 from collections.abc import Callable
 
@@ -312,7 +313,7 @@ def test_an_unreadable_folder_is_a_storage_error() -> None:
     disk, _, _ = written()
     killed(disk)
     directory = open_directory(disk)
-    disk.fail_next("open", 5)
+    disk.fail_next("open", errno.EACCES)
     with pytest.raises(KafkaError) as caught:
         directory.get(ORDERS, SMALL)
     assert caught.value.code == 56

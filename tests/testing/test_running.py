@@ -24,6 +24,13 @@ Factory = Callable[..., RunningBroker]
 
 def send(broker: RunningBroker, topic: str, *values: str, **options: object) -> list[int]:
     """Produce values one by one; the offsets they got."""
+    return send_to(broker, topic, 0, *values, **options)
+
+
+def send_to(
+    broker: RunningBroker, topic: str, partition: int, *values: str, **options: object
+) -> list[int]:
+    """Produce values to one partition, one by one; the offsets they got."""
     offsets: list[int] = []
 
     def delivered(error: KafkaError | None, message: object) -> None:
@@ -33,7 +40,7 @@ def send(broker: RunningBroker, topic: str, *values: str, **options: object) -> 
 
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0, **options})
     for value in values:
-        producer.produce(topic, value, callback=delivered)
+        producer.produce(topic, value, partition=partition, callback=delivered)
         producer.flush(20)
     return offsets
 
@@ -49,8 +56,12 @@ def consumer_of(broker: RunningBroker) -> Consumer:
 
 
 def read(broker: RunningBroker, topic: str, count: int) -> list[str]:
+    return read_partition(broker, topic, 0, count)
+
+
+def read_partition(broker: RunningBroker, topic: str, partition: int, count: int) -> list[str]:
     consumer = consumer_of(broker)
-    consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+    consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
     found: list[str] = []
     deadline = time.monotonic() + 20
     while len(found) < count and time.monotonic() < deadline:

@@ -3,7 +3,7 @@
 Asks that replicas of this broker lie in a data folder. A replica that lies there already is done;
 a folder that is not one of ours is refused.
 
-v2 flexible. Not done: moving a replica, because a broker has one folder.
+v2 flexible. Not done: moving a replica that lies in another folder; that is an invalid request.
 """
 
 import os
@@ -17,6 +17,7 @@ from kio.schema.alter_replica_log_dirs.v2.response import (
 
 from headrace.apis.context import Caller, Services
 from headrace.errors import ErrorCode
+from headrace.types import TopicPartition
 from headrace.wire.primitives import NO_THROTTLE, TopicName, error, i32
 
 
@@ -24,7 +25,8 @@ def alter_replica_log_dirs(
     services: Services, request: AlterReplicaLogDirsRequest, _caller: Caller
 ) -> AlterReplicaLogDirsResponse:
     """Say for each replica whether it lies where it should."""
-    ours = {os.path.abspath(path): folder for path, folder in services.replicas.folders()}
+    directories = services.replicas.directories
+    ours = {os.path.abspath(folder.path): folder for folder in directories.all}
     topics: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
     for wanted in request.dirs:
         folder = ours.get(wanted.path)
@@ -37,6 +39,8 @@ def alter_replica_log_dirs(
                     code = ErrorCode.KAFKA_STORAGE_ERROR
                 elif not 0 <= index < count:
                     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                elif directories.home_of(TopicPartition(topic.name, index)) not in (None, folder):
+                    code = ErrorCode.INVALID_REQUEST
                 else:
                     code = ErrorCode.NONE
                 topics.setdefault(topic.name, []).append(

@@ -41,7 +41,7 @@ async def describe_log_dirs(
             for index in topic.partitions
         }
     results = []
-    for path, directory in services.replicas.folders():
+    for directory in services.replicas.directories.all:
         # Those that have a folder and are still ours: a deleted one waits for its removal.
         here = [
             partition
@@ -49,16 +49,16 @@ async def describe_log_dirs(
             if (asked is None or partition in asked)
             and partition.partition < len(services.replicas.topic(partition.topic))
         ]
-        results.append(await asyncio.to_thread(_describe, path, directory, here))
+        results.append(await asyncio.to_thread(_describe, directory, here))
     return DescribeLogDirsResponse(
         throttle_time=NO_THROTTLE, error_code=NO_ERROR, results=tuple(results)
     )
 
 
 def _describe(
-    path: str, directory: LogDirectory, partitions: Sequence[TopicPartition]
+    directory: LogDirectory, partitions: Sequence[TopicPartition]
 ) -> DescribeLogDirsResult:
-    full_path = os.path.abspath(path)
+    full_path = os.path.abspath(directory.path)
     topics: dict[str, list[DescribeLogDirsPartition]] = {}
     try:
         if directory.offline is not None:

@@ -7,6 +7,7 @@ from concurrent.futures import Executor
 
 from headrace.broker.connection import Connection
 from headrace.broker.retention import Retention
+from headrace.errors import KafkaError
 from headrace.replication.replicas import Replicas
 from headrace.settings import Settings
 
@@ -69,13 +70,16 @@ class Background:
 
     async def _checkpoint(self) -> None:
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._executor, self._replicas.directory.checkpoint)
+        await loop.run_in_executor(self._executor, self._replicas.directories.checkpoint)
 
     async def _flush(self) -> None:
         loop = asyncio.get_running_loop()
-        directory = self._replicas.directory
-        for log in directory.due_for_flush():
-            await loop.run_in_executor(self._executor, log.flush)
+        directories = self._replicas.directories
+        for log in directories.due_for_flush():
+            try:
+                await loop.run_in_executor(self._executor, log.flush)
+            except KafkaError as error:
+                logger.error("cannot flush %s: %s", log.partition, error.message)
 
     async def _retain(self) -> None:
         await self._retention.look()
@@ -83,7 +87,7 @@ class Background:
 
     async def _remove_dropped(self) -> None:
         loop = asyncio.get_running_loop()
-        for _, directory in self._replicas.folders():
+        for directory in self._replicas.directories.healthy:
             if directory.removal.waiting:
                 await loop.run_in_executor(self._executor, directory.remove_dropped)
 
@@ -93,7 +97,7 @@ class Background:
             await asyncio.sleep(_FOLDERS_PAUSE_S)
 
     async def _expire_producers(self) -> None:
-        self._replicas.directory.expire_producers()
+        self._replicas.directories.expire_producers()
 
     async def _close_idle(self) -> None:
         """Close who has sent nothing since the last look, and waits for nothing."""

@@ -29,6 +29,7 @@ from headrace.cluster.metadata import FoundTopic, Metadata
 from headrace.cluster.sqlite_store import SqliteStore
 from headrace.disk import Disk, RealDisk
 from headrace.errors import KafkaError, SettingError
+from headrace.log.directories import LogDirectories
 from headrace.log.directory import FolderInUse, LogDirectory
 from headrace.replication.replicas import Replicas
 from headrace.settings import Settings
@@ -62,7 +63,7 @@ class Server:
     def __init__(
         self,
         settings: Settings,
-        data_dir: str,
+        data_dirs: tuple[str, ...],
         listen: Address,
         advertise: Address | None,
         node_id: int | None,
@@ -77,22 +78,22 @@ class Server:
 
         clock = SystemClock()
         disk, failpoints = _choose_disk()
-        self.directory = LogDirectory(data_dir, disk, clock)
-        self.directory.open()
-        node = _claim(self.directory, node_id, settings)
+        self.directories = LogDirectories(data_dirs, disk, clock)
+        self.directories.open()
+        node = _claim(self.directories.first, node_id, settings)
         self._executor = ThreadPoolExecutor(2, thread_name_prefix="disk")
-        self._store = SqliteStore(data_dir)
+        self._store = SqliteStore(self.directories.first.path)
         metadata = Metadata(self._store, node, clock)
-        metadata.load((self.directory.meta or {}).get("cluster.id"))
-        self.directory.write_meta(
+        metadata.load((self.directories.first.meta or {}).get("cluster.id"))
+        self.directories.write_meta(
             {"version": "1", "node.id": str(node), "cluster.id": metadata.image.cluster_id}
         )
         metadata.register_broker(
             Broker(node, *self.advertise, settings.text("broker.rack") or None)
         )
-        _adopt_folders(metadata, self.directory)
+        _adopt_folders(metadata, self.directories)
 
-        self._replicas = Replicas(node, settings, self.directory, self._executor)
+        self._replicas = Replicas(node, settings, self.directories, self._executor)
         self._replicas.load(metadata.image)
         metadata.listeners.append(self._replicas.apply)
         services = Services(
@@ -130,20 +131,32 @@ class Server:
             settings, self._replicas, self._connections, self._executor, retention
         )
 
-    def run(self) -> None:
-        """Serve until SIGTERM or SIGINT."""
+    def run(self) -> int:
+        """Serve until SIGTERM or SIGINT, or until no data folder is left; the exit code."""
         loop = asyncio.SelectorEventLoop(self._poller)
         asyncio.set_event_loop(loop)
         try:
-            loop.run_until_complete(self._serve())
+            if self.directories.healthy:  # recovery may have left none
+                loop.run_until_complete(self._serve())
         finally:
             loop.close()
+        if self.directories.healthy:
+            return 0
+        print(f"headrace: stopped: {_all_failed(self.directories)}", file=sys.stderr)
+        return 1
 
     async def _serve(self) -> None:
         loop = asyncio.get_running_loop()
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
+
+        def directory_failed(directory: LogDirectory) -> None:
+            loop.call_soon_threadsafe(self._replicas.directory_failed, directory)
+            if not self.directories.healthy:
+                loop.call_soon_threadsafe(stop.set)
+
+        self.directories.on_failure = directory_failed
         if self._faults is not None:
             await asyncio.start_unix_server(self._faults.serve, os.environ[FAULT_PORT])
         await self._start_metrics()
@@ -160,7 +173,8 @@ class Server:
         gc.freeze()
         gc.set_threshold(50_000, 50, 50)
         host, port = self.listen
-        print(f"Headrace is ready on {host}:{port}, data in {self.directory.path}", flush=True)
+        folders = ", ".join(directory.path for directory in self.directories.all)
+        print(f"Headrace is ready on {host}:{port}, data in {folders}", flush=True)
         loop.run_in_executor(self._executor, _check_advertised, self.advertise)
         await stop.wait()
         logger.info("stopping")
@@ -177,7 +191,7 @@ class Server:
         """Let go of the socket and the data; the logs are left as after a clean stop."""
         self._listener.close()
         self._executor.shutdown()
-        self.directory.close()
+        self.directories.close()
         self._store.close()
 
     async def _start_metrics(self) -> None:
@@ -200,8 +214,8 @@ class Server:
     def _problems(self) -> list[str]:
         """What keeps this broker from being healthy."""
         return [
-            f"{path} is offline: {directory.offline}"
-            for path, directory in self._replicas.folders()
+            f"{directory.path} is offline: {directory.offline}"
+            for directory in self.directories.all
             if directory.offline is not None
         ]
 
@@ -266,7 +280,7 @@ class Server:
 
 def main(
     settings: Settings,
-    data_dir: str,
+    data_dirs: tuple[str, ...],
     listen: Address,
     advertise: Address | None,
     node_id: int | None,
@@ -281,16 +295,15 @@ def main(
             from headrace.broker.bugs import plant
 
             plant(os.environ[TEST_BUGS])
-        server = Server(settings, data_dir, listen, advertise, node_id)
+        server = Server(settings, data_dirs, listen, advertise, node_id)
     except (SettingError, KafkaError, FolderInUse, OSError) as error:
         print(f"headrace: cannot start: {error}", file=sys.stderr)
         return 1
     try:
-        server.run()
+        return server.run()
     except SettingError as error:
         print(f"headrace: cannot start: {error}", file=sys.stderr)
         return 1
-    return 0
 
 
 def _listen(address: Address, settings: Settings) -> socket.socket:
@@ -351,6 +364,12 @@ def _allow_many_files() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
+def _all_failed(directories: LogDirectories) -> str:
+    """Why there is nothing left to do for this broker."""
+    reasons = "; ".join(f"{one.path}: {one.offline}" for one in directories.all)
+    return f"every folder of log.dirs has failed ({reasons})"
+
+
 def _claim(directory: LogDirectory, node_id: int | None, settings: Settings) -> int:
     """The id of this broker: as asked for, as the folder says, or as the settings have it."""
     known = (directory.meta or {}).get("node.id")
@@ -367,13 +386,13 @@ def _claim(directory: LogDirectory, node_id: int | None, settings: Settings) -> 
     return node_id
 
 
-def _adopt_folders(metadata: Metadata, directory: LogDirectory) -> None:
+def _adopt_folders(metadata: Metadata, directories: LogDirectories) -> None:
     """Take in partition folders that somebody put here, such as a broker of Apache Kafka.
 
     A crash may bring back a folder of a topic that was deleted; such a one goes for good.
     """
     found: dict[str, FoundTopic] = {}
-    for partition in directory.partitions():
+    for partition, directory in directories.homes():
         known_topic = metadata.image.topics.get(partition.topic)
         if known_topic is not None and directory.stopped_cleanly:
             continue
@@ -382,7 +401,7 @@ def _adopt_folders(metadata: Metadata, directory: LogDirectory) -> None:
             continue
         if metadata.was_deleted(topic_id):
             logger.info("removing the folder of %s, whose topic was deleted", partition)
-            directory.delete(partition)()
+            directories.delete(partition)()
             continue
         if known_topic is not None:
             logger.warning(

@@ -52,8 +52,9 @@ class Option(NamedTuple):
 
 OPTIONS = (
     Option(
-        "--data-dir", "DIR", "Where the log lives; made if missing.",
-        env="HEADRACE_DATA_DIR", shown_default=f"./{DEFAULT_DATA_DIR}",
+        "--data-dir", "DIR",
+        "Where the log lives; made if missing. May be repeated, for several disks.",
+        env="HEADRACE_DATA_DIR", shown_default=f"./{DEFAULT_DATA_DIR}", repeatable=True,
     ),
     Option(
         "--listen", "HOST:PORT", "Address to accept clients on; port 0 picks a free one.",
@@ -85,7 +86,7 @@ class Plan(NamedTuple):
     """What the command line asks for, before the settings table has judged it."""
 
     settings: Mapping[str, str]
-    data_dir: str
+    data_dirs: tuple[str, ...]
     listen: tuple[str, int]
     advertise: tuple[str, int] | None
     node_id: int | None
@@ -107,7 +108,7 @@ def start(words: list[str]) -> int:
 
     return server.main(
         settings,
-        plan.data_dir,
+        plan.data_dirs,
         plan.listen,
         plan.advertise,
         plan.node_id,
@@ -128,16 +129,23 @@ def make_plan(words: list[str], env: Mapping[str, str]) -> Plan:
         raise bad_usage(f"the node id must be a whole number, not {node_id!r}")
     listen = one["--listen"] or _listener(settings.get("listeners")) or DEFAULT_LISTEN
     advertise = one["--advertise"] or _listener(settings.get("advertised.listeners"))
-    folders = (settings.get("log.dirs") or settings.get("log.dir") or "").split(",")
+    words = [folder for folder in given["--data-dir"] if folder]
+    named = words or (settings.get("log.dirs") or settings.get("log.dir") or "").split(",")
     return Plan(
         settings=settings,
-        data_dir=one["--data-dir"] or folders[0].strip() or DEFAULT_DATA_DIR,
+        data_dirs=_folders(named) or (DEFAULT_DATA_DIR,),
         listen=_address(listen, "--listen", lowest_port=0),
         advertise=_address(advertise, "--advertise", lowest_port=1) if advertise else None,
         node_id=int(node_id) if node_id else None,
         log_format=one["--log-format"].lower(),
         log_level=one["--log-level"].lower(),
     )
+
+
+def _folders(names: list[str]) -> tuple[str, ...]:
+    """Data folders, each once; a word may hold several, as log.dirs does."""
+    folders = [folder.strip() for name in names for folder in name.split(",")]
+    return tuple(dict.fromkeys(folder for folder in folders if folder))
 
 
 def _settings(file: str, assignments: list[str]) -> dict[str, str]:

@@ -18,6 +18,18 @@ CREATE = os.O_CREAT
 TRUNCATE = os.O_TRUNC
 
 
+# Errors that say that the disk below is broken, and not merely full or short of descriptors.
+_BROKEN = frozenset(
+    (errno.EIO, errno.EROFS, errno.ENXIO, errno.ENODEV, errno.EUCLEAN, errno.ESTALE,
+     errno.ENOTCONN, errno.ESHUTDOWN)
+)  # fmt: skip
+
+
+def is_broken(error: OSError) -> bool:
+    """Whether the error means that nothing in this folder can be relied on any more."""
+    return error.errno in _BROKEN
+
+
 class Disk(Protocol):
     """What the log asks of a file system. Every call raises OSError as `os` does."""
 

@@ -11,7 +11,6 @@ After a clean stop a log is opened when it is first asked for. A sync that fails
 the whole folder offline, because the disk below it can no longer be trusted.
 """
 
-import errno
 import logging
 import threading
 import uuid
@@ -19,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from headrace.clock import Clock
-from headrace.disk import Disk, replace_file
+from headrace.disk import Disk, is_broken, replace_file
 from headrace.errors import ErrorCode, KafkaError
 from headrace.log.checkpoints import (
     CLEAN_SHUTDOWN,
@@ -57,11 +56,18 @@ class FolderInUse(RuntimeError):
 class LogDirectory:
     """One data folder of the broker and the logs in it."""
 
-    def __init__(self, path: str, disk: Disk, clock: Clock) -> None:
+    def __init__(
+        self,
+        path: str,
+        disk: Disk,
+        clock: Clock,
+        on_failure: "Callable[[LogDirectory], None] | None" = None,
+    ) -> None:
         self.path = path.rstrip("/") or "/"
         self.disk = disk
         self.clock = clock
         self.offline: str | None = None
+        self._on_failure = on_failure
         self.meta: dict[str, str] | None = None
         self.stopped_cleanly = False
         self._lock = -1
@@ -121,7 +127,13 @@ class LogDirectory:
         """Open every log, and so make each whole; `progress(partition, done, total)` after each."""
         waiting = sorted(self._unopened)
         for done, partition in enumerate(waiting, 1):
-            self.get(partition, settings_for(partition))
+            try:
+                self.get(partition, settings_for(partition))
+            except KafkaError as error:
+                # It stays offline, or its whole folder does; all others are as well as they were.
+                _logger.error("%s cannot be recovered: %s", partition, error.message)
+                if self.offline is not None:
+                    return
             if progress is not None:
                 progress(partition, done, len(waiting))
         self.checkpoint()
@@ -137,9 +149,12 @@ class LogDirectory:
                 _logger.error("%s could not be closed cleanly: %s", log.partition, error)
                 clean = False
         if self.offline is None:
-            self.checkpoint()
-            if clean:
-                replace_file(self.disk, f"{self.path}/{CLEAN_SHUTDOWN}", _CLEAN_CONTENT)
+            try:
+                self.checkpoint()
+                if clean:
+                    replace_file(self.disk, f"{self.path}/{CLEAN_SHUTDOWN}", _CLEAN_CONTENT)
+            except (KafkaError, OSError) as error:
+                _logger.error("%s could not be closed cleanly: %s", self.path, error)
         if self._lock >= 0:
             self.disk.close(self._lock)
             self._lock = -1
@@ -149,6 +164,10 @@ class LogDirectory:
     def partitions(self) -> list[TopicPartition]:
         """All partitions that have a folder here, opened or not."""
         return sorted({*self._logs, *self._unopened})
+
+    def count(self) -> int:
+        """How many partitions have a folder here."""
+        return len(self._logs) + len(self._unopened)
 
     def topic_id(self, partition: TopicPartition) -> uuid.UUID | None:
         """The topic id in a partition's folder, or None if it has none."""
@@ -190,9 +209,7 @@ class LogDirectory:
                 partition, folder, settings, self.disk, self.clock.now_ms(), checkpoint, self
             )
         except OSError as error:
-            raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR, f"cannot open the log in {folder}: {error}"
-            ) from error
+            raise self._storage_error(f"cannot open the log in {folder}: {error}", error) from error
         self._logs[partition] = log
         self._unopened.discard(partition)
         return log
@@ -206,9 +223,8 @@ class LogDirectory:
             write_topic_id(self.disk, f"{folder}/{PARTITION_METADATA}", topic_id)
             log = create_log(partition, folder, settings, self.disk, self.clock.now_ms(), self)
         except OSError as error:
-            raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR, f"cannot create the log in {folder}: {error}"
-            ) from error
+            reason = f"cannot create the log in {folder}: {error}"
+            raise self._storage_error(reason, error) from error
         self._logs[partition] = log
         if partition in self._on_disk:
             # A deleted topic of that name: its offsets must not be taken for this one's.
@@ -220,7 +236,6 @@ class LogDirectory:
 
         `sync_names` makes sure that it stays forgotten after a power cut.
         """
-        self._check_online()
         log = self._logs.pop(partition, None)
         if log is not None:
             log.abandon("its topic was deleted")
@@ -228,15 +243,16 @@ class LogDirectory:
         self._unopened.discard(partition)
         for known in (self._recovery_points, self._start_offsets, self._unflushed_since):
             known.pop(partition, None)
+        if self.offline is not None:
+            return _nothing  # the next start finds the folder, and that its topic was deleted
         target = f"{self.path}/{deleted_folder_name(partition)}"
         try:
             self.disk.rename(f"{self.path}/{partition}", target)
         except FileNotFoundError:
             pass  # it was never written to
         except OSError as error:
-            raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR, f"cannot delete {self.path}/{partition}: {error}"
-            ) from error
+            reason = f"cannot delete {self.path}/{partition}: {error}"
+            raise self._storage_error(reason, error) from error
         return partial(remove_tree, self.disk, target)
 
     def sync_names(self) -> None:
@@ -256,10 +272,10 @@ class LogDirectory:
             else:
                 self.removal.run()
         except OSError as error:
-            if error.errno == errno.ENOSPC:
-                _logger.warning("%s is full; old segments are removed later: %s", self.path, error)
+            if is_broken(error):
+                self.fail(f"removing old segments failed: {error}")
             else:
-                self._fail(f"removing old segments failed: {error}")
+                _logger.warning("%s: old segments are removed later: %s", self.path, error)
 
     def expire_producers(self) -> None:
         """Forget idempotent producers that have been silent for long."""
@@ -295,10 +311,8 @@ class LogDirectory:
                 )
                 write_offsets(self.disk, f"{self.path}/{START_OFFSETS}", dict(starts))
             except OSError as error:
-                raise KafkaError(
-                    ErrorCode.KAFKA_STORAGE_ERROR,
-                    f"cannot write a checkpoint in {self.path}: {error}",
-                ) from error
+                reason = f"cannot write a checkpoint in {self.path}: {error}"
+                raise self._storage_error(reason, error) from error
             for log in logs:
                 log.saved_recovery_point = points[log.partition]
 
@@ -344,16 +358,30 @@ class LogDirectory:
 
     def log_failed(self, partition: TopicPartition, reason: str) -> None:
         """Take the whole folder offline."""
-        self._fail(reason)
+        self.fail(reason)
 
-    def _fail(self, reason: str) -> None:
-        if self.offline is None:
-            self.offline = reason
-            _logger.error(
-                "%s is offline: %s; restart the broker when the disk is well", self.path, reason
-            )
-            for other in [*self._logs.values()]:
-                other.abandon(f"its folder is offline: {reason}")
+    def fail(self, reason: str) -> None:
+        """Serve nothing more from here, until the next start. Perhaps in a worker."""
+        if self.offline is not None:
+            return
+        self.offline = reason
+        _logger.error(
+            "%s is offline: %s; restart the broker when the disk is well", self.path, reason
+        )
+        for log in [*self._logs.values()]:
+            log.take_offline(f"its folder is offline: {reason}")
+        if self._on_failure is not None:
+            self._on_failure(self)
+
+    def release_files(self) -> None:
+        """Close the files of a folder that is offline; not while the owner may be writing."""
+        for log in self._logs.values():
+            log.abandon("its folder is offline")
+
+    def _storage_error(self, reason: str, error: OSError) -> KafkaError:
+        if is_broken(error):
+            self.fail(reason)
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, reason)
 
     def log_went_back(self, partition: TopicPartition) -> None:
         """Save the lower recovery point before anything is appended above it."""
@@ -364,6 +392,10 @@ class LogDirectory:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"{self.path} is offline: {self.offline}"
             )
+
+
+def _nothing() -> None:
+    """No files to remove."""
 
 
 def parse_folder_name(name: str) -> TopicPartition | None:

@@ -8,11 +8,10 @@ call. Opening a log is in `recovery.py`, looking up times in `timestamps.py`.
 
 import logging
 import struct
+from contextlib import suppress
 
-from headrace.disk import Disk, sync_file, write_fully
+from headrace.disk import Disk, is_broken, write_fully
 from headrace.errors import ErrorCode, KafkaError
-from headrace.log.checkpoints import PARTITION_METADATA, write_epochs
-from headrace.log.epochs import FILE_NAME as EPOCHS_FILE
 from headrace.log.epochs import EpochCache
 from headrace.log.lookup import index_of, locate, offset_behind, stop_at
 from headrace.log.owner import LogOwner
@@ -23,10 +22,8 @@ from headrace.log.segment import (
     MAX_RELATIVE,
     Segment,
     Slice,
-    segment_path,
 )
 from headrace.log.snapshots import (
-    SNAPSHOT,
     list_snapshots,
     rebuild,
     record_batch,
@@ -35,6 +32,7 @@ from headrace.log.snapshots import (
 )
 from headrace.log.timestamps import TimestampOffset, first_at_or_after, with_largest_timestamp
 from headrace.log.transactions import EndedTransactions
+from headrace.log.unsynced import Unsynced
 from headrace.settings import LogSettings
 from headrace.types import TopicPartition
 from headrace.wire.batch import OVERHEAD, Header, read_header
@@ -53,8 +51,8 @@ class Log:
     """One partition's records on disk."""
 
     __slots__ = (
-        "_active", "_dirty", "_epoch", "_fd", "_folder_unsynced",
-        "_generation", "_hints", "_new", "_owner", "_producers", "_pwrite", "_roll_bytes",
+        "_active", "_dirty", "_epoch", "_fd",
+        "_generation", "_hints", "_owner", "_producers", "_pwrite", "_roll_bytes",
         "_roll_offset", "_roll_timestamp", "_segments", "_settings", "_unsynced", "created_ms",
         "disk", "end_offset", "epochs", "folder", "offline", "partition", "producers",
         "recovery_point", "saved_recovery_point", "start_offset", "transactions",
@@ -96,12 +94,9 @@ class Log:
         self._hints: dict[int, tuple[Segment, int]] = {}
         # Why this log serves no more, or None if it does.
         self.offline: str | None = None
-        # Sealed segments that no flush has seen, each with the offset of its snapshot.
-        self._unsynced: list[tuple[Segment, int]] = []
+        self._unsynced = Unsynced(disk, folder, epochs, new)
         self._generation = 0
         self._dirty = False
-        self._new = new
-        self._folder_unsynced = new
         self._epoch = epochs.latest
         self._set_producers(producers)
         self._disarm()
@@ -129,7 +124,7 @@ class Log:
     @property
     def rolled_unflushed(self) -> bool:
         """Whether a sealed segment waits for its first flush."""
-        return bool(self._unsynced)
+        return bool(self._unsynced.sealed)
 
     # -- append ---------------------------------------------------------------------------------
 
@@ -248,7 +243,7 @@ class Log:
             self.disk.ftruncate(segment.opened().fd, segment.size)
         except OSError as second:
             return self._fail(f"{segment.path(LOG)} cannot be cut back after {error}: {second}")
-        return _storage_error(f"writing to {segment.path(LOG)} failed: {error}")
+        return self._disk_error(f"writing to {segment.path(LOG)} failed: {error}", error)
 
     def _index(self, segment: Segment, position: int, base: int, last_offset: int) -> None:
         segment.add_entry(position, base, last_offset)
@@ -285,7 +280,7 @@ class Log:
         try:
             self._fd = segment.opened().fd
         except OSError as error:
-            raise _storage_error(f"cannot open {segment.path(LOG)}: {error}") from error
+            raise self._disk_error(f"cannot open {segment.path(LOG)}: {error}", error) from error
         segment.index_interval = settings.index_interval_bytes
         if segment.size == 0:
             segment.first_timestamp = max_timestamp
@@ -314,15 +309,16 @@ class Log:
             write_snapshot(self.disk, self.folder, base, self.producers, sync=False)
         except OSError as error:
             self._disarm()
-            fresh.remove_files()
             reason = f"{self.partition}: cannot begin a segment at offset {base}: {error}"
-            raise _storage_error(reason) from error
+            with suppress(OSError):  # an empty segment after the last harms nobody
+                fresh.remove_files()
+            raise self._disk_error(reason, error) from error
         self._disarm()
         self._dirty = True
-        self._folder_unsynced = True
+        self._unsynced.names = True
         if old.size:
             old.seal()
-            self._unsynced.append((old, base))
+            self._unsynced.sealed.append((old, base))
             self._segments.append(fresh)
         else:
             self._segments[-1] = fresh
@@ -462,14 +458,14 @@ class Log:
         self._generation += 1
         self._active = self._segments[-1]
         self._hints.clear()
-        self._unsynced = [item for item in self._unsynced if item[0] in self._segments]
+        self._unsynced.keep(self._segments)
         self._dirty = True
         self.end_offset = end
         self.recovery_point = min(self.recovery_point, end)
         self.transactions.cut(end)
         self.epochs.truncate_end(end)
         self._epoch = self.epochs.latest
-        self._save_epochs()
+        self._unsynced.save_epochs()
         names = self.disk.list_folder(self.folder)
         later = [offset for offset in list_snapshots(names) if offset > end]
         remove_snapshots(self.disk, self.folder, later)
@@ -498,7 +494,7 @@ class Log:
             del self._segments[:count]
             self.transactions.drop_before(self._segments[0].base_offset)
             self._hints.clear()
-            self._unsynced = [item for item in self._unsynced if item[0] in self._segments]
+            self._unsynced.keep(self._segments)
             if self._owner is not None:
                 self._owner.segments_dropped(dropped, self._settings.file_delete_delay_ms)
         return self.start_offset
@@ -518,45 +514,18 @@ class Log:
         """
         self._check_online()
         generation, end, active = self._generation, self.end_offset, self._active
-        sealed, self._unsynced = self._unsynced, []
+        sealed = self._unsynced.take()
         try:
-            for segment, following in sealed:
-                self._sync(segment)
-                sync_file(self.disk, segment_path(self.folder, following, SNAPSHOT))
-            if end > self.recovery_point:
-                self._sync(active)
-            self._sync_names()
+            behind = end > self.recovery_point
+            self._unsynced.sync(sealed, active if behind else None, self._segments)
         except OSError as error:
             self._check_online()  # the owner closed or deleted the log meanwhile
             raise self._fail(f"syncing {self.folder} failed: {error}") from error
         if generation != self._generation:
-            self._unsynced[:0] = [item for item in sealed if item[0] in self._segments]
+            self._unsynced.keep(self._segments, sealed)
         elif end > self.recovery_point:
             self.recovery_point = end
         return self.recovery_point
-
-    def _sync(self, segment: Segment) -> None:
-        try:
-            segment.sync()
-        except OSError:
-            # One that the owner dropped meanwhile is not missed.
-            if segment in self._segments:
-                raise
-
-    def _sync_names(self) -> None:
-        if self.epochs.dirty:
-            self._save_epochs()
-        if self._folder_unsynced:
-            self._folder_unsynced = False
-            if self._new:
-                sync_file(self.disk, f"{self.folder}/{PARTITION_METADATA}")
-                self._new = False
-            self.disk.sync_folder(self.folder)
-            self.disk.sync_folder(self.folder.rpartition("/")[0])
-
-    def _save_epochs(self) -> None:
-        self.epochs.dirty = False
-        write_epochs(self.disk, f"{self.folder}/{EPOCHS_FILE}", self.epochs.entries)
 
     def close(self) -> None:
         """Flush and write all that lets the next start open this log without a scan."""
@@ -573,11 +542,15 @@ class Log:
 
     def abandon(self, reason: str) -> None:
         """Serve no more and write no more."""
-        self.offline = self.offline or f"{self.partition}: {reason}"
-        self._disarm()
+        self.take_offline(reason)
         self._hints.clear()
         for segment in self._segments:
             segment.file = None
+
+    def take_offline(self, reason: str) -> None:
+        """Serve no more; files stay open, since the owner may be writing beside a worker's call."""
+        self.offline = self.offline or f"{self.partition}: {reason}"
+        self._disarm()
 
     def _fail(self, reason: str) -> KafkaError:
         _logger.error("%s goes offline: %s", self.partition, reason)
@@ -586,6 +559,10 @@ class Log:
         if self._owner is not None:
             self._owner.log_failed(self.partition, reason)
         return _storage_error(reason)
+
+    def _disk_error(self, reason: str, error: OSError) -> KafkaError:
+        """What the client is told; a disk that is broken, and not only full, goes offline."""
+        return self._fail(reason) if is_broken(error) else _storage_error(reason)
 
     def _check_online(self) -> None:
         if self.offline is not None:

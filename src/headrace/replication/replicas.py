@@ -7,6 +7,7 @@ from concurrent.futures import Executor
 
 from headrace.cluster.image import Image, Topic
 from headrace.errors import ErrorCode, KafkaError
+from headrace.log.directories import LogDirectories
 from headrace.log.directory import LogDirectory
 from headrace.log.log import Log
 from headrace.replication.flusher import Flusher
@@ -24,12 +25,12 @@ class Replicas:
     """The partitions that this broker holds, and what they share."""
 
     def __init__(
-        self, node_id: int, settings: Settings, directory: LogDirectory, executor: Executor
+        self, node_id: int, settings: Settings, directories: LogDirectories, executor: Executor
     ) -> None:
         self.by_key: dict[bytes, list[Partition]] = {}
         """A topic's partitions by its name in UTF-8 and by the bytes of its id."""
         self.woken: list[Partition] = []
-        self.directory = directory
+        self.directories = directories
         self.max_decompressed_bytes = settings.integer("headrace.max.decompressed.bytes")
         self._node_id = node_id
         self._settings = settings
@@ -37,6 +38,8 @@ class Replicas:
         self._flusher = Flusher(executor)
         self._settings_now = settings
         self._without_folder: dict[Partition, None] = {}
+        # Partitions that must lie in a folder which was offline at the start.
+        self._out_of_reach: set[Partition] = set()
 
     # ----------------------------------------------------------------------------- finding
 
@@ -60,11 +63,7 @@ class Replicas:
 
     def holds_records(self, partition: Partition) -> bool:
         """Whether there is anything in the partition's folder, without opening the log."""
-        return self.directory.holds_records(partition.name)
-
-    def folders(self) -> list[tuple[str, LogDirectory]]:
-        """Where the logs lie."""
-        return [(self.directory.path, self.directory)]
+        return self.directories.holds_records(partition.name)
 
     # ------------------------------------------------------------------- following the image
 
@@ -83,10 +82,9 @@ class Replicas:
         """Stand by for every partition in the image; after a crash, make each log whole first."""
         self._use_broker_configs(image)
         for topic in image.topics.values():
-            self._place(topic)
-        if not self.directory.stopped_cleanly:
-            self.directory.recover(self._settings_for, _report_recovery)
-        for work in self.directory.take_leftovers():
+            self._place(topic, known=True)
+        self.directories.recover(self._settings_for, _report_recovery)
+        for work in self.directories.take_leftovers():
             self._executor.submit(work)
 
     def _settings_for(self, partition: TopicPartition) -> LogSettings:
@@ -106,7 +104,7 @@ class Replicas:
                 for partition in partitions:
                     partition.use_settings(settings)
 
-    def _place(self, topic: Topic) -> None:
+    def _place(self, topic: Topic, *, known: bool = False) -> None:
         settings = log_settings(self._settings_now, topic.configs)
         partitions = self.by_key.get(topic.id.bytes)
         if partitions is None:
@@ -120,7 +118,11 @@ class Replicas:
                 name, topic.id, settings, state.leader_epoch, len(state.isr), self
             )
             partitions.append(partition)
-            if not self.directory.has(name):
+            if self.directories.has(name):
+                continue
+            if known and len(self.directories.healthy) < len(self.directories.all):
+                self._out_of_reach.add(partition)
+            else:
                 self._without_folder[partition] = None
         if len(self._without_folder) <= _FOLDERS_AT_ONCE:
             self.make_folders()
@@ -131,9 +133,10 @@ class Replicas:
         for partition in self.by_key.pop(topic.id.bytes, ()):
             partition.close()
             self._without_folder.pop(partition, None)
-            if self.directory.has(partition.name):
-                removals.append(self.directory.delete(partition.name))
-        self._executor.submit(self.directory.sync_names)
+            self._out_of_reach.discard(partition)
+            if self.directories.has(partition.name):
+                removals.append(self.directories.delete(partition.name))
+        self._executor.submit(self.directories.sync_names)
         for removal in removals:
             self._executor.submit(removal)
 
@@ -142,9 +145,14 @@ class Replicas:
     def open_log(self, partition: Partition) -> Log:
         """The partition's log, from its folder."""
         self._without_folder.pop(partition, None)
-        if self.directory.has(partition.name):
-            return self.directory.get(partition.name, partition.settings)
-        return self.directory.create(partition.name, partition.topic_id, partition.settings)
+        if self.directories.has(partition.name):
+            return self.directories.get(partition.name, partition.settings)
+        if partition in self._out_of_reach:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"{partition.name} is in none of the data folders that could be opened",
+            )
+        return self.directories.create(partition.name, partition.topic_id, partition.settings)
 
     @property
     def lacks_folders(self) -> bool:
@@ -158,12 +166,27 @@ class Replicas:
         wait for that: a partition that is used earlier makes its own.
         """
         for partition in list(self._without_folder)[:_FOLDERS_AT_ONCE]:
-            self.open_log(partition)
+            try:
+                self.open_log(partition)
+            except KafkaError as error:
+                # Whoever uses the partition tries again, and is told.
+                logger.error("no folder for %s yet: %s", partition.name, error.message)
+
+    def directory_failed(self, directory: LogDirectory) -> None:
+        """Tell whoever waits for partitions in this folder, which is offline now."""
+        directory.release_files()
+        error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory.path} is offline")
+        for name in directory.partitions():
+            for partition in self.topic(name.topic)[name.partition : name.partition + 1]:
+                partition.fail_waiters(error)
+                if partition.watchers:
+                    self.woken.append(partition)
+        self.wake()
 
     async def save_start_offsets(self) -> None:
         """Bring all logs' beginnings to the disk; KafkaError if that fails."""
         loop = asyncio.get_running_loop()
-        for _, directory in self.folders():
+        for directory in self.directories.healthy:
             await loop.run_in_executor(self._executor, directory.checkpoint)
 
     def flush_later(self, partition: Partition) -> None:

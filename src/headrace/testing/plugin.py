@@ -31,8 +31,10 @@ def headrace_factory() -> Iterator[BrokerFactory]:
     """Starts brokers with settings of their own; they end with the test."""
     brokers: list[RunningBroker] = []
 
-    def start(settings: Mapping[str, str] | None = None, node_id: int = 1) -> RunningBroker:
-        broker = RunningBroker(settings, node_id)
+    def start(
+        settings: Mapping[str, str] | None = None, node_id: int = 1, folders: int = 1
+    ) -> RunningBroker:
+        broker = RunningBroker(settings, node_id, folders)
         brokers.append(broker)
         return broker
 

@@ -29,14 +29,17 @@ class RunningBroker:
     requests that wait in the broker already are not touched.
     """
 
-    def __init__(self, settings: Mapping[str, str] | None = None, node_id: int = 1) -> None:
+    def __init__(
+        self, settings: Mapping[str, str] | None = None, node_id: int = 1, folders: int = 1
+    ) -> None:
         self._home = Path(tempfile.mkdtemp(prefix="headrace-"))
         # Kafka waits three seconds before a new group begins, for more members to come.
         self._settings = {"group.initial.rebalance.delay.ms": "0", **(settings or {})}
         self._node_id = node_id
         self._port = 0
         self._process: subprocess.Popen[str] | None = None
-        self.data_dir = self._home / "data"
+        self.data_dirs = [self._home / f"data{number or ''}" for number in range(folders)]
+        self.data_dir = self.data_dirs[0]
         self.log_file = self._home / "broker.log"
         self.start()
 
@@ -60,10 +63,11 @@ class RunningBroker:
         assert self._process is None, "the broker is running already"
         command = [
             sys.executable, "-m", "headrace.cli", "serve",
-            "--data-dir", str(self.data_dir),
             "--listen", f"127.0.0.1:{self._port}",
             "--node-id", str(self._node_id),
         ]  # fmt: skip
+        for folder in self.data_dirs:
+            command += ["--data-dir", str(folder)]
         for name, value in self._settings.items():
             command += ["--set", f"{name}={value}"]
         fault_port = self._home / "faults"

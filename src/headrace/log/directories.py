@@ -1,0 +1,171 @@
+"""All data folders of a broker, usually on a disk each: where a partition lies or will lie.
+
+One that fails is offline until the next start: its partitions answer with a storage error, the
+others go on, and new partitions go to the healthy folder that has the fewest. The first folder
+also holds the cluster's metadata, so a broker does not start without it.
+"""
+
+import logging
+import uuid
+from collections.abc import Callable, Mapping
+
+from headrace.clock import Clock
+from headrace.disk import Disk
+from headrace.errors import ErrorCode, KafkaError, SettingError
+from headrace.log.directory import LogDirectory
+from headrace.log.log import Log
+from headrace.settings import LogSettings
+from headrace.types import TopicPartition
+
+_logger = logging.getLogger("headrace.log")
+
+
+class LogDirectories:
+    """The data folders of one broker, as if they were one."""
+
+    def __init__(self, paths: tuple[str, ...], disk: Disk, clock: Clock) -> None:
+        self.on_failure: Callable[[LogDirectory], None] | None = None
+        """Hears of a folder that went offline; perhaps in a worker."""
+        self.all = tuple(LogDirectory(path, disk, clock, self._failed) for path in paths)
+        self._homes: dict[TopicPartition, LogDirectory] = {}
+
+    @property
+    def first(self) -> LogDirectory:
+        """The folder that also holds the metadata."""
+        return self.all[0]
+
+    @property
+    def healthy(self) -> list[LogDirectory]:
+        """Those that are not offline."""
+        return [directory for directory in self.all if directory.offline is None]
+
+    # -- start and stop -------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Take the locks and learn what is there; a folder that cannot be used is offline.
+
+        FolderInUse if another broker has one, SettingError if a partition is in two of them.
+        """
+        for directory in self.all:
+            try:
+                directory.open()
+            except OSError as error:
+                directory.fail(f"it cannot be opened: {error}")
+                if directory is self.first:
+                    raise SettingError(
+                        f"log.dirs: {directory.path}, the first data folder, also holds the "
+                        f"metadata, and {directory.offline}"
+                    ) from error
+                continue
+            for partition in directory.partitions():
+                other = self._homes.setdefault(partition, directory)
+                if other is not directory:
+                    raise SettingError(
+                        f"log.dirs: {partition} has a folder in {other.path} and in "
+                        f"{directory.path}; move the one that is out of date elsewhere"
+                    )
+
+    def write_meta(self, properties: Mapping[str, str]) -> None:
+        """Write into each folder which broker and cluster it belongs to."""
+        for directory in self.healthy:
+            for name in ("cluster.id", "node.id"):
+                value = properties[name]
+                known = (directory.meta or {}).get(name, value)
+                if known != value:
+                    raise SettingError(
+                        f"log.dirs: {directory.path} belongs to {name}={known}, not to {value}, "
+                        f"as {self.first.path} does; give each broker its own folders"
+                    )
+            try:
+                directory.write_meta({**(directory.meta or {}), **properties})
+            except OSError as error:
+                directory.fail(f"meta.properties cannot be written: {error}")
+
+    def recover(
+        self,
+        settings_for: Callable[[TopicPartition], LogSettings],
+        progress: Callable[[TopicPartition, int, int], None] | None = None,
+    ) -> None:
+        """Make every log whole in those folders that were not closed cleanly."""
+        for directory in self.healthy:
+            if not directory.stopped_cleanly:
+                directory.recover(settings_for, progress)
+
+    def close(self) -> None:
+        """Close all logs; each folder that is well gets its clean marker."""
+        for directory in self.all:
+            directory.close()
+
+    # -- logs -----------------------------------------------------------------------------------
+
+    def home_of(self, partition: TopicPartition) -> LogDirectory | None:
+        """The folder that holds the partition's log, be it offline or not."""
+        return self._homes.get(partition)
+
+    def homes(self) -> list[tuple[TopicPartition, LogDirectory]]:
+        """All partitions that have a folder, each with the data folder that it lies in."""
+        return sorted(self._homes.items(), key=lambda item: item[0])
+
+    def has(self, partition: TopicPartition) -> bool:
+        """Whether the partition has a log in one of the folders."""
+        return partition in self._homes
+
+    def holds_records(self, partition: TopicPartition) -> bool:
+        """Whether the partition has records, or files that should be gone; opens nothing."""
+        home = self._homes.get(partition)
+        return home is not None and home.offline is None and home.holds_records(partition)
+
+    def get(self, partition: TopicPartition, settings: LogSettings) -> Log:
+        """The partition's log; opened, and recovered if need be, at the first call."""
+        home = self._homes.get(partition)
+        if home is None:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no data folder holds {partition}"
+            )
+        return home.get(partition, settings)
+
+    def create(self, partition: TopicPartition, topic_id: uuid.UUID, settings: LogSettings) -> Log:
+        """A new empty log in the healthy folder with the fewest partitions."""
+        healthy = self.healthy
+        if not healthy:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "every data folder is offline")
+        home = min(healthy, key=LogDirectory.count)
+        log = home.create(partition, topic_id, settings)
+        self._homes[partition] = home
+        return log
+
+    def delete(self, partition: TopicPartition) -> Callable[[], None]:
+        """Forget a partition's log at once; the work that removes its files, for a worker."""
+        return self._homes.pop(partition).delete(partition)
+
+    def sync_names(self) -> None:
+        """Bring the names of the partitions' folders to the disks. Made for a worker."""
+        for directory in self.healthy:
+            directory.sync_names()
+
+    def take_leftovers(self) -> list[Callable[[], None]]:
+        """Work that removes what earlier deletions left behind, for a worker."""
+        return [work for directory in self.healthy for work in directory.take_leftovers()]
+
+    def expire_producers(self) -> None:
+        """Forget idempotent producers that have been silent for long."""
+        for directory in self.healthy:
+            directory.expire_producers()
+
+    # -- durability -----------------------------------------------------------------------------
+
+    def checkpoint(self) -> None:
+        """Write the checkpoints of all folders; one that cannot does not hold up the others."""
+        for directory in self.healthy:
+            try:
+                directory.checkpoint()
+            except KafkaError as error:
+                _logger.error("%s; it is tried again", error.message)
+
+    def due_for_flush(self) -> list[Log]:
+        """Logs that rolled, or whose `flush.messages` or `flush.ms` is reached."""
+        return [log for directory in self.healthy for log in directory.due_for_flush()]
+
+    def _failed(self, directory: LogDirectory) -> None:
+        if self.on_failure is not None:
+            self.on_failure(directory)

@@ -1,0 +1,71 @@
+"""What of one log has not reached the disk yet, beside the records of its active segment.
+
+The owner of the log notes it down; a worker that flushes brings it to the disk.
+"""
+
+from collections.abc import Sequence
+
+from headrace.disk import Disk, sync_file
+from headrace.log.checkpoints import PARTITION_METADATA, write_epochs
+from headrace.log.epochs import FILE_NAME as EPOCHS_FILE
+from headrace.log.epochs import EpochCache
+from headrace.log.segment import Segment, segment_path
+from headrace.log.snapshots import SNAPSHOT
+
+Sealed = list[tuple[Segment, int]]
+"""Sealed segments, each with the offset of the snapshot that was taken at its end."""
+
+
+class Unsynced:
+    """Sealed segments and file names that no flush has seen."""
+
+    __slots__ = ("_disk", "_epochs", "_folder", "_new", "names", "sealed")
+
+    def __init__(self, disk: Disk, folder: str, epochs: EpochCache, new: bool) -> None:
+        self._disk = disk
+        self._folder = folder
+        self._epochs = epochs
+        self._new = new
+        self.sealed: Sealed = []
+        self.names = new
+        """Whether the folder has files whose names are not on the disk."""
+
+    def take(self) -> Sealed:
+        """The sealed segments that somebody is about to sync."""
+        sealed, self.sealed = self.sealed, []
+        return sealed
+
+    def keep(self, segments: Sequence[Segment], taken: Sealed | None = None) -> None:
+        """Forget segments that the log has dropped; `taken` come back because nobody synced."""
+        self.sealed = [item for item in [*(taken or ()), *self.sealed] if item[0] in segments]
+
+    def sync(self, sealed: Sealed, active: Segment | None, segments: Sequence[Segment]) -> None:
+        """Bring segments to the disk, their snapshots, the epochs and all names."""
+        for segment, following in sealed:
+            _sync_segment(segment, segments)
+            sync_file(self._disk, segment_path(self._folder, following, SNAPSHOT))
+        if active is not None:
+            _sync_segment(active, segments)
+        if self._epochs.dirty:
+            self.save_epochs()
+        if self.names:
+            self.names = False
+            if self._new:
+                sync_file(self._disk, f"{self._folder}/{PARTITION_METADATA}")
+                self._new = False
+            self._disk.sync_folder(self._folder)
+            self._disk.sync_folder(self._folder.rpartition("/")[0])
+
+    def save_epochs(self) -> None:
+        """Write the leader epochs, for good."""
+        self._epochs.dirty = False
+        write_epochs(self._disk, f"{self._folder}/{EPOCHS_FILE}", self._epochs.entries)
+
+
+def _sync_segment(segment: Segment, segments: Sequence[Segment]) -> None:
+    try:
+        segment.sync()
+    except OSError:
+        # One that the owner dropped meanwhile is not missed.
+        if segment in segments:
+            raise
