@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from headrace.broker.logs import JsonLines
 from headrace.broker.metrics import Metrics
 from headrace.broker.retention import CommittedOffsets, Retention
 from headrace.clock import ManualClock
 from headrace.errors import ErrorCode, KafkaError
 from headrace.log.log import Log
+from headrace.logs import JsonLines
 from tests.apis.one_broker import NOW, OneBroker
 
 HOUR_MS = 3_600_000

@@ -19,7 +19,6 @@ from headrace.apis.produce import Produce
 from headrace.broker.background import Background
 from headrace.broker.connection import Buffers, Connection, Handler, Limits
 from headrace.broker.dispatch import Dispatch
-from headrace.broker.logs import configure_logs
 from headrace.broker.metrics import Metrics
 from headrace.broker.poller import Poller
 from headrace.broker.retention import CommittedOffsets, Retention
@@ -31,6 +30,7 @@ from headrace.disk import Disk, RealDisk
 from headrace.errors import KafkaError, SettingError
 from headrace.log.directories import LogDirectories
 from headrace.log.directory import FolderInUse, LogDirectory
+from headrace.logs import configure_logs
 from headrace.replication.replicas import Replicas
 from headrace.settings import Settings
 

@@ -43,13 +43,14 @@ class Entry:
     summary: str
 
 
-RUN = "Run a broker"
+RUN = "Run a broker and what belongs to it"
 DATA = "Topics and records"
 PIPELINES = "Pipelines"
 INSIDE = "Look inside"
 
 ENTRIES = {
     "serve": Entry("serve_help", RUN, "Start a broker on this machine."),
+    "registry": Entry("registry", RUN, "Start a schema registry beside a cluster."),
     "topics": Entry("topics", DATA, "List, create, describe, alter and delete topics."),
     "produce": Entry("produce", DATA, "Write records from stdin or a file."),
     "consume": Entry("consume", DATA, "Read records, from any offset or time."),

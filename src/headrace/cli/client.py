@@ -50,7 +50,7 @@ class Cluster:
 
 def connect(bootstrap: str, client_config: str | None = None) -> Cluster:
     """The cluster, after a first look that something listens there."""
-    cluster = Cluster(bootstrap, _read_properties(client_config) if client_config else {})
+    cluster = Cluster(bootstrap, read_properties_file(client_config) if client_config else {})
     check_listening(cluster)
     return cluster
 
@@ -67,7 +67,8 @@ def parse_address(text: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def _read_properties(path: str) -> dict[str, str]:
+def read_properties_file(path: str) -> dict[str, str]:
+    """The properties of a --client-config file."""
     from pathlib import Path
 
     from headrace.settings.files import read_properties

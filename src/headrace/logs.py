@@ -1,4 +1,4 @@
-"""How the broker speaks to its operator: lines of text, or one JSON object a line."""
+"""How a process speaks to its operator: lines of text, or one JSON object a line."""
 
 import json
 import logging

@@ -1,0 +1,88 @@
+"""`headrace registry serve`: the schema registry beside a Kafka cluster."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from headrace.cli.failures import ExitCode, Failure, bad_usage
+from headrace.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, ClientConfig, examples
+
+app = typer.Typer()
+
+DEFAULT_LISTEN = "127.0.0.1:8081"
+
+
+class LogFormat(StrEnum):
+    """How the registry writes its own log."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class LogLevel(StrEnum):
+    """What is worth a line."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@app.callback()
+def registry() -> None:
+    """A schema registry, with the HTTP interface that registry clients speak."""
+
+
+@app.command(
+    epilog=examples(
+        "headrace registry serve",
+        "headrace registry serve --bootstrap kafka.lan:9092 --listen 0.0.0.0:8081",
+        "curl localhost:8081/subjects",
+    )
+)
+def serve(
+    listen: Annotated[
+        str,
+        typer.Option(
+            "--listen",
+            metavar="HOST:PORT",
+            envvar="HEADRACE_REGISTRY_LISTEN",
+            help="Address for HTTP; port 0 picks a free one.",
+        ),
+    ] = DEFAULT_LISTEN,
+    topic: Annotated[
+        str, typer.Option("--topic", metavar="TOPIC", help="Where the schemas are kept.")
+    ] = "_schemas",
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    client_config: ClientConfig = None,
+    log_format: Annotated[
+        LogFormat, typer.Option("--log-format", help="Of its own log, on standard error.")
+    ] = LogFormat.TEXT,
+    log_level: Annotated[
+        LogLevel, typer.Option("--log-level", help="What is worth a line.")
+    ] = LogLevel.INFO,
+) -> None:
+    """Start a schema registry.
+
+    It keeps everything in a compacted topic of the cluster, in the format that other registries
+    use, and needs no disk. Several may run beside each other; any of them takes reads and writes.
+    """
+    from headrace.cli import client
+
+    host, _, port = listen.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise bad_usage(f"--listen {listen!r} is not of the form HOST:PORT")
+    properties = client.read_properties_file(client_config) if client_config else {}
+    try:
+        from headrace.registry import server
+        from headrace.registry.schemas_topic import Where
+    except ModuleNotFoundError as error:
+        raise Failure(
+            f"the registry needs the package {error.name}, which is not installed",
+            hint="pip install 'headrace[services]'",
+        ) from None
+    where = Where(bootstrap, topic, properties)
+    code = server.main(where, (host.strip("[]"), int(port)), log_format.value, log_level.value)
+    if code:
+        raise typer.Exit(ExitCode.FAILED)

@@ -1,0 +1,41 @@
+"""The seven levels: which earlier versions a new schema is held against, and in which direction."""
+
+from collections.abc import Sequence
+
+from headrace.registry.formats.parsed import Parsed, Sides
+
+LEVELS = (
+    "NONE",
+    "BACKWARD",
+    "BACKWARD_TRANSITIVE",
+    "FORWARD",
+    "FORWARD_TRANSITIVE",
+    "FULL",
+    "FULL_TRANSITIVE",
+)
+
+
+def check(level: str, new: Parsed, earlier: Sequence[tuple[int, Parsed]]) -> list[str]:
+    """Why the new schema may not follow the earlier versions (given in their order).
+
+    The latest is compared first, and the first one that does not fit ends it.
+    """
+    if level == "NONE":
+        return []
+    chosen = earlier if level.endswith("_TRANSITIVE") else earlier[-1:]
+    for number, old in reversed(chosen):
+        if found := _compare(level, new, number, old):
+            return found
+    return []
+
+
+def _compare(level: str, new: Parsed, number: int, old: Parsed) -> list[str]:
+    name = f"version {number}"
+    if new.kind != old.kind:
+        return [f"the schema itself: its type is {new.kind}, and that of {name} is {old.kind}"]
+    found: list[str] = []
+    if level.startswith(("BACKWARD", "FULL")):
+        found += new.problems(old, Sides(reader="the new schema", writer=name))
+    if level.startswith(("FORWARD", "FULL")):
+        found += old.problems(new, Sides(reader=name, writer="the new schema"))
+    return found

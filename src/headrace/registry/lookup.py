@@ -1,0 +1,115 @@
+"""Questions that take more than one look at the state: lookups of a schema, lists, comparisons."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from headrace.registry import compatibility
+from headrace.registry.names import ALL_CONTEXTS, context_of, join, normal
+from headrace.registry.parsing import Parser, Source, needs, source_of
+from headrace.registry.records import Version
+from headrace.registry.state import State
+from headrace.registry.submission import Submission
+
+
+def find_content(
+    state: State, subject: str, wanted: Submission, *, deleted: bool = False
+) -> Version | None:
+    """The latest version with this schema. Metadata and rules count only if the client names them.
+
+    A serializer that looks up its schema knows nothing of what the settings have added to it.
+    """
+    for found in reversed(state.versions(subject, deleted=deleted)):
+        content = found.content
+        if (
+            content.text == wanted.text
+            and content.kind == wanted.kind
+            and content.references == wanted.references
+            and wanted.metadata in (None, content.metadata)
+            and wanted.rule_set in (None, content.rule_set)
+        ):
+            return found
+    return None
+
+
+def earlier_versions(
+    state: State, subject: str, level: str, metadata: str | None, config: Mapping[str, object]
+) -> list[Version]:
+    """The versions that a new one is held against: the last, or all, of its compatibility group."""
+    found = state.versions(subject)
+    group = config.get("compatibilityGroup")
+    if isinstance(group, str):
+        own = _property(metadata, group)
+        found = [each for each in found if _property(each.content.metadata, group) == own]
+    return found if level.endswith("_TRANSITIVE") else found[-1:]
+
+
+def _property(metadata: str | None, name: str) -> object:
+    properties = json.loads(metadata).get("properties") if metadata else None
+    return properties.get(name) if isinstance(properties, dict) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A compatibility check with everything that it needs; it can run in any thread."""
+
+    level: str
+    new: Source
+    earlier: tuple[tuple[int, Source], ...]
+
+    @property
+    def characters(self) -> int:
+        return self.new.characters + sum(source.characters for _, source in self.earlier)
+
+    def run(self, parser: Parser) -> list[str]:
+        """Why the new schema may not come next; empty if it may."""
+        new = parser.parse(self.new)
+        earlier = [(number, parser.parse(source)) for number, source in self.earlier]
+        return compatibility.check(self.level, new, earlier)
+
+
+def comparison(
+    state: State, subject: str, wanted: Submission, against: Version | None = None
+) -> Comparison:
+    """The check of a schema against one version, or against those that registration would take."""
+    config = state.config(subject)
+    level = str(config["compatibilityLevel"])
+    chosen = (
+        earlier_versions(state, subject, level, wanted.metadata, config)
+        if against is None
+        else [against]
+    )
+    dependencies = needs(state, subject, wanted.kind, wanted.references)
+    return Comparison(
+        level,
+        Source(wanted.kind, wanted.text, dependencies),
+        tuple((each.version, source_of(state, subject, each.content)) for each in chosen),
+    )
+
+
+def subjects(state: State, prefix: str, *, deleted: bool, deleted_only: bool) -> list[str]:
+    """Names of subjects that begin so, in the prefix's context (`:*:` is any)."""
+    return sorted(
+        name
+        for name in state.subjects
+        if _begins(name, prefix) and _is_listed(state, name, deleted, deleted_only)
+    )
+
+
+def _is_listed(state: State, name: str, deleted: bool, deleted_only: bool) -> bool:
+    alive = state.has_subject(name)
+    return not alive if deleted_only else alive or deleted
+
+
+def _begins(name: str, prefix: str) -> bool:
+    if prefix.startswith(ALL_CONTEXTS):
+        rest = prefix.removeprefix(ALL_CONTEXTS)
+        return name.removeprefix(join(context_of(name), "")).startswith(rest)
+    return name.startswith(normal(prefix)) and context_of(name) == context_of(prefix)
+
+
+def schemas(state: State, prefix: str, *, deleted: bool, latest_only: bool) -> Iterator[Version]:
+    """All versions of the subjects that begin so."""
+    for name in subjects(state, prefix, deleted=deleted, deleted_only=False):
+        found = state.versions(name, deleted=deleted)
+        yield from found[-1:] if latest_only else found

@@ -1,0 +1,103 @@
+"""Schemas with what they refer to, parsed once and kept.
+
+`needs` collects texts from a State and is quick; `Parser.parse` works on texts alone, so that it
+can run in another thread while the State goes on changing.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from headrace.registry import formats, limits
+from headrace.registry.failures import InvalidSchema
+from headrace.registry.formats.parsed import Dependency, Parsed
+from headrace.registry.names import within
+from headrace.registry.records import Content, Reference
+from headrace.registry.state import State
+
+KEPT_CHARACTERS = 20_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Everything that a schema is parsed from."""
+
+    kind: str
+    text: str
+    dependencies: tuple[Dependency, ...] = ()
+
+    @property
+    def characters(self) -> int:
+        return len(self.text) + sum(len(each.text) for each in self.dependencies)
+
+
+def source_of(state: State, subject: str, content: Content) -> Source:
+    """The schema and all that it refers to, in the order in which they can be parsed."""
+    return Source(
+        content.kind, content.text, needs(state, subject, content.kind, content.references)
+    )
+
+
+def needs(
+    state: State, subject: str, kind: str, references: Sequence[Reference]
+) -> tuple[Dependency, ...]:
+    """The schemas behind the references, each after those that it refers to itself."""
+    found: OrderedDict[str, Dependency] = OrderedDict()
+    under_way: set[tuple[str, int]] = set()
+
+    def visit(parent: str, reference: Reference) -> None:
+        target = within(parent, reference.subject)
+        version = state.version(target, reference.version, deleted=True)
+        if version is None:
+            raise InvalidSchema(
+                f"No schema reference found for subject '{target}' and version "
+                f"{reference.version}, which the schema calls {reference.name!r}"
+            )
+        place = (target, version.version)
+        if place in under_way:
+            raise InvalidSchema(f"The reference {reference.name!r} leads back to itself")
+        if version.content.kind != kind:
+            raise InvalidSchema(
+                f"The reference {reference.name!r} is a schema of type {version.content.kind}, "
+                f"not {kind}"
+            )
+        if reference.name in found:
+            return
+        under_way.add(place)
+        for each in version.content.references:
+            visit(target, each)
+        under_way.discard(place)
+        found[reference.name] = Dependency(reference.name, version.content.text)
+        if len(found) > limits.REFERENCES:
+            raise InvalidSchema(f"The schema needs more than {limits.REFERENCES} other schemas")
+
+    for each in references:
+        visit(subject, each)
+    return tuple(found.values())
+
+
+class Parser:
+    """Parses, and remembers what it has parsed, up to a number of characters."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[Source, Parsed] = OrderedDict()
+        self._characters = 0
+        # The thread that writes and those that compare share what is kept.
+        self._lock = threading.Lock()
+
+    def parse(self, source: Source) -> Parsed:
+        """The schema; InvalidSchema where the text is none."""
+        with self._lock:
+            if (found := self._kept.get(source)) is not None:
+                self._kept.move_to_end(source)
+                return found
+        parsed = formats.parse(source.kind, source.text, source.dependencies)
+        with self._lock:
+            if source not in self._kept:
+                self._kept[source] = parsed
+                self._characters += source.characters
+            while self._characters > KEPT_CHARACTERS and len(self._kept) > 1:
+                dropped, _ = self._kept.popitem(last=False)
+                self._characters -= dropped.characters
+        return parsed
