@@ -19,10 +19,10 @@ def test_without_options_it_serves_this_machine_only() -> None:
 def test_options_reach_the_plan() -> None:
     words = (
         "--data-dir /d --listen 0.0.0.0:19092 --advertise kafka.lan:9092 --node-id 3 "
-        "--set num.partitions=6 --set log.retention.ms=-1 --log-format json --log-level debug"
+        "--set num.partitions=6 --metrics 127.0.0.1:9180 --log-format json --log-level debug"
     )
     assert serve.make_plan(words.split(), {}) == serve.Plan(
-        settings={"num.partitions": "6", "log.retention.ms": "-1"},
+        settings={"num.partitions": "6", "headrace.metrics.address": "127.0.0.1:9180"},
         data_dirs=("/d",),
         listen=("0.0.0.0", 19092),
         advertise=("kafka.lan", 9092),

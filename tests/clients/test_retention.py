@@ -1,5 +1,7 @@
 """Retention as clients see it: where topics begin, what a consumer of deleted records is told."""
 
+import os
+import struct
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -28,6 +30,7 @@ from kafka.errors import OffsetOutOfRangeError
 
 from headrace.testing.running import RunningBroker
 from tests.support.ports import free_port
+from tests.support.raw import RawClient, batch_of, frame, produce, produce_error
 
 Factory = Callable[..., RunningBroker]
 SETTINGS = {"log.retention.check.interval.ms": "50", "log.segment.delete.delay.ms": "0"}
@@ -310,3 +313,91 @@ def stale_names(folder: Path, start: int) -> list[str]:
         for path in folder.iterdir()
         if path.name[:20].isdecimal() and int(path.name[:20]) < start
     )
+
+
+STEPS = (
+    "rename log-start-offset-checkpoint",
+    "rename .log.deleted",
+    "rename .snapshot.deleted",
+    "remove .log.deleted",
+)
+
+
+def test_a_broker_that_is_killed_while_it_deletes_goes_on_at_the_next_start(
+    headrace_factory: Factory,
+) -> None:
+    broker = headrace_factory(SETTINGS)
+    create(broker, "t")
+    sent = 0
+    for keep, point in enumerate(STEPS, 3):
+        alter(broker, "t", "retention.messages", "1000")
+        send(broker, "t", 8)
+        sent += 8
+        begins = watermarks(broker, "t")[0]
+        broker.spoil_disk(point, kill=1, skip=int(point.endswith(".deleted")))
+        alter(broker, "t", "retention.messages", str(keep))
+        broker.wait_until_dead()
+        broker.start()
+        low, high = watermarks(broker, "t")
+        assert high == sent, point
+        assert begins <= low <= sent - keep, point
+        start = wait_for_start(broker, "t", at_least(sent - keep - 1))
+        assert start <= sent - keep, point
+        assert offsets_from(broker, "t", start, sent) == list(range(start, sent)), point
+    broker.stop()
+    broker.start()
+    assert watermarks(broker, "t") == (start, sent)
+    wait_for_files(broker, "t", start - 1)
+
+
+def at_least(offset: int) -> Callable[[int], bool]:
+    return lambda at: at >= offset
+
+
+def offsets_from(broker: RunningBroker, topic: str, start: int, end: int) -> list[int]:
+    """The offsets that a consumer gets."""
+    reader = consumer(broker, "reads", "error")
+    reader.assign([TopicPartition(topic, 0, start)])
+    found: list[int] = []
+    while not found or found[-1] + 1 < end:
+        message = read(reader)
+        assert message.error() is None, message.error()
+        found.append(message.offset())
+    reader.close()
+    return found
+
+
+def test_an_answer_that_is_on_its_way_is_finished_though_its_segment_is_deleted(
+    headrace_factory: Factory,
+) -> None:
+    broker = headrace_factory(SETTINGS)
+    create(broker, "large", internal_segment_bytes="60000000", max_message_bytes="60000000")
+    value = os.urandom(40_000_000)
+    with RawClient(broker.bootstrap_servers, timeout_s=60) as client:
+        client.send(produce("large", batch_of(value)))
+        assert produce_error(client.answer(), "large") == (0, 0)
+        client.send(fetch("large", 0, 50_000_000))
+        size = int.from_bytes(exactly(client, 4), "big")  # the rest has to wait in the broker
+        alter(broker, "large", "retention.bytes", "0")
+        wait_for_start(broker, "large", lambda at: at == 1)
+        wait_for_files(broker, "large", 1)
+        answer = exactly(client, size)
+    assert value in answer
+
+
+def exactly(client: RawClient, count: int) -> bytearray:
+    data = bytearray(count)
+    view, got = memoryview(data), 0
+    while got < count:
+        more = client.socket.recv_into(view[got:])
+        assert more, "the broker hung up"
+        got += more
+    return data
+
+
+def fetch(topic: str, offset: int, max_bytes: int) -> bytes:
+    """A Fetch request of version 4 for one partition."""
+    name = topic.encode()
+    body = struct.pack(">iiiibi", -1, 1000, 1, max_bytes, 0, 1)
+    body += struct.pack(">h", len(name)) + name + struct.pack(">iiqi", 1, 0, offset, max_bytes)
+    return frame(1, 4, body)

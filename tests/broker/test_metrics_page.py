@@ -1,0 +1,67 @@
+"""/metrics and /health as Prometheus and a load balancer ask for them."""
+
+import asyncio
+import json
+import re
+
+from headrace.broker.metrics import METRICS, Metrics
+from headrace.broker.metrics_page import MetricsPage
+
+LINE = re.compile(r'[a-z_]+(\{([a-z]+="([^"\\\n]|\\.)*",?)+\})? -?[0-9.e+]+')
+
+
+def ask(request: bytes, metrics: Metrics | None = None, problems: list[str] | None = None) -> str:
+    """What the page answers to these bytes."""
+
+    async def talk() -> bytes:
+        page = MetricsPage(metrics or Metrics(), lambda: problems or [])
+        port = await page.start("127.0.0.1", 0)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(request)
+        answer = await reader.read()
+        writer.close()
+        page.stop()
+        return answer
+
+    return asyncio.run(talk()).decode()
+
+
+def get(target: str) -> bytes:
+    return f"GET {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+
+
+def test_metrics_are_in_prometheus_format_with_help_and_type() -> None:
+    metrics = Metrics()
+    metrics.add("headrace_retention_passes_total", 2)
+    metrics.add("headrace_retention_passes_total", 1)
+    metrics.set("headrace_retention_held_bytes", 12_345_678_901, 'odd "name"\n\\', "0")
+    head, _, body = ask(get("/metrics"), metrics).partition("\r\n\r\n")
+    assert head.startswith("HTTP/1.1 200 OK\r\n")
+    assert "text/plain; version=0.0.4" in head
+    assert f"Content-Length: {len(body)}" in head
+    lines = body.splitlines()
+    assert "headrace_retention_passes_total 3" in lines
+    held = 'headrace_retention_held_bytes{topic="odd \\"name\\"\\n\\\\",partition="0"} 12345678901'
+    assert held in lines
+    for row in METRICS:
+        assert f"# TYPE {row.name} {row.kind}" in lines
+        assert f"# HELP {row.name} {row.doc}" in lines
+    assert all(LINE.fullmatch(line) for line in lines if not line.startswith("#"))
+
+
+def test_health_says_what_is_wrong() -> None:
+    head, _, body = ask(get("/health")).partition("\r\n\r\n")
+    assert head.startswith("HTTP/1.1 200 OK\r\n")
+    assert json.loads(body) == {"healthy": True, "problems": []}
+    head, _, body = ask(get("/health?x=1"), problems=["/data is offline"]).partition("\r\n\r\n")
+    assert head.startswith("HTTP/1.1 503 ")
+    assert json.loads(body) == {"healthy": False, "problems": ["/data is offline"]}
+
+
+def test_anything_else_is_refused_and_rubbish_is_cut_off() -> None:
+    assert ask(get("/")).startswith("HTTP/1.1 404 ")
+    assert ask(b"POST /metrics HTTP/1.1\r\n\r\n").startswith("HTTP/1.1 405 ")
+    head = ask(b"HEAD /metrics HTTP/1.1\r\n\r\n")
+    assert head.startswith("HTTP/1.1 200 ")
+    assert head.endswith("\r\n\r\n")
+    assert ask(b"x" * 100_000 + b"\r\n\r\n") == ""
