@@ -1,7 +1,8 @@
-"""`headrace topics`: list, create, describe, alter, delete, add-partitions."""
+"""`headrace topics`: list, create, describe, sizes, alter, delete, add-partitions."""
 
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,6 +16,7 @@ from headrace.cli.options import (
     ClientConfig,
     TopicArgument,
     TopicArguments,
+    complete_topics,
     examples,
     pairs,
 )
@@ -30,6 +32,7 @@ app = typer.Typer(
         "headrace topics list",
         "headrace topics create clicks --partitions 6 --config retention.ms=86400000",
         "headrace topics describe clicks",
+        "headrace topics sizes",
         "headrace topics alter clicks --set cleanup.policy=compact --unset retention.ms",
         "headrace topics add-partitions clicks 12",
         "headrace topics delete clicks --yes",
@@ -195,6 +198,51 @@ def describe(
         return
     for each in found:
         topic_view.show(each)
+
+
+@app.command(
+    epilog=examples(
+        "headrace topics sizes",
+        "headrace topics sizes clicks",
+        "headrace topics sizes --data-dir /var/lib/headrace",
+        "headrace topics sizes --json | jq 'sort_by(-.bytes) | .[0].topic'",
+    )
+)
+def sizes(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="TOPIC",
+            help="Names of topics, to see each partition.",
+            show_default="all topics",
+            autocompletion=complete_topics,
+        ),
+    ] = None,
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(
+            "--data-dir", metavar="DIR", help="A broker's data folder, to count segments in."
+        ),
+    ] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: AsJson = False,
+    client_config: ClientConfig = None,
+) -> None:
+    """Show bytes, segments, records, the oldest record, and what retention deletes next.
+
+    No cluster tells its segments: they are counted only in a --data-dir on this machine, a
+    Headrace's or an Apache Kafka's. Without it "deleted next" is the earliest possible moment.
+    """
+    from headrace.cli import client, topic_sizes
+
+    cluster = client.connect(bootstrap, client_config)
+    found = topic_sizes.look(cluster, names or [], data_dir)
+    if as_json:
+        output.print_json([each.as_json() for each in found])
+    elif not found:
+        output.note(f"No topics at {bootstrap}. Make one: headrace topics create NAME")
+    else:
+        topic_sizes.show(found, partitions=bool(names))
 
 
 @app.command(

@@ -27,8 +27,13 @@ NOTHING_READ = -1
 class SegmentView(Protocol):
     """What retention looks at in a segment."""
 
-    base_offset: int
-    size: int
+    @property
+    def base_offset(self) -> int:
+        """The offset of its first record."""
+
+    @property
+    def size(self) -> int:
+        """Its bytes."""
 
     def newest_ms(self) -> int:
         """The largest time of its records; where they have none, that of its last write."""
@@ -154,14 +159,10 @@ def risks(
     if not ratio or not settings.cleanup_policy & {"delete", "consumed"}:
         return
     bases = [segment.base_offset for segment in log.segments]
-    behind: list[int] | None = None
     for group, offset in committed.items():
         if not log.start_offset <= offset < log.end_offset:
             continue
-        index = bisect_right(bases, offset) - 1
-        if settings.retention_bytes >= 0 and behind is None:
-            behind = _bytes_behind(log.segments)
-        left = _left(log, settings, now_ms, index, behind)
+        left = left_of(log, settings, now_ms, bisect_right(bases, offset) - 1)
         due = any(amount <= 0 for _, amount, _ in left)
         if due and group in settings.retention_hold_groups:
             left = [_hold_left(log, settings, now_ms, committed)]
@@ -171,17 +172,18 @@ def risks(
                 break
 
 
-def _left(
-    log: LogView, settings: LogSettings, now_ms: int, index: int, behind: list[int] | None
+def left_of(
+    log: LogView, settings: LogSettings, now_ms: int, index: int
 ) -> list[tuple[Reason, int, int]]:
     """Of each limit that there is: how much is left until the segment goes, and of how much."""
     found = []
     if settings.retention_ms >= 0:
         age_ms = now_ms - log.segments[index].newest_ms()
         found.append((Reason.TIME, settings.retention_ms - age_ms, settings.retention_ms))
-    if behind is not None:
+    if settings.retention_bytes >= 0:
         limit = settings.retention_bytes
-        found.append((Reason.SIZE, limit - behind[index], limit))
+        behind = sum(segment.size for segment in log.segments[index + 1 :])
+        found.append((Reason.SIZE, limit - behind, limit))
     if settings.retention_messages >= 0:
         count = settings.retention_messages
         found.append((Reason.MESSAGES, count - (log.end_offset - log.end_of(index)), count))
@@ -193,11 +195,3 @@ def _hold_left(
 ) -> tuple[Reason, int, int]:
     limit = settings.retention_hold_bytes
     return Reason.HOLD, limit - decide(log, settings, now_ms, committed).held_bytes, limit
-
-
-def _bytes_behind(segments: Sequence[SegmentView]) -> list[int]:
-    """Of each segment, the bytes of all that follow it."""
-    behind = [0] * len(segments)
-    for index in range(len(segments) - 2, -1, -1):
-        behind[index] = behind[index + 1] + segments[index + 1].size
-    return behind
