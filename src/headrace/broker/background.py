@@ -4,12 +4,17 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
+from typing import TYPE_CHECKING
 
 from headrace.broker.connection import Connection
 from headrace.broker.retention import Retention
+from headrace.clock import Clock
 from headrace.errors import KafkaError
 from headrace.replication.replicas import Replicas
 from headrace.settings import Settings
+
+if TYPE_CHECKING:
+    from headrace.broker.compaction import Compaction
 
 logger = logging.getLogger(__name__)
 
@@ -28,12 +33,15 @@ class Background:
         connections: set[Connection],
         executor: Executor,
         retention: Retention,
+        clock: Clock,
     ) -> None:
         self._settings = settings
         self._replicas = replicas
         self._connections = connections
         self._executor = executor
         self._retention = retention
+        self._clock = clock
+        self._compaction: Compaction | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -51,11 +59,15 @@ class Background:
         )
         if idle_ms > 0:
             self._every(idle_ms, self._close_idle)
+        if self._settings.boolean("log.cleaner.enable"):
+            self._tasks.append(asyncio.get_running_loop().create_task(self._compact()))
 
     def stop(self) -> None:
         """End all recurring work."""
         for task in self._tasks:
             task.cancel()
+        if self._compaction is not None:
+            self._compaction.stop()
 
     def _every(self, interval_ms: int, work: Callable[[], Awaitable[None]]) -> None:
         async def repeat() -> None:
@@ -67,6 +79,14 @@ class Background:
                     logger.exception("background work failed; it is tried again later")
 
         self._tasks.append(asyncio.get_running_loop().create_task(repeat()))
+
+    async def _compact(self) -> None:
+        await asyncio.sleep(self._settings.integer("log.cleaner.backoff.ms") / 1000)
+        # Imported here: a broker shall answer before it thinks of that.
+        from headrace.broker.compaction import Compaction
+
+        self._compaction = Compaction(self._replicas, self._executor, self._clock)
+        self._compaction.start()
 
     async def _checkpoint(self) -> None:
         loop = asyncio.get_running_loop()

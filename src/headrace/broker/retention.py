@@ -107,7 +107,8 @@ class Retention:
         }
         view = partition.retention_view()
         verdict = decide(view, settings, now_ms, read)
-        if verdict.reasons:
+        # Segments that are being compacted go at the next look.
+        if verdict.reasons and not partition.log.compacting:
             self._delete(partition, verdict, now_ms, read)
             view = partition.retention_view()
         if verdict.held_bytes:

@@ -128,7 +128,7 @@ class Server:
         self._metrics_page: MetricsPage | None = None
         retention = Retention(self._replicas, clock, self._find_committed, self._metrics)
         self._background = Background(
-            settings, self._replicas, self._connections, self._executor, retention
+            settings, self._replicas, self._connections, self._executor, retention, clock
         )
 
     def run(self) -> int:

@@ -1,6 +1,7 @@
 """The small text files beside the data: offsets by partition, epochs, topic ids, broker identity.
 
-    recovery-point-offset-checkpoint, log-start-offset-checkpoint, replication-offset-checkpoint
+    recovery-point-offset-checkpoint, log-start-offset-checkpoint, replication-offset-checkpoint,
+    cleaner-offset-checkpoint
         0                             version
         2                             number of lines that follow
         orders 0 1234                 topic, partition, offset
@@ -25,6 +26,7 @@ from headrace.types import TopicPartition
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 START_OFFSETS = "log-start-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
+CLEANED_TO = "cleaner-offset-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"

@@ -3,7 +3,8 @@
     .lock                             held while a broker uses the folder
     meta.properties                   whose folder this is
     .kafka_cleanshutdown              there only between a clean stop and the next start
-    recovery-point-offset-checkpoint, log-start-offset-checkpoint, replication-offset-checkpoint
+    recovery-point-offset-checkpoint, log-start-offset-checkpoint, replication-offset-checkpoint,
+    cleaner-offset-checkpoint
     <topic>-<partition>/              one log each
     <topic>-<partition>.<id>-delete/  a deleted one whose files still have to go
 
@@ -22,6 +23,7 @@ from headrace.disk import Disk, is_broken, replace_file
 from headrace.errors import ErrorCode, KafkaError
 from headrace.log.checkpoints import (
     CLEAN_SHUTDOWN,
+    CLEANED_TO,
     HIGH_WATERMARKS,
     META_PROPERTIES,
     PARTITION_METADATA,
@@ -75,6 +77,7 @@ class LogDirectory:
         self._unopened: set[TopicPartition] = set()
         self._recovery_points: dict[TopicPartition, int] = {}
         self._start_offsets: dict[TopicPartition, int] = {}
+        self._cleaned_to: dict[TopicPartition, int] = {}
         self._leftovers: list[str] = []
         self.removal = Removal(disk, clock, self.checkpoint)
         self._unflushed_since: dict[TopicPartition, int] = {}
@@ -100,7 +103,8 @@ class LogDirectory:
         self.meta = read_properties(disk, f"{self.path}/{META_PROPERTIES}")
         self._recovery_points = read_offsets(disk, f"{self.path}/{RECOVERY_POINTS}")
         self._start_offsets = read_offsets(disk, f"{self.path}/{START_OFFSETS}")
-        self._on_disk = {*self._recovery_points, *self._start_offsets}
+        self._cleaned_to = read_offsets(disk, f"{self.path}/{CLEANED_TO}")
+        self._on_disk = {*self._recovery_points, *self._start_offsets, *self._cleaned_to}
         names = disk.list_folder(self.path)
         self.stopped_cleanly = CLEAN_SHUTDOWN in names
         for name in names:
@@ -202,6 +206,7 @@ class LogDirectory:
             self._start_offsets.get(partition, 0),
             self._recovery_points.get(partition),
             self.stopped_cleanly,
+            self._cleaned_to.get(partition, 0),
         )
         folder = f"{self.path}/{partition}"
         try:
@@ -241,7 +246,9 @@ class LogDirectory:
             log.abandon("its topic was deleted")
             self.removal.forget(log.folder)
         self._unopened.discard(partition)
-        for known in (self._recovery_points, self._start_offsets, self._unflushed_since):
+        for known in (
+            self._recovery_points, self._start_offsets, self._cleaned_to, self._unflushed_since,
+        ):  # fmt: skip
             known.pop(partition, None)
         if self.offline is not None:
             return _nothing  # the next start finds the folder, and that its topic was deleted
@@ -316,6 +323,21 @@ class LogDirectory:
             for log in logs:
                 log.saved_recovery_point = points[log.partition]
 
+    def cleaned_to(self, partition: TopicPartition) -> int | None:
+        """The offset below which the log went through compaction, or None if it never did."""
+        return self._cleaned_to.get(partition)
+
+    def note_cleaned(self, partition: TopicPartition, offset: int) -> None:
+        """The log is compacted up to there; `write_cleaned` makes it last."""
+        if partition in self._logs:
+            self._cleaned_to[partition] = offset
+
+    def write_cleaned(self) -> None:
+        """Write how far each log is compacted. Made for a worker."""
+        self._check_online()
+        with self._checkpoint_lock:
+            write_offsets(self.disk, f"{self.path}/{CLEANED_TO}", dict(self._cleaned_to))
+
     def due_for_flush(self) -> list[Log]:
         """Logs that rolled, or whose `flush.messages` or `flush.ms` is reached.
 
@@ -352,6 +374,10 @@ class LogDirectory:
         """Remember to remove their files."""
         self.removal.drop(segments, delay_ms)
 
+    def files_set_aside(self, paths: Sequence[str], delay_ms: int) -> None:
+        """Remember to remove them."""
+        self.removal.remove_later(paths, delay_ms)
+
     def log_restarts(self, folder: str) -> None:
         """Clear the folder of what was dropped."""
         self.removal.hurry(folder)
@@ -385,6 +411,10 @@ class LogDirectory:
 
     def log_went_back(self, partition: TopicPartition) -> None:
         """Save the lower recovery point before anything is appended above it."""
+        log = self._logs.get(partition)
+        if log is not None and self._cleaned_to.get(partition, 0) > log.end_offset:
+            self._cleaned_to[partition] = log.end_offset
+            self.write_cleaned()
         self.checkpoint()
 
     def _check_online(self) -> None:

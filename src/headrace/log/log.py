@@ -8,6 +8,7 @@ call. Opening a log is in `recovery.py`, looking up times in `timestamps.py`.
 
 import logging
 import struct
+from collections.abc import Sequence
 from contextlib import suppress
 
 from headrace.disk import Disk, is_broken, write_fully
@@ -51,11 +52,11 @@ class Log:
     """One partition's records on disk."""
 
     __slots__ = (
-        "_active", "_dirty", "_epoch", "_fd",
-        "_generation", "_hints", "_owner", "_producers", "_pwrite", "_roll_bytes",
-        "_roll_offset", "_roll_timestamp", "_segments", "_settings", "_unsynced", "created_ms",
-        "disk", "end_offset", "epochs", "folder", "offline", "partition", "producers",
-        "recovery_point", "saved_recovery_point", "start_offset", "transactions",
+        "_active", "_dirty", "_epoch", "_fd", "_hints", "_owner", "_producers", "_pwrite",
+        "_roll_bytes", "_roll_offset", "_roll_timestamp", "_segments", "_settings", "_unsynced",
+        "compacting", "created_ms", "disk", "end_offset", "epochs", "folder", "generation",
+        "offline", "partition", "producers", "recovery_point", "saved_recovery_point",
+        "start_offset", "transactions",
     )  # fmt: skip
 
     def __init__(
@@ -95,8 +96,10 @@ class Log:
         # Why this log serves no more, or None if it does.
         self.offline: str | None = None
         self._unsynced = Unsynced(disk, folder, epochs, new)
-        self._generation = 0
+        self.generation = 0
         self._dirty = False
+        # Whether somebody is about to put other files in the place of segments.
+        self.compacting = False
         self._epoch = epochs.latest
         self._set_producers(producers)
         self._disarm()
@@ -242,7 +245,7 @@ class Log:
         try:
             self.disk.ftruncate(segment.opened().fd, segment.size)
         except OSError as second:
-            return self._fail(f"{segment.path(LOG)} cannot be cut back after {error}: {second}")
+            return self.fail(f"{segment.path(LOG)} cannot be cut back after {error}: {second}")
         return self._disk_error(f"writing to {segment.path(LOG)} failed: {error}", error)
 
     def _index(self, segment: Segment, position: int, base: int, last_offset: int) -> None:
@@ -431,7 +434,7 @@ class Log:
             self.start_offset = min(self.start_offset, end)
             self._went_back(end)
         except OSError as error:
-            raise self._fail(f"cutting {segment.path(LOG)} failed: {error}") from error
+            raise self.fail(f"cutting {segment.path(LOG)} failed: {error}") from error
 
     def restart_at(self, offset: int) -> None:
         """Forget all records; the next one gets this offset."""
@@ -451,11 +454,11 @@ class Log:
             self.start_offset = offset
             self._went_back(offset)
         except OSError as error:
-            raise self._fail(f"emptying {self.folder} failed: {error}") from error
+            raise self.fail(f"emptying {self.folder} failed: {error}") from error
 
     def _went_back(self, end: int) -> None:
         """Everything that follows from a new, earlier end; durable before the next append."""
-        self._generation += 1
+        self.generation += 1
         self._active = self._segments[-1]
         self._hints.clear()
         self._unsynced.keep(self._segments)
@@ -505,6 +508,15 @@ class Log:
             self.roll(now_ms)
         self.delete_records_before(self._segments[count].base_offset)
 
+    def exchange(self, old: Sequence[Segment], fresh: Segment, garbage: Sequence[str]) -> None:
+        """Let `fresh` stand where the neighbours `old` stood, whose files have new names."""
+        first = self._segments.index(old[0])
+        self._segments[first : first + len(old)] = [fresh]
+        self._hints = {at: hint for at, hint in self._hints.items() if hint[0] not in old}
+        self._unsynced.names = True
+        if self._owner is not None:
+            self._owner.files_set_aside(garbage, self._settings.file_delete_delay_ms)
+
     # -- durability -----------------------------------------------------------------------------
 
     def flush(self) -> int:
@@ -513,15 +525,15 @@ class Log:
         If a sync fails nobody knows what the disk holds: the log goes offline for good.
         """
         self._check_online()
-        generation, end, active = self._generation, self.end_offset, self._active
+        generation, end, active = self.generation, self.end_offset, self._active
         sealed = self._unsynced.take()
         try:
             behind = end > self.recovery_point
             self._unsynced.sync(sealed, active if behind else None, self._segments)
         except OSError as error:
             self._check_online()  # the owner closed or deleted the log meanwhile
-            raise self._fail(f"syncing {self.folder} failed: {error}") from error
-        if generation != self._generation:
+            raise self.fail(f"syncing {self.folder} failed: {error}") from error
+        if generation != self.generation:
             self._unsynced.keep(self._segments, sealed)
         elif end > self.recovery_point:
             self.recovery_point = end
@@ -537,7 +549,7 @@ class Log:
                 write_snapshot(self.disk, self.folder, self.end_offset, self.producers, sync=True)
                 self.disk.sync_folder(self.folder)
             except OSError as error:
-                raise self._fail(f"closing {self.folder} failed: {error}") from error
+                raise self.fail(f"closing {self.folder} failed: {error}") from error
         self.abandon("it is closed")
 
     def abandon(self, reason: str) -> None:
@@ -552,7 +564,7 @@ class Log:
         self.offline = self.offline or f"{self.partition}: {reason}"
         self._disarm()
 
-    def _fail(self, reason: str) -> KafkaError:
+    def fail(self, reason: str) -> KafkaError:
         _logger.error("%s goes offline: %s", self.partition, reason)
         self.offline = reason
         self._disarm()
@@ -562,7 +574,7 @@ class Log:
 
     def _disk_error(self, reason: str, error: OSError) -> KafkaError:
         """What the client is told; a disk that is broken, and not only full, goes offline."""
-        return self._fail(reason) if is_broken(error) else _storage_error(reason)
+        return self.fail(reason) if is_broken(error) else _storage_error(reason)
 
     def _check_online(self) -> None:
         if self.offline is not None:

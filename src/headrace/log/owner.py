@@ -19,5 +19,8 @@ class LogOwner(Protocol):
     def segments_dropped(self, segments: Sequence[Segment], delay_ms: int) -> None:
         """The log begins behind these: their files may go, after the delay."""
 
+    def files_set_aside(self, paths: Sequence[str], delay_ms: int) -> None:
+        """These files have names that no restart finds, and may go after the delay."""
+
     def log_restarts(self, folder: str) -> None:
         """The log begins anew, perhaps with a name that a dropped segment still has."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from headrace.disk import Disk
 from headrace.errors import KafkaError
 from headrace.log.checkpoints import read_epochs
+from headrace.log.compaction_swap import settle
 from headrace.log.epochs import FILE_NAME as EPOCHS_FILE
 from headrace.log.epochs import EpochCache
 from headrace.log.log import Log
@@ -46,7 +47,7 @@ from headrace.wire.batch import CHECKSUMMED_FROM, HEADER, HEADER_BYTES, MAGIC, O
 from headrace.wire.checksum import crc32c
 
 _SCAN_BYTES = 1 << 20
-_TEMPORARY = (DELETED, ".cleaned", ".swap", ".tmp")
+_TEMPORARY = (DELETED, ".tmp")
 
 _Opened = tuple[int, ProducerState, EndedTransactions]
 """The log's end, and what is known of its producers and their transactions there."""
@@ -62,6 +63,8 @@ class Checkpoint:
     start_offset: int = 0
     recovery_point: int | None = None
     clean: bool = False
+    cleaned_to: int = 0
+    """Below it compaction has left gaps."""
 
 
 def create_log(
@@ -104,7 +107,7 @@ def open_log(
     owner: LogOwner | None = None,
 ) -> Log:
     """The log in that folder, made whole again if it was not closed cleanly."""
-    names = _tidy(disk, folder, disk.list_folder(folder))
+    names = _tidy(disk, folder, settle(disk, folder, disk.list_folder(folder)))
     bases = _segment_bases(names)
     segments = [_segment(disk, folder, base, settings) for base in bases]
     if not segments:
@@ -123,7 +126,7 @@ def open_log(
     if opened is None:
         scan = _Scan(disk, folder, names, segments, settings, epochs)
         point = 0 if entries is None else checkpoint.recovery_point or 0
-        opened = scan.run(partition, point)
+        opened = scan.run(partition, point, checkpoint.cleaned_to)
     end, producers, transactions = opened
     producers.expire(now_ms, settings.producer_id_expiration_ms)
     _read_first_timestamp(segments[-1])
@@ -231,8 +234,9 @@ class _Scan:
         self._producers = ProducerState()
         self._transactions = EndedTransactions()
 
-    def run(self, partition: TopicPartition, recovery_point: int) -> _Opened:
+    def run(self, partition: TopicPartition, recovery_point: int, cleaned_to: int) -> _Opened:
         """What is left after the scan."""
+        gapless_from = max(recovery_point, cleaned_to)
         segments = self._segments
         first = len(segments) - 1
         while first > 0 and segments[first].base_offset > recovery_point:
@@ -244,7 +248,7 @@ class _Scan:
         for index in range(first, len(segments)):
             segment = segments[index]
             # What an unsynced segment lost at its end must not show as a hole in the middle.
-            lost = segment.base_offset > end >= recovery_point and not self._compacted
+            lost = segment.base_offset > end >= gapless_from and not self._compacted
             if index > first and (lost or segment.base_offset < end):
                 self._drop_from(partition, index, f"the segment before it ends at offset {end}")
                 break
@@ -252,7 +256,7 @@ class _Scan:
                 base = segment.base_offset
                 write_snapshot(self._disk, self._folder, base, self._producers, sync=True)
                 self._transactions.write(self._disk, segments[index - 1], base, sync=True)
-            end, position = self._scan_segment(segment, recovery_point)
+            end, position = self._scan_segment(segment, gapless_from)
             if position < segment.size:
                 self._cut(partition, segment, position, end)
                 self._drop_from(partition, index + 1, "the segment before it was cut")
@@ -276,11 +280,11 @@ class _Scan:
             replay(self._producers, sealed, max(offset, oldest), base)
         self._transactions = load_transactions(self._disk, self._folder, self._names, sealed, base)
 
-    def _scan_segment(self, segment: Segment, recovery_point: int) -> tuple[int, int]:
+    def _scan_segment(self, segment: Segment, gapless_from: int) -> tuple[int, int]:
         """The offset and the position behind the last good batch; indexes are made on the way."""
         # The base offset is outside of the checksum. Only compaction leaves gaps, so elsewhere
         # a batch that does not follow the one before it is damaged.
-        gapless = None if self._compacted else recovery_point
+        gapless = None if self._compacted else gapless_from
         segment.sealed = False
         segment.reset_indexes()
         end, stop = segment.base_offset, 0

@@ -44,6 +44,13 @@ class Removal:
         """Let the files of these segments go, oldest first."""
         self._dropped.extend((segment, delay_ms) for segment in segments)
 
+    def remove_later(self, paths: Iterable[str], delay_ms: int) -> None:
+        """Let files go that have been renamed already."""
+        due_s = self._clock.monotonic() + delay_ms / 1000
+        with self._names:
+            for path in paths:
+                heapq.heappush(self._set_aside, (due_s, path))
+
     def forget(self, folder: str) -> None:
         """The whole folder is being removed: its names may soon mean other files."""
         inside = folder + "/"

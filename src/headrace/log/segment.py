@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
-from headrace.disk import CREATE, READ_WRITE, TRUNCATE, Disk, sync_file, write_file
+from headrace.disk import CREATE, READ_WRITE, TRUNCATE, Buffer, Disk, sync_file, write_file
 from headrace.errors import ErrorCode, KafkaError
 from headrace.log.indexes import (
     POSITION_MASK,
@@ -42,7 +42,7 @@ NO_TIMESTAMP = -1
 MAX_RELATIVE = 2**31 - 1
 LOG, INDEX, TIME_INDEX = ".log", ".index", ".timeindex"
 TRANSACTION_INDEX = ".txnindex"
-DELETED = ".deleted"
+DELETED, CLEANED, SWAP = ".deleted", ".cleaned", ".swap"
 
 # Look-ups walk the headers of about one index interval; a larger read would be wasted.
 _WALK_BYTES = 8192
@@ -193,10 +193,15 @@ class Segment:
 
     def write_indexes(self, *, sync: bool) -> None:
         """Write both index files of the active segment, with a last entry in the time index."""
+        offsets, times = self.index_bytes()
+        write_file(self._disk, self.path(INDEX), offsets, sync=sync)
+        write_file(self._disk, self.path(TIME_INDEX), times, sync=sync)
+
+    def index_bytes(self) -> tuple[bytes, Buffer]:
+        """What the offset index and the time index of a segment that ends here hold."""
         self._add_time_entry()
         offsets = self.offsets if isinstance(self.offsets, array) else array("q")
-        write_file(self._disk, self.path(INDEX), offsets_to_bytes(offsets), sync=sync)
-        write_file(self._disk, self.path(TIME_INDEX), self.times or b"", sync=sync)
+        return offsets_to_bytes(offsets), self.times or b""
 
     def seal(self) -> None:
         """No further batch will come; from now on the index files are read where they lie."""
@@ -311,6 +316,12 @@ class Segment:
         """The largest time of its records, or where they have none, that of its last write."""
         newest = self.latest_time()[0]
         return newest if newest >= 0 else self._disk.modified_ms(self.path(LOG))
+
+    def first_time(self) -> int:
+        """The largest timestamp of the first batch; -1 of an empty segment."""
+        for _, header in self.walk(0):
+            return header[8]
+        return NO_TIMESTAMP
 
     # -- finding --------------------------------------------------------------------------------
 

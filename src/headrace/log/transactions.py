@@ -15,7 +15,8 @@ import struct
 from array import array
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 
 from headrace.disk import Disk, read_file, write_file
 from headrace.log.producer_state import EndedTransaction
@@ -94,12 +95,7 @@ class EndedTransactions:
         if first == last:
             remove_if_there(disk, path)
             return
-        numbers = self._numbers
-        entries = [
-            _ENTRY.pack(_VERSION, *numbers[at : at + _FIELDS])
-            for at in range(first * _FIELDS, last * _FIELDS, _FIELDS)
-        ]
-        write_file(disk, path, b"".join(entries), sync=sync)
+        write_file(disk, path, encode_aborted(self._rows(first, last)), sync=sync)
 
     def load(self, data: bytes, base_offset: int, end: int) -> None:
         """Add the entries of the file of one segment, all or none; CorruptIndex if it is bad."""
@@ -116,12 +112,33 @@ class EndedTransactions:
             numbers.extend((producer_id, first, last, stable))
         self._numbers += numbers
 
+    def aborted_before(self, end: int) -> Iterator[Sequence[int]]:
+        """All that the index files of segments before `end` hold."""
+        return self._rows(0, self._slot(end))
+
+    def keep_only(self, start: int, end: int, markers: Iterable[int]) -> None:
+        """Of the aborted transactions with markers in between, keep those with these markers."""
+        kept = set(markers)
+        first, last = self._slot(start), self._slot(end)
+        rows = [row for row in self._rows(first, last) if row[2] in kept]
+        self._numbers[first * _FIELDS : last * _FIELDS] = array("q", chain.from_iterable(rows))
+
+    def _rows(self, first: int, last: int) -> Iterator[Sequence[int]]:
+        numbers = self._numbers
+        for at in range(first * _FIELDS, last * _FIELDS, _FIELDS):
+            yield numbers[at : at + _FIELDS]
+
     def _slot(self, offset: int) -> int:
         """How many entries have their markers before `offset`."""
         numbers = self._numbers
         if not numbers:
             return 0
         return bisect_left(range(len(self)), offset, key=lambda at: numbers[at * _FIELDS + 2])
+
+
+def encode_aborted(rows: Iterable[Sequence[int]]) -> bytes:
+    """An index file of these: producer id, first offset, last offset, last stable offset."""
+    return b"".join(_ENTRY.pack(_VERSION, *row) for row in rows)
 
 
 def load_transactions(

@@ -36,7 +36,8 @@ class Replicas:
         self._settings = settings
         self._executor = executor
         self._flusher = Flusher(executor)
-        self._settings_now = settings
+        self.settings_now = settings
+        """The broker's settings with the changes that were made while it runs."""
         self._without_folder: dict[Partition, None] = {}
         # Partitions that must lie in a folder which was offline at the start.
         self._out_of_reach: set[Partition] = set()
@@ -90,22 +91,22 @@ class Replicas:
     def _settings_for(self, partition: TopicPartition) -> LogSettings:
         for known in self.topic(partition.topic)[partition.partition :]:
             return known.settings
-        return log_settings(self._settings_now, {})
+        return log_settings(self.settings_now, {})
 
     def _use_broker_configs(self, image: Image) -> None:
         changes: dict[str, str | None] = {}
         changes.update(image.broker_configs.get("", {}))
         changes.update(image.broker_configs.get(str(self._node_id), {}))
-        self._settings_now = self._settings.replace(changes)
+        self.settings_now = self._settings.replace(changes)
         for topic in image.topics.values():
             partitions = self.by_key.get(topic.id.bytes)
             if partitions is not None:
-                settings = log_settings(self._settings_now, topic.configs)
+                settings = log_settings(self.settings_now, topic.configs)
                 for partition in partitions:
                     partition.use_settings(settings)
 
     def _place(self, topic: Topic, *, known: bool = False) -> None:
-        settings = log_settings(self._settings_now, topic.configs)
+        settings = log_settings(self.settings_now, topic.configs)
         partitions = self.by_key.get(topic.id.bytes)
         if partitions is None:
             partitions = self.by_key[topic.id.bytes] = self.by_key[topic.name.encode()] = []

@@ -180,13 +180,14 @@ LOGS = (
 
 COMPACTION = (
     _row("log.cleaner.enable", BOOLEAN, True, None, "Compact the topics that ask for it."),
-    _live("log.cleaner.threads", INT, 1, at_least(0), "Workers that compact."),
+    _live("log.cleaner.threads", INT, 1, at_least(0), "Processes that compact."),
     _live("log.cleaner.backoff.ms", LONG, 15_000, at_least(0),
           "Rest between two looks for something to compact."),
     _live("log.cleaner.dedupe.buffer.size", LONG, 128 * MIB, at_least(1),
-          "Memory for the keys of one compaction, over all workers."),
+          "Memory for the keys of a compaction, over all processes; keys that do not fit wait "
+          "for the next one."),
     _live("log.cleaner.io.buffer.size", INT, 512 * 1024, at_least(0),
-          "Memory for reading and writing while compacting, over all workers."),
+          "Memory for reading and writing while compacting. Headrace reads 4 MiB at a time."),
     _live("log.cleaner.io.buffer.load.factor", DOUBLE, 0.9, between(0, 1),
           "How full the key memory may get."),
     _live("log.cleaner.io.max.bytes.per.second", DOUBLE, 1.7976931348623157e308, at_least(0),

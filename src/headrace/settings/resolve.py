@@ -177,7 +177,7 @@ class Settings:
                 if value is not None:
                     changes[field] = frozenset(value) if isinstance(value, tuple) else value
             changes["producer_id_expiration_ms"] = self.integer("producer.id.expiration.ms")
-            self._log_defaults = LogSettings(**changes)  # type: ignore[arg-type]
+            self._log_defaults = _rolled_in_time(LogSettings(**changes))  # type: ignore[arg-type]
         return self._log_defaults
 
     def topic_value(self, name: str, configs: Mapping[str, str]) -> Value:
@@ -210,7 +210,15 @@ def log_settings(broker: Settings, topic_configs: Mapping[str, str]) -> LogSetti
         if text is not None:
             value = parse_value(TOPIC_TABLE[name], text)
             changes[field] = frozenset(value) if isinstance(value, tuple) else value
-    return replace(defaults, **changes)  # type: ignore[arg-type]
+    return _rolled_in_time(replace(defaults, **changes))  # type: ignore[arg-type]
+
+
+def _rolled_in_time(settings: LogSettings) -> LogSettings:
+    """The active segment is never compacted, so it must end before max.compaction.lag.ms does."""
+    lag_ms = settings.max_compaction_lag_ms
+    if "compact" not in settings.cleanup_policy or settings.segment_ms <= lag_ms:
+        return settings
+    return replace(settings, segment_ms=lag_ms)
 
 
 def check_broker_config(name: str, text: str) -> Setting | None:

@@ -40,6 +40,7 @@ CODEC_MASK = 0x07
 LOG_APPEND_TIME = 0x08
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
+DELETE_HORIZON = 0x40
 
 MAGIC_AT = 16
 CRC_AT = 17
@@ -94,3 +95,8 @@ def stamp_append_time(buf: bytearray, view: memoryview, pos: int, end: int, now_
     _put_attributes(buf, pos + ATTRIBUTES_AT, attributes | LOG_APPEND_TIME)
     _put_timestamp(buf, pos + MAX_TIMESTAMP_AT, now_ms)
     _put_crc(buf, pos + CRC_AT, crc32c(view[pos + CHECKSUMMED_FROM : end]))
+
+
+def put_checksum(buf: bytearray) -> None:
+    """Write the checksum of the one whole batch in `buf`."""
+    _put_crc(buf, CRC_AT, crc32c(memoryview(buf)[CHECKSUMMED_FROM:]))

@@ -20,17 +20,15 @@ from typing import NamedTuple, TypeAlias
 from headrace.errors import ErrorCode, KafkaError
 from headrace.wire.batch import (
     ATTRIBUTES_AT,
-    CHECKSUMMED_FROM,
     CODEC_MASK,
-    CRC_AT,
     HEADER,
     HEADER_BYTES,
     LOG_APPEND_TIME,
     MAGIC,
     OVERHEAD,
     Header,
+    put_checksum,
 )
-from headrace.wire.checksum import crc32c
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 RecordHeader: TypeAlias = tuple[str, bytes | None]
@@ -41,7 +39,6 @@ MIN_RECORD_BYTES = 7
 LENGTH_AT = 8
 
 _put_int32 = struct.Struct(">i").pack_into
-_put_uint32 = struct.Struct(">I").pack_into
 _put_int16 = struct.Struct(">h").pack_into
 
 
@@ -116,7 +113,7 @@ def encode_batch(
         producer_id, producer_epoch, base_sequence, len(records),
     )  # fmt: skip
     out += packed
-    _put_uint32(out, CRC_AT, crc32c(memoryview(out)[CHECKSUMMED_FROM:]))
+    put_checksum(out)
     return out
 
 
@@ -134,7 +131,7 @@ def recompress(
     _put_int32(out, LENGTH_AT, HEADER_BYTES - OVERHEAD + len(payload))
     _put_int16(out, ATTRIBUTES_AT, header[5] & ~CODEC_MASK | codec)
     out += payload
-    _put_uint32(out, CRC_AT, crc32c(memoryview(out)[CHECKSUMMED_FROM:]))
+    put_checksum(out)
     return out
 
 
@@ -146,7 +143,7 @@ def check_records(buf: bytes | bytearray, pos: int, count: int, end: int) -> Non
     """
     if count <= 0 or count * MIN_RECORD_BYTES > end - pos:
         raise _invalid(f"{count} records cannot fit in {end - pos} bytes")
-    steps = _STEPS
+    steps = STEPS
     try:
         for _ in range(count):
             step = steps[buf[pos]]
@@ -155,7 +152,7 @@ def check_records(buf: bytes | bytearray, pos: int, count: int, end: int) -> Non
             elif step and 0 < (second := buf[pos + 1]) < 0x80:
                 pos += (second << 6) - step
             else:
-                length, pos = _read_varint(buf, pos)
+                length, pos = read_varint(buf, pos)
                 if length < MIN_RECORD_BYTES - 1:
                     raise _invalid(f"a record of {length} bytes is too short")
                 pos += length
@@ -178,7 +175,7 @@ def _step(first: int) -> int:
     return first // 2 + 1 if first // 2 >= MIN_RECORD_BYTES - 1 else 0
 
 
-_STEPS = tuple(_step(first) for first in range(256))
+STEPS = tuple(_step(first) for first in range(256))
 
 
 def _invalid(why: str) -> KafkaError:
@@ -217,15 +214,15 @@ def _read_record(
 ) -> tuple[int, int, int, bytes | None, bytes | None, tuple[RecordHeader, ...]]:
     """The position after the record at `pos`, its deltas, key, value and headers."""
     try:
-        length, pos = _read_varint(buf, pos)
+        length, pos = read_varint(buf, pos)
         end = pos + length
         if length < MIN_RECORD_BYTES - 1 or end > len(buf):
             raise _invalid(f"a record of {length} bytes does not fit")
-        timestamp_delta, pos = _read_varint(buf, pos + 1, 63)
-        offset_delta, pos = _read_varint(buf, pos)
+        timestamp_delta, pos = read_varint(buf, pos + 1, 63)
+        offset_delta, pos = read_varint(buf, pos)
         key, pos = _read_bytes(buf, pos, end)
         value, pos = _read_bytes(buf, pos, end)
-        count, pos = _read_varint(buf, pos)
+        count, pos = read_varint(buf, pos)
         headers: tuple[RecordHeader, ...] = ()
         if count:
             headers, pos = _read_headers(buf, pos, end, count)
@@ -256,7 +253,7 @@ def _read_headers(
 
 
 def _read_bytes(buf: bytes | bytearray, pos: int, end: int) -> tuple[bytes | None, int]:
-    length, pos = _read_varint(buf, pos)
+    length, pos = read_varint(buf, pos)
     if length < 0:
         if length == -1:
             return None, pos
@@ -267,7 +264,7 @@ def _read_bytes(buf: bytes | bytearray, pos: int, end: int) -> tuple[bytes | Non
     return bytes(buf[pos:stop]), stop
 
 
-def _read_varint(buf: bytes | bytearray, pos: int, max_shift: int = 28) -> tuple[int, int]:
+def read_varint(buf: bytes | bytearray, pos: int, max_shift: int = 28) -> tuple[int, int]:
     """The zigzag number at `pos` and the position after it: 5 bytes at most, or 10 with 63."""
     byte = buf[pos]
     if byte < 0x80:
@@ -289,15 +286,15 @@ def _read_varint(buf: bytes | bytearray, pos: int, max_shift: int = 28) -> tuple
 
 def _write_record(out: bytearray, record: Record, timestamp_delta: int, offset_delta: int) -> None:
     body = bytearray(1)
-    _write_varint(body, timestamp_delta)
-    _write_varint(body, offset_delta)
+    write_varint(body, timestamp_delta)
+    write_varint(body, offset_delta)
     _write_bytes(body, record.key)
     _write_bytes(body, record.value)
-    _write_varint(body, len(record.headers))
+    write_varint(body, len(record.headers))
     for name, value in record.headers:
         _write_bytes(body, name.encode())
         _write_bytes(body, value)
-    _write_varint(out, len(body))
+    write_varint(out, len(body))
     out += body
 
 
@@ -305,11 +302,11 @@ def _write_bytes(out: bytearray, data: bytes | None) -> None:
     if data is None:
         out.append(1)
         return
-    _write_varint(out, len(data))
+    write_varint(out, len(data))
     out += data
 
 
-def _write_varint(out: bytearray, value: int) -> None:
+def write_varint(out: bytearray, value: int) -> None:
     raw = value << 1 if value >= 0 else (-value << 1) - 1
     while raw > 0x7F:
         out.append(raw & 0x7F | 0x80)

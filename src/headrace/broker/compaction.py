@@ -1,0 +1,299 @@
+"""Compaction in a running broker: looks for logs that are due, and has another process do the work.
+
+As many processes as `log.cleaner.threads` says, each started when there is something to do and
+ended when there is nothing more. A process writes new files; the event loop only renames them
+into place, which takes less than a millisecond. What compaction means is in `log/compaction.py`.
+"""
+
+import asyncio
+import logging
+import os
+import sys
+from asyncio.subprocess import PIPE, Process
+from concurrent.futures import Executor
+from contextlib import suppress
+from dataclasses import dataclass
+
+from headrace.clock import Clock
+from headrace.errors import ErrorCode, KafkaError
+from headrace.log.compaction_job import (
+    Answer,
+    Cleaned,
+    Failed,
+    Finished,
+    Job,
+    decode_answer,
+    encode_job,
+)
+from headrace.log.compaction_plan import Plan
+from headrace.log.compaction_start import Limits, job_for, plan_for
+from headrace.log.compaction_swap import put_in_place, remove_cleaned
+from headrace.log.directory import LogDirectory
+from headrace.log.log import Log
+from headrace.log.segment import Segment
+from headrace.replication.partition import Partition
+from headrace.replication.replicas import Replicas
+from headrace.settings import Settings
+from headrace.types import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+_OPENED_AT_ONCE = 20
+"""Logs that nobody has used since the start and that are opened for one look."""
+_LINE_BYTES_MAX = 64 << 20
+_REST_MAX_MS = 3_600_000
+_MIB = 1 << 20
+
+
+class _Stale(Exception):
+    """The log is no longer what it was when its compaction began."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Failures:
+    count: int
+    rest_until: float
+
+
+class Worker:
+    """The process that compacts; started at its first job."""
+
+    def __init__(self) -> None:
+        self._process: Process | None = None
+
+    async def begin(self, job: Job) -> None:
+        """Send a job."""
+        if self._process is None:
+            command = (sys.executable, "-P", "-m", "headrace.log.compaction_worker")
+            self._process = await asyncio.create_subprocess_exec(
+                *command,
+                str(os.getpid()),
+                stdin=PIPE,
+                stdout=PIPE,
+                limit=_LINE_BYTES_MAX,
+                # One thread computes; numpy would start one for each core.
+                env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+            )
+        assert self._process.stdin is not None
+        self._process.stdin.write(encode_job(job))
+
+    async def answer(self) -> Answer:
+        """The next answer to the job."""
+        process = self._process
+        assert process is not None
+        assert process.stdout is not None
+        line = await process.stdout.readline()
+        if line:
+            return decode_answer(line)
+        self._process = None
+        return Failed(f"its process ended with code {await process.wait()}")
+
+    def kill(self) -> None:
+        """End the process at once."""
+        process, self._process = self._process, None
+        if process is not None:
+            with suppress(ProcessLookupError):
+                process.kill()
+
+    async def stop(self) -> None:
+        """End the process after its last job."""
+        process, self._process = self._process, None
+        if process is not None and process.stdin is not None:
+            process.stdin.close()
+            await process.wait()
+
+
+class Compaction:
+    """Which logs are compacted, and when."""
+
+    def __init__(self, replicas: Replicas, executor: Executor, clock: Clock) -> None:
+        self._replicas = replicas
+        self._executor = executor
+        self._clock = clock
+        self._in_progress: set[TopicPartition] = set()
+        self._failures: dict[TopicPartition, _Failures] = {}
+        self._workers: list[Worker] = []
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Begin; needs a running event loop."""
+        self._tasks.append(asyncio.get_running_loop().create_task(self._run()))
+
+    def stop(self) -> None:
+        """End everything at once: what is unfinished is done again after the next start."""
+        for task in self._tasks:
+            task.cancel()
+        for worker in self._workers:
+            worker.kill()
+
+    @property
+    def _settings(self) -> Settings:
+        return self._replicas.settings_now
+
+    async def _run(self) -> None:
+        while True:
+            while len(self._workers) < self._settings.integer("log.cleaner.threads"):
+                self._workers.append(Worker())
+                lane = self._lane(len(self._workers) - 1)
+                self._tasks.append(asyncio.get_running_loop().create_task(lane))
+            await self._rest()
+
+    async def _rest(self) -> None:
+        await asyncio.sleep(self._settings.integer("log.cleaner.backoff.ms") / 1000)
+
+    async def _lane(self, index: int) -> None:
+        """Compact one log after the other, as long as that many workers are wanted."""
+        while True:
+            try:
+                while index < self._settings.integer("log.cleaner.threads"):
+                    found = self._filthiest()
+                    if found is None:
+                        break
+                    await self._compact(self._workers[index], *found)
+                await self._workers[index].stop()
+            except Exception:
+                logger.exception("compaction failed; it is tried again later")
+                self._workers[index].kill()
+            await self._rest()
+
+    # -- choosing -------------------------------------------------------------------------------
+
+    def _filthiest(self) -> tuple[Partition, Plan] | None:
+        """Of the logs that are due, the one with the largest dirty part."""
+        now_ms, now = self._clock.now_ms(), self._clock.monotonic()
+        due: list[tuple[Partition, Plan]] = []
+        unopened = _OPENED_AT_ONCE
+        for partition in self._replicas.all_partitions():
+            settings = partition.settings
+            if "compact" not in settings.cleanup_policy or partition.name in self._in_progress:
+                continue
+            failures = self._failures.get(partition.name)
+            if failures is not None and failures.rest_until > now:
+                continue
+            if not partition.opened:
+                unopened -= 1
+                if unopened < 0:
+                    continue
+            try:
+                if partition.log.offline is not None:
+                    continue
+                found = self._plan(partition, now_ms)
+            except KafkaError as error:
+                logger.warning("%s cannot be compacted: %s", partition.name, error)
+                self._note_failure(partition.name)
+                continue
+            if found.is_due(settings):
+                due.append((partition, found))
+        return max(due, key=lambda item: item[1].dirty_ratio, default=None)
+
+    def _plan(self, partition: Partition, now_ms: int) -> Plan:
+        cleaned_to = self._home(partition.name).cleaned_to(partition.name)
+        return plan_for(partition.log, cleaned_to, partition.last_stable_offset, now_ms)
+
+    def _home(self, name: TopicPartition) -> LogDirectory:
+        home = self._replicas.directories.home_of(name)
+        if home is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "its topic was deleted")
+        return home
+
+    def _note_failure(self, name: TopicPartition) -> None:
+        known = self._failures.get(name)
+        count = known.count + 1 if known is not None else 1
+        backoff_ms = max(self._settings.integer("log.cleaner.backoff.ms"), 1000)
+        rest_ms = min(backoff_ms << min(count, 20), _REST_MAX_MS)
+        self._failures[name] = _Failures(count, self._clock.monotonic() + rest_ms / 1000)
+
+    # -- doing ----------------------------------------------------------------------------------
+
+    async def _compact(self, worker: Worker, partition: Partition, found: Plan) -> None:
+        name, log = partition.name, partition.log
+        home = self._home(name)
+        self._in_progress.add(name)
+        log.compacting = True
+        try:
+            loop = asyncio.get_running_loop()
+            # After a crash nothing that was compacted is looked at again: it has gaps, which
+            # elsewhere are a sign of damage.
+            await loop.run_in_executor(self._executor, home.checkpoint)
+            found = self._plan(partition, self._clock.now_ms())
+            if not found.is_due(log.settings):
+                return
+            await worker.begin(job_for(log, found, self._limits(), self._clock.now_ms()))
+            finished = await self._take_answers(worker, log)
+            home.note_cleaned(name, finished.clean_to)
+            await loop.run_in_executor(self._executor, _save, home, log)
+            self._failures.pop(name, None)
+            _report(name, found, finished)
+        except _Stale as reason:
+            logger.info("the compaction of %s is given up: %s", name, reason)
+            await self._discard(worker, log)
+        except KafkaError as error:
+            logger.error("the compaction of %s failed: %s", name, error)
+            self._note_failure(name)
+            await self._discard(worker, log)
+        finally:
+            log.compacting = False
+            self._in_progress.discard(name)
+
+    async def _take_answers(self, worker: Worker, log: Log) -> Finished:
+        """Put each group of segments in place as it comes, until the job is finished."""
+        before = {segment.base_offset: segment for segment in log.segments}
+        generation = log.generation
+        while True:
+            answer = await worker.answer()
+            if log.offline is not None:
+                raise _Stale(log.offline)
+            if isinstance(answer, Finished):
+                return answer
+            if isinstance(answer, Failed):
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, answer.reason)
+            self._put_in_place(log, [before[base] for base in answer.sources], answer, generation)
+            await asyncio.sleep(0)
+
+    def _put_in_place(self, log: Log, old: list[Segment], answer: Cleaned, generation: int) -> None:
+        if log.generation != generation or not {*old} <= {*log.segments}:
+            raise _Stale("its segments were deleted or cut meanwhile")
+        if "compact" not in log.settings.cleanup_policy:
+            raise _Stale("its cleanup.policy was changed")
+        put_in_place(log, old, answer.size, answer.aborted)
+
+    async def _discard(self, worker: Worker, log: Log) -> None:
+        worker.kill()
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._executor, remove_cleaned, log.disk, log.folder)
+
+    def _limits(self) -> Limits:
+        settings = self._settings
+        threads = max(settings.integer("log.cleaner.threads"), 1)
+        return Limits(
+            settings.integer("log.cleaner.dedupe.buffer.size") // threads,
+            settings.real("log.cleaner.io.buffer.load.factor"),
+            settings.real("log.cleaner.io.max.bytes.per.second") / threads,
+            self._replicas.max_decompressed_bytes,
+        )
+
+
+def _save(home: LogDirectory, log: Log) -> None:
+    """Make the swap and the checkpoint last."""
+    try:
+        log.disk.sync_folder(log.folder)
+        home.write_cleaned()
+    except OSError as error:
+        if log.offline is None:
+            raise log.fail(f"saving how far {log.folder} is compacted failed: {error}") from error
+
+
+def _report(name: TopicPartition, found: Plan, finished: Finished) -> None:
+    logger.info(
+        "compacted %s, dirty from offset %d to %d: %d of %d records left, %.1f of %.1f MB, "
+        "in %.1f s (%.1f MB/s)",
+        name,
+        found.first_dirty,
+        finished.clean_to,
+        finished.records_kept,
+        finished.records_read,
+        finished.bytes_kept / _MIB,
+        finished.bytes_read / _MIB,
+        finished.seconds,
+        finished.bytes_read / _MIB / max(finished.seconds, 0.001),
+    )

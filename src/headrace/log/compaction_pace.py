@@ -1,0 +1,19 @@
+"""How fast compaction may read and write: `log.cleaner.io.max.bytes.per.second`."""
+
+import time
+
+
+class Pace:
+    """Sleeps as soon as more bytes went than the time that has passed allows."""
+
+    def __init__(self, bytes_per_second: float) -> None:
+        self._bytes_per_second = bytes_per_second
+        self._began = time.monotonic()
+        self._spent = 0
+
+    def spend(self, count: int) -> None:
+        """Take note of bytes that were read or written, and wait until they are allowed."""
+        self._spent += count
+        early_s = self._spent / self._bytes_per_second - (time.monotonic() - self._began)
+        if early_s > 0:
+            time.sleep(early_s)
