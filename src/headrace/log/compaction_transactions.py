@@ -69,7 +69,9 @@ class Transactions:
         coming = self._coming
         while coming and coming[-1][1] <= offset:
             aborted = coming.pop()
-            self._aborted.setdefault(aborted[0], aborted)
+            known = self._aborted.get(aborted[0])
+            if known is None or known[2] < aborted[1]:  # the walk began behind that one's marker
+                self._aborted[aborted[0]] = aborted
 
 
 def _first_offset(aborted: Aborted) -> int:
