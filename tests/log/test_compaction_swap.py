@@ -16,7 +16,7 @@ from headrace.log.compaction_swap import settle
 from headrace.log.directory import LogDirectory
 from headrace.log.log import Log
 from tests.log.compacting import COMPACT, batches, compacted, mark, put, seal, values
-from tests.log.samples import ORDERS, ORDERS_ID, new_log, open_directory
+from tests.log.samples import ORDERS, ORDERS_ID, open_directory
 
 # A crash before or behind these is one before or behind their neighbours.
 READING = ("pread", "map_file", "list_folder")
@@ -136,14 +136,12 @@ def test_a_full_disk_leaves_the_log_as_it_was() -> None:
 
 
 def test_who_reads_an_old_segment_gets_its_bytes() -> None:
-    disk = MemoryDisk()
-    log = new_log(disk, COMPACT)
-    fill(log)
+    directory, log = prepared(MemoryDisk())
     piece = log.read(0, 1 << 20, log.end_offset, True)
     assert piece is not None
     before = piece.read()
     compacted(log)
-    log.purge()
+    directory.removal.finish()
     assert piece.read() == before
     again = log.read(0, 1 << 20, log.end_offset, True)
     assert again is not None
