@@ -31,6 +31,7 @@ from headrace.wire.batch import HEADER_BYTES, OVERHEAD, read_header
 if TYPE_CHECKING:
     from headrace.log.log import Log
 
+_OFFSET_DIGITS = 20
 _FILES = (LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX)
 
 _logger = logging.getLogger("headrace.log")
@@ -91,16 +92,18 @@ def remove_cleaned(disk: Disk, folder: str) -> None:
 
 def settle(disk: Disk, folder: str, names: Sequence[str]) -> list[str]:
     """Finish or take back a swap that was interrupted; the folder's names afterwards."""
-    cleaned = [name for name in names if name.endswith(CLEANED)]
-    swapped = [name for name in names if name.endswith(SWAP)]
-    if not cleaned and not swapped:
+    left = [name for name in names if name.endswith((CLEANED, SWAP))]
+    if not left:
         return [*names]
     kept = {*names}
+    strays = [name for name in left if not name[:_OFFSET_DIGITS].isdecimal()]
+    cleaned = [name for name in left if name.endswith(CLEANED) and name not in strays]
+    swapped = [name for name in left if name.endswith(SWAP) and name not in strays]
     # A swap whose files are not all renamed has not happened.
     first_cleaned = min((_offset(name) for name in cleaned), default=None)
     if first_cleaned is not None:
         cleaned += [name for name in swapped if _offset(name) >= first_cleaned]
-    for name in cleaned:
+    for name in [*strays, *cleaned]:
         remove_if_there(disk, f"{folder}/{name}")
         kept.discard(name)
     valid = [name for name in swapped if name in kept]
@@ -130,7 +133,7 @@ def _replaced(disk: Disk, folder: str, swapped: Sequence[str], names: set[str]) 
         name
         for name in names
         if not name.endswith(SWAP)
-        and name[:20].isdecimal()
+        and name[:_OFFSET_DIGITS].isdecimal()
         and any(first <= _offset(name) < end for first, end in ranges)
     ]
 
