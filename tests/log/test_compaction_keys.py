@@ -29,7 +29,8 @@ def random_keys(rnd: random.Random, count: int, kinds: int) -> list[bytes]:
 @pytest.mark.parametrize("seed", range(10))
 def test_the_map_says_what_a_dictionary_says(seed: int) -> None:
     rnd = random.Random(seed)
-    table, expected, offset = KeyMap(SLOT_BYTES * 600, 0.9, 10**6), {}, 0
+    table, offset = KeyMap(SLOT_BYTES * 600, 0.9, 10**6), 0
+    expected: dict[bytes, int] = {}
     for _ in range(6):
         keys = random_keys(rnd, rnd.randint(1, 80), 60)
         columns, all_rows = columns_of(keys)
