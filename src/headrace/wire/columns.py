@@ -59,8 +59,16 @@ def varints(data: Bytes, at: Numbers) -> tuple[Numbers, Numbers]:
     byte = data[at]
     value = (byte & 0x7F).astype(np.int64)
     behind = at + 1
-    longer = np.flatnonzero(byte & 0x80)
+    more = byte >= 0x80
     shift = 7
+    # Where all numbers have as many bytes, as lengths in a topic often do, there is no choosing.
+    while more.all() and len(more) and shift < 7 * _VARINT_BYTES_MAX:
+        byte = data[behind]
+        value |= (byte & 0x7F).astype(np.int64) << shift
+        behind += 1
+        more = byte >= 0x80
+        shift += 7
+    longer = np.flatnonzero(more)
     while longer.size:
         if shift >= 7 * _VARINT_BYTES_MAX:
             raise _invalid("a variable-length integer is too long")

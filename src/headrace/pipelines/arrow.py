@@ -1,0 +1,96 @@
+"""Columns of records as Arrow, in exactly the types that Spark expects of the source."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.types import TopicPartition
+from headrace.wire.batch_columns import BatchColumns, Buffer, decode_headers
+from headrace.wire.columns import Numbers
+
+HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
+TYPES = {
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestampType": pa.int32(),
+    "headers": pa.list_(HEADER),
+}
+SQL_TYPES = {
+    "key": "binary",
+    "value": "binary",
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "timestampType": "int",
+    "headers": "array<struct<key:string,value:binary>>",
+}
+CREATE_TIME, LOG_APPEND_TIME = 0, 1
+
+
+def sql_schema(names: tuple[str, ...]) -> str:
+    """The source's schema in Spark's own words."""
+    return ", ".join(f"{name} {SQL_TYPES[name]}" for name in names)
+
+
+def record_batch(
+    columns: BatchColumns, partition: TopicPartition, names: tuple[str, ...]
+) -> pa.RecordBatch:
+    """The named columns; all bytes are copied, so the payload may be used again."""
+    count = len(columns)
+    make: dict[str, Callable[[], pa.Array]] = {
+        "key": lambda: byte_array(columns.payload, columns.key_at, columns.key_length),
+        "value": lambda: byte_array(columns.payload, columns.value_at, columns.value_length),
+        "topic": lambda: pa.repeat(pa.scalar(partition.topic), count),
+        "partition": lambda: pa.repeat(pa.scalar(partition.partition, pa.int32()), count),
+        "offset": lambda: pa.array(columns.offset),
+        "timestamp": lambda: pa.array(columns.timestamp_ms * 1000).view(TYPES["timestamp"]),
+        "timestampType": lambda: pa.array(columns.append_time.astype(np.int32)),
+        "headers": lambda: headers_array(columns),
+    }
+    schema = pa.schema([(name, TYPES[name]) for name in names])
+    return pa.RecordBatch.from_arrays([make[name]() for name in names], schema=schema)
+
+
+def byte_array(payload: Buffer, at: Numbers, length: Numbers) -> pa.Array:
+    """The pieces of the payload at these places, copied together; a length of -1 is a null."""
+    count = len(at)
+    null = length < 0
+    if null.all():
+        return pa.nulls(count, pa.binary())
+    # One array over the whole payload, in which every other slot is a gap: the pieces and what
+    # lies between them. Taking every second slot makes one copy, in C.
+    bounds = np.empty(2 * count + 1, np.int32)
+    bounds[0:-1:2] = at
+    bounds[1::2] = at + np.maximum(length, 0)
+    bounds[-1] = bounds[-2]
+    slots = pa.Array.from_buffers(
+        pa.binary(), 2 * count, [None, pa.py_buffer(bounds), pa.py_buffer(payload)]
+    )
+    places = np.arange(0, 2 * count, 2)
+    return slots.take(pa.array(places, mask=null if null.any() else None))
+
+
+def headers_array(columns: BatchColumns) -> pa.Array:
+    """Lists of name and value; null where a record has none, as in Spark's own source."""
+    found = decode_headers(columns)
+    count = len(columns)
+    if not len(found.name_at):
+        return pa.nulls(count, TYPES["headers"])
+    raw_names = byte_array(columns.payload, found.name_at, found.name_length)
+    try:
+        names = raw_names.cast(pa.string())
+    except pa.ArrowInvalid:
+        texts = [bytes(name).decode("utf-8", "replace") for name in raw_names.to_pylist()]
+        names = pa.array(texts, pa.string())
+    values = byte_array(columns.payload, found.value_at, found.value_length)
+    ends = np.zeros(count + 1, np.int32)
+    np.cumsum(found.counts, out=ends[1:])
+    offsets = pa.array(ends, mask=np.append(found.counts == 0, False))
+    pairs = pa.StructArray.from_arrays([names, values], fields=list(HEADER))
+    return pa.ListArray.from_arrays(offsets, pairs, type=TYPES["headers"])

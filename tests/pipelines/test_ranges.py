@@ -1,0 +1,69 @@
+"""How much an epoch takes of each partition, and how tasks share it."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.pipelines.ranges import OffsetRange, from_stored, limited, split, to_stored
+from headrace.types import TopicPartition
+
+partitions = st.builds(TopicPartition, st.sampled_from(["a", "b"]), st.integers(0, 5))
+ends = st.dictionaries(partitions, st.integers(0, 10_000), min_size=1)
+
+
+@settings(deadline=None)
+@given(ends, st.data())
+def test_a_limit_is_kept_and_everything_is_read_in_the_end(
+    end: dict[TopicPartition, int], data: st.DataObject
+) -> None:
+    most = data.draw(st.integers(50, 3000))
+    start = {at: data.draw(st.integers(0, stop)) for at, stop in end.items()}
+    while start != end:
+        chosen = limited(start, end, most)
+        taken = sum(chosen.values()) - sum(start.values())
+        waiting = sum(end[at] > start[at] for at in end)
+        # One record for each that would get none may come on top.
+        assert 0 < taken < most + waiting
+        assert all(start[at] <= chosen[at] <= end[at] for at in end)
+        assert all(chosen[at] > start[at] for at in end if end[at] > start[at])
+        start = chosen
+
+
+def test_a_limit_is_shared_in_proportion() -> None:
+    a, b = TopicPartition("t", 0), TopicPartition("t", 1)
+    assert limited({a: 0, b: 100}, {a: 900, b: 200}, 100) == {a: 90, b: 110}
+
+
+@given(
+    st.lists(st.integers(1, 500), min_size=1, max_size=5),
+    st.none() | st.integers(1, 20),
+    st.none() | st.integers(1, 100),
+)
+def test_tasks_cover_every_offset_once(
+    sizes: list[int], least: int | None, most: int | None
+) -> None:
+    ranges = [OffsetRange(TopicPartition("t", n), 7, 7 + size) for n, size in enumerate(sizes)]
+    pieces = split(ranges, least, most)
+    for whole in ranges:
+        own = [piece for piece in pieces if piece.partition == whole.partition]
+        assert [n for p in own for n in range(p.start, p.stop)] == list(range(7, whole.stop))
+    if most is not None:
+        assert max(piece.stop - piece.start for piece in pieces) <= most
+    if least is None and most is None:
+        assert pieces == ranges
+
+
+def test_one_partition_is_shared_by_as_many_tasks_as_are_wanted() -> None:
+    pieces = split([OffsetRange(TopicPartition("t", 0), 0, 100)], 4, None)
+    assert [(piece.start, piece.stop) for piece in pieces] == [
+        (0, 25),
+        (25, 50),
+        (50, 75),
+        (75, 100),
+    ]
+
+
+def test_offsets_are_stored_as_sparks_own_source_stores_them() -> None:
+    offsets = {TopicPartition("t", 10): 5, TopicPartition("t", 2): 7, TopicPartition("a", 0): 1}
+    stored = to_stored(offsets)
+    assert stored == {"a": {"0": 1}, "t": {"2": 7, "10": 5}}
+    assert from_stored(stored) == offsets
