@@ -155,6 +155,9 @@ def markdown(results: Results) -> str:
             f"| {row.title} | {row.unit} | {spread(measured.kafka)} | {spread(measured.headrace)} "
             f"| **{measured.ratio:.2f}** | {bar_text(row)} | {verdict} |"
         )
+    from benchmarks import spark
+
+    lines += spark.markdown()
     if results.growth:
         lines += ["", "## Cost growth", "", "Headrace alone.", ""]
     for title, figures in results.growth.values():

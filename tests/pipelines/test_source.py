@@ -30,7 +30,7 @@ QUICK_COMPACTION = {
 
 @pytest.fixture(scope="session")
 def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
-    settings = {"log.cleaner.backoff.ms": "200", "log.retention.check.interval.ms": "500"}
+    settings = {"log.cleaner.backoff.ms": "200"}
     with ApacheKafka(tmp_path_factory.mktemp("kafka"), settings=settings) as running:
         yield running
 
@@ -117,7 +117,8 @@ def assert_as_sparks_own(spark: SparkSession, bootstrap: str, **options: str) ->
 
 @pytest.fixture(scope="session")
 def full_topic(bootstrap: str) -> str:
-    topic = create_topic(bootstrap, new_name(), 3)
+    # The records have old times; retention would delete them.
+    topic = create_topic(bootstrap, new_name(), 3, {"retention.ms": "-1"})
     fill_with_everything(bootstrap, topic)
     return topic
 

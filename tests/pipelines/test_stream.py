@@ -65,7 +65,7 @@ def stream(spark: SparkSession, bootstrap: str, topic: str, **options: str) -> D
 
 def run_to_files(frame: DataFrame, folder: Path) -> None:
     query = (
-        frame.selectExpr("cast(value as int) as n")
+        frame.selectExpr("cast(string(value) as int) as n")
         .writeStream.format("parquet")
         .option("checkpointLocation", str(folder / "checkpoint"))
         .option("path", str(folder / "out"))

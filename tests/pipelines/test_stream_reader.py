@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import ConsumerGroupTopicPartitions, Producer
 from confluent_kafka import TopicPartition as RdPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
@@ -210,3 +210,44 @@ def test_committed_records_only_are_announced_and_read(
     assert end == {topic: {"0": 2, "1": 0}}
     assert values(committed, start, end) == [1]
     assert values(committed, {topic: {"0": 1, "1": 0}}, end) == []
+
+
+def committed(bootstrap: str, group: str) -> dict[str, int]:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    asked = ConsumerGroupTopicPartitions(group)
+    found = admin.list_consumer_group_offsets([asked])[group].result(20)
+    return {str(each.partition): each.offset for each in found.topic_partitions}
+
+
+def test_an_epoch_is_committed_when_it_is_finished_and_not_when_it_is_read(
+    headrace: RunningBroker, topic: str, make_reader: MakeReader
+) -> None:
+    where, group = headrace.bootstrap_servers, f"g-{topic}"
+    produce(where, topic, 10)
+    reader = make_reader(where, topic, startingOffsets="earliest", group__id=group)
+    start = reader.initialOffset()
+    reader.prepareForTriggerAvailableNow()
+    end = reader.latestOffset(start, EVERYTHING)
+    assert values(reader, start, end) == list(range(10))
+    assert committed(where, group) == {}
+    # Spark asks for more only after the epoch is in its checkpoint.
+    assert reader.latestOffset(end, EVERYTHING) == end
+    assert committed(where, group) == {"0": 10, "1": 0}
+
+
+def test_a_query_goes_on_when_its_group_cannot_be_told(
+    headrace_factory: BrokerFactory, make_reader: MakeReader, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = headrace_factory()
+    where = broker.bootstrap_servers
+    topic = create_topic(where, "t")
+    produce(where, topic, 5)
+    reader = make_reader(where, topic, startingOffsets="earliest", group__id="g")
+    reader.prepareForTriggerAvailableNow()
+    broker.fail("OffsetCommit", ErrorCode.GROUP_AUTHORIZATION_FAILED, 1)
+    with caplog.at_level(logging.WARNING):
+        reader.latestOffset(reader.initialOffset(), EVERYTHING)
+        reader.commit({topic: {"0": 5}})
+    assert "group g does not show the last epoch" in caplog.text
+    reader.commit({topic: {"0": 4}})
+    assert committed(where, "g") == {"0": 4}

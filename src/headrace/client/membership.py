@@ -71,6 +71,11 @@ class GroupMember:
             self._thread.start()
         self._wake.set()
 
+    @property
+    def is_in(self) -> bool:
+        """Whether the member has joined, so that a commit need not wait for that."""
+        return self._generation >= 0
+
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit these offsets as the member; joins first if need be. Raises Fenced."""
         committed = {at: Committed(offset) for at, offset in offsets.items()}

@@ -6,6 +6,7 @@ and when telling it fails the query goes on.
 """
 
 import logging
+import time
 from collections.abc import Mapping
 
 from headrace.client.config import ClientConfig
@@ -14,6 +15,9 @@ from headrace.client.membership import Fenced, GroupMember
 from headrace.errors import KafkaError
 from headrace.pipelines.options import GroupOptions
 from headrace.types import TopicPartition
+
+SETTLING_S = 20.0
+"""How long a group may take to settle before a query waits for it."""
 
 log = logging.getLogger(__name__)
 
@@ -24,6 +28,8 @@ class QueryGroup:
     def __init__(self, client: ClientConfig, options: GroupOptions) -> None:
         self._name = options.name
         self._shown: frozenset[TopicPartition] = frozenset()
+        self._committed: Mapping[TopicPartition, int] = {}
+        self._patience_ends = time.monotonic() + SETTLING_S
         self._member: GroupMember | None = GroupMember(
             client,
             options.name,
@@ -39,10 +45,17 @@ class QueryGroup:
             self._shown = now
             self._member.assign(now)
 
-    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit a finished epoch; trouble is a warning, because the checkpoint has it."""
-        if self._member is None:
+    def commit(self, offsets: Mapping[TopicPartition, int], *, wait: bool) -> None:
+        """Commit a finished epoch; trouble is a warning, because the checkpoint has it.
+
+        A new group takes some seconds to settle. Unless told to `wait`, a query does not: the
+        next epoch, or the next look for records, commits what was left.
+        """
+        if self._member is None or offsets == self._committed:
             return
+        if not wait and not self._member.is_in and time.monotonic() < self._patience_ends:
+            return
+        self._committed = dict(offsets)
         try:
             self._member.commit(offsets)
         except Fenced as error:

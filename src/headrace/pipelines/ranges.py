@@ -67,8 +67,5 @@ def split(
             parts = max(parts, -(-size // max_records))
         parts = min(parts, size)
         bounds = [each.start + size * number // parts for number in range(parts + 1)]
-        pieces += [
-            OffsetRange(each.partition, low, high)
-            for low, high in pairwise(bounds)
-        ]
+        pieces += [OffsetRange(each.partition, low, high) for low, high in pairwise(bounds)]
     return pieces

@@ -181,6 +181,7 @@ class _DriverSide:
         self._latest: dict[TopicPartition, int] = {}
         self._earliest_of_new: dict[TopicPartition, int] = {}
         self._last_trigger = time.monotonic()
+        self._initial: dict[TopicPartition, int] | None = None
         self._group = QueryGroup(options.client, options.group) if options.group else None
 
     def close(self) -> None:
@@ -190,7 +191,8 @@ class _DriverSide:
 
     def initial(self) -> dict[TopicPartition, int]:
         found = find_partitions(self._cluster, self._options.selection, all_must_exist=True)
-        return resolve_start(self._cluster, self._options, found)
+        self._initial = resolve_start(self._cluster, self._options, found)
+        return self._initial
 
     def latest(self) -> dict[TopicPartition, int]:
         found = find_partitions(self._cluster, self._options.selection, all_must_exist=False)
@@ -217,6 +219,8 @@ class _DriverSide:
                 )
         if self._group is not None:
             self._group.shows(end)
+        if start != self._initial:
+            self.finished(start)
         if everything:
             return end
         begin = start | self._beginning_of_new(start, end)
@@ -233,8 +237,12 @@ class _DriverSide:
         return plan_tasks(self._options, start | self._beginning_of_new(start, end), end)
 
     def finished(self, end: dict[TopicPartition, int]) -> None:
+        """An epoch is in the checkpoint. Spark says so when it has planned the next one; before
+        that it asks what to read after it, which says the same, and is how the last one is known.
+        """
         if self._group is not None:
-            self._group.commit(end)
+            # An available-now run may end before the group has settled, and then it is too late.
+            self._group.commit(end, wait=self._target is not None)
 
     def _beginning_of_new(
         self, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]

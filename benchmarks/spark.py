@@ -1,0 +1,301 @@
+"""python -m benchmarks.spark: our Spark source beside Spark's own Kafka connector, in turns.
+
+The same session, broker and topics for both; each row is warmed with both before the first round,
+and the ratio is the median over the rounds. Results go into RESULTS.md with `--write`.
+"""
+
+import argparse
+import json
+import shutil
+import statistics
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Producer
+from pyspark.sql import SparkSession
+
+from benchmarks.sides import Broker, SideName, new_broker
+from tests.support import java
+from tests.support import spark as support
+from tests.support.topics import create_topic
+
+HERE = Path(__file__).resolve().parent
+JSON = HERE / "spark.json"
+PICTURE = HERE / "spark.svg"
+WORK = HERE / ".work" / "spark"
+SOURCES = ("kafka", "headrace")
+PARTITIONS = 4
+EPOCH_ROWS = 500_000
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What a row measures with: the session, the broker, how often."""
+
+    spark: SparkSession
+    bootstrap: str
+    rounds: int
+    scale: float
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One comparison: rows a second of each source, the ratio that has to be reached."""
+
+    name: str
+    title: str
+    bar: float
+    measure: Callable[[Bench], dict[str, list[float]]]
+
+
+def fill(bootstrap: str, records: int, value_bytes: int, codec: str) -> str:
+    """A topic of records whose values differ from one another, as a usual producer writes it."""
+    topic = create_topic(bootstrap, f"bench-{uuid.uuid4().hex[:8]}", PARTITIONS)
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "compression.type": codec,
+            "linger.ms": 20,
+            "queue.buffering.max.messages": 2_000_000,
+            "queue.buffering.max.kbytes": 2_000_000,
+        }
+    )
+    tail = b"the quick brown fox jumps over the lazy dog; " * (value_bytes // 45 + 1)
+    for number in range(records):
+        value = (b"%010d " % (number * 7919 % 1_000_000_007) + tail)[:value_bytes]
+        producer.produce(topic, value, partition=number % PARTITIONS)
+        if number % 10_000 == 0:
+            producer.poll(0)
+    assert producer.flush(120) == 0
+    return topic
+
+
+def batch_read(
+    records: int, value_bytes: int, codec: str
+) -> Callable[[Bench], dict[str, list[float]]]:
+    """A whole topic into nothing."""
+
+    def measure(bench: Bench) -> dict[str, list[float]]:
+        count = int(records * bench.scale)
+        topic = fill(bench.bootstrap, count, value_bytes, codec)
+
+        def once(source: str) -> float:
+            began = time.monotonic()
+            frame = (
+                bench.spark.read.format(source)
+                .option("kafka.bootstrap.servers", bench.bootstrap)
+                .option("subscribe", topic)
+                .load()
+            )
+            frame.write.format("noop").mode("overwrite").save()
+            return count / (time.monotonic() - began)
+
+        for source in SOURCES:
+            seen = (
+                bench.spark.read.format(source)
+                .option("kafka.bootstrap.servers", bench.bootstrap)
+                .option("subscribe", topic)
+                .load()
+                .selectExpr("count(*) as n", "sum(length(value)) as bytes")
+                .first()
+            )
+            assert (seen.n, seen.bytes) == (count, count * value_bytes), (source, seen)
+        return in_turns(once, bench.rounds, warm=2)
+
+    return measure
+
+
+def stream_epochs(bench: Bench) -> dict[str, list[float]]:
+    """Epochs of half a million rows, from the trigger to the commit; the first two are cold."""
+    epochs = 8
+    size = int(EPOCH_ROWS * bench.scale)
+    topic = fill(bench.bootstrap, size * epochs, 100, "none")
+
+    def once(source: str) -> float:
+        checkpoint = WORK / f"checkpoint-{uuid.uuid4().hex[:8]}"
+        query = (
+            bench.spark.readStream.format(source)
+            .option("kafka.bootstrap.servers", bench.bootstrap)
+            .option("subscribe", topic)
+            .option("startingOffsets", "earliest")
+            .option("maxOffsetsPerTrigger", str(size))
+            .load()
+            .writeStream.format("noop")
+            .option("checkpointLocation", str(checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        done: list[Any] = [each for each in query.recentProgress if each["numInputRows"]]
+        assert sum(each["numInputRows"] for each in done) == size * epochs, done
+        took_ms = [each["durationMs"]["triggerExecution"] for each in done[2:]]
+        return size / statistics.median(took_ms) * 1000
+
+    return in_turns(once, max(bench.rounds // 2, 2), warm=1)
+
+
+def in_turns(once: Callable[[str], float], rounds: int, warm: int) -> dict[str, list[float]]:
+    for _ in range(warm):
+        for source in SOURCES:
+            once(source)
+    measured: dict[str, list[float]] = {source: [] for source in SOURCES}
+    for _ in range(rounds):
+        for source in SOURCES:
+            measured[source].append(once(source))
+    return measured
+
+
+ROWS = (
+    Row("spark-read-100", "Batch read, 2 M x 100 B", 2.0, batch_read(2_000_000, 100, "none")),
+    Row("spark-read-1k", "Batch read, 1 M x 1 KB", 1.5, batch_read(1_000_000, 1000, "none")),
+    Row("spark-read-lz4", "Batch read, 2 M x 100 B, lz4", 1.8, batch_read(2_000_000, 100, "lz4")),
+    Row("spark-stream", "Streaming epochs of 500 k x 100 B", 1.2, stream_epochs),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """All rounds of one row, in rows a second."""
+
+    name: str
+    broker: str
+    connector: list[float]
+    headrace: list[float]
+
+    @property
+    def ratio(self) -> float:
+        """The median of the ratios of neighbouring rounds."""
+        pairs = zip(self.headrace, self.connector, strict=True)
+        return statistics.median(ours / theirs for ours, theirs in pairs)
+
+
+def load() -> dict[str, Measured]:
+    """What was measured last, row by row."""
+    if not JSON.exists():
+        return {}
+    return {name: Measured(**row) for name, row in json.loads(JSON.read_text()).items()}
+
+
+def markdown() -> list[str]:
+    """The section of RESULTS.md; nothing when nothing was measured."""
+    stored = load()
+    if not stored:
+        return []
+    lines = [
+        "",
+        "## Pipelines on Spark beside Spark's own Kafka connector",
+        "",
+        "The same session (`local[2]`), broker and topics, the two sources in turns, into Spark's",
+        "`noop` sink. Rows a second, medians with their range. Repeat with",
+        "`python -m benchmarks.spark`.",
+        "",
+        "![Ratios to Spark's own connector](spark.svg)",
+        "",
+        "| work | broker | Spark's connector | Headrace | ratio | bar | |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in ROWS:
+        if (found := stored.get(row.name)) is not None:
+            verdict = "holds" if found.ratio >= row.bar else "**missed**"
+            lines.append(
+                f"| {row.title} | {found.broker} | {spread(found.connector)} "
+                f"| {spread(found.headrace)} | **{found.ratio:.2f}** | ≥ {row.bar:g} | {verdict} |"
+            )
+    return lines
+
+
+def spread(values: list[float]) -> str:
+    middle = statistics.median(values)
+    return f"{middle:,.0f} ({min(values):,.0f} to {max(values):,.0f})"
+
+
+def picture() -> None:
+    """How many times faster than Spark's own connector, with a mark where the bar is set."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    matplotlib.rcParams["svg.hashsalt"] = "headrace"
+    from matplotlib import pyplot
+
+    stored = load()
+    rows = [row for row in reversed(ROWS) if row.name in stored]
+    ratios = [stored[row.name].ratio for row in rows]
+    figure, axes = pyplot.subplots(figsize=(9, 0.5 * len(rows) + 1.4))
+    axes.barh([row.title for row in rows], ratios, color="#1f6f8b", height=0.6)
+    for place, (row, ratio) in enumerate(zip(rows, ratios, strict=True)):
+        axes.plot([row.bar, row.bar], [place - 0.4, place + 0.4], color="black", linewidth=2)
+        axes.text(ratio + 0.03, place, f"{ratio:.2f}x", va="center", fontsize=9)
+    axes.axvline(1, color="grey", linewidth=1, linestyle="--")
+    axes.set_xlim(0, max(ratios) * 1.2)
+    axes.set_title("Headrace's Spark source beside Spark's own connector: times faster")
+    axes.set_xlabel("dashed: as Spark's own; black mark: the bar")
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    figure.tight_layout()
+    figure.savefig(PICTURE, metadata={"Date": None})
+    pyplot.close(figure)
+
+
+def arguments() -> argparse.Namespace:
+    names = [row.name for row in ROWS]
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.spark", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a tenth of the records, two rounds")
+    parser.add_argument("--only", action="append", metavar="ROW", choices=names, help="repeatable")
+    parser.add_argument("--rounds", type=int, default=5, help="how often the two take turns")
+    parser.add_argument("--broker", choices=("headrace", "kafka"), default="headrace")
+    parser.add_argument("--write", action="store_true", help="write RESULTS.md and the picture")
+    return parser.parse_args()
+
+
+def measure_rows(options: argparse.Namespace, broker: Broker, name: SideName) -> None:
+    rounds, scale = (2, 0.1) if options.quick else (options.rounds, 1.0)
+    spark = support.local_spark(WORK, {"spark.driver.memory": "2g"})
+    bench = Bench(spark, broker.bootstrap, rounds, scale)
+    stored = load()
+    try:
+        for row in ROWS:
+            if options.only and row.name not in options.only:
+                continue
+            done = row.measure(bench)
+            measured = Measured(row.name, name, done["kafka"], done["headrace"])
+            print(
+                f"{row.title}: connector {spread(measured.connector)}, headrace "
+                f"{spread(measured.headrace)} rows/s; ratio {measured.ratio:.2f} (bar {row.bar})",
+                flush=True,
+            )
+            stored[row.name] = measured
+    finally:
+        spark.stop()
+    if options.write:
+        from benchmarks.report import Results
+
+        rows = {each.name: asdict(each) for each in stored.values()}
+        JSON.write_text(json.dumps(rows, indent=1) + "\n")
+        picture()
+        Results.load().write()
+
+
+def main() -> None:
+    options = arguments()
+    if reason := support.missing() or java.missing():
+        raise SystemExit(f"this comparison needs Java: {reason}")
+    if not support.connector_jars():
+        raise SystemExit("no jars of Spark's own connector: run `make tools`")
+    shutil.rmtree(WORK, ignore_errors=True)
+    WORK.mkdir(parents=True)
+    broker = new_broker(options.broker, "spark")
+    broker.start()
+    try:
+        measure_rows(options, broker, options.broker)
+    finally:
+        broker.stop()
+        shutil.rmtree(broker.folder, ignore_errors=True)
+        shutil.rmtree(WORK, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
