@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from headrace.errors import ErrorCode, KafkaError
 from headrace.wire import batch_columns as module
 from headrace.wire.batch import CRC_AT, LOG_APPEND_TIME, TRANSACTIONAL, stamp_append_time
-from headrace.wire.checksum import crc32c
 from headrace.wire.batch_columns import BatchColumns, decode, decode_headers
+from headrace.wire.checksum import crc32c
 from headrace.wire.markers import encode_marker
 from headrace.wire.records import Record, encode_batch, iterate
 

@@ -36,7 +36,7 @@ from headrace.pipelines.ranges import (
     to_stored,
 )
 from headrace.types import TopicPartition
-from headrace.wire.columns import decode
+from headrace.wire.batch_columns import decode
 
 SETTLING_S = 5.0
 """How long a partition's end may lie before an offset that was seen already: a broker that has

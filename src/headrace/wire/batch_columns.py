@@ -255,7 +255,9 @@ def _payloads(
             pieces, first, size = [], index + 1, 0
 
 
-def _decode_group(payload: Buffer, headers: Headers, begins: Numbers, ends: Numbers) -> BatchColumns:
+def _decode_group(
+    payload: Buffer, headers: Headers, begins: Numbers, ends: Numbers
+) -> BatchColumns:
     counts = headers["count"].astype(np.int64)
     if (counts < 0).any() or (counts * MIN_RECORD_BYTES > ends - begins).any():
         raise _corrupt("a batch has more records than bytes")
@@ -307,7 +309,9 @@ def _check_chain(starts: Numbers, end: Numbers, counts: Numbers, ends: Numbers) 
 # --- The chain of records -------------------------------------------------------------------------
 
 
-def record_starts(payload: Buffer, octets: Bytes, begins: Numbers, ends: Numbers, counts: Numbers) -> Numbers:
+def record_starts(
+    payload: Buffer, octets: Bytes, begins: Numbers, ends: Numbers, counts: Numbers
+) -> Numbers:
     """Where each record begins, at its length. IndexError where the chain leaves the payload."""
     if len(counts) >= LANES_MIN:
         return _lockstep(octets, begins, counts)
