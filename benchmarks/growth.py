@@ -1,18 +1,29 @@
-"""Cost growth: what Headrace costs with many partitions, many connections and a large log."""
+"""Cost growth: what Headrace costs with many partitions, connections and segments, a large log."""
 
+import os
 import resource
 import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.request import urlopen
 
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 
 from benchmarks import frames
-from benchmarks.blaster import Load, RawConnection, blast
+from benchmarks.blaster import Load, RawConnection, blast, fill
+from benchmarks.frames import produce_error_at
 from benchmarks.processes import cpu_seconds, resident_mb
 from benchmarks.sides import Broker, fresh_broker, temporary_topic
+from tests.support.ports import free_port
 
 IDLE_SECONDS = 5.0
 API_VERSIONS = b"\0\0\0\x0a\0\x12\0\0\0\0\0\x01\xff\xff"
@@ -34,9 +45,10 @@ class Size:
     partitions: int = 10_000
     connections: int = 5_000
     log_gb: float = 20.0
+    segments: int = 10_000
 
 
-QUICK_SIZE = Size(partitions=2_000, connections=1_000, log_gb=1.0)
+QUICK_SIZE = Size(partitions=2_000, connections=1_000, log_gb=1.0, segments=1_000)
 
 
 def idle_cpu_percent(pid: int, seconds: float = IDLE_SECONDS) -> float:
@@ -199,6 +211,80 @@ def _median_fetch_ms(broker: Broker, first: int, last: int) -> float:
     return statistics.median(_fetch_ms(broker, list(range(first, last, step))[:200]))
 
 
+def old_segments(size: Size) -> list[Figure]:
+    """Retention of a partition of many segments: a pass, and what other clients notice of it."""
+    metrics = f"127.0.0.1:{free_port()}"
+    settings = {
+        "log.retention.check.interval.ms": "500",
+        "log.segment.delete.delay.ms": "0",
+        "headrace.metrics.address": metrics,
+    }
+    batch = frames.batch(1, 100)
+    with fresh_broker("headrace", "segments", settings) as broker:
+        broker.start()
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        # A segment for each batch, and a topic that others use meanwhile.
+        old = NewTopic("old", 1, 1, config={"internal.segment.bytes": str(len(batch))})
+        admin.create_topics([old])["old"].result(60)
+        admin.create_topics([NewTopic("busy", 1, 1)])["busy"].result(60)
+        fill(broker.port, frames.produce("old", 0, batch), size.segments, produce_error_at("old"))
+        idle_ms = _last_pass_ms(metrics)
+        quiet = _produce_ms(broker.port, lambda: False, at_least_s=2)
+        cpu = cpu_seconds(broker.pid)
+        began = time.monotonic()
+        entry = ConfigEntry("retention.bytes", "1", incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.TOPIC, "old", incremental_configs=[entry])
+        admin.incremental_alter_configs([resource])[resource].result(60)
+        folder = broker.data / "old-0"
+        crowded = _produce_ms(broker.port, lambda: len(os.listdir(folder)) < 100)
+        gone_s = time.monotonic() - began
+        return [
+            Figure("a pass that finds nothing", idle_ms, "ms"),
+            Figure("all but the last deleted, with their files, within", gone_s, "s"),
+            Figure("CPU for that, and for the produces", cpu_seconds(broker.pid) - cpu, "s"),
+            Figure("small Produce, p50, before", statistics.median(quiet), "ms"),
+            Figure("small Produce, p50, meanwhile", statistics.median(crowded), "ms"),
+            Figure("small Produce, worst, before", max(quiet), "ms"),
+            Figure("small Produce, worst, meanwhile", max(crowded), "ms"),
+        ]
+
+
+def _last_pass_ms(address: str) -> float:
+    """How long the last look for something to delete took, when a new one has been made."""
+    seen = _metric(address, "headrace_retention_passes_total")
+    while _metric(address, "headrace_retention_passes_total") < seen + 2:
+        time.sleep(0.05)
+    return _metric(address, "headrace_retention_pass_seconds") * 1000
+
+
+def _metric(address: str, name: str) -> float:
+    with urlopen(f"http://{address}/metrics", timeout=30) as page:
+        for line in page.read().decode().splitlines():
+            if line.startswith(name + " "):
+                return float(line.split()[1])
+    raise RuntimeError(f"{address} has no metric {name}")
+
+
+def _produce_ms(port: int, done: Callable[[], bool], at_least_s: float = 0) -> list[float]:
+    """Latencies of one small Produce after the other, until `done` (looked at now and then)."""
+    connection = RawConnection(port)
+    frame = frames.produce("busy", 0, frames.batch(1, 100))
+    times = []
+    began = looked = time.monotonic()
+    try:
+        while True:
+            asked = time.monotonic()
+            connection.ask(frame)
+            answered = time.monotonic()
+            times.append((answered - asked) * 1000)
+            if answered - looked > 0.1:
+                looked = answered
+                if done() or (at_least_s and answered - began > at_least_s):
+                    return times
+    finally:
+        connection.close()
+
+
 @dataclass(frozen=True, slots=True)
 class GrowthRow:
     """One situation and the figures measured in it."""
@@ -212,6 +298,9 @@ GROWTH_ROWS = (
     GrowthRow("many-partitions", lambda size: f"{size.partitions:,} partitions", partitions),
     GrowthRow(
         "many-connections", lambda size: f"{size.connections:,} idle connections", connections
+    ),
+    GrowthRow(
+        "old-segments", lambda size: f"Retention of {size.segments:,} segments", old_segments
     ),
     GrowthRow("large-log", lambda size: f"A log of {size.log_gb:g} GB", large_log),
 )

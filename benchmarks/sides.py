@@ -4,7 +4,7 @@ import shutil
 import struct
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
@@ -32,19 +32,22 @@ KAFKA_SETTINGS = {
 TOPIC_SETTINGS = {"file.delete.delay.ms": "100", "max.message.bytes": "2000000"}
 
 
-def new_broker(name: SideName, label: str) -> Broker:
+def new_broker(name: SideName, label: str, settings: Mapping[str, str] | None = None) -> Broker:
     """A broker of this kind on an empty folder; not started."""
     folder = WORK / f"{name}-{label}"
     shutil.rmtree(folder, ignore_errors=True)
     if name == "kafka":
-        return ApacheKafka(folder, heap_mb=KAFKA_HEAP_MB, settings=KAFKA_SETTINGS)
-    return HeadraceBroker(folder)
+        given = {**KAFKA_SETTINGS, **(settings or {})}
+        return ApacheKafka(folder, heap_mb=KAFKA_HEAP_MB, settings=given)
+    return HeadraceBroker(folder, settings=settings)
 
 
 @contextmanager
-def fresh_broker(name: SideName, label: str) -> Iterator[Broker]:
+def fresh_broker(
+    name: SideName, label: str, settings: Mapping[str, str] | None = None
+) -> Iterator[Broker]:
     """A broker that has not been started yet; stopped and deleted at the end."""
-    broker = new_broker(name, label)
+    broker = new_broker(name, label, settings)
     try:
         yield broker
     finally:

@@ -6,14 +6,13 @@ between which the event loop serves clients; the files of deleted segments go in
 
 import asyncio
 import logging
-from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TypeAlias
 
 from headrace.broker.metrics import Metrics
 from headrace.clock import Clock
 from headrace.errors import KafkaError
-from headrace.log.retention import NOTHING_READ, Reason, Risk, Verdict, decide, risks
+from headrace.log.retention import NOTHING_READ, Reason, Risk, decide, risks
 from headrace.replication.partition import Partition
 from headrace.replication.replicas import Replicas
 from headrace.types import TopicPartition
@@ -26,9 +25,11 @@ FindCommitted: TypeAlias = Callable[[Collection[str]], Awaitable[CommittedOffset
 
 logger = logging.getLogger(__name__)
 
-HOUR_S = 3600
+_HOUR_S = 3600
 _SLICE_S = 0.002
 _PAUSE_S = 0.005
+_SEGMENTS_AT_ONCE = 100
+"""Segments of a partition that go in one slice: after a restart each one's time index is read."""
 _LEFT_METRICS = {
     Reason.TIME: "headrace_retention_left_seconds",
     Reason.SIZE: "headrace_retention_left_bytes",
@@ -67,7 +68,7 @@ class Retention:
                 slice_s = self._clock.monotonic()
             try:
                 if not partition.closed and self._worth_opening(partition):
-                    self._look_at(partition, committed, at_risk, held)
+                    await self._look_at(partition, committed, at_risk, held)
             except (KafkaError, OSError) as error:
                 logger.error("retention left %s alone: %s", partition.name, error)
         self._tell(at_risk, held)
@@ -93,7 +94,7 @@ class Retention:
         self._empty.add(partition)
         return False
 
-    def _look_at(
+    async def _look_at(
         self,
         partition: Partition,
         committed: CommittedOffsets,
@@ -102,47 +103,56 @@ class Retention:
     ) -> None:
         name, settings, now_ms = partition.name, partition.settings, self._clock.now_ms()
         groups = committed.get(name.topic, {})
-        read = {
-            group: offsets.get(name.partition, NOTHING_READ) for group, offsets in groups.items()
-        }
-        view = partition.retention_view()
-        verdict = decide(view, settings, now_ms, read)
-        # Segments that are being compacted go at the next look.
-        if verdict.reasons and not partition.log.compacting:
-            self._delete(partition, verdict, now_ms, read)
+        index = name.partition
+        read = {group: offsets.get(index, NOTHING_READ) for group, offsets in groups.items()}
+        start = partition.log.start_offset
+        sizes: list[tuple[Reason, int]] = []
+        while True:
             view = partition.retention_view()
+            verdict = decide(view, settings, now_ms, read, _SEGMENTS_AT_ONCE)
+            count = len(verdict.reasons)
+            # Segments that are being compacted go at the next look.
+            if not count or partition.log.compacting:
+                break
+            sizes += [
+                (reason, segment.size)
+                for reason, segment in zip(verdict.reasons, view.segments, strict=False)
+            ]
+            partition.delete_segments(count, now_ms)
+            if count == _SEGMENTS_AT_ONCE:
+                await asyncio.sleep(_PAUSE_S)
+        if sizes:
+            self._tell_deletion(name, sizes, start, view.start_offset, read)
         if verdict.held_bytes:
             held[name] = verdict.held_bytes
         if read:
             for risk in risks(view, settings, now_ms, read):
                 at_risk[risk.group, name] = risk
 
-    def _delete(
-        self, partition: Partition, verdict: Verdict, now_ms: int, read: Mapping[str, int]
+    def _tell_deletion(
+        self,
+        name: TopicPartition,
+        sizes: Sequence[tuple[Reason, int]],
+        start: int,
+        new_start: int,
+        read: Mapping[str, int],
     ) -> None:
-        log, topic = partition.log, partition.name.topic
-        start, count = log.start_offset, len(verdict.reasons)
-        sizes: Counter[Reason] = Counter()
-        for segment, reason in zip(log.segments, verdict.reasons, strict=False):
-            sizes[reason] += segment.size
-        partition.delete_segments(count, now_ms)
-        for reason, segments in Counter(verdict.reasons).items():
-            labels = (topic, reason.value)
-            self._metrics.add("headrace_retention_deleted_segments_total", segments, *labels)
-            self._metrics.add("headrace_retention_deleted_bytes_total", sizes[reason], *labels)
+        """`sizes` are those of the segments that went, each with its reason."""
+        for reason, size in sizes:
+            labels = (name.topic, reason.value)
+            self._metrics.add("headrace_retention_deleted_segments_total", 1, *labels)
+            self._metrics.add("headrace_retention_deleted_bytes_total", size, *labels)
         logger.info(
             "%s: deleted %d segments of %d bytes (%s); it begins at offset %d now",
-            partition.name,
-            count,
-            sizes.total(),
-            ", ".join(reason.value for reason in sizes),
-            log.start_offset,
+            name,
+            len(sizes),
+            sum(size for _, size in sizes),
+            ", ".join(dict.fromkeys(reason.value for reason, _ in sizes)),
+            new_start,
         )
         for group, offset in read.items():
-            if start <= offset < log.start_offset:
-                self._tell_loss(
-                    partition.name, group, offset, log.start_offset, verdict.reasons[-1]
-                )
+            if start <= offset < new_start:
+                self._tell_loss(name, group, offset, new_start, sizes[-1][0])
 
     def _tell_loss(
         self, name: TopicPartition, group: str, offset: int, start: int, reason: Reason
@@ -203,9 +213,9 @@ def _left_text(risk: Risk) -> str:
     if risk.limit is not Reason.TIME:
         return f"{risk.left} more {_unit(risk.limit)}"
     seconds = risk.left // 1000
-    if seconds < HOUR_S:
+    if seconds < _HOUR_S:
         return f"{seconds // 60} min {seconds % 60} s"
-    return f"{seconds // HOUR_S} h {seconds % HOUR_S // 60} min"
+    return f"{seconds // _HOUR_S} h {seconds % _HOUR_S // 60} min"
 
 
 def _limited(partition: Partition) -> bool:

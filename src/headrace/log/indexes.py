@@ -18,7 +18,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from headrace.disk import Mapped
+from headrace.disk import READ_ONLY, Disk, Mapped
 
 OFFSET_ENTRY_BYTES = 8
 TIME_ENTRY_BYTES = 12
@@ -127,6 +127,24 @@ def floor_by_time(entries: TimeEntries, timestamp: int) -> tuple[int, int] | Non
     """The last entry whose timestamp is not above `timestamp`; None before the first."""
     at = bisect_right(entries, timestamp, key=_timestamp)
     return entries[at - 1] if at else None
+
+
+def last_time(disk: Disk, path: str) -> int:
+    """The timestamp at the end of a time index, its largest; -1 if the file does not tell."""
+    try:
+        fd = disk.open(path, READ_ONLY)
+    except FileNotFoundError:
+        return -1
+    try:
+        size = disk.size(fd)
+        if size < TIME_ENTRY_BYTES or size % TIME_ENTRY_BYTES:
+            return -1
+        entry = disk.pread(fd, TIME_ENTRY_BYTES, size - TIME_ENTRY_BYTES)
+    finally:
+        disk.close(fd)
+    timestamp, relative = TIME_ENTRY.unpack(entry)
+    # Apache Kafka allocates the active segment's index ahead: zeros are no entry.
+    return -1 if (timestamp, relative) == (0, 0) else int(timestamp)
 
 
 def _position(entry: int) -> int:

@@ -17,6 +17,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import islice
 from typing import Protocol
 
 from headrace.settings import LogSettings
@@ -86,12 +87,19 @@ class Risk:
 
 
 def decide(
-    log: LogView, settings: LogSettings, now_ms: int, committed: Mapping[str, int]
+    log: LogView,
+    settings: LogSettings,
+    now_ms: int,
+    committed: Mapping[str, int],
+    at_most: int | None = None,
 ) -> Verdict:
-    """What goes now. `committed`: the offset that each group of the topic reads next here."""
-    due = _due(log, settings, now_ms, committed)
-    if not due or not settings.retention_hold_groups:
-        return Verdict(tuple(due))
+    """What goes now, or the first `at_most` segments of it.
+
+    `committed` is the offset that each group of the topic reads next in this partition.
+    """
+    if not settings.retention_hold_groups:
+        return Verdict(tuple(islice(_due(log, settings, now_ms, committed), at_most)))
+    due = [*_due(log, settings, now_ms, committed)]
     read = min(committed.get(group, NOTHING_READ) for group in settings.retention_hold_groups)
     goes = 0
     while goes < len(due) and (due[goes] is Reason.START_OFFSET or log.end_of(goes) <= read):
@@ -101,39 +109,36 @@ def decide(
         held_bytes -= log.segments[goes].size
         due[goes] = Reason.HOLD
         goes += 1
-    return Verdict(tuple(due[:goes]), held_bytes)
+    return Verdict(tuple(due[:goes][:at_most]), held_bytes)
 
 
 def _due(
     log: LogView, settings: LogSettings, now_ms: int, committed: Mapping[str, int]
-) -> list[Reason]:
+) -> Iterator[Reason]:
     """The reasons of all segments that are due, held or not."""
     policy = settings.cleanup_policy
     limited = "delete" in policy or "consumed" in policy
     read = consumed_below(settings, committed)
     bytes_limit = settings.retention_bytes if limited else -1
     behind_bytes = sum(segment.size for segment in log.segments) if bytes_limit >= 0 else 0
-    reasons: list[Reason] = []
     last = len(log.segments) - 1
     for index, segment in enumerate(log.segments):
         end = log.end_of(index)
         behind_bytes -= segment.size
         if end > log.high_watermark or (index == last and segment.size == 0):
-            break
+            return
         if end <= log.start_offset and index < last:
-            reason = Reason.START_OFFSET
+            yield Reason.START_OFFSET
         elif end <= read:
-            reason = Reason.CONSUMED
+            yield Reason.CONSUMED
         elif 0 <= bytes_limit <= behind_bytes:
-            reason = Reason.SIZE
+            yield Reason.SIZE
         elif limited and 0 <= settings.retention_messages <= log.end_offset - end:
-            reason = Reason.MESSAGES
+            yield Reason.MESSAGES
         elif limited and 0 <= settings.retention_ms < now_ms - segment.newest_ms():
-            reason = Reason.TIME
+            yield Reason.TIME
         else:
-            break
-        reasons.append(reason)
-    return reasons
+            return
 
 
 def consumed_below(settings: LogSettings, committed: Mapping[str, int]) -> int:

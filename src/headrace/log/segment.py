@@ -31,6 +31,7 @@ from headrace.log.indexes import (
     floor_by_offset,
     floor_by_position,
     floor_by_time,
+    last_time,
     offsets_to_bytes,
     pack_entry,
     plausible_offsets,
@@ -313,8 +314,15 @@ class Segment:
         return self.largest_timestamp, self.largest_offset
 
     def newest_ms(self) -> int:
-        """The largest time of its records, or where they have none, that of its last write."""
-        newest = self.latest_time()[0]
+        """The largest time of its records, or where they have none, that of its last write.
+
+        A sealed segment's time index ends with it, and reading that much keeps no file open.
+        """
+        newest = self.largest_timestamp
+        if newest == NO_TIMESTAMP and self.sealed:
+            newest = last_time(self._disk, self.path(TIME_INDEX))
+        if newest == NO_TIMESTAMP:
+            newest = self.latest_time()[0]
         return newest if newest >= 0 else self._disk.modified_ms(self.path(LOG))
 
     def first_time(self) -> int:

@@ -37,7 +37,8 @@ class Unsynced:
 
     def keep(self, segments: Sequence[Segment], taken: Sealed | None = None) -> None:
         """Forget segments that the log has dropped; `taken` come back because nobody synced."""
-        self.sealed = [item for item in [*(taken or ()), *self.sealed] if item[0] in segments]
+        kept = {id(segment) for segment in segments}
+        self.sealed = [item for item in [*(taken or ()), *self.sealed] if id(item[0]) in kept]
 
     def sync(self, sealed: Sealed, active: Segment | None, segments: Sequence[Segment]) -> None:
         """Bring segments to the disk, their snapshots, the epochs and all names."""
