@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from headrace.broker.poller import READ, WRITE, Poller
+from headrace.wire.fast import Chunk
 
 LONG_S = 20
 
@@ -20,6 +21,26 @@ class Heard:
 
     def ready(self, events: int) -> None:
         self.events.append(events)
+
+    def send(self, answer: bytes | list[Chunk]) -> None:
+        raise AssertionError("nobody left an answer")
+
+
+class Answers:
+    """A hot socket that reads a byte and answers it, and says in `order` when it does what."""
+
+    def __init__(self, sock: socket.socket, poller: Poller, order: list[str]) -> None:
+        self._sock = sock
+        self._poller = poller
+        self._order = order
+
+    def ready(self, events: int) -> None:
+        self._poller.answers.append((self, self._sock.recv(1)))
+        self._order.append("ready")
+
+    def send(self, answer: bytes | list[Chunk]) -> None:
+        assert isinstance(answer, bytes)
+        self._order.append(f"send {answer.decode()}")
 
 
 @pytest.fixture
@@ -84,4 +105,29 @@ def test_it_does_not_sleep_over_a_change_that_a_task_made() -> None:
     began = time.monotonic()
     assert poller.select(LONG_S) == []
     assert time.monotonic() - began < LONG_S / 2
+    poller.close()
+
+
+def test_the_answers_to_what_one_poll_reported_leave_together(
+    pair: tuple[socket.socket, socket.socket],
+) -> None:
+    order: list[str] = []
+    poller = Poller(lambda: False)
+    for sock in pair:
+        poller.add_hot(sock.fileno(), Answers(sock, poller, order), READ)
+        sock.send(b"x")
+    poller.select(LONG_S)
+    assert order == ["ready", "ready", "send x", "send x"]
+    assert poller.answers == []
+    poller.close()
+
+
+def test_an_answer_that_a_task_left_is_sent_before_the_next_sleep(
+    pair: tuple[socket.socket, socket.socket],
+) -> None:
+    order: list[str] = []
+    poller = Poller(lambda: False)
+    poller.answers.append((Answers(pair[0], poller, order), b"y"))
+    assert poller.select(0) == []
+    assert order == ["send y"]
     poller.close()

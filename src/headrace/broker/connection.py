@@ -1,7 +1,8 @@
 """One client's connection: bytes in, frames to dispatch, answers out in the order of requests.
 
 All connections receive into one shared buffer; only what is left of a partial frame gets a private
-one, from a pool. Answers to what came in one read leave in one write; ranges of log files leave by
+one, from a pool. Answers to what came in one read leave in one write, and the answers to what one
+poll reported leave together at its end (`Poller.answers`); ranges of log files leave by
 `sendfile`. A connection is not read while its answers cannot be sent, while a fetch waits, or while
 too many of its requests wait.
 """
@@ -249,6 +250,9 @@ class Connection:
             if isinstance(answer, list):
                 if self._line:
                     self._answer_later(answer)
+                elif pos == filled:
+                    self._poller.answers.append((self, answer))
+                    break
                 else:
                     self._send_chunks(answer)
             elif not isinstance(answer, bytes):
@@ -261,7 +265,7 @@ class Connection:
             ):
                 break
         if joined and not self.closed:
-            self._send(joined)
+            self._poller.answers.append((self, joined))
         return pos
 
     def _refuse_frame(self, size: int) -> None:
@@ -323,6 +327,18 @@ class Connection:
             self._want(READ)
 
     # ----------------------------------------------------------------------------- writing
+
+    def send(self, answer: bytes | list[Chunk]) -> None:
+        """Send what waited in the poller's `answers`; a broken connection closes."""
+        if self.closed:
+            return
+        try:
+            if isinstance(answer, bytes):
+                self._send(answer)
+            else:
+                self._send_chunks(answer)
+        except OSError:
+            self.close()
 
     def _send(self, answer: bytes) -> None:
         if self._out:

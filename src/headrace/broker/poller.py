@@ -3,6 +3,9 @@
 asyncio makes a handle and runs a callback for each ready descriptor. At 100,000 requests a second
 that costs as much as the requests, so client connections are served right where epoll reports
 them; timers, tasks, signals and worker threads stay asyncio's.
+
+Their answers are sent together, after all of a poll's events: a client that got the first is
+still awake when the others come, and waking it is what sending costs most.
 """
 
 import math
@@ -10,6 +13,8 @@ import select
 import selectors
 from collections.abc import Callable, Mapping
 from typing import Protocol, TypeAlias, cast
+
+from headrace.wire.fast import Chunk
 
 
 class HasDescriptor(Protocol):
@@ -24,14 +29,18 @@ READ = select.EPOLLIN
 WRITE = select.EPOLLOUT
 _ROUNDS = 16
 """How often hot sockets are served before timers and tasks get their turn."""
+_TOGETHER = 64
+"""How many answers leave together; more would keep clients idle while we work."""
 _ASYNCIO_READ = ~select.EPOLLOUT
 _ASYNCIO_WRITE = ~select.EPOLLIN
 
 
 class Hot(Protocol):
-    """A socket that is served as soon as it is ready; `ready` must not raise."""
+    """A socket that is served as soon as it is ready; neither method may raise."""
 
     def ready(self, events: int) -> None: ...
+
+    def send(self, answer: bytes | list[Chunk]) -> None: ...
 
 
 class Poller(selectors.BaseSelector):
@@ -43,6 +52,8 @@ class Poller(selectors.BaseSelector):
         self._keys: dict[int, selectors.SelectorKey] = {}
         self._hot: dict[int, Hot] = {}
         self._after_events = after_events
+        self.answers: list[tuple[Hot, bytes | list[Chunk]]] = []
+        """What hot sockets leave to be sent at the end of the poll that served them."""
         self.has_work = False
         """Set by whoever gives asyncio something to do while a hot socket is served."""
 
@@ -64,6 +75,8 @@ class Poller(selectors.BaseSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """Serve hot sockets and return what is ready for asyncio."""
+        if self.answers:
+            self._send_answers()  # a task went on with what a connection had put aside
         if self._after_events():
             # Tasks that ran since the last poll changed something: let those who wait go first.
             timeout = 0
@@ -74,8 +87,8 @@ class Poller(selectors.BaseSelector):
         ready: list[tuple[selectors.SelectorKey, int]] = []
         for _ in range(_ROUNDS):
             polled = self._epoll.poll(timeout, len(self._hot) + len(self._keys) + 1)
-            served = self._serve(polled, ready)
-            if self._after_events() or ready or self.has_work or not served:
+            self._serve(polled, ready)
+            if self._after_events() or ready or self.has_work or not polled:
                 break
             # As long as clients keep us busy and nothing else is due, asyncio need not be asked.
             timeout = 0
@@ -84,13 +97,16 @@ class Poller(selectors.BaseSelector):
 
     def _serve(
         self, polled: list[tuple[int, int]], ready: list[tuple[selectors.SelectorKey, int]]
-    ) -> bool:
+    ) -> None:
         """Serve the hot sockets among `polled` and put the others into `ready`."""
         hot = self._hot
+        answers = self.answers
         for fd, events in polled:
             connection = hot.get(fd)
             if connection is not None:
                 connection.ready(events)
+                if len(answers) >= _TOGETHER:
+                    self._send_answers()
                 continue
             key = self._keys.get(fd)
             if key is not None:
@@ -100,7 +116,12 @@ class Poller(selectors.BaseSelector):
                 if events & _ASYNCIO_WRITE:
                     mask |= selectors.EVENT_WRITE
                 ready.append((key, mask & key.events))
-        return bool(polled)
+        self._send_answers()
+
+    def _send_answers(self) -> None:
+        for hot, answer in self.answers:
+            hot.send(answer)
+        self.answers.clear()
 
     # ----------------------------------------------------------------- what asyncio expects
 
