@@ -3,7 +3,7 @@ import gc
 import pytest
 
 from headrace.disk import MemoryDisk, write_file
-from headrace.errors import KafkaError
+from headrace.errors import ErrorCode, KafkaError
 from headrace.log.indexes import OffsetEntries, TimeEntries
 from headrace.log.log import Log
 from headrace.log.segment import Segment
@@ -118,7 +118,7 @@ def test_bytes_that_are_no_batch_are_never_handed_out() -> None:
     disk.corrupt(path, bytes(content))
     with pytest.raises(KafkaError) as caught:
         segment.locate(0)
-    assert caught.value.code == 56
+    assert caught.value.code == ErrorCode.CORRUPT_MESSAGE
     assert "position 0" in caught.value.message
 
 

@@ -26,7 +26,7 @@ from headrace.clock import SystemClock
 from headrace.cluster.image import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Broker
 from headrace.cluster.metadata import FoundTopic, Metadata
 from headrace.cluster.sqlite_store import SqliteStore
-from headrace.disk import Disk, RealDisk
+from headrace.disk import Disk, OpenFiles, RealDisk
 from headrace.errors import KafkaError, SettingError
 from headrace.log.directories import LogDirectories
 from headrace.log.directory import FolderInUse, LogDirectory
@@ -77,7 +77,7 @@ class Server:
         self.advertise: Address = advertise or (_dialable(listen[0]), port)
 
         clock = SystemClock()
-        disk, failpoints = _choose_disk()
+        disk, failpoints = _choose_disk(settings)
         self.directories = LogDirectories(data_dirs, disk, clock)
         self.directories.open()
         node = _claim(self.directories.first, node_id, settings)
@@ -329,14 +329,16 @@ def _listen(address: Address, settings: Settings) -> socket.socket:
     return listener
 
 
-def _choose_disk() -> "tuple[Disk, Failpoints | None]":
+def _choose_disk(settings: Settings) -> "tuple[Disk, Failpoints | None]":
     """The machine's disk, which fails on demand if a test asked for faults."""
+    granted, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    disk = RealDisk(OpenFiles(min(settings.integer("headrace.open.files.max"), granted // 2)))
     if FAULT_PORT not in os.environ:
-        return RealDisk(), None
+        return disk, None
     from headrace.disk.failpoints import FaultyDisk, armed_failpoints
 
     failpoints = armed_failpoints(os.environ.get(FAILPOINTS, "[]"))
-    return FaultyDisk(RealDisk(), failpoints), failpoints
+    return FaultyDisk(disk, failpoints), failpoints
 
 
 def _dialable(host: str) -> str:

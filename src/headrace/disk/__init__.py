@@ -20,6 +20,7 @@ from headrace.disk.calls import (
     write_fully,
 )
 from headrace.disk.memory import MemoryDisk
+from headrace.disk.open_files import OpenFiles
 
 __all__ = [
     "CREATE",
@@ -30,6 +31,7 @@ __all__ = [
     "Disk",
     "Mapped",
     "MemoryDisk",
+    "OpenFiles",
     "RealDisk",
     "is_broken",
     "read_file",

@@ -9,6 +9,8 @@ import mmap
 import os
 from typing import Protocol, TypeAlias
 
+from headrace.disk.open_files import OpenFiles
+
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Mapped: TypeAlias = bytes | mmap.mmap
 
@@ -32,6 +34,10 @@ def is_broken(error: OSError) -> bool:
 
 class Disk(Protocol):
     """What the log asks of a file system. Every call raises OSError as `os` does."""
+
+    @property
+    def open_files(self) -> OpenFiles:
+        """Which files are kept open, and how many may be."""
 
     def open(self, path: str, flags: int) -> int: ...
 
@@ -137,7 +143,10 @@ def read_file(disk: Disk, path: str) -> bytes:
 class RealDisk:
     """The machine's file system."""
 
-    __slots__ = ()
+    __slots__ = ("open_files",)
+
+    def __init__(self, open_files: OpenFiles | None = None) -> None:
+        self.open_files = open_files or OpenFiles()
 
     close = staticmethod(os.close)
     pread = staticmethod(os.pread)

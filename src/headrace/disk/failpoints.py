@@ -154,6 +154,7 @@ class FaultyDisk:
     def __init__(self, disk: Disk, failpoints: Failpoints | None = None) -> None:
         self.failpoints = failpoints or Failpoints()
         self.calls: dict[str, int] = {}
+        self.open_files = disk.open_files
         self._disk = disk
         self._paths: dict[int, str] = {}
 

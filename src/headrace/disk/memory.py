@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from headrace.disk.calls import CREATE, READ_WRITE, TRUNCATE, Buffer, Mapped
 from headrace.disk.failpoints import Failpoints, Fault, FaultyDisk, Killed
+from headrace.disk.open_files import OpenFiles
 
 if TYPE_CHECKING:
     from random import Random
@@ -103,6 +104,7 @@ class _Files:
     """Files and folders in memory, and who has them open."""
 
     def __init__(self) -> None:
+        self.open_files = OpenFiles()
         self.root = _Folder()
         self.files: dict[int, _File] = {}
         self.locks: dict[int, str] = {}

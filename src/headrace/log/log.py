@@ -13,6 +13,7 @@ from contextlib import suppress
 
 from headrace.disk import Disk, is_broken, write_fully
 from headrace.errors import ErrorCode, KafkaError
+from headrace.log.checked import checked_stop
 from headrace.log.epochs import EpochCache
 from headrace.log.lookup import index_of, locate, offset_behind, stop_at
 from headrace.log.owner import LogOwner
@@ -282,6 +283,7 @@ class Log:
         segment = self._active
         try:
             self._fd = segment.opened().fd
+            segment.on_release = self._disarm
         except OSError as error:
             raise self._disk_error(f"cannot open {segment.path(LOG)}: {error}", error) from error
         segment.index_interval = settings.index_interval_bytes
@@ -335,7 +337,8 @@ class Log:
         """Whole batches of one segment from the one that holds `offset`, all below `limit`.
 
         At most `max_bytes`, but for a first batch that is larger, which comes whole iff
-        `whole_first`. None if there is nothing. KafkaError 1 outside of the log, 56 offline.
+        `whole_first`. None if there is nothing. KafkaError 1 outside of the log, 2 damaged bytes,
+        56 offline.
         """
         end = self.end_offset
         active = self._active
@@ -349,30 +352,38 @@ class Log:
             raise self._out_of_range(offset)
         if self.offline is not None:
             self._check_online()
-        hint = self._hints.get(offset)
-        if hint is None:
-            segment, position = locate(self._segments, offset)
-        else:
-            segment, position = hint
-            if position >= segment.size:  # it rolled since
+        try:
+            hint = self._hints.get(offset)
+            if hint is None:
                 segment, position = locate(self._segments, offset)
-        if limit >= end and segment is active:
-            stop, following = active.size, end
-        else:
-            stop, following = stop_at(self._segments, segment, limit, end, self._hints)
-        if stop <= position:
-            return None  # compaction left nothing between offset and limit
-        if stop - position > max_bytes:
-            stop, following = segment.boundary(position, offset, position + max_bytes)
+            else:
+                segment, position = hint
+                if position >= segment.size:  # it rolled since
+                    segment, position = locate(self._segments, offset)
+            if limit >= end and segment is active:
+                stop, following = active.size, end
+            else:
+                stop, following = stop_at(self._segments, segment, limit, end, self._hints)
             if stop <= position:
-                if not whole_first:
-                    return None
-                _, header = next(segment.walk(position))
-                stop, following = position + header[1] + OVERHEAD, header[0] + header[6] + 1
-        if following >= 0:
-            self._remember(following, segment, stop)
-        file = segment.file
-        return Slice(segment.opened() if file is None else file, position, stop - position)
+                return None  # compaction left nothing between offset and limit
+            if stop - position > max_bytes:
+                stop, following = segment.boundary(position, offset, position + max_bytes)
+                if stop <= position:
+                    if not whole_first:
+                        return None
+                    _, header = next(segment.walk(position))
+                    stop, following = position + header[1] + OVERHEAD, header[0] + header[6] + 1
+            if position < segment.unchecked:
+                stop, following = checked_stop(
+                    segment, position, stop, following, self._segments, end
+                )
+            if following >= 0:
+                self._remember(following, segment, stop)
+            segment.used = True
+            file = segment.file or segment.opened()
+        except OSError as error:
+            raise self._disk_error(f"reading {self.folder} failed: {error}", error) from error
+        return Slice(file, position, stop - position)
 
     def _remember(self, offset: int, segment: Segment, position: int) -> None:
         hints = self._hints
@@ -557,7 +568,7 @@ class Log:
         self.take_offline(reason)
         self._hints.clear()
         for segment in self._segments:
-            segment.file = None
+            segment.release()
 
     def take_offline(self, reason: str) -> None:
         """Serve no more; files stay open, since the owner may be writing beside a worker's call."""

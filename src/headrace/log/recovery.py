@@ -8,11 +8,11 @@ epochs made anew.
 """
 
 import logging
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from headrace.disk import Disk
 from headrace.errors import KafkaError
+from headrace.log.checked import checked_batches
 from headrace.log.checkpoints import read_epochs
 from headrace.log.compaction_swap import settle
 from headrace.log.epochs import FILE_NAME as EPOCHS_FILE
@@ -24,7 +24,6 @@ from headrace.log.segment import (
     DELETED,
     INDEX,
     LOG,
-    MAX_RELATIVE,
     TIME_INDEX,
     TRANSACTION_INDEX,
     Segment,
@@ -43,17 +42,14 @@ from headrace.log.snapshots import (
 from headrace.log.transactions import EndedTransactions, load_transactions
 from headrace.settings import LogSettings
 from headrace.types import TopicPartition
-from headrace.wire.batch import CHECKSUMMED_FROM, HEADER, HEADER_BYTES, MAGIC, OVERHEAD, Header
-from headrace.wire.checksum import crc32c
+from headrace.wire.batch import OVERHEAD
 
-_SCAN_BYTES = 1 << 20
 _TEMPORARY = (DELETED, ".tmp")
 
 _Opened = tuple[int, ProducerState, EndedTransactions]
 """The log's end, and what is known of its producers and their transactions there."""
 
 _logger = logging.getLogger("headrace.log")
-_unpack_header = HEADER.unpack_from
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +74,7 @@ def create_log(
     """A new empty log in an existing empty folder; nothing is synced yet."""
     segment = Segment(disk, folder, 0, 0, settings.index_interval_bytes)
     segment.create_file()
-    segment.file = None  # ten thousand idle partitions must not cost ten thousand descriptors
+    segment.release()  # ten thousand idle partitions must not cost ten thousand descriptors
     return Log(
         partition,
         folder,
@@ -288,7 +284,7 @@ class _Scan:
         segment.sealed = False
         segment.reset_indexes()
         end, stop = segment.base_offset, 0
-        for position, header in checked_batches(self._disk, segment, gapless):
+        for position, header in checked_batches(segment, gapless):
             end = header[0] + header[6] + 1
             stop = position + header[1] + OVERHEAD
             segment.note_batch(position, header[0], end - 1, header[8])
@@ -333,47 +329,6 @@ class _Scan:
         self._transactions.write(self._disk, self._segments[-1], end, sync=True)
         for segment in self._segments[first:]:
             self._disk.fdatasync(segment.opened().fd)
-            segment.file = None
+            segment.release()
+            segment.unchecked = 0
         self._disk.sync_folder(self._folder)
-
-
-def checked_batches(
-    disk: Disk, segment: Segment, gapless_from: int | None
-) -> Iterator[tuple[int, Header]]:
-    """Position and header of each batch until the first that is torn, damaged or out of order.
-
-    From the offset `gapless_from` on, each must begin exactly where the one before it ended.
-    """
-    fd, size = segment.opened().fd, segment.size
-    buffer, origin, position = b"", 0, 0
-    view = memoryview(buffer)
-    lowest, highest = segment.base_offset, segment.base_offset + MAX_RELATIVE
-    while size - position >= HEADER_BYTES:
-        at = position - origin
-        if at + HEADER_BYTES > len(buffer):
-            buffer, origin, at = disk.pread(fd, _SCAN_BYTES, position), position, 0
-            view = memoryview(buffer)
-            if len(buffer) < HEADER_BYTES:
-                return
-        header: Header = _unpack_header(buffer, at)
-        length = header[1] + OVERHEAD
-        if (
-            length < HEADER_BYTES
-            or position + length > size
-            or header[3] != MAGIC
-            or header[0] < lowest
-            or (header[0] > lowest and gapless_from is not None and lowest >= gapless_from)
-            or not 0 <= header[6] <= highest - header[0]
-        ):
-            return
-        if at + length > len(buffer):
-            wanted = max(length, _SCAN_BYTES)
-            buffer, origin, at = disk.pread(fd, wanted, position), position, 0
-            view = memoryview(buffer)
-            if len(buffer) < length:
-                return
-        if crc32c(view[at + CHECKSUMMED_FROM : at + length]) != header[4]:
-            return
-        yield position, header
-        lowest = header[0] + header[6] + 1
-        position += length

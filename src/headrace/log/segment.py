@@ -37,6 +37,7 @@ from headrace.log.indexes import (
     plausible_offsets,
     slot_by_offset,
 )
+from headrace.log.ranges import Ranges
 from headrace.wire.batch import HEADER, HEADER_BYTES, MAGIC, OVERHEAD, Header
 
 NO_TIMESTAMP = -1
@@ -98,8 +99,11 @@ class Segment:
     __slots__ = (
         "_disk",
         "_mapped_times",
+        "_seen_size",
         "base_offset",
         "bases",
+        "checked",
+        "damaged_at",
         "file",
         "first_timestamp",
         "folder",
@@ -108,9 +112,12 @@ class Segment:
         "largest_offset",
         "largest_timestamp",
         "offsets",
+        "on_release",
         "sealed",
         "size",
         "times",
+        "unchecked",
+        "used",
     )
 
     def __init__(
@@ -122,6 +129,16 @@ class Segment:
         self.size = size
         self.sealed = False
         self.file: SegmentFile | None = None
+        # Below this position bytes may have rotted since they were written; see `checked.py`.
+        self.unchecked = size
+        self.checked: Ranges | None = None
+        # The damaged batch that was last found.
+        self.damaged_at = -1
+        # Whether somebody has read from the file since `used_lately` was last asked.
+        self.used = False
+        self._seen_size = size
+        # Who remembers the open file's descriptor, and must not any longer when it closes.
+        self.on_release: Callable[[], None] | None = None
         # The largest timestamp so far, and the last offset of the first batch that has it.
         self.largest_timestamp = NO_TIMESTAMP
         self.largest_offset = base_offset
@@ -142,13 +159,37 @@ class Segment:
     def create_file(self) -> None:
         """Make the empty `.log` file of a new segment."""
         self.file = SegmentFile(self._disk, self.path(LOG), READ_WRITE | CREATE | TRUNCATE)
+        self._disk.open_files.add(self)
 
     def opened(self) -> SegmentFile:
-        """The open `.log` file."""
+        """The open `.log` file; hold on to it while you use its descriptor."""
         file = self.file
         if file is None:
             file = self.file = SegmentFile(self._disk, self.path(LOG))
+            self._disk.open_files.add(self)
         return file
+
+    def used_lately(self) -> bool:
+        """Whether it was read or written since the last such question."""
+        used = self.used or self.size != self._seen_size
+        self.used = False
+        self._seen_size = self.size
+        return used
+
+    def release(self) -> None:
+        """Close the files; whoever holds the open one, such as a slice, keeps it until he is done.
+
+        What is read the next time has lain on the disk for long, and is checked again.
+        """
+        if self.on_release is not None:
+            self.on_release()
+        self.file = None
+        if self.sealed:
+            self.offsets = None
+            self._mapped_times = None
+            self.unchecked = self.size
+            self.checked = None
+        self._disk.open_files.forget(self)
 
     # -- indexing -------------------------------------------------------------------------------
 
@@ -207,13 +248,16 @@ class Segment:
     def seal(self) -> None:
         """No further batch will come; from now on the index files are read where they lie."""
         self.sealed = True
+        self.on_release = None
         self.offsets = None
         self.bases = None
         self.times = None
 
     def sync(self) -> None:
         """Bring the log file to the disk, and a sealed segment's indexes too."""
-        file = self.opened()  # held, so that the other thread cannot close it under our feet
+        # Held, so that the owner cannot close it under our feet; if he has closed it already, the
+        # one that we open is not his to keep.
+        file = self.file or SegmentFile(self._disk, self.path(LOG))
         self._disk.fdatasync(file.fd)
         if self.sealed:
             for suffix in (INDEX, TIME_INDEX):
@@ -276,6 +320,7 @@ class Segment:
                 if offsets.torn or not plausible_offsets(offsets, self.size):
                     raise ValueError(self.path(INDEX))
                 self.offsets = offsets
+                self._disk.open_files.add(self)
             except (FileNotFoundError, ValueError):
                 self.rebuild_indexes()
                 return self.offset_index()
@@ -295,6 +340,7 @@ class Segment:
                 self.rebuild_indexes()
                 return self._mapped_times or TimeEntries(b"")
             self._mapped_times = entries
+            self._disk.open_files.add(self)
         return entries
 
     def latest_time(self) -> tuple[int, int]:
@@ -339,7 +385,8 @@ class Segment:
         KafkaError if what stands there is no batch.
         """
         end = self.size if stop is None else stop
-        pread, fd = self._disk.pread, self.opened().fd
+        file = self.opened()
+        pread, fd = file.pread, file.fd
         buffer, origin = b"", position
         while position < end:
             at = position - origin
@@ -356,7 +403,7 @@ class Segment:
 
     def _not_a_batch(self, position: int) -> KafkaError:
         return KafkaError(
-            ErrorCode.KAFKA_STORAGE_ERROR,
+            ErrorCode.CORRUPT_MESSAGE,
             f"{self.path(LOG)} holds no record batch at position {position}",
         )
 
@@ -374,7 +421,8 @@ class Segment:
             expected = (entry >> 32) + self.base_offset
             if position >= self.size:
                 raise ValueError(self.path(INDEX))
-        size, fd, pread = self.size, self.opened().fd, self._disk.pread
+        size, file = self.size, self.opened()
+        fd, pread = file.fd, file.pread
         # Often the first header is the one; a larger read would copy what nobody looks at.
         piece = HEADER_BYTES
         while position < size:
@@ -461,10 +509,11 @@ class Segment:
             self.times = self.time_index().to_bytes()
             self._mapped_times = None
             self.sealed = False
-        fd = self.opened().fd
-        self._disk.ftruncate(fd, position)
-        self._disk.fdatasync(fd)
+        file = self.opened()
+        self._disk.ftruncate(file.fd, position)
+        self._disk.fdatasync(file.fd)
         self.size = position
+        self.unchecked = min(self.unchecked, position)
         offsets = self.offsets if isinstance(self.offsets, array) else array("q")
         while offsets and offsets[-1] & POSITION_MASK >= position:
             offsets.pop()
@@ -494,13 +543,14 @@ class Segment:
 
     def read_batch(self, position: int, header: Header) -> bytes:
         """The bytes of the whole batch at `position`."""
-        return self._disk.pread(self.opened().fd, header[1] + OVERHEAD, position)
+        file = self.opened()
+        return file.pread(file.fd, header[1] + OVERHEAD, position)
 
     def remove_files(self) -> None:
         """Remove all files of this segment now; readers that hold the open file go on."""
         for suffix in (LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX):
             remove_if_there(self._disk, self.path(suffix))
-        self.file = None
+        self.release()
 
     def set_aside(self) -> list[str]:
         """Rename all files so that no restart finds them, and say which are left to remove."""
@@ -512,7 +562,7 @@ class Segment:
                 paths.append(path + DELETED)
             except FileNotFoundError:
                 continue
-        self.file = None
+        self.release()
         return paths
 
 

@@ -464,6 +464,9 @@ HEADRACE = (
     _row("headrace.metrics.address", STRING, "",
          matching(r"(.+:[0-9]{1,5})?", "HOST:PORT, or nothing"),
          "Where /metrics and /health are served over HTTP; nowhere if empty."),
+    _row("headrace.open.files.max", INT, 10_000, at_least(10),
+         "Files of segments that stay open at once, and never more than half of the descriptors "
+         "that the system grants."),
     _row("headrace.connection.pipelined.requests", INT, 64, at_least(1),
          "Requests of one connection that may be under way at the same time."),
 )

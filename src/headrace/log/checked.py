@@ -1,0 +1,158 @@
+"""Reading batches with their checksums: in recovery, and before old bytes are first served.
+
+A batch that a producer sent is checked when it is appended. What a segment held when it was opened
+may have rotted since: it is checked once, when somebody first reads it, and again after its file
+was closed for lack of use. The base offset is not under the checksum, but it has to fit between
+the offsets of the batches before and behind it.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+
+from headrace.errors import ErrorCode, KafkaError
+from headrace.log.indexes import POSITION_MASK, floor_by_position
+from headrace.log.lookup import next_segment
+from headrace.log.ranges import Ranges
+from headrace.log.segment import LOG, MAX_RELATIVE, Segment
+from headrace.wire.batch import CHECKSUMMED_FROM, HEADER, HEADER_BYTES, MAGIC, OVERHEAD, Header
+from headrace.wire.checksum import crc32c
+
+_SCAN_BYTES = 1 << 20
+_CHECK_BYTES = 8 << 20
+"""What one read checks at most while all other clients wait: a few milliseconds' worth."""
+
+_logger = logging.getLogger("headrace.log")
+_unpack_header = HEADER.unpack_from
+
+
+def checked_batches(
+    segment: Segment, gapless_from: int | None, start: int = 0, lowest: int | None = None
+) -> Iterator[tuple[int, Header]]:
+    """Position and header of each batch until the first that is torn, damaged or out of order.
+
+    From the offset `gapless_from` on, each must begin exactly where the one before it ended. The
+    first, at `start`, has no offset below `lowest`.
+    """
+    file, size = segment.opened(), segment.size
+    fd, pread = file.fd, file.pread
+    buffer, origin, position = b"", start, start
+    view = memoryview(buffer)
+    lowest = segment.base_offset if lowest is None else lowest
+    highest = segment.base_offset + MAX_RELATIVE
+    while size - position >= HEADER_BYTES:
+        at = position - origin
+        if at + HEADER_BYTES > len(buffer):
+            buffer, origin, at = pread(fd, _SCAN_BYTES, position), position, 0
+            view = memoryview(buffer)
+            if len(buffer) < HEADER_BYTES:
+                return
+        header: Header = _unpack_header(buffer, at)
+        length = header[1] + OVERHEAD
+        if (
+            length < HEADER_BYTES
+            or position + length > size
+            or header[3] != MAGIC
+            or header[0] < lowest
+            or (header[0] > lowest and gapless_from is not None and lowest >= gapless_from)
+            or not 0 <= header[6] <= highest - header[0]
+        ):
+            return
+        if at + length > len(buffer):
+            wanted = max(length, _SCAN_BYTES)
+            buffer, origin, at = pread(fd, wanted, position), position, 0
+            view = memoryview(buffer)
+            if len(buffer) < length:
+                return
+        if crc32c(view[at + CHECKSUMMED_FROM : at + length]) != header[4]:
+            return
+        yield position, header
+        lowest = header[0] + header[6] + 1
+        position += length
+
+
+def check(segment: Segment, position: int, stop: int, upper: int) -> tuple[int, int | None]:
+    """How far from `position` on batches are whole, up to `stop`, and the offset behind them.
+
+    None for that offset where all is well up to `stop`. `upper` is the offset behind the segment.
+    KafkaError 2 if the first batch is damaged already.
+    """
+    if segment.checked is None:
+        segment.checked = Ranges()
+    start = segment.checked.reach(position)
+    if start >= min(stop, segment.unchecked):
+        return stop, None
+    whole, following = start, _offset_before(segment, start)
+    before = whole, following
+    for at, header in checked_batches(segment, None, start, following):
+        before = whole, following
+        whole, following = at + header[1] + OVERHEAD, header[0] + header[6] + 1
+        if whole >= stop or whole - start >= _CHECK_BYTES:
+            break
+    if _next_offset(segment, whole, upper) < following:
+        whole, following = before  # of two batches that overlap, one has a wrong offset
+    if whole == position:
+        raise _damaged(segment, position)
+    segment.checked.add(position, whole)
+    return (stop, None) if whole >= stop else (whole, following)
+
+
+def _damaged(segment: Segment, position: int) -> KafkaError:
+    error = KafkaError(
+        ErrorCode.CORRUPT_MESSAGE,
+        f"{segment.path(LOG)} is damaged at position {position}; the batch there is not served. "
+        "`headrace log verify` shows what is lost, and readers may go on behind it",
+    )
+    if segment.damaged_at != position:  # said once, however often clients ask
+        segment.damaged_at = position
+        _logger.error("%s", error.message)
+    return error
+
+
+def checked_stop(
+    segment: Segment,
+    position: int,
+    stop: int,
+    following: int,
+    segments: Sequence[Segment],
+    end: int,
+) -> tuple[int, int]:
+    """Where a read from `position` to `stop` has to end, and the offset there (`following`).
+
+    `segments` and `end` are the log's.
+    """
+    behind = next_segment(segments, segment)
+    upper = end if behind is None else behind.base_offset
+    whole, offset = check(segment, position, stop, upper)
+    return whole, following if offset is None else offset
+
+
+def _offset_before(segment: Segment, position: int) -> int:
+    """The lowest offset that a batch at `position` can have, by the one before it."""
+    if position == 0:
+        return segment.base_offset
+    for rebuilt in (False, True):
+        index = segment.offset_index()
+        at = floor_by_position(index, position - 1, 0, len(index))
+        origin = index[at] & POSITION_MASK if at >= 0 else 0
+        try:
+            for start, header in segment.walk(origin, position):
+                if start + header[1] + OVERHEAD == position:
+                    return header[0] + header[6] + 1
+        except KafkaError:
+            if rebuilt:
+                raise
+        if not rebuilt:
+            segment.rebuild_indexes()
+    return segment.base_offset + MAX_RELATIVE  # nothing leads to this position
+
+
+def _next_offset(segment: Segment, position: int, upper: int) -> int:
+    """The offset of the batch at `position`, if one can be made out there."""
+    if position >= segment.size:
+        return upper
+    file = segment.opened()
+    data = file.pread(file.fd, HEADER_BYTES, position)
+    if len(data) < HEADER_BYTES:
+        return upper
+    header: Header = _unpack_header(data, 0)
+    return header[0] if header[3] == MAGIC else upper
