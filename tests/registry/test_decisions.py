@@ -197,6 +197,19 @@ def test_a_reference_to_nothing_is_refused(desk: Desk) -> None:
     assert code_of(lambda: desk.register("a", user(), references=[missing])) == 42201
 
 
+def test_a_reference_to_a_schema_of_another_type_is_refused(desk: Desk) -> None:
+    desk.register("avro", user())
+    reference = {"name": "x", "subject": "avro", "version": 1}
+    with pytest.raises(RegistryError, match="type AVRO"):
+        desk.register("a", "{}", schemaType="JSON", references=[reference])
+
+
+def test_a_subject_does_not_change_the_type_of_its_schemas(desk: Desk) -> None:
+    desk.register("a", user())
+    with pytest.raises(RegistryError, match="its type is JSON"):
+        desk.register("a", "{}", schemaType="JSON")
+
+
 def test_contexts_have_ids_of_their_own(desk: Desk) -> None:
     assert desk.register("a", user())["id"] == 1
     assert desk.register(":.other:a", '"string"')["id"] == 1

@@ -29,7 +29,7 @@ def test_answers_have_the_type_that_clients_ask_for(http: httpx.Client) -> None:
     ):
         answer = http.get("/schemas/types", headers={"accept": accept})
         assert (answer.status_code, answer.headers["content-type"]) == (200, kind)
-    assert http.get("/schemas/types").json() == ["AVRO"]
+    assert http.get("/schemas/types").json() == ["JSON", "PROTOBUF", "AVRO"]
     refused = http.get("/schemas/types", headers={"accept": "text/html"})
     assert refused.status_code == 406
 

@@ -157,7 +157,7 @@ def test_the_topic_is_compacted_and_holds_records_that_other_registries_read(
 ) -> None:
     with HeadraceRegistry(bootstrap, tmp_path, topic=topic) as registry:
         post(registry, "a", user())
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "x"})
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "x", "log_level": 0})
     consumer.assign([TopicPartition(topic, 0, 0)])
     try:
         message = consumer.poll(PATIENCE_S)

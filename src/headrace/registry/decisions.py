@@ -87,13 +87,14 @@ def register(
 
 
 def registered_json(version: Version) -> Json:
-    """The answer to a registration."""
-    return {
-        "id": version.id,
-        "version": version.version,
-        "guid": guid_of(version.content),
-        **content_json(version.content),
-    }
+    """The answer to a registration.
+
+    Without the text: clients keep what they are given here, in the form in which they sent it.
+    """
+    made = content_json(version.content)
+    del made["schema"]
+    guid = guid_of(version.content)
+    return {"id": version.id, "version": version.version, "guid": guid, **made}
 
 
 def _check_registering(subject: str, mode: str, wanted: Submission) -> None:

@@ -10,8 +10,8 @@ from headrace.registry import limits
 from headrace.registry.failures import InvalidSchema, too_large
 from headrace.registry.formats.parsed import Dependency, Parsed
 
-MODULES = {"AVRO": "avro"}
-KINDS = ("AVRO",)
+MODULES = {"AVRO": "avro", "JSON": "json_schema", "PROTOBUF": "protobuf"}
+KINDS = ("JSON", "PROTOBUF", "AVRO")
 
 
 def parse(kind: str, text: str, dependencies: Sequence[Dependency] = ()) -> Parsed:

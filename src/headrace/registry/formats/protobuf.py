@@ -1,0 +1,156 @@
+"""Protobuf schemas: .proto text, or a file descriptor in base64 as some clients send it.
+
+protoc parses the text, from the wheel of grpcio-tools. It reads files, so the schema and what it
+imports are laid out in a folder of their own for the time of the call; nothing is ever run.
+"""
+
+import ast
+import base64
+import binascii
+import re
+import tempfile
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import cast
+
+import grpc_tools
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from google.protobuf.message import DecodeError
+from google.protobuf.unknown_fields import UnknownFieldSet
+from grpc_tools import _protoc_compiler
+
+from headrace.registry.failures import InvalidSchema
+from headrace.registry.formats.parsed import Dependency, Parsed, Sides, unknown_form
+from headrace.registry.formats.proto_reading import Reading, Types
+from headrace.registry.formats.proto_text import proto_text
+
+MAIN = "headrace-main.proto"
+WELL_KNOWN = Path(str(grpc_tools.__file__)).parent / "_proto"
+# protoc's Python output holds each file's descriptor as one literal.
+_LITERAL = re.compile(rb"AddSerializedFile\((b'(?:[^'\\]|\\.)*')\)")
+_PLAIN_NAME = re.compile(r"[\w.+-]+(/[\w.+-]+)*\Z", re.ASCII)
+_SYNTAX = re.compile(r"\b(syntax|edition)\s*=")
+DEEPEST = 30
+"""Of messages within messages."""
+
+
+class ProtobufSchema:
+    """A valid file."""
+
+    kind = "PROTOBUF"
+
+    def __init__(self, text: str, file: FileDescriptorProto, types: Types) -> None:
+        self._text = text
+        self.file = file
+        self.types = types
+
+    @cached_property
+    def canonical(self) -> str:
+        # The descriptor has what custom options mean, but not how they were written.
+        if self.file.syntax == "editions" or _has_custom_options(self.file):
+            return self._text.strip()
+        return proto_text(self.file)
+
+    def normalized(self) -> str:
+        return self.canonical
+
+    def formatted(self, form: str) -> str:
+        if form == "serialized":
+            return base64.b64encode(self.file.SerializeToString()).decode()
+        if form in ("ignore_extensions", "no_meta"):
+            return self.canonical
+        raise unknown_form(form, "serialized")
+
+    def problems(self, writer: Parsed, sides: Sides) -> list[str]:
+        other = cast(ProtobufSchema, writer)
+        return Reading(sides, self.types, other.types).problems(self.file, other.file)
+
+
+def parse(text: str, dependencies: Sequence[Dependency]) -> ProtobufSchema:
+    """The file, with the files of its dependencies to import from."""
+    for dependency in dependencies:
+        if not _PLAIN_NAME.match(dependency.name) or ".." in dependency.name:
+            raise InvalidSchema(
+                f"Invalid Protobuf schema: {dependency.name[:100]!r} is no name of a file to import"
+            )
+    given = _from_base64(text)
+    texts = {each.name: _as_text(each.text) for each in dependencies}
+    files = _compile(text if given is None else proto_text(given), texts)
+    main = files.pop()
+    main.name = "" if given is None else given.name
+    _check_depth(main)
+    return ProtobufSchema(text if given is None else proto_text(given), main, Types(main, files))
+
+
+def _as_text(text: str) -> str:
+    given = _from_base64(text)
+    return text if given is None else proto_text(given)
+
+
+def _from_base64(text: str) -> FileDescriptorProto | None:
+    """The descriptor, where the text is one."""
+    try:
+        raw = base64.b64decode(text, validate=True)
+        file = FileDescriptorProto.FromString(raw)
+    except (binascii.Error, ValueError, DecodeError):
+        return None
+    if not file.name and not file.message_type and not file.enum_type:
+        return None
+    _check_depth(file)
+    return file
+
+
+def _compile(text: str, others: dict[str, str]) -> list[FileDescriptorProto]:
+    """Descriptors of all files that are needed, each after what it imports; the schema is last."""
+    with tempfile.TemporaryDirectory(prefix="headrace-proto-") as name:
+        folder = Path(name)
+        for path, content in {**others, MAIN: text}.items():
+            target = folder / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            # protoc takes proto2 where nothing is said, but complains on standard error.
+            said = "" if _SYNTAX.search(content) else 'syntax = "proto2"; '
+            target.write_text(said + content, "utf-8")
+        include = [str(folder).encode(), str(WELL_KNOWN).encode()]
+        try:
+            outputs = _protoc_compiler.get_protos(MAIN.encode(), include)
+        except Exception as error:
+            raise InvalidSchema(f"Invalid Protobuf schema: {_reason(error)}") from None
+    files = []
+    for _, source in outputs:
+        found = _LITERAL.search(source)
+        assert found, "protoc writes every descriptor as a literal"
+        files.append(FileDescriptorProto.FromString(ast.literal_eval(found[1].decode())))
+    return files
+
+
+def _reason(error: Exception) -> str:
+    """protoc's words, without the name that the schema had only here."""
+    text = str(error) or type(error).__name__
+    return text.replace(f"{MAIN}:", "line ").replace(MAIN, "the schema").strip()[:500]
+
+
+def _check_depth(file: FileDescriptorProto) -> None:
+    waiting = [(message, 1) for message in file.message_type]
+    while waiting:
+        message, depth = waiting.pop()
+        if depth > DEEPEST:
+            raise InvalidSchema(
+                f"Invalid Protobuf schema: messages are nested more than {DEEPEST} levels deep"
+            )
+        waiting += [(inner, depth + 1) for inner in message.nested_type]
+
+
+def _has_custom_options(file: FileDescriptorProto) -> bool:
+    """Whether options are set that protobuf itself does not know."""
+    waiting: list[object] = [file]
+    while waiting:
+        part = waiting.pop()
+        for field, value in part.ListFields():  # type: ignore[attr-defined]
+            if field.message_type is None:
+                continue
+            inner = value if field.is_repeated else [value]
+            if field.name == "options" and any(len(UnknownFieldSet(each)) for each in inner):
+                return True
+            waiting += inner
+    return False
