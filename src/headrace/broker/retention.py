@@ -6,7 +6,8 @@ between which the event loop serves clients; the files of deleted segments go in
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TypeAlias
 
 from headrace.broker.metrics import Metrics
@@ -106,7 +107,8 @@ class Retention:
         index = name.partition
         read = {group: offsets.get(index, NOTHING_READ) for group, offsets in groups.items()}
         start = partition.log.start_offset
-        sizes: list[tuple[Reason, int]] = []
+        segments: Counter[Reason] = Counter()
+        sizes: Counter[Reason] = Counter()
         while True:
             view = partition.retention_view()
             verdict = decide(view, settings, now_ms, read, _SEGMENTS_AT_ONCE)
@@ -114,15 +116,17 @@ class Retention:
             # Segments that are being compacted go at the next look.
             if not count or partition.log.compacting:
                 break
-            sizes += [
-                (reason, segment.size)
-                for reason, segment in zip(verdict.reasons, view.segments, strict=False)
-            ]
+            for reason, segment in zip(verdict.reasons, view.segments, strict=False):
+                segments[reason] += 1
+                sizes[reason] += segment.size
             partition.delete_segments(count, now_ms)
             if count == _SEGMENTS_AT_ONCE:
                 await asyncio.sleep(_PAUSE_S)
-        if sizes:
-            self._tell_deletion(name, sizes, start, view.start_offset, read)
+        if segments:
+            self._tell_deletion(name, segments, sizes)
+            for group, offset in read.items():
+                if start <= offset < view.start_offset:
+                    self._tell_loss(name, group, offset, view.start_offset, [*segments][-1])
         if verdict.held_bytes:
             held[name] = verdict.held_bytes
         if read:
@@ -132,27 +136,21 @@ class Retention:
     def _tell_deletion(
         self,
         name: TopicPartition,
-        sizes: Sequence[tuple[Reason, int]],
-        start: int,
-        new_start: int,
-        read: Mapping[str, int],
+        segments: Mapping[Reason, int],
+        sizes: Mapping[Reason, int],
     ) -> None:
-        """`sizes` are those of the segments that went, each with its reason."""
-        for reason, size in sizes:
+        """How many went for each reason, and their bytes."""
+        for reason, count in segments.items():
             labels = (name.topic, reason.value)
-            self._metrics.add("headrace_retention_deleted_segments_total", 1, *labels)
-            self._metrics.add("headrace_retention_deleted_bytes_total", size, *labels)
+            self._metrics.add("headrace_retention_deleted_segments_total", count, *labels)
+            self._metrics.add("headrace_retention_deleted_bytes_total", sizes[reason], *labels)
         logger.info(
-            "%s: deleted %d segments of %d bytes (%s); it begins at offset %d now",
+            "%s: deleted %d segments of %d bytes (%s)",
             name,
-            len(sizes),
-            sum(size for _, size in sizes),
-            ", ".join(dict.fromkeys(reason.value for reason, _ in sizes)),
-            new_start,
+            sum(segments.values()),
+            sum(sizes.values()),
+            ", ".join(reason.value for reason in segments),
         )
-        for group, offset in read.items():
-            if start <= offset < new_start:
-                self._tell_loss(name, group, offset, new_start, sizes[-1][0])
 
     def _tell_loss(
         self, name: TopicPartition, group: str, offset: int, start: int, reason: Reason
