@@ -79,6 +79,7 @@ def committed_offsets(
     partitions: Sequence[TopicPartition] | None = None,
     *,
     stable: bool = True,
+    timeout_s: float | None = None,
 ) -> dict[TopicPartition, Committed]:
     """What is committed, of these partitions or of all; patient.
 
@@ -121,4 +122,4 @@ def committed_offsets(
                     found[at] = Committed(int(row.committed_offset), row.metadata or "")
         return found
 
-    return cluster.patiently(what, attempt)
+    return cluster.patiently(what, attempt, timeout_s)

@@ -1,0 +1,124 @@
+"""An idempotent producer of whole batches: several requests on their way, none lost or doubled.
+
+Up to five requests a broker wait for their answers, as many batches as a broker remembers of a
+producer. When an answer is an error or a connection breaks, everything without an answer is sent
+again, batch by batch and in order: the sequence numbers let the broker drop what it has already.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from headrace.client import producing
+from headrace.client.cluster import Cluster
+from headrace.client.connection import Connection
+from headrace.client.errors import Unreachable
+from headrace.client.producing import ProducerIdentity
+from headrace.errors import ErrorCode, KafkaError
+from headrace.types import TopicPartition
+from headrace.wire import codec
+
+MAX_IN_FLIGHT = 5
+Batches = Mapping[TopicPartition, bytearray]
+
+
+@dataclass(slots=True)
+class _Line:
+    """A connection to a broker and the requests on it that have no answer yet."""
+
+    connection: Connection
+    waiting: deque[Batches]
+
+
+class BatchProducer:
+    """Sends batches that carry their producer's id and sequence; not for several threads."""
+
+    def __init__(
+        self, cluster: Cluster, identity: ProducerIdentity, in_flight: int = MAX_IN_FLIGHT
+    ) -> None:
+        self.identity = identity
+        self._cluster = cluster
+        self._in_flight = in_flight
+        self._lines: dict[int, _Line] = {}
+        self._sequences: dict[TopicPartition, int] = {}
+        self._added: set[TopicPartition] = set()
+
+    def sequence(self, partition: TopicPartition, records: int) -> int:
+        """The first of the next `records` sequence numbers of a partition."""
+        first = self._sequences.get(partition, 0)
+        self._sequences[partition] = (first + records) % (1 << 31)
+        return first
+
+    def send(self, batches: Batches) -> None:
+        """One batch for each partition; waits only while too many are on their way."""
+        self._add_to_transaction(batches)
+        unsent = dict(batches)
+        try:
+            for broker, topics in self._cluster.by_leader(batches).items():
+                line = self._line(broker)
+                some = {each: unsent.pop(each) for parts in topics.values() for each in parts}
+                self._send(line, some)
+        except (KafkaError, Unreachable):
+            self._recover(unsent)
+
+    def flush(self) -> None:
+        """Wait until every batch has its answer."""
+        try:
+            for line in self._lines.values():
+                while line.waiting:
+                    self._receive(line)
+        except (KafkaError, Unreachable):
+            self._recover({})
+
+    def close(self) -> None:
+        """Hang up; what has no answer is left to its fate."""
+        for line in self._lines.values():
+            line.connection.close()
+        self._lines.clear()
+
+    def _add_to_transaction(self, batches: Batches) -> None:
+        if self.identity.transactional_id is None:
+            return
+        new = [partition for partition in batches if partition not in self._added]
+        if new:
+            producing.add_partitions(self._cluster, self.identity, new)
+            self._added.update(new)
+
+    def _line(self, broker: int) -> _Line:
+        if broker not in self._lines:
+            self._lines[broker] = _Line(self._cluster.connect(broker), deque())
+        return self._lines[broker]
+
+    def _send(self, line: _Line, batches: Batches) -> None:
+        line.waiting.append(batches)
+        timeout_s = self._cluster.config.request_timeout_s
+        request = producing.produce_request(
+            batches, self.identity, producing.ALL_REPLICAS, timeout_s
+        )
+        line.connection.send(request)
+        while len(line.waiting) >= self._in_flight:
+            self._receive(line)
+
+    def _receive(self, line: _Line) -> None:
+        from kio.schema.produce.v9.response import ProduceResponse
+
+        answer = line.connection.receive(reuse=True)
+        shape = codec.decode_response(answer.version, ProduceResponse, answer.data, answer.position)
+        for topic in shape.responses:
+            for row in topic.partition_responses:
+                if row.error_code not in (0, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+                    raise KafkaError(ErrorCode(int(row.error_code)), row.error_message or "")
+        line.waiting.popleft()
+
+    def _recover(self, unsent: Batches) -> None:
+        """Send everything without an answer again, each batch patiently and by itself."""
+        again = [batches for line in self._lines.values() for batches in line.waiting]
+        self.close()
+        self._cluster.forget()
+        for batches in (*again, unsent):
+            for partition, batch in batches.items():
+                try:
+                    producing.produce(self._cluster, {partition: batch}, self.identity)
+                except KafkaError as error:
+                    if error.code != ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+                        raise

@@ -1,0 +1,170 @@
+"""The options of the sink: those of Spark's own Kafka sink, and how often a record may arrive."""
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from headrace.client.config import READ_HERE, ClientConfig, client_config
+from headrace.client.errors import ClientError
+from headrace.wire.compression import CODECS
+
+AT_LEAST_ONCE: Literal["at-least-once"] = "at-least-once"
+EXACTLY_ONCE: Literal["exactly-once"] = "exactly-once"
+
+NAMES = ("topic", "delivery", "ledger", "ledgerTopic", "transactionalIdPrefix", "includeHeaders")
+SPARKS_OWN = frozenset({"checkpointlocation", "path", "queryname", "outputmode", "numrows"})
+"""What Spark hands to every sink."""
+
+READ_FROM_KAFKA = frozenset(
+    {
+        "acks",
+        "batch.size",
+        "compression.type",
+        "delivery.timeout.ms",
+        "enable.idempotence",
+        "max.in.flight.requests.per.connection",
+        "max.request.size",
+        "transaction.timeout.ms",
+    }
+)
+WITHOUT_EFFECT = frozenset(
+    {
+        "buffer.memory",
+        "client.dns.lookup",
+        "connections.max.idle.ms",
+        "linger.ms",
+        "max.block.ms",
+        "metadata.max.age.ms",
+        "metadata.max.idle.ms",
+        "metric.reporters",
+        "metrics.num.samples",
+        "metrics.recording.level",
+        "metrics.sample.window.ms",
+        "receive.buffer.bytes",
+        "reconnect.backoff.max.ms",
+        "reconnect.backoff.ms",
+        "retries",
+        "security.providers",
+        "send.buffer.bytes",
+        "socket.connection.setup.timeout.max.ms",
+    }
+)
+"""They tune the Java producer; there is nothing of it here that they could tune."""
+REFUSED = {
+    "interceptor.classes": "there is no Java producer here",
+    "key.serializer": "give the key as binary or string",
+    "partitioner.class": "give a column partition",
+    "transactional.id": "the sink chooses it; see transactionalIdPrefix",
+    "value.serializer": "give the value as binary or string",
+}
+
+DEFAULT_BATCH_BYTES = 512 << 10
+# A broker's largest message, unless it is told otherwise, is 1 MiB with its header.
+DEFAULT_REQUEST_BYTES = 1 << 20
+# Brokers allow no more unless they are told to (transaction.max.timeout.ms).
+DEFAULT_TRANSACTION_MS = 900_000
+
+
+class SinkOptionError(ClientError):
+    """An option that cannot be used; says which, and what is expected."""
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """Everything that the sink was told; goes to executors as it is."""
+
+    client: ClientConfig
+    topic: str | None
+    exactly_once: bool
+    ledger_topic: str | None
+    begin_anew: bool
+    prefix: str
+    codec: int
+    batch_bytes: int
+    in_flight: int
+    transaction_ms: int
+
+
+def parse_options(given: Mapping[str, str]) -> SinkOptions:
+    """What the options mean, or a SinkOptionError."""
+    plain, kafka = _split(given)
+    try:
+        client = client_config(kafka, "kafka.")
+    except ClientError as error:
+        raise SinkOptionError(str(error)) from error
+    if "client.id" not in kafka:
+        client = replace(client, client_id="headrace-spark")
+    patience_ms = _number(kafka, "delivery.timeout.ms", 120_000)
+    if kafka.get("acks", "all") not in ("all", "-1"):
+        raise SinkOptionError(
+            f"kafka.acks={kafka['acks']}: the sink always waits for all in-sync replicas; leave it "
+            "out or give all"
+        )
+    batch_bytes = _number(kafka, "batch.size", DEFAULT_BATCH_BYTES)
+    topic = plain.get("topic") or None
+    return SinkOptions(
+        client=replace(client, total_timeout_s=patience_ms / 1000),
+        topic=topic,
+        exactly_once=_choice(plain, "delivery", (AT_LEAST_ONCE, EXACTLY_ONCE)) == EXACTLY_ONCE,
+        ledger_topic=plain.get("ledgertopic") or topic,
+        begin_anew=_choice(plain, "ledger", ("keep", "new")) == "new",
+        prefix=plain.get("transactionalidprefix") or "headrace-sink",
+        codec=_codec(kafka.get("compression.type", "none")),
+        batch_bytes=min(batch_bytes, _number(kafka, "max.request.size", DEFAULT_REQUEST_BYTES)),
+        in_flight=min(_number(kafka, "max.in.flight.requests.per.connection", 5), 5),
+        transaction_ms=_number(kafka, "transaction.timeout.ms", DEFAULT_TRANSACTION_MS),
+    )
+
+
+def _split(given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    plain: dict[str, str] = {}
+    kafka: dict[str, str] = {}
+    known = {name.lower() for name in NAMES}
+    for name, value in given.items():
+        small = name.lower()
+        if small.startswith("kafka."):
+            _check_kafka(small.removeprefix("kafka."))
+            kafka[small.removeprefix("kafka.")] = str(value).strip()
+        elif small in known:
+            plain[small] = str(value).strip()
+        elif small not in SPARKS_OWN:
+            raise SinkOptionError(_unknown(name, NAMES))
+    return plain, kafka
+
+
+def _check_kafka(name: str) -> None:
+    if name in REFUSED:
+        raise SinkOptionError(f"kafka.{name} is not supported: {REFUSED[name]}")
+    known = READ_HERE | READ_FROM_KAFKA | WITHOUT_EFFECT
+    if name not in known and not name.startswith(("sasl.", "ssl.")):
+        raise SinkOptionError(_unknown(f"kafka.{name}", [f"kafka.{each}" for each in known]))
+
+
+def _choice(plain: Mapping[str, str], name: str, allowed: tuple[str, ...]) -> str:
+    """The first is the default."""
+    value = plain.get(name, allowed[0]).lower()
+    if value not in allowed:
+        raise SinkOptionError(f"{name}={value}: expected one of {', '.join(allowed)}")
+    return value
+
+
+def _number(kafka: Mapping[str, str], name: str, default: int) -> int:
+    text = kafka.get(name, str(default))
+    if not text.isdigit() or not 0 < int(text) < 1 << 31:
+        raise SinkOptionError(f"kafka.{name}={text}: expected a whole number from 1 on")
+    return int(text)
+
+
+def _codec(name: str) -> int:
+    codecs = {"none": 0} | {each: code for each, code in CODECS.items() if code}
+    if name.lower() not in codecs:
+        raise SinkOptionError(f"kafka.compression.type={name}: expected one of {', '.join(codecs)}")
+    return codecs[name.lower()]
+
+
+def _unknown(name: str, known: "tuple[str, ...] | list[str]") -> str:
+    near = difflib.get_close_matches(name.lower(), [each.lower() for each in known], 1, 0.75)
+    proper = {each.lower(): each for each in known}
+    hint = f"; did you mean {proper[near[0]]}?" if near else ""
+    return f"the headrace sink has no option {name}{hint}"

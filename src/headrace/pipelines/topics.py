@@ -1,0 +1,21 @@
+"""A topic to write to: how many partitions it has, made first where brokers make topics."""
+
+from headrace.client.cluster import Cluster
+from headrace.wire.primitives import TopicName
+
+
+def ready_topic(cluster: Cluster, name: str) -> int:
+    """The number of partitions; a missing topic is asked for, as Kafka's producers do."""
+    from kio.schema.metadata.v12.request import MetadataRequest, MetadataRequestTopic
+    from kio.schema.metadata.v12.response import MetadataResponse
+
+    found = cluster.patiently("asking about topics", lambda: cluster.topics([name]))
+    if name not in found:
+        request = MetadataRequest(
+            topics=(MetadataRequestTopic(topic_id=None, name=TopicName(name)),),
+            allow_auto_topic_creation=True,
+            include_topic_authorized_operations=False,
+        )
+        cluster.patiently("asking for a topic", lambda: cluster.ask(request, MetadataResponse))
+        found = cluster.existing_topics([name])
+    return len(found[name].leaders)
