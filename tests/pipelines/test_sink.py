@@ -33,7 +33,11 @@ def a_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
         yield running
 
 
-@pytest.fixture(scope="module", params=["headrace", pytest.param("kafka", marks=pytest.mark.java)])
+# Apache Kafka takes its time to start, so that these are left to the slow suite.
+@pytest.fixture(
+    scope="module",
+    params=["headrace", pytest.param("kafka", marks=[pytest.mark.java, pytest.mark.slow])],
+)
 def bootstrap(request: pytest.FixtureRequest) -> str:
     if request.param == "headrace":
         broker: RunningBroker = request.getfixturevalue("headrace")

@@ -17,11 +17,13 @@ All offsets are of partition 0 of one topic, which must exist: the topic that is
 
 import base64
 import struct
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headrace.client import groups, producing
 from headrace.client.cluster import Cluster
+from headrace.client.errors import Unreachable, is_retriable
 from headrace.client.producing import ProducerIdentity
 from headrace.errors import ErrorCode, KafkaError
 from headrace.pipelines.epoch import Epoch
@@ -144,14 +146,20 @@ class Ledger:
 
     def _read(self, cluster: Cluster, query: str, group: str) -> tuple[int, bytes] | None:
         place = self._place()
-        try:
-            offsets = groups.committed_offsets(cluster, group, [place], timeout_s=PENDING_S)
-        except KafkaError as error:
-            if error.code != ErrorCode.UNSTABLE_OFFSET_COMMIT:
-                raise
-            # A driver died while it decided. Its successor's id makes an end of it, either way.
-            self.begin(cluster, query)
-            offsets = groups.committed_offsets(cluster, group, [place])
+        deadline = time.monotonic() + cluster.config.total_timeout_s
+        while True:
+            try:
+                offsets = groups.committed_offsets(cluster, group, [place], timeout_s=PENDING_S)
+                break
+            except (KafkaError, Unreachable) as error:
+                if not is_retriable(error) or time.monotonic() > deadline:
+                    raise
+                pending = isinstance(error, KafkaError) and (
+                    error.code == ErrorCode.UNSTABLE_OFFSET_COMMIT
+                )
+            if pending:
+                # A driver died while it decided. Its successor's id makes an end of it, either way.
+                self.begin(cluster, query)
         found = offsets.get(place)
         return None if found is None else (found.offset, base64.b64decode(found.metadata))
 
