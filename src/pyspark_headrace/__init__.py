@@ -6,7 +6,13 @@ imports this module whenever a session looks for data sources.
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -36,3 +42,13 @@ class DefaultSource(DataSource):  # type: ignore[misc]
         from headrace.pipelines.source import StreamReader
 
         return StreamReader(parse_options(self.options, streaming=True))
+
+    def writer(self, schema: "StructType", overwrite: bool) -> DataSourceWriter:
+        from headrace.pipelines.sink import BatchWriter, make_sink
+
+        return BatchWriter(make_sink(self.options, schema, overwrite))
+
+    def streamWriter(self, schema: "StructType", overwrite: bool) -> DataSourceStreamWriter:
+        from headrace.pipelines.sink import StreamWriter, make_sink
+
+        return StreamWriter(make_sink(self.options, schema, overwrite))

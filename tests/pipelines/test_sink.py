@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Consumer, KafkaError, TopicPartition
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
 
 from headrace.client import producing
@@ -20,6 +19,7 @@ from headrace.testing.plugin import BrokerFactory
 from headrace.testing.running import RunningBroker
 from tests.support import java
 from tests.support.apache_kafka import ApacheKafka
+from tests.support.committed import committed_values
 from tests.support.topics import create_topic
 
 SCHEMA = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
@@ -121,34 +121,6 @@ def expected(epochs: int) -> list[str]:
         for task in range(TASKS)
         for row in range(ROWS)
     )
-
-
-def committed_values(bootstrap: str, topic: str) -> list[bytes]:
-    """All values that an independent read_committed consumer sees."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "reader",
-            "isolation.level": "read_committed",
-            "enable.partition.eof": True,
-            "enable.auto.commit": False,
-            "fetch.wait.max.ms": 50,
-        }
-    )
-    partitions = consumer.list_topics(topic, 10).topics[topic].partitions
-    consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
-    values: list[bytes] = []
-    ended: set[int] = set()
-    while len(ended) < len(partitions):
-        message = consumer.poll(20)
-        assert message is not None, f"{topic}: no end within 20 s"
-        if message.error() is None:
-            values.append(message.value())
-        else:
-            assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
-            ended.add(message.partition())
-    consumer.close()
-    return values
 
 
 @pytest.fixture

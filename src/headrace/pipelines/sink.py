@@ -13,7 +13,7 @@ again, which asks that a replay gives a task the same rows.
 import contextlib
 import itertools
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -255,7 +255,7 @@ class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         self._sink.abort(messages, ledger=True)
 
 
-def make_sink(options: "dict[str, str]", schema: StructType, overwrite: bool) -> Sink:
+def make_sink(options: Mapping[str, str], schema: StructType, overwrite: bool) -> Sink:
     """The sink for Spark's options; a topic cannot be overwritten."""
     if overwrite:
         raise ClientError('a topic can only be appended to: use .mode("append")')

@@ -1,0 +1,208 @@
+"""The sinks through Spark itself: found by their names, and an epoch that Spark runs twice."""
+
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from pyspark.sql import DataFrame, SparkSession
+
+from headrace.pipelines.lake import verify as proof
+from headrace.pipelines.lake.ranges import Place
+from headrace.pipelines.lake.views import open_view
+from headrace.testing.running import RunningBroker
+from tests.support import spark as support
+from tests.support.committed import committed_values
+from tests.support.topics import create_topic
+
+pytestmark = pytest.mark.spark
+
+RECORDS = 300
+
+
+@pytest.fixture
+def source(headrace: RunningBroker) -> str:
+    """A topic of 300 records in two partitions."""
+    topic = create_topic(headrace.bootstrap_servers, f"in-{uuid.uuid4().hex[:8]}", 2)
+    producer = Producer({"bootstrap.servers": headrace.bootstrap_servers})
+    for number in range(RECORDS):
+        producer.produce(topic, b"%d" % number, b"key %d" % number, partition=number % 2)
+    assert producer.flush(20) == 0
+    return topic
+
+
+@pytest.fixture
+def target(headrace: RunningBroker) -> str:
+    return create_topic(headrace.bootstrap_servers, f"out-{uuid.uuid4().hex[:8]}", 3)
+
+
+def everything() -> list[int]:
+    return list(range(RECORDS))
+
+
+def numbers(headrace: RunningBroker, topic: str) -> list[int]:
+    return sorted(map(int, committed_values(headrace.bootstrap_servers, topic)))
+
+
+def stream(spark: SparkSession, headrace: RunningBroker, topic: str) -> DataFrame:
+    """The topic in three epochs."""
+    return (
+        spark.readStream.format("headrace")
+        .option("kafka.bootstrap.servers", headrace.bootstrap_servers)
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", str(RECORDS // 3))
+        .load()
+    )
+
+
+def run(frame: DataFrame, folder: Path, sink: str, **options: str) -> list[dict[str, Any]]:
+    """To the topic's end as it is now; what Spark says about each epoch."""
+    writer = frame.writeStream.format(sink).option("checkpointLocation", str(folder / "checkpoint"))
+    for name, value in options.items():
+        writer = writer.option(name.replace("__", "."), value)
+    query = writer.trigger(availableNow=True).start()
+    query.awaitTermination(100)
+    assert not query.isActive, "the query did not come to its end"
+    return [progress for progress in query.recentProgress if progress["numInputRows"]]
+
+
+def forget_last_epoch(folder: Path) -> None:
+    """As if the driver had died after the sink's commit and before its own note of it."""
+    commits = [
+        path for path in (folder / "checkpoint" / "commits").iterdir() if path.name.isdigit()
+    ]
+    last = max(commits, key=lambda path: int(path.name))
+    last.unlink()
+    last.with_name(f".{last.name}.crc").unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
+def test_a_batch_of_rows_arrives_with_its_keys(
+    spark: SparkSession, headrace: RunningBroker, target: str, delivery: str
+) -> None:
+    rows = spark.range(RECORDS).selectExpr(
+        "cast(id as string) as key", "cast(id as string) as value"
+    )
+    (
+        rows.repartition(3)
+        .write.format("headrace")
+        .option("kafka.bootstrap.servers", headrace.bootstrap_servers)
+        .option("topic", target)
+        .option("delivery", delivery)
+        .mode("append")
+        .save()
+    )
+    assert numbers(headrace, target) == everything()
+    back = (
+        spark.read.format("headrace")
+        .option("kafka.bootstrap.servers", headrace.bootstrap_servers)
+        .option("subscribe", target)
+        .load()
+    )
+    assert back.where("key = value").count() == RECORDS
+
+
+def test_an_epoch_that_spark_runs_again_adds_nothing_to_the_topic(
+    spark: SparkSession, headrace: RunningBroker, source: str, target: str, tmp_path: Path
+) -> None:
+    def once() -> list[dict[str, Any]]:
+        return run(
+            stream(spark, headrace, source).select("key", "value"),
+            tmp_path,
+            "headrace",
+            kafka__bootstrap__servers=headrace.bootstrap_servers,
+            topic=target,
+            delivery="exactly-once",
+        )
+
+    assert len(once()) == 3
+    assert numbers(headrace, target) == everything()
+    forget_last_epoch(tmp_path)
+    assert [each["numInputRows"] for each in once()] == [RECORDS // 3]
+    assert numbers(headrace, target) == everything()
+
+
+class Reader:
+    """The topic as the test filled it: all offsets are there."""
+
+    def bounds(self, topic: str) -> dict[int, tuple[int, int]]:
+        return {0: (0, RECORDS // 2), 1: (0, RECORDS // 2)}
+
+    def offsets(self, place: Place, first: int, last: int) -> proof.Offsets:
+        raise AssertionError(f"a complete table has no hole to look into: {place} {first} {last}")
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_an_epoch_that_spark_runs_again_adds_nothing_to_a_table(
+    spark: SparkSession, headrace: RunningBroker, source: str, tmp_path: Path, kind: str
+) -> None:
+    table, warehouse = (
+        (str(tmp_path / "orders"), None)
+        if kind == "delta"
+        else ("sales.orders", str(tmp_path / "warehouse"))
+    )
+    options = {"path": table} if warehouse is None else {"table": table, "warehouse": warehouse}
+
+    def once() -> list[dict[str, Any]]:
+        return run(stream(spark, headrace, source), tmp_path, f"headrace-{kind}", **options)
+
+    assert len(once()) == 3
+    forget_last_epoch(tmp_path)
+    assert len(once()) == 1
+    reports = proof.verify(
+        open_view(table, warehouse=warehouse),
+        proof.Wanted(source, complete=True),
+        Reader(),
+        lambda *_: None,
+    )
+    assert [(each.rows, each.findings) for each in reports] == [(RECORDS // 2, [])] * 2
+
+
+@pytest.mark.slow
+def test_sparks_own_sink_doubles_the_epoch_that_it_runs_again(
+    spark: SparkSession, headrace: RunningBroker, source: str, target: str, tmp_path: Path
+) -> None:
+    """Not our promise: this is the difference that delivery=exactly-once makes."""
+    if not support.connector_jars():
+        pytest.skip("no jars of Spark's Kafka connector: run `make tools`")
+
+    def once() -> list[dict[str, Any]]:
+        return run(
+            stream(spark, headrace, source).select("key", "value"),
+            tmp_path,
+            "kafka",
+            kafka__bootstrap__servers=headrace.bootstrap_servers,
+            topic=target,
+        )
+
+    once()
+    forget_last_epoch(tmp_path)
+    once()
+    assert len(numbers(headrace, target)) == RECORDS + RECORDS // 3
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda frame: frame.drop("value"), "no column 'value'"),
+        (
+            lambda frame: frame.withColumn("value", frame["id"]),
+            "'value' is bigint; expected string",
+        ),
+    ],
+)
+def test_a_wrong_column_is_told_before_anything_runs(
+    spark: SparkSession,
+    headrace: RunningBroker,
+    target: str,
+    change: Callable[[DataFrame], DataFrame],
+    words: str,
+) -> None:
+    frame = spark.range(1).selectExpr("id", "string(id) as value")
+    writer = change(frame).write.format("headrace").option("topic", target)
+    writer = writer.option("kafka.bootstrap.servers", headrace.bootstrap_servers).mode("append")
+    with pytest.raises(Exception, match=words):
+        writer.save()

@@ -1,0 +1,31 @@
+"""What an independent consumer sees in a topic: librdkafka, read_committed, from the beginning."""
+
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+
+def committed_values(bootstrap: str, topic: str, silence_s: float = 20) -> list[bytes]:
+    """The values of all committed records, partition by partition; ends at the topic's end."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "reader",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+            "fetch.wait.max.ms": 50,
+        }
+    )
+    partitions = consumer.list_topics(topic, 10).topics[topic].partitions
+    consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
+    values: list[bytes] = []
+    ended: set[int] = set()
+    while len(ended) < len(partitions):
+        message = consumer.poll(silence_s)
+        assert message is not None, f"{topic}: no end within {silence_s} s"
+        if message.error() is None:
+            values.append(message.value())
+        else:
+            assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
+            ended.add(message.partition())
+    consumer.close()
+    return values
