@@ -1,11 +1,18 @@
-"""`headrace log dump` on files that a broker wrote, whole and damaged."""
+"""`headrace log dump` and `verify` on files that a broker wrote, whole and damaged."""
 
 import struct
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from crc32c import crc32c
 
+from headrace.clock import ManualClock
+from headrace.disk import RealDisk
+from headrace.log.directory import LogDirectory
+from headrace.settings import LogSettings
+from headrace.types import TopicPartition
+from headrace.wire.batch import read_header
 from headrace.wire.records import Record, encode_batch
 from tests.cli.conftest import Run
 
@@ -127,3 +134,57 @@ def test_other_files_are_bad_usage(here: Run, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("x")
     assert here("log", "dump", str(tmp_path / "notes.txt")).code == 2
     assert here("log", "dump", str(tmp_path / "00000000000000000000.log")).code == 2
+
+
+def _closed_folder(tmp_path: Path) -> Path:
+    """A data folder of one partition with a few segments, as a stopped broker leaves it."""
+    directory = LogDirectory(str(tmp_path / "data"), RealDisk(), ManualClock(1_700_000_000_000))
+    directory.open()
+    log = directory.create(TopicPartition("clicks", 0), uuid4(), LogSettings(segment_bytes=400))
+    for n in range(20):
+        data = _batch(0, b"%d" % n)
+        log.append(data, memoryview(data), 0, len(data), read_header(data, 0), 0, 1_700_000_000_000)
+    directory.close()
+    return tmp_path / "data"
+
+
+def test_a_healthy_folder_is_verified(here: Run, tmp_path: Path) -> None:
+    folder = _closed_folder(tmp_path)
+    result = here("log", "verify", str(folder), "--json")
+    assert result.code == 0
+    (found,) = result.rows()
+    assert (found["partitions"], found["batches"], found["findings"]) == (1, 20, [])
+    assert b"no findings" in here("log", "verify", str(folder / "clicks-0")).out
+
+
+def test_a_finding_has_file_and_byte_and_exits_with_1(here: Run, tmp_path: Path) -> None:
+    folder = _closed_folder(tmp_path)
+    file = min(folder.glob("clicks-0/*.log"))
+    data = bytearray(file.read_bytes())
+    data[65] ^= 1
+    file.write_bytes(data)
+    result = here("log", "verify", str(folder), "--json")
+    assert result.code == 1
+    problem = "the checksum of batch 0 to 0 is wrong"
+    assert result.rows()[0]["findings"] == [{"file": str(file), "position": 0, "problem": problem}]
+    people = here("log", "verify", str(folder))
+    assert people.code == 1
+    assert f"{file}:0: {problem}".encode() in people.out
+
+
+def test_a_folder_in_use_is_refused_with_a_reason(here: Run, tmp_path: Path) -> None:
+    folder = _closed_folder(tmp_path)
+    directory = LogDirectory(str(folder), RealDisk(), ManualClock(0))
+    directory.open()
+    for path in (folder, folder / "clicks-0"):
+        result = here("log", "verify", str(path))
+        assert result.code == 1
+        assert "a broker is using" in result.err
+    directory.close()
+    assert here("log", "verify", str(folder)).code == 0
+
+
+def test_a_folder_that_is_not_there_is_bad_usage(here: Run, tmp_path: Path) -> None:
+    result = here("log", "verify", str(tmp_path / "nowhere"))
+    assert result.code == 2
+    assert "nowhere" in result.err

@@ -10,12 +10,15 @@ from typing import Annotated
 import typer
 
 from headrace.cli import output
-from headrace.cli.failures import Failure
+from headrace.cli.failures import Failure, bad_usage
 from headrace.cli.options import AsJson, examples
 
 app = typer.Typer(
     no_args_is_help=True,
-    epilog=examples("headrace log dump headrace-data/clicks-0/00000000000000000000.log"),
+    epilog=examples(
+        "headrace log dump headrace-data/clicks-0/00000000000000000000.log",
+        "headrace log verify headrace-data",
+    ),
 )
 
 HIDDEN = {
@@ -85,6 +88,73 @@ def dump(
     if problems:
         raise Failure(
             f"{len(problems)} problem{'s' * (len(problems) > 1)} found; the first: {problems[0]}",
+            code="CORRUPT",
+        )
+
+
+@app.command(
+    epilog=examples(
+        "headrace log verify headrace-data",
+        "headrace log verify headrace-data/clicks-0",
+        "headrace log verify /disk1/data /disk2/data --json | jq '.findings[]'",
+    )
+)
+def verify(
+    folders: Annotated[
+        list[Path],
+        typer.Argument(metavar="DIR", help="A broker's data folder, or one partition's folder."),
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Check every batch and every index of a stopped broker's data; nothing is changed.
+
+    Checksums, the order of offsets, indexes against their batches, transactions, snapshots and
+    checkpoints. Each finding has a file and a byte position, and any makes the exit code 1. A
+    broker mends indexes and a torn tail by itself when it starts; a wrong checksum it cannot mend,
+    and never serves.
+    """
+    from headrace.cli.folder_lock import hold
+    from headrace.disk import RealDisk
+    from headrace.log.verification import Verification, log_bytes
+
+    disk = RealDisk()
+    try:
+        with hold(folders), output.progress() as bar:
+            total = sum(log_bytes(disk, str(folder)) for folder in folders)
+            task = bar.add_task("verify", total=total, state="")
+            verification = Verification(disk, lambda count: bar.advance(task, count))
+            for folder in folders:
+                verification.folder(str(folder))
+                bar.update(task, state=str(folder))
+    except OSError as error:
+        raise bad_usage(f"cannot read {error.filename}: {error.strerror}") from None
+    counts, findings = verification.counts, verification.findings
+    if as_json:
+        output.print_json(
+            {
+                "partitions": counts.partitions,
+                "segments": counts.segments,
+                "batches": counts.batches,
+                "bytes": counts.bytes,
+                "findings": [finding._asdict() for finding in findings],
+            }
+        )
+    else:
+        out = output.console()
+        for finding in findings:
+            out.print(f"{finding.file}:{finding.position}: ", end="", markup=False, soft_wrap=True)
+            out.print(finding.problem, style="red", markup=False, soft_wrap=True)
+        out.print(
+            f"[dim]{counts.batches:,} batches in {counts.segments:,} segments of "
+            f"{counts.partitions:,} partitions, {output.size(counts.bytes)}: "
+            f"{len(findings) or 'no'} finding{'s' * (len(findings) != 1)}[/]",
+            soft_wrap=True,
+        )
+    sys.stdout.flush()
+    if findings:
+        raise Failure(
+            f"{len(findings)} finding{'s' * (len(findings) > 1)}; the first: "
+            f"{findings[0].file} at byte {findings[0].position}: {findings[0].problem}",
             code="CORRUPT",
         )
 

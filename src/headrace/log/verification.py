@@ -1,0 +1,336 @@
+"""Checking a data folder from outside, while no broker uses it: nothing is changed.
+
+Every batch: its structure, its checksum, the order of offsets, within a segment and across them.
+Every index against the batches that it points to, every transaction index against the markers,
+every snapshot and checkpoint by itself. Each segment is read once, from its beginning to its end;
+memory does not grow with it. A finding names the file and the byte where it is.
+"""
+
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from headrace.disk import Disk, Mapped, read_file
+from headrace.log.checkpoints import (
+    HIGH_WATERMARKS,
+    PARTITION_METADATA,
+    RECOVERY_POINTS,
+    START_OFFSETS,
+    decode_lines,
+    read_topic_id,
+)
+from headrace.log.directory import parse_folder_name
+from headrace.log.epochs import FILE_NAME as EPOCHS_FILE
+from headrace.log.indexes import (
+    OFFSET_ENTRY_BYTES,
+    POSITION_MASK,
+    TIME_ENTRY_BYTES,
+    OffsetEntries,
+    TimeEntries,
+)
+from headrace.log.producer_state import CorruptSnapshot, ProducerState
+from headrace.log.segment import INDEX, LOG, MAX_RELATIVE, TIME_INDEX, TRANSACTION_INDEX
+from headrace.log.snapshots import SNAPSHOT
+from headrace.wire.batch import (
+    CHECKSUMMED_FROM,
+    CONTROL,
+    HEADER,
+    HEADER_BYTES,
+    MAGIC,
+    OVERHEAD,
+    TRANSACTIONAL,
+    Header,
+)
+from headrace.wire.checksum import crc32c
+from headrace.wire.markers import decode_marker
+
+_ABORTED = struct.Struct(">hqqqq")
+_DIGITS = 20
+_REPORTED_BYTES = 4 << 20
+
+
+class Finding(NamedTuple):
+    """Something that is not as it should be."""
+
+    file: str
+    position: int
+    problem: str
+
+
+@dataclass(slots=True)
+class Counts:
+    """What was looked at."""
+
+    partitions: int = 0
+    segments: int = 0
+    batches: int = 0
+    bytes: int = 0
+
+
+class Verification:
+    """One look at folders; `progress` hears how many bytes of log files were read since."""
+
+    def __init__(self, disk: Disk, progress: Callable[[int], None] | None = None) -> None:
+        self.findings: list[Finding] = []
+        self.counts = Counts()
+        self.disk = disk
+        self.progress = progress or (lambda _: None)
+
+    def folder(self, path: str) -> None:
+        """Check a data folder with all its partitions, or one partition's own folder."""
+        names = self.disk.list_folder(path)
+        if segment_bases(names):
+            self.partition(path)
+            return
+        for name in sorted(names):
+            if name in (RECOVERY_POINTS, START_OFFSETS, HIGH_WATERMARKS):
+                self._checkpoint(f"{path}/{name}", 3)
+            elif parse_folder_name(name) is not None and self.disk.is_folder(f"{path}/{name}"):
+                self.partition(f"{path}/{name}")
+
+    def partition(self, folder: str) -> None:
+        """Check all files of one partition."""
+        names = {*self.disk.list_folder(folder)}
+        self.counts.partitions += 1
+        bases = segment_bases(names)
+        transactions = _Transactions()
+        end = 0
+        for at, base in enumerate(bases):
+            self.counts.segments += 1
+            stem = f"{folder}/{base:0{_DIGITS}d}"
+            if base < end:
+                self.found(stem + LOG, 0, f"begins at offset {base}, before {end}")
+            check = _SegmentCheck(self, stem, base, sealed=at + 1 < len(bases), names=names)
+            end = max(end, base, check.run(transactions))
+        self._side_files(folder, names, bases)
+
+    def _side_files(self, folder: str, names: set[str], bases: list[int]) -> None:
+        stems = {f"{base:0{_DIGITS}d}" for base in bases}
+        for name in sorted(names):
+            path = f"{folder}/{name}"
+            stem, _, suffix = name.rpartition(".")
+            if name.endswith(SNAPSHOT):
+                try:
+                    ProducerState.decode(read_file(self.disk, path))
+                except CorruptSnapshot as error:
+                    self.found(path, 0, str(error))
+            elif f".{suffix}" in (INDEX, TIME_INDEX, TRANSACTION_INDEX) and stem not in stems:
+                self.found(path, 0, "belongs to no segment")
+            elif name == EPOCHS_FILE:
+                self._checkpoint(path, 2)
+            elif name == PARTITION_METADATA and read_topic_id(self.disk, path) is None:
+                self.found(path, 0, "holds no topic id")
+
+    def _checkpoint(self, path: str, words: int) -> None:
+        try:
+            for row in decode_lines(read_file(self.disk, path), words):
+                [int(word) for word in row[-2:]]
+        except ValueError as error:
+            self.found(path, 0, str(error))
+
+    def found(self, file: str, position: int, problem: str) -> None:
+        """Take note of a finding."""
+        self.findings.append(Finding(file, position, problem))
+
+
+class _Transactions:
+    """Which transactions are open, and which were aborted in the segment at hand."""
+
+    def __init__(self) -> None:
+        self.open: dict[int, int] = {}
+        self.aborted: list[tuple[int, int, int]] = []
+
+    def note(self, header: Header, data: Mapped, position: int) -> None:
+        """Take in the batch at `position`."""
+        producer_id = header[9]
+        if header[5] & CONTROL:
+            marker = decode_marker(data[position : position + header[1] + OVERHEAD])
+            first = self.open.pop(producer_id, None)
+            if marker is not None and not marker.commit and first is not None:
+                self.aborted.append((producer_id, first, header[0]))
+        elif header[5] & TRANSACTIONAL:
+            self.open.setdefault(producer_id, header[0])
+
+
+class _SegmentCheck:
+    """One segment and its indexes, read side by side."""
+
+    def __init__(
+        self, found: Verification, stem: str, base: int, *, sealed: bool, names: set[str]
+    ) -> None:
+        self._verification = found
+        self._disk = found.disk
+        self._stem = stem
+        self._base = base
+        self._sealed = sealed
+        self._names = names
+        self._offsets = self._offset_entries()
+        self._times = self._time_entries()
+        self._next_offset = next(self._offsets, None)
+        self._next_time = next(self._times, None)
+
+    def run(self, transactions: _Transactions) -> int:
+        """The offset behind the last batch."""
+        transactions.aborted = []
+        data = self._disk.map_file(self._stem + LOG)
+        end = position = reported = 0
+        for position, header, whole in self._batches(data):
+            self._verification.counts.batches += 1
+            first, last = header[0], header[0] + header[6]
+            if not whole:
+                self._found(LOG, position, f"the checksum of batch {first} to {last} is wrong")
+            elif first < max(end, self._base):
+                lowest = max(end, self._base)
+                self._found(LOG, position, f"offset {first}; expected at least {lowest}")
+            elif not 0 <= header[6] <= self._base + MAX_RELATIVE - first:
+                self._found(LOG, position, f"last offset {last} is out of the segment's range")
+            self._match_offset(position, last)
+            self._match_time(last, header[8])
+            if whole:
+                end = max(end, last + 1)
+                transactions.note(header, data, position)
+            if position - reported >= _REPORTED_BYTES:
+                self._verification.progress(position - reported)
+                reported = position
+        self._verification.counts.bytes += len(data)
+        self._verification.progress(len(data) - reported)
+        self._leftover_entries()
+        self._transaction_index(transactions)
+        return end
+
+    def _batches(self, data: Mapped) -> Iterator[tuple[int, Header, bool]]:
+        """Position, header and whether the checksum is right; ends where no batch can be."""
+        view = memoryview(data)
+        position, size = 0, len(data)
+        while position < size:
+            if size - position < HEADER_BYTES:
+                self._found(LOG, position, f"{size - position} bytes are no whole batch")
+                return
+            header: Header = HEADER.unpack_from(view, position)
+            length = header[1] + OVERHEAD
+            if length < HEADER_BYTES or position + length > size:
+                self._found(LOG, position, f"a batch of {length} bytes; {size - position} are left")
+                return
+            if header[3] != MAGIC:
+                self._found(LOG, position, f"magic {header[3]} instead of {MAGIC}")
+                return
+            body = view[position + CHECKSUMMED_FROM : position + length]
+            yield position, header, crc32c(body) == header[4]
+            position += length
+
+    # -- indexes --------------------------------------------------------------------------------
+
+    def _mapped(self, suffix: str) -> Mapped | None:
+        if (self._stem + suffix).rpartition("/")[2] in self._names:
+            return self._disk.map_file(self._stem + suffix)
+        if self._sealed:
+            self._found(suffix, 0, "is missing; a broker will make it anew")
+        return None
+
+    def _offset_entries(self) -> Iterator[tuple[int, int, int]]:
+        """Where each entry stands, the offset that it names and the position."""
+        data = self._mapped(INDEX)
+        if data is None:
+            return
+        entries = OffsetEntries(data)
+        if entries.torn:
+            self._found(INDEX, len(data), "its size is no multiple of 8 bytes")
+        before = -1
+        for at, entry in enumerate(entries):
+            place = at * OFFSET_ENTRY_BYTES
+            if entry >> 32 < 0 or (entry & POSITION_MASK) <= before:
+                self._found(INDEX, place, "the entry does not come behind the one before it")
+                return
+            before = entry & POSITION_MASK
+            yield place, (entry >> 32) + self._base, before
+
+    def _time_entries(self) -> Iterator[tuple[int, int, int]]:
+        """Where each entry stands, the offset that it names and the timestamp."""
+        data = self._mapped(TIME_INDEX)
+        if data is None:
+            return
+        entries = TimeEntries(data)
+        if entries.torn:
+            self._found(TIME_INDEX, len(data), "its size is no multiple of 12 bytes")
+        before = (-1, -1)
+        for at, entry in enumerate(entries):
+            place = at * TIME_ENTRY_BYTES
+            if entry[0] < before[0] or entry[1] < before[1]:
+                self._found(TIME_INDEX, place, "the entry does not come behind the one before it")
+                return
+            before = entry
+            yield place, entry[1] + self._base, entry[0]
+
+    def _match_offset(self, position: int, last: int) -> None:
+        while self._next_offset is not None and self._next_offset[2] <= position:
+            place, offset, pointed = self._next_offset
+            if pointed < position:
+                self._found(INDEX, place, f"points to {pointed}, where no batch begins")
+            elif offset != last:
+                self._found(INDEX, place, f"names offset {offset}; the batch there ends at {last}")
+            self._next_offset = next(self._offsets, None)
+
+    def _match_time(self, last: int, max_timestamp: int) -> None:
+        while self._next_time is not None and self._next_time[1] <= last:
+            place, offset, timestamp = self._next_time
+            if timestamp != max_timestamp:
+                self._found(
+                    TIME_INDEX,
+                    place,
+                    f"names {timestamp} at offset {offset}; the batch there has {max_timestamp}",
+                )
+            self._next_time = next(self._times, None)
+
+    def _leftover_entries(self) -> None:
+        while self._next_offset is not None:
+            place, _, pointed = self._next_offset
+            self._found(INDEX, place, f"points to {pointed}, behind the last batch")
+            self._next_offset = next(self._offsets, None)
+        while self._next_time is not None:
+            place, offset, _ = self._next_time
+            self._found(TIME_INDEX, place, f"names offset {offset}, behind the last batch")
+            self._next_time = next(self._times, None)
+
+    def _transaction_index(self, transactions: _Transactions) -> None:
+        path = self._stem + TRANSACTION_INDEX
+        data = b""
+        if path.rpartition("/")[2] in self._names:
+            data = read_file(self._disk, path)
+        elif not self._sealed:
+            return  # the active segment's is written at a clean stop
+        whole = len(data) - len(data) % _ABORTED.size
+        if whole != len(data):
+            self._found(TRANSACTION_INDEX, whole, "its end is no whole entry")
+        listed = set()
+        for at in range(0, whole, _ABORTED.size):
+            version, producer_id, first, last, _ = _ABORTED.unpack_from(data, at)
+            listed.add((producer_id, last))
+            if version != 0 or not 0 <= first < last:
+                self._found(TRANSACTION_INDEX, at, f"an entry from {first} to {last}")
+        for producer_id, first, last in transactions.aborted:
+            if (producer_id, last) not in listed:
+                self._found(
+                    TRANSACTION_INDEX,
+                    whole,
+                    f"lacks the transaction of producer {producer_id} from {first} to {last}",
+                )
+
+    def _found(self, suffix: str, position: int, problem: str) -> None:
+        self._verification.found(self._stem + suffix, position, problem)
+
+
+def segment_bases(names: set[str] | list[str]) -> list[int]:
+    """The first offsets of the segments among a folder's file names."""
+    stems = (name.removesuffix(LOG) for name in names if name.endswith(LOG))
+    return sorted(int(stem) for stem in stems if len(stem) == _DIGITS and stem.isdecimal())
+
+
+def log_bytes(disk: Disk, path: str) -> int:
+    """How many bytes of log files a look at that folder will read."""
+    names = disk.list_folder(path)
+    total = sum(disk.file_size(f"{path}/{base:0{_DIGITS}d}{LOG}") for base in segment_bases(names))
+    for name in names:
+        if parse_folder_name(name) is not None and disk.is_folder(f"{path}/{name}"):
+            total += log_bytes(disk, f"{path}/{name}")
+    return total
