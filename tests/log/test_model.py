@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from headrace.disk import MemoryDisk
+from headrace.disk.failpoints import ANY, Fault, Killed
 from headrace.errors import ErrorCode, KafkaError
 from headrace.log.log import Log
 from headrace.wire.batch import CONTROL, OVERHEAD, TRANSACTIONAL, read_header
@@ -79,6 +80,8 @@ class LogMachine(RuleBasedStateMachine):
         self.synced = 0
         self.end = 0
         self.serial = 0
+        # What is being appended, for the case that it is the last thing that happens.
+        self.unsure: Entry | None = None
         # A power cut may take a snapshot along, and so what it knew of deleted records.
         self.forgetful = False
 
@@ -117,9 +120,10 @@ class LogMachine(RuleBasedStateMachine):
         if self.forgetful and sequence > 0 and known is not None and not known.batches:
             # Only the marker of this epoch is left, and nobody knows how far the sequence was.
             return
-        base = append(self.log, data, epoch=self.serial // 20)
-        assert base == self.end
-        self.entries.append(Entry(base, count, bytes(data[16:]), producer, sequence, epoch))
+        entry = Entry(self.end, count, bytes(data[16:]), producer, sequence, epoch)
+        self.unsure = entry
+        assert append(self.log, data, epoch=self.serial // 20) == entry.base
+        self.entries.append(entry)
         self.end += count
 
     @rule(count=st.integers(1, 4), producer=st.sampled_from(TRANSACTIONAL_PRODUCERS))
@@ -214,6 +218,37 @@ class LogMachine(RuleBasedStateMachine):
         self._recover()
         assert self.log.end_offset == self.end
 
+    @rule(
+        work=st.sampled_from(["append", "roll", "flush", "checkpoint", "reopen"]),
+        step=st.integers(0, 15),
+        after=st.booleans(),
+        power=st.booleans(),
+    )
+    def die_at_some_step(self, work: str, step: int, after: bool, power: bool) -> None:
+        self.disk.failpoints.arm(ANY, Fault(kill=True, after=after), skip=step)
+        before, self.unsure = self.entries[:], None
+        try:
+            if work == "append":
+                self.append(2, 60, -1)
+            else:
+                getattr(self, work)()
+        except Killed:
+            self.entries = before
+        self.disk.failpoints.clear()
+        unsure = self.__dict__["unsure"]
+        if unsure is not None and len(self.entries) == len(before):
+            self.entries.append(unsure)  # perhaps; the end says whether
+            self.end = unsure.end
+        if power:
+            self.cut_power()
+            return
+        self.disk.kill()
+        self._recover()
+        if unsure is not None and self.log.end_offset == unsure.base:
+            self.entries.pop()
+            self.end = unsure.base
+        assert self.log.end_offset == self.end
+
     @rule()
     def cut_power(self) -> None:
         self.disk.crash()
@@ -229,8 +264,8 @@ class LogMachine(RuleBasedStateMachine):
 
     def _recover(self) -> None:
         self.directory = open_directory(self.disk)
-        assert not self.directory.stopped_cleanly
-        self.directory.recover(lambda _: SMALL)
+        if not self.directory.stopped_cleanly:  # a death at the very end of a stop leaves it clean
+            self.directory.recover(lambda _: SMALL)
         self.log = self.directory.get(ORDERS, SMALL)
         # Deleting records is durable with the next checkpoint, not before.
         assert self.log.start_offset <= max(self.start, self.saved_start)

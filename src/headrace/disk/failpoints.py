@@ -223,8 +223,11 @@ class FaultyDisk:
         self._named("sync_folder", self._disk.sync_folder, path)
 
     def list_folder(self, path: str) -> list[str]:
-        self._before("list_folder", path)
-        return self._disk.list_folder(path)
+        fault = self._before("list_folder", path)
+        names = self._disk.list_folder(path)
+        if fault is not None:
+            self._strike(fault, path)
+        return names
 
     def is_folder(self, path: str) -> bool:
         return self._disk.is_folder(path)
@@ -241,8 +244,12 @@ class FaultyDisk:
         return self._disk.size(fd)
 
     def pread(self, fd: int, length: int, position: int, /) -> bytes:
-        self._before("pread", self._paths.get(fd, ""))
-        return self._disk.pread(fd, length, position)
+        path = self._paths.get(fd, "")
+        fault = self._before("pread", path)
+        data = self._disk.pread(fd, length, position)
+        if fault is not None:
+            self._strike(fault, path)
+        return data
 
     def pwrite(self, fd: int, data: Buffer, position: int, /) -> int:
         path = self._paths.get(fd, "")
@@ -270,5 +277,8 @@ class FaultyDisk:
             self._strike(fault, path)
 
     def map_file(self, path: str) -> Mapped:
-        self._before("map_file", path)
-        return self._disk.map_file(path)
+        fault = self._before("map_file", path)
+        data = self._disk.map_file(path)
+        if fault is not None:
+            self._strike(fault, path)
+        return data

@@ -439,8 +439,10 @@ class Log:
             end = offset if header is None else min(offset, header[0])
             dropped = self._segments[index + 1 :]
             del self._segments[index + 1 :]
-            for later in dropped:
+            for later in reversed(dropped):  # a crash in between must not leave a hole
                 later.remove_files()
+            if dropped:
+                self.disk.sync_folder(self.folder)
             segment.cut(position)
             self.start_offset = min(self.start_offset, end)
             self._went_back(end)

@@ -308,7 +308,7 @@ class _Scan:
         self._disk.ftruncate(segment.opened().fd, position)
 
     def _drop_from(self, partition: TopicPartition, index: int, why: str) -> None:
-        for segment in self._segments[index:]:
+        for segment in reversed(self._segments[index:]):  # a crash in between leaves no hole
             _logger.warning(
                 "%s: dropped %s with %d bytes because %s",
                 partition,
