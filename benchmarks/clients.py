@@ -28,6 +28,62 @@ def produce(bootstrap: str, topic: str, records: int) -> float:
     return records / (time.monotonic() - began)
 
 
+def commit_often(bootstrap: str, topic: str, seconds: float, commit_every_ms: int) -> float:
+    """Sends records of 100 bytes and commits so often; committed records a second."""
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "transactional.id": topic,
+            "linger.ms": 5,
+            "queue.buffering.max.messages": 1_000_000,
+            "queue.buffering.max.kbytes": 1_000_000,
+        }
+    )
+    producer.init_transactions(60)
+    values = [{"value": b"x" * 100}] * 500
+    records = 0
+    began = now = time.monotonic()
+    while now - began < seconds:
+        producer.begin_transaction()
+        due = now + commit_every_ms / 1000
+        while time.monotonic() < due:
+            try:
+                records += producer.produce_batch(topic, values, partition=0)
+            except BufferError:  # the broker is slower than we are
+                producer.poll(0.001)
+        producer.commit_transaction(60)
+        now = time.monotonic()
+    return records / (now - began)
+
+
+def produce_in_transactions(bootstrap: str, topic: str, records: int, each: int) -> int:
+    """Writes `records` of 100 bytes, `each` in a transaction, and aborts every tenth of them.
+
+    Returns how many are committed.
+    """
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "transactional.id": f"fill-{topic}",
+            "queue.buffering.max.messages": 1_000_000,
+        }
+    )
+    producer.init_transactions(60)
+    value = b"x" * 100
+    committed = 0
+    for number in range(records // each):
+        producer.begin_transaction()
+        for _ in range(each):
+            producer.produce(topic, value, partition=0)
+        if number % 10 == 9:
+            assert producer.flush(60) == 0
+            producer.abort_transaction(60)
+        else:
+            producer.commit_transaction(60)
+            committed += each
+    return committed
+
+
 def consume(bootstrap: str, topic: str, records: int) -> float:
     """Reads `records` from the beginning of partition 0; returns records per second."""
     consumer = Consumer(
@@ -35,6 +91,7 @@ def consume(bootstrap: str, topic: str, records: int) -> float:
             "bootstrap.servers": bootstrap,
             "group.id": "unused",
             "enable.auto.commit": False,
+            "isolation.level": "read_committed",
             "fetch.queue.backoff.ms": 1,
             "queued.min.messages": 1_000_000,
             "queued.max.messages.kbytes": 1_000_000,

@@ -151,18 +151,58 @@ def end_to_end_latency(broker: Broker, effort: Effort) -> float:
 def producer_performance(broker: Broker, effort: Effort) -> float:
     """Records per second of Kafka's own ProducerPerformance, 100 bytes each, acks=1."""
     with temporary_topic(broker) as topic:
-        done = run_tool(
-            "kafka-producer-perf-test",
-            *("--topic", topic, "--num-records", str(effort.records * 2)),
-            *("--record-size", "100", "--throughput", "-1"),
-            *("--producer-props", f"bootstrap.servers={broker.bootstrap}", "acks=1"),
-            *("linger.ms=5", "batch.size=65536"),
-            options=TOOL_OPTIONS,
-            timeout_s=120,
-        )
+        return _producer_performance(broker, topic, effort.records * 2, acks="1")
+
+
+def _producer_performance(
+    broker: Broker, topic: str, records: int, *options: str, acks: str = "all"
+) -> float:
+    done = run_tool(
+        "kafka-producer-perf-test",
+        *("--topic", topic, "--num-records", str(records)),
+        *("--record-size", "100", "--throughput", "-1", *options),
+        *("--producer-props", f"bootstrap.servers={broker.bootstrap}", f"acks={acks}"),
+        *("linger.ms=5", "batch.size=65536"),
+        options=TOOL_OPTIONS,
+        timeout_s=120,
+    )
     found = re.findall(r"records sent, ([\d.]+) records/sec", done.stdout)
     assert found, done.text
     return float(found[-1])
+
+
+def transactional_performance(commit_every_ms: int) -> Callable[[Broker, Effort], float]:
+    """Records per second of Kafka's own ProducerPerformance in transactions of that length."""
+
+    def measure(broker: Broker, effort: Effort) -> float:
+        with temporary_topic(broker) as topic:
+            return _producer_performance(
+                broker, topic, effort.records * 4,
+                *("--transaction-duration-ms", str(commit_every_ms)),
+                *("--transactional-id", topic),
+            )  # fmt: skip
+
+    return measure
+
+
+def librdkafka_transactions(commit_every_ms: int) -> Callable[[Broker, Effort], float]:
+    """Committed records per second of librdkafka's producer in transactions of that length."""
+
+    def measure(broker: Broker, effort: Effort) -> float:
+        seconds = max(effort.seconds, 3 * commit_every_ms / 1000)
+        with temporary_topic(broker) as topic:
+            done = clients.commit_often(broker.bootstrap, topic, seconds, commit_every_ms)
+            _check_stored(broker, topic, 1, int(done * seconds))
+            return done
+
+    return measure
+
+
+def librdkafka_consume_committed(broker: Broker, effort: Effort) -> float:
+    """Records per second of librdkafka's consumer, of transactions of which a tenth was aborted."""
+    with temporary_topic(broker) as topic:
+        left = clients.produce_in_transactions(broker.bootstrap, topic, effort.records, 500)
+        return clients.consume(broker.bootstrap, topic, left)
 
 
 def librdkafka_produce(broker: Broker, effort: Effort) -> float:
@@ -237,4 +277,27 @@ ROWS = (
     ),
     Row("rd-produce", "librdkafka produce, 100 B", "rec/s", "higher", None, librdkafka_produce),
     Row("rd-consume", "librdkafka consume, 100 B", "rec/s", "higher", None, librdkafka_consume),
+    *(
+        Row(
+            f"{name}-{often}",
+            f"{title}, a commit every {often}",
+            "rec/s",
+            "higher",
+            bar,
+            measure(commit_every_ms),
+        )
+        for name, title, bar, measure in (
+            ("rd-txn", "librdkafka produce", 1.2, librdkafka_transactions),
+            ("java-txn", "ProducerPerformance", None, transactional_performance),
+        )
+        for often, commit_every_ms in (("10ms", 10), ("100ms", 100), ("1s", 1000))
+    ),
+    Row(
+        "rd-committed",
+        "librdkafka consume, read_committed",
+        "rec/s",
+        "higher",
+        1.2,
+        librdkafka_consume_committed,
+    ),
 )
