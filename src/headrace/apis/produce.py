@@ -65,9 +65,9 @@ class Produce:
     ) -> bytes | Coroutine[None, None, bytes | None] | None:
         """The answer, None where none is due, or a coroutine that waits for the commit."""
         if version >= PRODUCE_FLEXIBLE_FROM:
-            usual = parse_usual_produce(buf, view, pos, end, version)
+            usual = parse_usual_produce(buf, pos, end, version)
             if usual is not None:
-                acks, key, index, start, stop, _ = usual
+                acks, key, index, start, stop = usual
                 partitions = self._by_key.get(key)
                 if partitions is not None and 0 <= index < len(partitions) and -1 <= acks <= 1:
                     partition = partitions[index]

@@ -150,7 +150,8 @@ class Connection:
             self.close()
 
     def _receive(self) -> None:
-        if self._exclusive or self._out or len(self._line) >= self._limits.pipelined:
+        line = self._line
+        if self._exclusive or self._out or (line and len(line) >= self._limits.pipelined):
             self._want(self._events & ~READ)
             return
         private = self._private

@@ -127,45 +127,45 @@ def _transactional_id(raw: memoryview) -> str:
         raise MalformedRequest("the transactional id is not UTF-8") from error
 
 
-_usual_start = struct.Struct(">BhiB").unpack_from
-_usual_partition = struct.Struct(">Bi").unpack_from
 _ONE_ITEM = 2
 """The length of a flexible array that has one item."""
+_USUAL_NAME_BYTES = 0x7E
+"""Names up to this size have a length of one byte in front."""
+_usual_with_name = [
+    struct.Struct(f">BhiBB{size}sBiB").unpack_from for size in range(_USUAL_NAME_BYTES + 1)
+]
+"""By the name's size: transactional id, acks, timeout, topics, name, partitions, index, and the
+first byte of the records' size."""
+_usual_with_id = struct.Struct(">BhiB16sBiB").unpack_from
 
 
 def parse_usual_produce(
-    buf: Buffer, view: memoryview, pos: int, end: int, version: int
-) -> tuple[int, TopicKey, int, int, int, int] | None:
+    buf: Buffer, pos: int, end: int, version: int
+) -> tuple[int, TopicKey, int, int, int] | None:
     """A flexible request with one batch and no transactional id, as most producers send it.
 
-    Acks, timeout, topic, partition index, and where the batch begins and ends; None where the
-    request is of another shape, which is `parse_produce`'s to say.
+    Acks, topic, partition index, and where the batch begins and ends; None where the request is
+    of another shape, which is `parse_produce`'s to say.
     """
-    no_transaction, acks, timeout_ms, topics = _usual_start(buf, pos)
-    if no_transaction or topics != _ONE_ITEM:
-        return None
     if version >= PRODUCE_TOPIC_IDS_FROM:
-        pos += 8
-        size = 16
+        no_id, acks, _, topics, key, partitions, index, size = _usual_with_id(buf, pos)
+        pos += 30
     else:
         size = buf[pos + 8] - 1
-        pos += 9
-        if not 0 <= size < 0x7F:
+        if not 0 <= size <= _USUAL_NAME_BYTES:
             return None
-    key = bytes(view[pos : pos + size])
-    pos += size
-    partitions, index = _usual_partition(buf, pos)
-    if partitions != _ONE_ITEM:
+        pos_after = pos + 15 + size
+        no_id, acks, _, topics, _, key, partitions, index, size = _usual_with_name[size](buf, pos)
+        pos = pos_after
+    if no_id or topics != _ONE_ITEM or partitions != _ONE_ITEM:
         return None
-    size = buf[pos + 5]
-    pos += 6
     if size >= 0x80:
         size, pos = read_uvarint(buf, pos - 1)
     stop = pos + size - 1
     # Three empty blocks of tagged fields end the partition, the topic and the request.
     if size == 0 or stop + 3 != end or buf[stop] or buf[stop + 1] or buf[stop + 2]:
         return None
-    return acks, key, index, pos, stop, timeout_ms
+    return acks, key, index, pos, stop
 
 
 # ----------------------------------------------------------------------------- Produce responses
@@ -202,26 +202,29 @@ def produce_response(
     return _size_correlation(len(body) + 4, correlation_id) + body
 
 
-_usual_result = struct.Struct(">BihqqqiiB").pack
-_usual_head = struct.Struct(">iiBB").pack
+# After the result come: no record errors, no message, three empty blocks of tagged fields around a
+# throttle time of zero.
+_usual_answer_with_name = [
+    struct.Struct(f">iiBBB{size}sBihqqqiiB").pack for size in range(_USUAL_NAME_BYTES + 1)
+]
+_usual_answer_with_id = struct.Struct(">iiBB16sBihqqqiiB").pack
 
 
 def usual_produce_response(
     version: int, correlation_id: int, key: TopicKey, index: int, base: int, append_time: int,
     start: int,
 ) -> bytes:  # fmt: skip
-    """The frame for one batch that was appended, in a flexible version."""
-    # After the result come: no record errors, no message, three empty blocks of tagged fields
-    # around a throttle time of zero.
-    tail = _usual_result(_ONE_ITEM, index, 0, base, append_time, start, 0x01000000, 0, 0)
+    """The frame for one batch that was appended, to a request that `parse_usual_produce` knew."""
     if version >= PRODUCE_TOPIC_IDS_FROM:
-        return _usual_head(62, correlation_id, 0, _ONE_ITEM) + key + tail
-    return (
-        _usual_head(47 + len(key), correlation_id, 0, _ONE_ITEM)
-        + uvarint(len(key) + 1)
-        + key
-        + tail
-    )
+        return _usual_answer_with_id(
+            62, correlation_id, 0, _ONE_ITEM, key,
+            _ONE_ITEM, index, 0, base, append_time, start, 0x01000000, 0, 0,
+        )  # fmt: skip
+    size = len(key)
+    return _usual_answer_with_name[size](
+        47 + size, correlation_id, 0, _ONE_ITEM, size + 1, key,
+        _ONE_ITEM, index, 0, base, append_time, start, 0x01000000, 0, 0,
+    )  # fmt: skip
 
 
 def _flexible_produce_response(
