@@ -59,6 +59,7 @@ ENTRIES = {
     "transactions": Entry("transactions", DATA, "Transactional ids: list, describe, abort."),
     "spark": Entry("spark", PIPELINES, "Run PySpark programs; watch their streaming queries."),
     "lake": Entry("lake", PIPELINES, "Verify that a Delta or Iceberg table holds a topic, once."),
+    "schemas": Entry("schemas", DATA, "Schemas of topics: list, register, check, compare."),
     "configs": Entry("configs", INSIDE, "Show and change settings of topics and brokers."),
     "cluster": Entry("cluster", INSIDE, "Brokers, controller, features, API versions."),
     "log": Entry("log", INSIDE, "Read a partition's files from disk."),

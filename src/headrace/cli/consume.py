@@ -22,6 +22,7 @@ from headrace.cli.options import (
     TopicArgument,
     examples,
 )
+from headrace.cli.registry_client import DEFAULT_REGISTRY, RegistryOption
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message
@@ -133,6 +134,11 @@ IsolationOption = Annotated[
     ),
 ]
 
+SchemaOption = Annotated[
+    bool,
+    typer.Option("--schema", help="Keys and values that begin with a schema's id, as JSON."),
+]
+
 
 @app.command(
     epilog=examples(
@@ -141,6 +147,7 @@ IsolationOption = Annotated[
         "headrace consume clicks --from end --follow             only what is new, until Ctrl-C",
         "headrace consume clicks --from 2026-01-31T12:00 -n 100 --format table",
         "headrace consume clicks --from -15m --json | jq -r .value",
+        "headrace consume users --schema                         typed values as JSON",
         "headrace consume clicks --partition 0 --from 4711 -n 1 --format raw > value.bin",
     )
 )
@@ -155,6 +162,8 @@ def consume(
     show_headers: HeadersOption = False,
     null_marker: NullOption = "",
     isolation: IsolationOption = Isolation.COMMITTED,
+    schema: SchemaOption = False,
+    registry: RegistryOption = DEFAULT_REGISTRY,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
     client_config: ClientConfig = None,
@@ -181,7 +190,7 @@ def consume(
     reading = Reading({index: end for index, (_, end) in limits.items()}, follow, count)
     reading.open_partitions = {i for i in chosen if follow or starts[i] < limits[i][1]}
     style = record_lines.Style(separator, null_marker, show_headers, sys.stdout.isatty())
-    write = record_lines.writer(form.value, style)
+    write = _writer(record_lines.writer(form.value, style), registry if schema else None)
     reader = client.consumer(cluster, {"isolation.level": f"read_{isolation.value}"})
     wanted = {index: starts[index] for index in reading.open_partitions}
     try:
@@ -194,6 +203,19 @@ def consume(
         reader.close()
     if sys.stderr.isatty() and not as_json:
         output.note(output.records(reading.shown))
+
+
+def _writer(
+    write: Callable[["Message"], bytes], registry: str | None
+) -> Callable[["Message"], bytes]:
+    """The writer, with a look at the schemas before it if so wished."""
+    if registry is None:
+        return write
+    from headrace.cli.registry_client import SchemaRegistry
+    from headrace.cli.typed_values import Decoder, TypedMessage
+
+    decoder = Decoder(SchemaRegistry(registry))
+    return lambda message: write(TypedMessage(message, decoder))
 
 
 def _read(

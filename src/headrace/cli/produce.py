@@ -3,7 +3,7 @@
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, BinaryIO
 
@@ -20,6 +20,7 @@ from headrace.cli.options import (
     examples,
     pairs,
 )
+from headrace.cli.registry_client import DEFAULT_REGISTRY, RegistryOption
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message, Producer
@@ -92,6 +93,15 @@ CompressionOption = Annotated[
 IdempotentOption = Annotated[
     bool, typer.Option("--idempotent", help="Each record once and in order, despite retries.")
 ]
+SchemaOption = Annotated[
+    str | None,
+    typer.Option(
+        "--schema",
+        metavar="WHICH",
+        help="Values are JSON and are written with this schema: latest, an id, or a file that is "
+        "registered first.",
+    ),
+]
 CreateOption = Annotated[
     bool, typer.Option("--create", help="Make the topic if it does not exist.")
 ]
@@ -135,6 +145,7 @@ class Tally:
         "headrace produce clicks --file clicks.txt --compression zstd --idempotent",
         """echo '{"key": "a", "value": {"n": 1}}' | headrace produce clicks --format json""",
         "headrace consume a --json | headrace produce b --format json      copies a topic",
+        """echo '{"name": "ann"}' | headrace produce users --schema user.avsc""",
     )
 )
 def produce(
@@ -149,6 +160,8 @@ def produce(
     compression: CompressionOption = Compression.NONE,
     idempotent: IdempotentOption = False,
     create: CreateOption = False,
+    schema: SchemaOption = None,
+    registry: RegistryOption = DEFAULT_REGISTRY,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
     client_config: ClientConfig = None,
@@ -184,8 +197,29 @@ def produce(
     }
     sender = client.producer(cluster, settings)
     started = time.perf_counter()
-    tally = _send_all(cluster, sender, topic, _lines(source), form, _size(file))
+    parse = _parser(form, None if schema is None else (registry, topic, schema))
+    tally = _send_all(sender, topic, _lines(source), parse, _size(file))
     _report(topic, tally, time.perf_counter() - started, as_json=as_json)
+
+
+def _parser(
+    form: "LineFormat", typed: tuple[str, str, str] | None
+) -> Callable[[bytes], "NewRecord"]:
+    """What makes a record of a line: with a schema, of the registry, the topic and the choice."""
+    from headrace.cli.record_text import parse_line
+
+    if typed is None:
+        return lambda line: parse_line(line, form)
+    from headrace.cli import typed_values
+    from headrace.cli.registry_client import SchemaRegistry
+
+    schema = typed_values.chosen(SchemaRegistry(typed[0]), *typed[1:])
+
+    def parse(line: bytes) -> "NewRecord":
+        record = parse_line(line, form)
+        return replace(record, value=typed_values.encoded(schema, record.value))
+
+    return parse
 
 
 def _open(file: str | None) -> BinaryIO:
@@ -227,14 +261,13 @@ def _check_topic(cluster: "Cluster", topic: str, partition: int | None, *, creat
 
 
 def _send_all(
-    cluster: "Cluster",
     sender: "Producer",
     topic: str,
     lines: Iterator[bytes],
-    form: "LineFormat",
+    parse: Callable[[bytes], "NewRecord"],
     size: int | None,
 ) -> Tally:
-    from headrace.cli.record_text import BadLine, parse_line
+    from headrace.cli.record_text import BadLine
 
     tally = Tally()
     read_bytes = 0
@@ -246,7 +279,7 @@ def _send_all(
             read_bytes += len(line)
             tally.sent += 1
             try:
-                record = parse_line(line.rstrip(b"\r\n") if line.endswith(b"\n") else line, form)
+                record = parse(line.rstrip(b"\r\n") if line.endswith(b"\n") else line)
                 _send(sender, topic, record, tally)
             except BadLine as error:
                 tally.sent -= 1

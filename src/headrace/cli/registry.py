@@ -8,7 +8,9 @@ import typer
 from headrace.cli.failures import ExitCode, Failure, bad_usage
 from headrace.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, ClientConfig, examples
 
-app = typer.Typer()
+app = typer.Typer(
+    no_args_is_help=True, epilog=examples("headrace registry serve --bootstrap kafka.lan:9092")
+)
 
 DEFAULT_LISTEN = "127.0.0.1:8081"
 
