@@ -270,6 +270,18 @@ def test_a_full_disk_in_a_checkpoint_leaves_the_old_one() -> None:
     assert append(log, batch()) == 2
 
 
+@pytest.mark.parametrize("point", ["make_folder", "pwrite partition.metadata", "open .log"])
+def test_a_log_that_did_not_fit_on_the_disk_can_be_created_later(point: str) -> None:
+    disk = MemoryDisk()
+    directory = open_directory(disk)
+    disk.fail_next(point, errno.ENOSPC)
+    with pytest.raises(KafkaError) as caught:
+        directory.create(ORDERS, ORDERS_ID, SMALL)
+    assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert not directory.has(ORDERS)
+    assert append(directory.create(ORDERS, ORDERS_ID, SMALL), batch()) == 0
+
+
 def test_logs_are_due_for_a_flush_by_roll_count_and_time() -> None:
     clock = ManualClock(NOW)
     directory = open_directory(MemoryDisk(), clock)

@@ -399,6 +399,8 @@ def _adopt_folders(metadata: Metadata, directories: LogDirectories) -> None:
         if known_topic is not None and directory.stopped_cleanly:
             continue
         topic_id = directory.topic_id(partition)
+        if topic_id is None and known_topic is not None:
+            directory.write_topic_id(partition, known_topic.id)  # a power cut took the file's bytes
         if topic_id is None or (known_topic is not None and known_topic.id == topic_id):
             continue
         if metadata.was_deleted(topic_id):

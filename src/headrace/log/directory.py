@@ -16,6 +16,7 @@ import logging
 import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 
 from headrace.clock import Clock
@@ -177,6 +178,10 @@ class LogDirectory:
         """The topic id in a partition's folder, or None if it has none."""
         return read_topic_id(self.disk, f"{self.path}/{partition}/{PARTITION_METADATA}")
 
+    def write_topic_id(self, partition: TopicPartition, topic_id: uuid.UUID) -> None:
+        """Put the topic id into a partition's folder again."""
+        write_topic_id(self.disk, f"{self.path}/{partition}/{PARTITION_METADATA}", topic_id)
+
     def has(self, partition: TopicPartition) -> bool:
         """Whether the partition has a folder here."""
         return partition in self._logs or partition in self._unopened
@@ -228,6 +233,8 @@ class LogDirectory:
             write_topic_id(self.disk, f"{folder}/{PARTITION_METADATA}", topic_id)
             log = create_log(partition, folder, settings, self.disk, self.clock.now_ms(), self)
         except OSError as error:
+            with suppress(OSError):  # what is left of it would be in the way of the next attempt
+                remove_tree(self.disk, folder)
             reason = f"cannot create the log in {folder}: {error}"
             raise self._storage_error(reason, error) from error
         self._logs[partition] = log
