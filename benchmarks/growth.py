@@ -18,7 +18,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from benchmarks import frames
+from benchmarks import frames, restarts
 from benchmarks.blaster import Load, RawConnection, blast, fill
 from benchmarks.frames import produce_error_at
 from benchmarks.processes import cpu_seconds, resident_mb
@@ -101,6 +101,11 @@ def partitions(size: Size) -> list[Figure]:
             Figure("idle CPU", idle_cpu_percent(broker.pid), "% of a core"),
             Figure("memory", resident_mb(broker.pid), "MB"),
         ]
+
+
+def restarted(size: Size) -> list[Figure]:
+    """Partitions that all hold records: stopping, starting, opening, recovering."""
+    return [Figure(*figure) for figure in restarts.measure(size.partitions)]
 
 
 def connections(size: Size) -> list[Figure]:
@@ -296,6 +301,9 @@ class GrowthRow:
 
 GROWTH_ROWS = (
     GrowthRow("many-partitions", lambda size: f"{size.partitions:,} partitions", partitions),
+    GrowthRow(
+        "restarts", lambda size: f"Restarts with {size.partitions:,} partitions in use", restarted
+    ),
     GrowthRow(
         "many-connections", lambda size: f"{size.connections:,} idle connections", connections
     ),

@@ -266,3 +266,21 @@ def test_an_index_that_cannot_be_its_segments_is_noticed(
     with pytest.raises(CorruptIndex):
         transactions.load(b"".join(ENTRY.pack(*entry) for entry in entries), 0, 10)
     assert len(transactions) == 0
+
+
+def test_a_power_cut_after_a_roll_does_not_bring_aborted_records_back() -> None:
+    for seed in range(40):
+        disk = MemoryDisk(seed)
+        directory = open_directory(disk)
+        log = directory.create(ORDERS, ORDERS_ID, SMALL)
+        append(log, batch(1, producer_id=3, epoch=0, sequence=0, attributes=TRANSACTIONAL))
+        append(log, encode_marker(3, 0, False, 1, NOW))
+        log.flush()
+        log.roll()
+        directory.checkpoint()
+        disk.crash()
+        directory = open_directory(disk)
+        directory.recover(lambda _: SMALL)
+        log = directory.get(ORDERS, SMALL)
+        assert log.end_offset == 2
+        assert log.transactions.between(0, 2) == [(3, 0)]

@@ -108,7 +108,7 @@ def _damaged(segment: Segment, position: int) -> KafkaError:
     return error
 
 
-def checked_stop(
+def whole_to(
     segment: Segment,
     position: int,
     stop: int,

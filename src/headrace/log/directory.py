@@ -314,7 +314,7 @@ class LogDirectory:
                 # From here on a log that is cut waits for a checkpoint of its own, which comes
                 # after this one: nothing is appended under a recovery point that is too high.
                 log.saved_recovery_point = _UNKNOWN_POINT
-            points = {log.partition: log.recovery_point for log in logs}
+            points = {log.partition: log.safe_point for log in logs}
             self._recovery_points.update(points)
             self._start_offsets.update((log.partition, log.start_offset) for log in logs)
             starts = [(tp, offset) for tp, offset in [*self._start_offsets.items()] if offset > 0]

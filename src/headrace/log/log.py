@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from headrace.disk import Disk, is_broken, write_fully
 from headrace.errors import ErrorCode, KafkaError
-from headrace.log.checked import checked_stop
+from headrace.log.checked import whole_to
 from headrace.log.epochs import EpochCache
 from headrace.log.lookup import index_of, locate, offset_behind, stop_at
 from headrace.log.owner import LogOwner
@@ -124,6 +124,11 @@ class Log:
     def segments(self) -> tuple[Segment, ...]:
         """All segments, oldest first; the last one is active."""
         return tuple(self._segments)
+
+    @property
+    def safe_point(self) -> int:
+        """Where the next start may begin to scan: all files below are on the disk as they are."""
+        return min(self._unsynced.lowest(self.recovery_point), self.recovery_point)
 
     @property
     def rolled_unflushed(self) -> bool:
@@ -337,8 +342,7 @@ class Log:
         """Whole batches of one segment from the one that holds `offset`, all below `limit`.
 
         At most `max_bytes`, but for a first batch that is larger, which comes whole iff
-        `whole_first`. None if there is nothing. KafkaError 1 outside of the log, 2 damaged bytes,
-        56 offline.
+        `whole_first`. None if there is nothing. KafkaError 1 outside, 2 damaged, 56 offline.
         """
         end = self.end_offset
         active = self._active
@@ -374,9 +378,7 @@ class Log:
                     _, header = next(segment.walk(position))
                     stop, following = position + header[1] + OVERHEAD, header[0] + header[6] + 1
             if position < segment.unchecked:
-                stop, following = checked_stop(
-                    segment, position, stop, following, self._segments, end
-                )
+                stop, following = whole_to(segment, position, stop, following, self._segments, end)
             if following >= 0:
                 self._remember(following, segment, stop)
             segment.used = True

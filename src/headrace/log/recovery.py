@@ -229,6 +229,7 @@ class _Scan:
         self._compacted = "compact" in settings.cleanup_policy
         self._producers = ProducerState()
         self._transactions = EndedTransactions()
+        self._cut_something = False
 
     def run(self, partition: TopicPartition, recovery_point: int, cleaned_to: int) -> _Opened:
         """What is left after the scan."""
@@ -257,7 +258,7 @@ class _Scan:
                 self._cut(partition, segment, position, end)
                 self._drop_from(partition, index + 1, "the segment before it was cut")
                 break
-        self._finish(first, end)
+        self._finish(first, end, recovery_point)
         return end, self._producers, self._transactions
 
     def _check_sealed_indexes(self, count: int) -> None:
@@ -304,6 +305,7 @@ class _Scan:
             segment.path(LOG),
             end,
         )
+        self._cut_something = True
         segment.size = position
         self._disk.ftruncate(segment.opened().fd, position)
 
@@ -319,7 +321,7 @@ class _Scan:
             segment.remove_files()
         del self._segments[index:]
 
-    def _finish(self, first: int, end: int) -> None:
+    def _finish(self, first: int, end: int, recovery_point: int) -> None:
         """Make durable what the scan found, so that the next crash starts from here."""
         self._epochs.truncate_end(end)
         for segment in self._segments[first:-1]:
@@ -328,7 +330,9 @@ class _Scan:
         # A clean stop writes nothing for a log that nobody has written to since.
         self._transactions.write(self._disk, self._segments[-1], end, sync=True)
         for segment in self._segments[first:]:
-            self._disk.fdatasync(segment.opened().fd)
+            if end != recovery_point or self._cut_something:
+                self._disk.fdatasync(segment.opened().fd)
             segment.release()
             segment.unchecked = 0
-        self._disk.sync_folder(self._folder)
+        if end != recovery_point or self._cut_something:
+            self._disk.sync_folder(self._folder)

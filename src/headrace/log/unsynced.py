@@ -19,7 +19,7 @@ Sealed = list[tuple[Segment, int]]
 class Unsynced:
     """Sealed segments and file names that no flush has seen."""
 
-    __slots__ = ("_disk", "_epochs", "_folder", "_new", "names", "sealed")
+    __slots__ = ("_disk", "_epochs", "_folder", "_new", "_taken", "names", "sealed")
 
     def __init__(self, disk: Disk, folder: str, epochs: EpochCache, new: bool) -> None:
         self._disk = disk
@@ -27,13 +27,25 @@ class Unsynced:
         self._epochs = epochs
         self._new = new
         self.sealed: Sealed = []
+        self._taken: list[Sealed] = []
         self.names = new
         """Whether the folder has files whose names are not on the disk."""
 
     def take(self) -> Sealed:
         """The sealed segments that somebody is about to sync."""
-        sealed, self.sealed = self.sealed, []
+        sealed = self.sealed
+        self._taken.append(sealed)
+        self.sealed = []
         return sealed
+
+    def lowest(self, offset: int) -> int:
+        """The beginning of the first segment whose side files may be lost; else `offset`.
+
+        All its records may be on the disk. Yet a crash may take its transaction index, which only
+        a scan of the whole segment brings back.
+        """
+        waiting = [*self.sealed, *(item for sealed in [*self._taken] for item in sealed)]
+        return min((segment.base_offset for segment, _ in waiting), default=offset)
 
     def keep(self, segments: Sequence[Segment], taken: Sealed | None = None) -> None:
         """Forget segments that the log has dropped; `taken` come back because nobody synced."""
@@ -56,6 +68,7 @@ class Unsynced:
                 self._new = False
             self._disk.sync_folder(self._folder)
             self._disk.sync_folder(self._folder.rpartition("/")[0])
+        self._taken.remove(sealed)
 
     def save_epochs(self) -> None:
         """Write the leader epochs, for good."""
