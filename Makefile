@@ -12,7 +12,7 @@ BENCH_ARGS  ?=
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(LOCK)
 
 .DEFAULT_GOAL := help
-.PHONY: help up down test lint bench lock install dev tools clean
+.PHONY: help up down test endurance lint bench lock install dev tools clean
 
 help: ## say what can be done
 	@echo "Headrace"
@@ -29,6 +29,9 @@ down: ## stop what `make up` started
 
 test: dev tools lint ## install everything the tests need and run them all
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+endurance: dev tools ## repeat the tests of faults hundreds of times (hours); `make test` has a few of each
+	$(BIN)/python -m pytest --endurance $(PYTEST_ARGS)
 
 lint: $(VENV)/.installed-dev ## ruff, mypy and the import rules
 	$(BIN)/ruff check .
