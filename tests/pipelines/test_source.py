@@ -10,7 +10,13 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 
+from headrace.client.cluster import Cluster
+from headrace.client.config import ClientConfig, parse_bootstrap
+from headrace.client.fetching import FetchPlan, fetch_range
+from headrace.testing.plugin import BrokerFactory
 from headrace.testing.running import RunningBroker
+from headrace.types import TopicPartition
+from headrace.wire.batch_columns import decode
 from tests.support import java
 from tests.support import spark as support
 from tests.support.apache_kafka import ApacheKafka
@@ -185,32 +191,38 @@ def test_times_of_the_broker_are_read_as_such(spark: SparkSession, bootstrap: st
     assert {row.timestampType for row in found} == {1}
 
 
-@pytest.mark.java
-def test_a_compacted_topic_reads_as_in_sparks_own(
-    spark: SparkSession, apache_kafka: ApacheKafka
-) -> None:
-    topic = create_topic(apache_kafka.bootstrap, new_name(), 1, QUICK_COMPACTION)
-    made = producer(apache_kafka.bootstrap)
-    deadline = time.monotonic() + 40
-    sent = 0
-    found: list[Any] = []
-    while sent == 0 or len(found) >= sent:
+@pytest.fixture(params=["headrace", pytest.param("kafka", marks=pytest.mark.java)])
+def compacting(request: pytest.FixtureRequest, headrace_factory: BrokerFactory) -> str:
+    if request.param == "headrace":
+        return headrace_factory({"log.cleaner.backoff.ms": "200"}).bootstrap_servers
+    kafka: ApacheKafka = request.getfixturevalue("apache_kafka")
+    return kafka.bootstrap
+
+
+def test_a_compacted_topic_reads_as_in_sparks_own(spark: SparkSession, compacting: str) -> None:
+    topic = create_topic(compacting, new_name(), 1, QUICK_COMPACTION)
+    made = producer(compacting)
+    deadline = time.monotonic() + 60
+    sent, kept = 0, 0
+    client = Cluster(ClientConfig(parse_bootstrap(compacting)))
+    while kept >= sent:
+        assert time.monotonic() < deadline, "the cleaner never came"
         for n in range(200):
             made.produce(topic, b"%d" % sent, key=b"%d" % (n % 7))
             sent += 1
-        made.flush(30)
-        found = rows(read(spark, "headrace", apache_kafka.bootstrap, subscribe=topic))
-        assert time.monotonic() < deadline, "the cleaner never came"
-    assert_as_sparks_own(spark, apache_kafka.bootstrap, subscribe=topic)
-    # A range that lies in a gap.
-    first = found[0].offset
-    if first > 1:
-        assert_as_sparks_own(
-            spark,
-            apache_kafka.bootstrap,
-            subscribe=topic,
-            endingOffsets=json.dumps({topic: {"0": first - 1}}),
+        assert made.flush(30) == 0
+        plan = FetchPlan(TopicPartition(topic, 0))
+        kept = sum(
+            len(columns)
+            for fetched in fetch_range(client, plan, 0, sent)
+            for columns in decode(fetched.data, fetched.positions, 0, sent)
         )
+    client.close()
+    found = assert_as_sparks_own(spark, compacting, subscribe=topic)
+    assert len(found) < sent
+    # A range that lies in a gap.
+    gap = json.dumps({topic: {"0": found[0].offset}})
+    assert assert_as_sparks_own(spark, compacting, subscribe=topic, endingOffsets=gap) == []
 
 
 def test_a_wrong_option_is_answered_with_a_sentence(spark: SparkSession, bootstrap: str) -> None:

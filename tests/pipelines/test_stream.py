@@ -126,9 +126,11 @@ def test_a_query_is_a_group_that_is_never_ahead_of_its_checkpoint(
     group = f"g-{uuid.uuid4().hex[:8]}"
     produce(bootstrap, topic, range(900))
     seen: dict[int, dict[str, int]] = {}
+    rows: dict[int, int] = {}
     go_on = threading.Event()
 
-    def look(_: DataFrame, epoch: int) -> None:
+    def look(frame: DataFrame, epoch: int) -> None:
+        rows[epoch] = frame.count()
         seen[epoch] = committed(bootstrap, group)
         if epoch == 3:
             go_on.wait(60)
@@ -154,7 +156,8 @@ def test_a_query_is_a_group_that_is_never_ahead_of_its_checkpoint(
         }
         go_on.set()
         wait_until(lambda: sum(committed(bootstrap, group).values()) == 950, "not committed")
-        assert progress(query) == committed(bootstrap, group)
+        assert progress(query)["endOffset"] == {topic: committed(bootstrap, group)}
+        assert progress(query)["latestOffset"] == {topic: {"0": 475, "1": 475}}
     finally:
         go_on.set()
         query.stop()
@@ -162,15 +165,16 @@ def test_a_query_is_a_group_that_is_never_ahead_of_its_checkpoint(
     for epoch, offsets in seen.items():
         before = ends[epoch - 1][topic] if epoch else {}
         assert all(offset <= before.get(part, 0) for part, offset in offsets.items())
+    assert rows == {0: 300, 1: 300, 2: 300, 3: 50}
     assert committed(bootstrap, group) == {"0": 475, "1": 475}
     wait_until(lambda: not members(bootstrap, group), "the query has ended and is still a member")
 
 
-def progress(query: StreamingQuery) -> dict[str, int]:
-    """The end of the last epoch that had records, as Spark itself reports it."""
+def progress(query: StreamingQuery) -> dict[str, Any]:
+    """The source's offsets after the last epoch that had records, as Spark itself reports them."""
     last: Any = [each for each in query.recentProgress if each["numInputRows"]][-1]
-    ((_, offsets),) = json.loads(last["sources"][0]["endOffset"]).items()
-    return dict(offsets)
+    (source,) = last["sources"]
+    return {name: json.loads(source[name]) for name in ("endOffset", "latestOffset")}
 
 
 def members(bootstrap: str, group: str) -> list[str]:
