@@ -512,7 +512,7 @@ class Log:
             del self._segments[:count]
             self.transactions.drop_before(self._segments[0].base_offset)
             self._hints.clear()
-            self._unsynced.keep(self._segments)
+            self._unsynced.drop_below(self._segments[0].base_offset)
             if self._owner is not None:
                 self._owner.segments_dropped(dropped, self._settings.file_delete_delay_ms)
         return self.start_offset

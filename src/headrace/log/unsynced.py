@@ -52,6 +52,10 @@ class Unsynced:
         kept = {id(segment) for segment in segments}
         self.sealed = [item for item in [*(taken or ()), *self.sealed] if id(item[0]) in kept]
 
+    def drop_below(self, offset: int) -> None:
+        """The log begins there now: forget what came before it."""
+        self.sealed = [item for item in self.sealed if item[0].base_offset >= offset]
+
     def sync(self, sealed: Sealed, active: Segment | None, segments: Sequence[Segment]) -> None:
         """Bring segments to the disk, their snapshots, the epochs and all names."""
         for segment, following in sealed:
