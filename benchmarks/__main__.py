@@ -179,7 +179,7 @@ def main() -> None:
         growth = []
     size = QUICK_SIZE if options.quick else Size()
     if options.log_gb:
-        size = Size(size.partitions, size.connections, options.log_gb)
+        size = replace(size, log_gb=options.log_gb)
     whole = not (options.quick or options.only or options.no_growth or options.headrace_only)
     results = report.Results.load() if options.only else report.Results()
     writes = whole or (options.write and not options.headrace_only)

@@ -11,6 +11,7 @@ import pytest
 from headrace.broker.metrics import Metrics
 from headrace.broker.retention import CommittedOffsets, Retention
 from headrace.clock import ManualClock
+from headrace.cluster.controller import Alteration, ConfigChange, Operation
 from headrace.errors import ErrorCode, KafkaError
 from headrace.log.log import Log
 from headrace.logs import JsonLines
@@ -170,6 +171,22 @@ def test_a_group_that_has_not_read_this_partition_counts_too(kept: Kept) -> None
     kept.committed = {"t": {"here": {0: 11}, "elsewhere": {1: 5}}}
     kept.look()
     assert kept.start("t") == 0
+
+
+def test_the_brokers_default_counts_where_the_topic_has_none_and_changes_while_it_runs(
+    kept: Kept,
+) -> None:
+    kept.broker.create("t", 1, **{"internal.segment.bytes": "200"})
+    kept.broker.create("own", 1, **{"internal.segment.bytes": "200", "retention.ms": "-1"})
+    for name in ("t", "own"):
+        kept.broker.append(name, [NOW])
+    kept.look(HOUR_MS)
+    assert kept.start("t") == 0
+    change = ConfigChange("log.retention.ms", Operation.SET, str(HOUR_MS - 1))
+    altered = kept.broker.metadata.alter_configs([Alteration("broker", "", (change,))])
+    assert altered == [None]
+    kept.look()
+    assert (kept.start("t"), kept.start("own")) == (1, 0)
 
 
 def test_logs_without_records_are_not_opened(tmp_path: Path) -> None:

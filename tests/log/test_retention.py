@@ -400,7 +400,7 @@ def test_a_policy_keeps_its_promises(policy: str) -> None:
     run_state_machine_as_test(
         MACHINES[policy],
         settings=settings(
-            max_examples=25,
+            max_examples=40,
             stateful_step_count=40,
             deadline=None,
             suppress_health_check=list(HealthCheck),
