@@ -12,9 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from headrace.client.config import READ_HERE, ClientConfig, client_config
+from headrace.client.config import READ_HERE, ClientConfig
 from headrace.client.errors import ClientError
 from headrace.client.offsets import COMMITTED, EARLIEST, LATEST, UNCOMMITTED
+from headrace.pipelines.cluster_client import cluster_client
 from headrace.pipelines.consumer_properties import REFUSED, WITHOUT_EFFECT
 from headrace.types import TopicPartition
 
@@ -124,11 +125,9 @@ def parse_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions
     said = _Said(given)
     properties = said.kafka_properties()
     try:
-        client = client_config(properties, "kafka.")
+        client = cluster_client(properties)
     except ClientError as error:
         raise OptionError(str(error)) from error
-    if "client.id" not in properties:
-        client = replace(client, client_id="headrace-spark")
     if (poll_ms := said.number("kafkaConsumer.pollTimeoutMs", 1)) is not None:
         client = replace(client, total_timeout_s=poll_ms / 1000)
     strategy = said.choice("startingOffsetsByTimestampStrategy", ("error", "latest"), "error")

@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from headrace.client.config import READ_HERE, ClientConfig, client_config
+from headrace.client.config import READ_HERE, ClientConfig
 from headrace.client.errors import ClientError
+from headrace.pipelines.cluster_client import cluster_client
 from headrace.wire.compression import CODECS
 
 AT_LEAST_ONCE: Literal["at-least-once"] = "at-least-once"
@@ -90,11 +91,9 @@ def parse_options(given: Mapping[str, str]) -> SinkOptions:
     """What the options mean, or a SinkOptionError."""
     plain, kafka = _split(given)
     try:
-        client = client_config(kafka, "kafka.")
+        client = cluster_client(kafka)
     except ClientError as error:
         raise SinkOptionError(str(error)) from error
-    if "client.id" not in kafka:
-        client = replace(client, client_id="headrace-spark")
     patience_ms = _number(kafka, "delivery.timeout.ms", 120_000)
     if kafka.get("acks", "all") not in ("all", "-1"):
         raise SinkOptionError(

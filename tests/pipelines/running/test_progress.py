@@ -56,6 +56,8 @@ def test_a_report_becomes_rates_lag_times_and_state() -> None:
     assert query.watermark == "2026-01-31T11:59:00.000Z"
     assert [each.lag_records for each in query.sources] == [7, 0, None]
     assert query.sources[0].topics == {"orders": 7}
+    assert query.sources[0].positions == {"orders": 30}
+    assert query.sources[2].positions == {}
     assert query.lag_records == 7
 
 

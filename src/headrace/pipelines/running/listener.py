@@ -26,10 +26,9 @@ log = logging.getLogger(__name__)
 class ProgressListener(StreamingQueryListener):  # type: ignore[misc]  # PySpark's types are not followed
     """Keeps the state of the session's queries and tells it on."""
 
-    def __init__(self, publisher: Publisher, name: str, id_: str) -> None:
-        # Set when the session has a Java to serve them.
-        self.gauges: Gauges | None = None
+    def __init__(self, publisher: Publisher, gauges: Gauges | None, name: str, id_: str) -> None:
         self._publisher = publisher
+        self._gauges = gauges
         self._application = name
         self._application_id = id_
         self._queries: dict[str, Query] = {}
@@ -72,8 +71,8 @@ class ProgressListener(StreamingQueryListener):  # type: ignore[misc]  # PySpark
             self._queries[query.id] = query
             self._changed.notify_all()
         self._publisher.publish(query)
-        if self.gauges is not None:
-            self.gauges.show(query)
+        if self._gauges is not None:
+            self._gauges.show(query)
 
 
 def publish_progress(
@@ -85,14 +84,14 @@ def publish_progress(
     """
     publisher = Publisher(bootstrap, properties or {})
     if "connect" in type(spark).__module__:
-        listener = ProgressListener(publisher, spark.conf.get("spark.app.name", ""), "")
-        spark.streams.addListener(listener)
-        return listener
-    context = spark.sparkContext
-    listener = ProgressListener(publisher, context.appName, context.applicationId)
+        name = spark.conf.get("spark.app.name", "")
+        listener = ProgressListener(publisher, None, name, "")
+    else:
+        context = spark.sparkContext
+        listener = ProgressListener(
+            publisher, Gauges(spark), context.appName, context.applicationId
+        )
     spark.streams.addListener(listener)
-    # Only now: adding a listener has opened the way back from Java to Python.
-    listener.gauges = Gauges(spark)
     return listener
 
 
@@ -105,13 +104,13 @@ def watch_sessions(environment: Mapping[str, str] = os.environ) -> list[Progress
     from pyspark.sql import SparkSession
 
     listeners: list[ProgressListener] = []
-    seen: set[int] = set()
+    seen: list[Any] = []
     original = SparkSession.Builder.getOrCreate
 
     def get_or_create(builder: Any) -> Any:
         spark = original(builder)
-        if id(spark) not in seen:
-            seen.add(id(spark))
+        if not any(spark is each for each in seen):
+            seen.append(spark)
             try:
                 listeners.append(_attach(spark, environment))
             except Exception:

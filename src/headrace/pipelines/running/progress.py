@@ -37,6 +37,8 @@ class Source:
     lag_records: int | None
     # Lag by topic.
     topics: Mapping[str, int] = field(default_factory=dict)
+    # How far it has read, by topic: the sum of its partitions' offsets.
+    positions: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +148,10 @@ def _source(found: Mapping[str, Any]) -> Source:
         rows_per_s=_rate(found.get("processedRowsPerSecond")),
         lag_records=None if topics is None else sum(topics.values()),
         topics=topics or {},
+        positions={
+            topic: sum(partitions.values())
+            for topic, partitions in (_offsets(found.get("endOffset")) or {}).items()
+        },
     )
 
 
