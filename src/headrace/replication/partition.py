@@ -15,6 +15,7 @@ from headrace.errors import ErrorCode, KafkaError
 from headrace.log.log import Log
 from headrace.log.retention import LogView
 from headrace.log.segment import Slice
+from headrace.replication.schema_ids import SchemaIds
 from headrace.settings import LogSettings
 from headrace.types import Epoch, Offset, TopicPartition
 from headrace.wire import batch
@@ -53,6 +54,7 @@ class Shared(Protocol):
 
     woken: list["Partition"]
     max_decompressed_bytes: int
+    schema_ids: SchemaIds
 
     def open_log(self, partition: "Partition") -> Log: ...
 
@@ -102,6 +104,8 @@ class Partition:
             settings.timestamp_type == "LogAppendTime"
             or settings.compression_type != "producer"
             or "compact" in settings.cleanup_policy
+            or settings.key_schema_validation
+            or settings.value_schema_validation
             or self.name.topic in INTERNAL_TOPICS
         )
         if self._log is not None:
@@ -320,6 +324,8 @@ class Partition:
                         ErrorCode.INVALID_RECORD,
                         f"topic {self.name.topic} is compacted: every record needs a key",
                     )
+        if settings.key_schema_validation or settings.value_schema_validation:
+            self._check_schema_ids(view, pos, end)
         codec = CODECS.get(settings.compression_type)
         if codec is not None and codec != header[5] & batch.CODEC_MASK:
             buf = recompress(
@@ -336,6 +342,15 @@ class Partition:
         ):
             self._check_timestamps(header, now_ms)
         return buf, view, pos, end, header, -1
+
+    def _check_schema_ids(self, view: memoryview, pos: int, end: int) -> None:
+        """Every key or value must carry the id of a registered schema, where the topic says so."""
+        known, settings, topic = self._shared.schema_ids, self.settings, self.name.topic
+        for record in iterate(view, pos, end, self._shared.max_decompressed_bytes):
+            if settings.key_schema_validation:
+                known.check(topic, "key", record.key)
+            if settings.value_schema_validation:
+                known.check(topic, "value", record.value)
 
     def is_committed(self, offset: Offset) -> bool:
         """Whether everything below `offset` is committed."""

@@ -12,6 +12,7 @@ from headrace.log.directory import LogDirectory
 from headrace.log.log import Log
 from headrace.replication.flusher import Flusher
 from headrace.replication.partition import Partition
+from headrace.replication.schema_ids import SchemaIds
 from headrace.settings import LogSettings, Settings, log_settings
 from headrace.types import TopicPartition
 
@@ -32,6 +33,9 @@ class Replicas:
         self.woken: list[Partition] = []
         self.directories = directories
         self.max_decompressed_bytes = settings.integer("headrace.max.decompressed.bytes")
+        self.schema_ids = SchemaIds(
+            settings.text("headrace.schemas.topic"), self.topic, self.max_decompressed_bytes
+        )
         self._node_id = node_id
         self._settings = settings
         self._executor = executor

@@ -469,6 +469,10 @@ HEADRACE = (
          "that the system grants."),
     _row("headrace.connection.pipelined.requests", INT, 64, at_least(1),
          "Requests of one connection that may be under way at the same time."),
+    _row("headrace.schemas.topic", STRING, "_schemas", None,
+         "The topic in which the schema registry keeps its schemas; topics with "
+         "key.schema.validation or value.schema.validation are checked against it. This broker "
+         "must have a replica of it."),
 )
 # fmt: on
 

@@ -52,6 +52,8 @@ class LogSettings:
     flush_ms: int = LONG_MAX
     file_delete_delay_ms: int = 60_000
     preallocate: bool = False
+    key_schema_validation: bool = False
+    value_schema_validation: bool = False
     producer_id_expiration_ms: int = 24 * HOUR_MS
 
 
@@ -87,6 +89,8 @@ FIELDS = {
     "flush.ms": "flush_ms",
     "file.delete.delay.ms": "file_delete_delay_ms",
     "preallocate": "preallocate",
+    "key.schema.validation": "key_schema_validation",
+    "value.schema.validation": "value_schema_validation",
     # Last, because it takes the place of segment.bytes where it is given.
     "internal.segment.bytes": "segment_bytes",
 }

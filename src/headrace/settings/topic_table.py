@@ -92,6 +92,9 @@ _ROWS = (
            "Bytes kept locally of a tiered topic."),
     _topic("local.retention.ms", Type.LONG, -2, at_least(-2), "log.local.retention.ms",
            "Time for which records of a tiered topic are kept locally."),
+    _topic("key.schema.validation", Type.BOOLEAN, False, None, "",
+           "Take only records whose key is null or begins with the id of a schema that is "
+           "registered in headrace.schemas.topic; others are refused with INVALID_RECORD."),
     _topic("max.compaction.lag.ms", Type.LONG, LONG_MAX, at_least(1),
            "log.cleaner.max.compaction.lag.ms",
            "The longest time that a record may stay out of compaction."),
@@ -157,6 +160,9 @@ _ROWS = (
            "unclean.leader.election.enable",
            "Let a replica that was not in sync lead when no other is left: available again, at "
            "the price of lost records."),
+    _topic("value.schema.validation", Type.BOOLEAN, False, None, "",
+           "Take only records whose value is null or begins with the id of a schema that is "
+           "registered in headrace.schemas.topic; others are refused with INVALID_RECORD."),
 )
 # fmt: on
 
