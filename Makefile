@@ -63,7 +63,7 @@ $(VENV)/bin/python:
 
 $(VENV)/.installed: pyproject.toml $(LOCK) | $(VENV)/bin/python
 	@echo "installing headrace into $(VENV)"
-	@$(PIP_INSTALL) -e .
+	@$(PIP_INSTALL) -e '.[services]'
 	@$(BIN)/python -m compileall -q src
 	@touch $@
 

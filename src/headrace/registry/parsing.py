@@ -16,7 +16,7 @@ from headrace.registry.names import within
 from headrace.registry.records import Content, Reference
 from headrace.registry.state import State
 
-KEPT_CHARACTERS = 20_000_000
+KEPT_CHARACTERS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
