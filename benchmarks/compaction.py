@@ -1,0 +1,276 @@
+"""python -m benchmarks.compaction: Headrace's compaction beside Apache Kafka's cleaner thread.
+
+One log is written once and given to both brokers as several partitions of a topic, which each
+compacts one after the other, with one thread or process. Both report the bytes that they cleaned
+and the time it took; the first partition is left out, since Kafka's code is cold then. A second
+part measures what producers feel of a compaction in our broker.
+"""
+
+import argparse
+import json
+import random
+import re
+import shutil
+import statistics
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
+
+from benchmarks import frames
+from benchmarks.blaster import WORK, Load, blast
+from benchmarks.sides import NAMES, Broker, SideName, temporary_topic
+from headrace.clock import SystemClock
+from headrace.disk import RealDisk
+from headrace.log.directory import LogDirectory
+from headrace.settings import LogSettings
+from headrace.types import TopicPartition
+from headrace.wire.batch import read_header
+from headrace.wire.compression import CODECS
+from headrace.wire.records import Record, encode_batch
+from tests.support.apache_kafka import ApacheKafka
+from tests.support.headrace_broker import HeadraceBroker
+
+TOPIC = "cleaned"
+RESULTS = Path(__file__).with_name("compaction.json")
+SETTINGS = {"log.cleaner.backoff.ms": "100", "log.cleaner.threads": "1"}
+CONFIG = {"cleanup.policy": "compact", "segment.bytes": str(64 << 20)}
+CLEANER_LOG = """\
+<?xml version="1.0" encoding="UTF-8"?>
+<Configuration status="ERROR">
+  <Appenders><File name="F" fileName="{path}"><PatternLayout pattern="%m%n"/></File></Appenders>
+  <Loggers>
+    <Logger name="org.apache.kafka.storage.internals.log.LogCleaner" level="INFO">
+      <AppenderRef ref="F"/>
+    </Logger>
+    <Root level="OFF"/>
+  </Loggers>
+</Configuration>
+"""
+KAFKA_RATE = re.compile(r"MB of log processed in [\d.,]+ seconds \(([\d.,]+) MB/sec\)")
+OUR_RATE = re.compile(r"records left, .* \(([\d.]+) MB/s\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What the log is made of."""
+
+    title: str
+    value_bytes: int
+    batch_records: int
+    codec: str
+    megabytes: int
+    keys_per_record: float = 0.2
+
+
+SHAPES = (
+    Shape("100 B values, batches of 120", 100, 120, "uncompressed", 120),
+    Shape("100 B values, batches of 120, zstd", 100, 120, "zstd", 80),
+    Shape("1 KB values, batches of 15", 1000, 15, "uncompressed", 200),
+    Shape("100 B values, batches of 8", 100, 8, "uncompressed", 60),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Megabytes and records a second on both sides."""
+
+    shape: Shape
+    log_mb: float
+    records: int
+    kafka_mb_per_s: float
+    headrace_mb_per_s: float
+
+    @property
+    def ratio(self) -> float:
+        return self.headrace_mb_per_s / self.kafka_mb_per_s
+
+
+def write_log(folder: Path, shape: Shape) -> tuple[Path, int]:
+    """A log of that shape; its folder and how many records it has."""
+    shutil.rmtree(folder, ignore_errors=True)
+    directory = LogDirectory(str(folder), RealDisk(), SystemClock())
+    directory.open()
+    partition = TopicPartition(TOPIC, 0)
+    settings = LogSettings(segment_bytes=64 << 20)
+    log = directory.create(partition, uuid.uuid4(), settings)
+    rnd, now_ms = random.Random(1), int(time.time() * 1000)
+    total = shape.megabytes * 1_000_000 // (shape.value_bytes + 28)
+    keys = int(total * shape.keys_per_record)
+    values = [rnd.randbytes(shape.value_bytes // 2).hex().encode() for _ in range(1000)]
+    while log.end_offset < total:
+        batch = encode_batch(
+            [
+                Record(0, now_ms + n, b"key-%012d" % rnd.randrange(keys), rnd.choice(values))
+                for n in range(shape.batch_records)
+            ],
+            codec=CODECS[shape.codec],
+        )
+        header = read_header(batch, 0)
+        log.append(batch, memoryview(batch), 0, len(batch), header, 0, now_ms)
+    log.roll()
+    records = log.end_offset
+    directory.close()
+    return folder / str(partition), records
+
+
+def set_ratio(broker: Broker, ratio: float) -> None:
+    entry = ConfigEntry(
+        "min.cleanable.dirty.ratio", str(ratio), incremental_operation=AlterConfigOpType.SET
+    )
+    resource = ConfigResource(ResourceType.TOPIC, TOPIC, incremental_configs=[entry])
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result(30)
+
+
+def give(broker: Broker, log: Path, partitions: int) -> None:
+    """Let the broker have that log as every partition of the topic, not yet compacted."""
+    broker.start()
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    config = {**CONFIG, "min.cleanable.dirty.ratio": "1.0"}
+    admin.create_topics([NewTopic(TOPIC, partitions, 1, config=config)])[TOPIC].result(30)
+    broker.stop()
+    for partition in range(partitions):
+        folder = broker.partition_folder(TOPIC, partition)
+        identity = (folder / "partition.metadata").read_bytes()
+        shutil.rmtree(folder)
+        shutil.copytree(log, folder)
+        (folder / "partition.metadata").write_bytes(identity)
+    broker.start()
+
+
+def new_side(name: SideName) -> Broker:
+    folder = WORK / f"compaction-{name}"
+    shutil.rmtree(folder, ignore_errors=True)
+    if name == "headrace":
+        return HeadraceBroker(folder, settings=SETTINGS)
+    kafka = ApacheKafka(folder, heap_mb=1024, settings=SETTINGS)
+    kafka.format()
+    (folder / "log4j2.xml").write_text(CLEANER_LOG.format(path=folder / "cleaner.txt"))
+    return kafka
+
+
+def rates(broker: Broker) -> list[float]:
+    """Megabytes a second of every compaction so far, as the broker reports them."""
+    if isinstance(broker, ApacheKafka):
+        path, pattern = broker.folder / "cleaner.txt", KAFKA_RATE
+    else:
+        path, pattern = broker.folder / "output.txt", OUR_RATE
+    text = path.read_text() if path.exists() else ""
+    return [float(found.replace(",", "")) for found in pattern.findall(text)]
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float = 120) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError("the compaction does not end")
+        time.sleep(0.05)
+
+
+def compare(shape: Shape, partitions: int) -> Result:
+    """Both compact the same log."""
+    log, records = write_log(WORK / "compaction-log", shape)
+    size = sum(path.stat().st_size for path in log.glob("*.log"))
+    measured: dict[SideName, float] = {}
+    for name in NAMES:
+        broker = new_side(name)
+        try:
+            give(broker, log, partitions)
+            set_ratio(broker, 0.0)
+            wait_until(lambda broker=broker: len(rates(broker)) >= partitions)  # type: ignore[misc]
+            measured[name] = statistics.median(rates(broker)[1:])
+        finally:
+            broker.stop()
+            shutil.rmtree(broker.folder, ignore_errors=True)
+    shutil.rmtree(WORK / "compaction-log")
+    return Result(shape, size / (1 << 20), records, measured["kafka"], measured["headrace"])
+
+
+def felt_by_producers(shape: Shape, partitions: int, seconds: float) -> dict[str, float]:
+    """The p99 of 100-byte produces without and during a compaction, in microseconds."""
+    log, _ = write_log(WORK / "compaction-log", shape)
+    broker = new_side("headrace")
+    found: dict[str, float] = {}
+    try:
+        give(broker, log, partitions)
+        for connections in (1, 10):
+            with temporary_topic(broker) as topic:
+                load = Load(
+                    frames=(frames.produce(topic, 0, frames.batch(1, 100)),),
+                    connections=connections,
+                    error_at=frames.produce_error_at(topic),
+                )
+                quiet = [blast(broker.port, load, seconds).p99_us for _ in range(3)]
+                done = len(rates(broker))
+                set_ratio(broker, 0.0)
+                busy = []
+                for _ in range(3):
+                    busy.append(blast(broker.port, load, seconds).p99_us)
+                    if len(rates(broker)) >= partitions + done:
+                        raise RuntimeError("the compaction ended before the measurement")
+                wait_until(lambda done=done: len(rates(broker)) >= partitions + done)  # type: ignore[misc]
+                found[f"{connections} connections, p99 quiet us"] = statistics.median(quiet)
+                found[f"{connections} connections, p99 compacting us"] = statistics.median(busy)
+            broker.stop()
+            (broker.data / "cleaner-offset-checkpoint").unlink()
+            for partition in range(partitions):
+                folder = broker.partition_folder(TOPIC, partition)
+                identity = (folder / "partition.metadata").read_bytes()
+                shutil.rmtree(folder)
+                shutil.copytree(log, folder)
+                (folder / "partition.metadata").write_bytes(identity)
+            broker.start()
+    finally:
+        broker.stop()
+        shutil.rmtree(broker.folder, ignore_errors=True)
+        shutil.rmtree(WORK / "compaction-log", ignore_errors=True)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.compaction", description=__doc__)
+    parser.add_argument("--partitions", type=int, default=4)
+    parser.add_argument("--seconds", type=float, default=1.5)
+    parser.add_argument("--scale", type=float, default=1.0, help="of the logs' sizes")
+    parser.add_argument("--shapes", type=int, default=len(SHAPES), help="only the first ones")
+    parser.add_argument("--part", choices=("speed", "latency", "both"), default="both")
+    parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
+    options = parser.parse_args()
+    results: dict[str, object] = {"speed": [], "latency": {}}
+    if options.part != "latency":
+        rows = []
+        for shape in SHAPES[: options.shapes]:
+            scaled = Shape(**{**asdict(shape), "megabytes": int(shape.megabytes * options.scale)})
+            row = compare(scaled, options.partitions)
+            rate = row.headrace_mb_per_s / row.log_mb * row.records
+            print(
+                f"{shape.title:38} Kafka {row.kafka_mb_per_s:7.1f} MB/s   Headrace "
+                f"{row.headrace_mb_per_s:7.1f} MB/s ({rate / 1000:.0f} k records/s)   "
+                f"ratio {row.ratio:.2f}",
+                flush=True,
+            )
+            rows.append({**asdict(row), "ratio": row.ratio, "headrace_records_per_s": rate})
+        results["speed"] = rows
+    if options.part != "speed":
+        latency = felt_by_producers(SHAPES[0], options.partitions, options.seconds)
+        for title, value in latency.items():
+            print(f"{title:38} {value:.0f}")
+        results["latency"] = latency
+    if options.write:
+        RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
