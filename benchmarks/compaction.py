@@ -1,21 +1,20 @@
 """python -m benchmarks.compaction: Headrace's compaction beside Apache Kafka's cleaner thread.
 
 One log is written once and given to both brokers as several partitions of a topic, which each
-compacts one after the other, with one thread or process. Both report the bytes that they cleaned
-and the time it took; the first partition is left out, since Kafka's code is cold then. A second
-part measures what producers feel of a compaction in our broker.
+compacts one after the other, with one thread or process. How long each takes shows in the file
+`cleaner-offset-checkpoint`; the first partition is left out, since Kafka's code is cold then. A
+second part measures what producers feel of a compaction in our broker.
 """
 
 import argparse
 import json
 import random
-import re
 import shutil
 import statistics
 import time
 import uuid
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from confluent_kafka.admin import (
@@ -45,20 +44,7 @@ TOPIC = "cleaned"
 RESULTS = Path(__file__).with_name("compaction.json")
 SETTINGS = {"log.cleaner.backoff.ms": "100", "log.cleaner.threads": "1"}
 CONFIG = {"cleanup.policy": "compact", "segment.bytes": str(64 << 20)}
-CLEANER_LOG = """\
-<?xml version="1.0" encoding="UTF-8"?>
-<Configuration status="ERROR">
-  <Appenders><File name="F" fileName="{path}"><PatternLayout pattern="%m%n"/></File></Appenders>
-  <Loggers>
-    <Logger name="org.apache.kafka.storage.internals.log.LogCleaner" level="INFO">
-      <AppenderRef ref="F"/>
-    </Logger>
-    <Root level="OFF"/>
-  </Loggers>
-</Configuration>
-"""
-KAFKA_RATE = re.compile(r"MB of log processed in [\d.,]+ seconds \(([\d.,]+) MB/sec\)")
-OUR_RATE = re.compile(r"records left, .* \(([\d.]+) MB/s\)")
+CHECKPOINT = "cleaner-offset-checkpoint"
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,28 +141,29 @@ def new_side(name: SideName) -> Broker:
     shutil.rmtree(folder, ignore_errors=True)
     if name == "headrace":
         return HeadraceBroker(folder, settings=SETTINGS)
-    kafka = ApacheKafka(folder, heap_mb=1024, settings=SETTINGS)
-    kafka.format()
-    (folder / "log4j2.xml").write_text(CLEANER_LOG.format(path=folder / "cleaner.txt"))
-    return kafka
+    return ApacheKafka(folder, heap_mb=1024, settings=SETTINGS)
 
 
-def rates(broker: Broker) -> list[float]:
-    """Megabytes a second of every compaction so far, as the broker reports them."""
-    if isinstance(broker, ApacheKafka):
-        path, pattern = broker.folder / "cleaner.txt", KAFKA_RATE
-    else:
-        path, pattern = broker.folder / "output.txt", OUR_RATE
-    text = path.read_text() if path.exists() else ""
-    return [float(found.replace(",", "")) for found in pattern.findall(text)]
+def cleaned(broker: Broker) -> int:
+    """How many partitions have been compacted."""
+    try:
+        text = (broker.data / CHECKPOINT).read_text()
+    except FileNotFoundError:
+        return 0
+    return sum(line.startswith(TOPIC) and line.split()[-1] != "0" for line in text.splitlines())
 
 
-def wait_until(condition: Callable[[], bool], timeout_s: float = 120) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
+def seconds_each(broker: Broker, partitions: int) -> list[float]:
+    """How long each partition but the first took: they are compacted without a pause."""
+    ends: list[float] = []
+    deadline = time.monotonic() + 120
+    while len(ends) < partitions:
+        if cleaned(broker) > len(ends):
+            ends.append(time.monotonic())
         if time.monotonic() > deadline:
             raise TimeoutError("the compaction does not end")
-        time.sleep(0.05)
+        time.sleep(0.003)
+    return [end - begin for begin, end in pairwise(ends)]
 
 
 def compare(shape: Shape, partitions: int) -> Result:
@@ -189,8 +176,8 @@ def compare(shape: Shape, partitions: int) -> Result:
         try:
             give(broker, log, partitions)
             set_ratio(broker, 0.0)
-            wait_until(lambda broker=broker: len(rates(broker)) >= partitions)  # type: ignore[misc]
-            measured[name] = statistics.median(rates(broker)[1:])
+            seconds = statistics.median(seconds_each(broker, partitions))
+            measured[name] = size / (1 << 20) / seconds
         finally:
             broker.stop()
             shutil.rmtree(broker.folder, ignore_errors=True)
@@ -213,18 +200,16 @@ def felt_by_producers(shape: Shape, partitions: int, seconds: float) -> dict[str
                     error_at=frames.produce_error_at(topic),
                 )
                 quiet = [blast(broker.port, load, seconds).p99_us for _ in range(3)]
-                done = len(rates(broker))
                 set_ratio(broker, 0.0)
                 busy = []
                 for _ in range(3):
                     busy.append(blast(broker.port, load, seconds).p99_us)
-                    if len(rates(broker)) >= partitions + done:
+                    if cleaned(broker) >= partitions:
                         raise RuntimeError("the compaction ended before the measurement")
-                wait_until(lambda done=done: len(rates(broker)) >= partitions + done)  # type: ignore[misc]
                 found[f"{connections} connections, p99 quiet us"] = statistics.median(quiet)
                 found[f"{connections} connections, p99 compacting us"] = statistics.median(busy)
             broker.stop()
-            (broker.data / "cleaner-offset-checkpoint").unlink()
+            (broker.data / CHECKPOINT).unlink(missing_ok=True)
             for partition in range(partitions):
                 folder = broker.partition_folder(TOPIC, partition)
                 identity = (folder / "partition.metadata").read_bytes()

@@ -215,7 +215,7 @@ def assert_read_the_same(ours: str, theirs: str) -> None:
 
 def batch_headers(broker: Broker, partition: int) -> list[tuple[int, ...]]:
     """What the files say of each batch, but for sizes, checksums and base timestamps."""
-    found = []
+    found: list[tuple[int, ...]] = []
     for path in sorted(broker.partition_folder(TOPIC, partition).glob("*.log")):
         data, at = path.read_bytes(), 0
         while at < len(data):
