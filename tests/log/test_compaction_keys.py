@@ -16,7 +16,7 @@ def columns_of(keys: list[bytes]) -> tuple[Columns, Numbers]:
     batch = bytes(encode_batch([Record(0, 0, key, b"") for key in keys]))
     starts = array("q")
     add_starts(starts, batch, HEADER_BYTES, len(keys), len(batch))
-    return Columns(batch, starts), np.arange(len(keys))
+    return Columns(batch, np.frombuffer(starts, np.int64)), np.arange(len(keys))
 
 
 def random_keys(rnd: random.Random, count: int, kinds: int) -> list[bytes]:

@@ -1,6 +1,5 @@
 """Reading a segment in chunks of whole batches, and the records of many batches as columns."""
 
-from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -9,12 +8,14 @@ import numpy as np
 from headrace.disk import READ_ONLY, Disk
 from headrace.errors import ErrorCode, KafkaError
 from headrace.wire.batch import CODEC_MASK, HEADER, HEADER_BYTES, MAGIC, OVERHEAD, Header
-from headrace.wire.columns import Columns, Numbers, add_starts
+from headrace.wire.batch_columns import check_chain, record_starts
+from headrace.wire.columns import Columns, Numbers
 from headrace.wire.compression import decompress
+from headrace.wire.records import MIN_RECORD_BYTES
 
-CHUNK_BYTES = 4 << 20
+CHUNK_BYTES = 8 << 20
 # What compressed batches may grow to before those that are there are worked on.
-_UNPACKED_BYTES = 8 << 20
+_UNPACKED_BYTES = 16 << 20
 
 _unpack_header = HEADER.unpack_from
 
@@ -68,18 +69,36 @@ def _corrupt(path: str, position: int) -> KafkaError:
     )
 
 
+def _too_many() -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_RECORD, "a batch has more records than bytes")
+
+
 class Records:
     """The records of some batches, none of them empty."""
 
     __slots__ = ("batches", "buffer", "columns", "firsts", "offsets", "which")
 
     def __init__(
-        self, batches: list[Batch], buffer: bytes | bytearray, starts: "array[int]"
+        self,
+        batches: list[Batch],
+        buffer: bytes | bytearray,
+        begins: Sequence[int],
+        ends: Sequence[int],
     ) -> None:
+        """The batches' records lie between `begins` and `ends`; INVALID_RECORD if not."""
         self.batches = batches
         self.buffer = buffer
-        self.columns = Columns(buffer, starts)
         counts = np.array([batch.header[12] for batch in batches], np.int64)
+        begin_at, end_at = np.array(begins, np.int64), np.array(ends, np.int64)
+        octets = np.frombuffer(buffer, np.uint8)
+        if (counts * MIN_RECORD_BYTES > end_at - begin_at).any():
+            raise _too_many()
+        try:
+            starts = record_starts(buffer, octets, begin_at, end_at, counts)
+        except IndexError:
+            raise _too_many() from None
+        self.columns = Columns(buffer, starts)
+        check_chain(starts, self.columns.ends, counts, end_at)
         self.which: Numbers = np.repeat(np.arange(len(batches)), counts)
         """The batch of each record."""
         self.firsts: Numbers = np.cumsum(counts) - counts
@@ -95,21 +114,19 @@ def decoded(
     """The records of these batches of one chunk, in several parts if they unpack to much."""
     if not any(batch.header[5] & CODEC_MASK for batch in batches):
         if batches:
-            starts = array("q")
-            for batch in batches:
-                add_starts(starts, buffer, batch.at + HEADER_BYTES, batch.header[12], batch.end)
-            yield Records([*batches], buffer, starts)
+            begins = [batch.at + HEADER_BYTES for batch in batches]
+            yield Records([*batches], buffer, begins, [batch.end for batch in batches])
         return
-    unpacked, starts, part = bytearray(), array("q"), list[Batch]()
+    unpacked, begins, ends, part = bytearray(), list[int](), list[int](), list[Batch]()
     view = memoryview(buffer)
     for batch in batches:
-        packed = view[batch.at + HEADER_BYTES : batch.end]
-        codec, begin = batch.header[5] & CODEC_MASK, len(unpacked)
+        packed, codec = view[batch.at + HEADER_BYTES : batch.end], batch.header[5] & CODEC_MASK
+        begins.append(len(unpacked))
         unpacked += decompress(codec, packed, max_decompressed_bytes) if codec else packed
-        add_starts(starts, unpacked, begin, batch.header[12], len(unpacked))
+        ends.append(len(unpacked))
         part.append(batch)
         if len(unpacked) >= _UNPACKED_BYTES:
-            yield Records(part, unpacked, starts)
-            unpacked, starts, part = bytearray(), array("q"), []
+            yield Records(part, unpacked, begins, ends)
+            unpacked, begins, ends, part = bytearray(), [], [], []
     if part:
-        yield Records(part, unpacked, starts)
+        yield Records(part, unpacked, begins, ends)

@@ -187,7 +187,7 @@ COMPACTION = (
           "Memory for the keys of a compaction, over all processes; keys that do not fit wait "
           "for the next one."),
     _live("log.cleaner.io.buffer.size", INT, 512 * 1024, at_least(0),
-          "Memory for reading and writing while compacting. Headrace reads 4 MiB at a time."),
+          "Memory for reading and writing while compacting. Headrace reads 8 MiB at a time."),
     _live("log.cleaner.io.buffer.load.factor", DOUBLE, 0.9, between(0, 1),
           "How full the key memory may get."),
     _live("log.cleaner.io.max.bytes.per.second", DOUBLE, 1.7976931348623157e308, at_least(0),

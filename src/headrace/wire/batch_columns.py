@@ -266,7 +266,7 @@ def _decode_group(
         starts = record_starts(payload, octets, begins, ends, counts)
         length, body = varints(octets, starts)
         end = body + length
-        _check_chain(starts, end, counts, ends)
+        check_chain(starts, end, counts, ends)
         timestamp_delta, at = varints(octets, body + 1)
         offset_delta, at = varints(octets, at)
         key_length, key_at = varints(octets, at)
@@ -297,7 +297,7 @@ def _check_lengths(length: Numbers, at: Numbers, end: Numbers) -> None:
         raise _corrupt("a record's key or value does not fit into it")
 
 
-def _check_chain(starts: Numbers, end: Numbers, counts: Numbers, ends: Numbers) -> None:
+def check_chain(starts: Numbers, end: Numbers, counts: Numbers, ends: Numbers) -> None:
     """Each record ends where the next begins, and the last one where its batch does."""
     last = np.cumsum(counts) - 1
     inner = end[:-1] == starts[1:]

@@ -29,10 +29,10 @@ class Columns:
         "timestamp_deltas", "value_at", "value_bytes",
     )  # fmt: skip
 
-    def __init__(self, buffer: bytes | bytearray, starts: "array[int]") -> None:
+    def __init__(self, buffer: bytes | bytearray, starts: Numbers) -> None:
         """KafkaError INVALID_RECORD if a field reaches past its record."""
         self.data: Bytes = np.frombuffer(buffer, np.uint8)
-        self.starts: Numbers = np.frombuffer(starts, np.int64)
+        self.starts = starts
         try:
             length, at = varints(self.data, self.starts)
             self.ends: Numbers = at + length
