@@ -229,6 +229,17 @@ def test_a_large_schema_does_not_hold_up_the_small_ones(http: httpx.Client, subj
     assert len(json.loads(found["schema"])["fields"]) == 3001
 
 
+def test_a_page_of_another_site_cannot_write_in_a_users_name(
+    http: httpx.Client, subject: str
+) -> None:
+    foreign = {"sec-fetch-site": "cross-site", "origin": "http://evil.example"}
+    schema = {"schema": user()}
+    answer = http.post(f"/subjects/{subject}/versions", json=schema, headers=foreign)
+    assert answer.status_code == 403
+    assert http.delete("/config", headers=foreign).status_code == 403
+    assert http.get(f"/subjects/{subject}/versions").status_code == 404
+
+
 def test_health_and_metrics_tell_what_happened(http: httpx.Client, subject: str) -> None:
     register(http, subject, user())
     assert http.get("/health").json()["status"] == "UP"

@@ -60,6 +60,7 @@ class Http:
                 return
             found = self._router.find(scope["method"], path)
             pattern = found.pattern
+            _check_origin(scope["method"], headers)
             body = await _read(receive, headers) if scope["method"] in ("POST", "PUT") else b""
             query = _query(scope["query_string"])
             answer = await found.handler(
@@ -90,6 +91,12 @@ def _answer_type(accepted: str) -> str:
         if kind in accepted:
             return kind
     raise RegistryError(406, f"HTTP 406 Not Acceptable: answers are {', '.join(ANSWER_TYPES)}")
+
+
+def _check_origin(method: str, headers: dict[bytes, bytes]) -> None:
+    """A page of somebody else's in a user's browser may not write here in his name."""
+    if method != "GET" and headers.get(b"sec-fetch-site") in (b"cross-site", b"same-site"):
+        raise RegistryError(403, "HTTP 403 Forbidden: a request from another site's page")
 
 
 async def _read(receive: Receive, headers: dict[bytes, bytes]) -> bytes:

@@ -2,6 +2,7 @@
 
 from headrace import __version__
 from headrace.registry.call import Call
+from headrace.registry.failures import RegistryError
 
 
 async def root(_: Call) -> object:
@@ -10,6 +11,8 @@ async def root(_: Call) -> object:
 
 async def get_health(call: Call) -> object:
     """Answered only once the topic has been read to its end."""
+    if not call.registry.follower.is_following:
+        raise RegistryError(503, "The topic is not followed any more; restart the registry")
     return {
         "status": "UP",
         "topic": call.registry.where.topic,

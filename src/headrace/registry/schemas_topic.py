@@ -123,8 +123,9 @@ class Follower:
         self._thread.join()
 
     @property
-    def is_caught_up(self) -> bool:
-        return self._caught_up.done()
+    def is_following(self) -> bool:
+        """Whether new records of the topic still come."""
+        return self._caught_up.done() and self._thread.is_alive()
 
     async def reached(self, offset: int) -> None:
         """Returns when everything below `offset` has been replayed."""
