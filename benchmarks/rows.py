@@ -201,7 +201,7 @@ def librdkafka_transactions(commit_every_ms: int) -> Callable[[Broker, Effort], 
 def librdkafka_consume_committed(broker: Broker, effort: Effort) -> float:
     """Records per second of librdkafka's consumer, of transactions of which a tenth was aborted."""
     with temporary_topic(broker) as topic:
-        left = clients.produce_in_transactions(broker.bootstrap, topic, effort.records, 500)
+        left = clients.produce_in_transactions(broker.bootstrap, topic, effort.records * 4, 2000)
         return clients.consume(broker.bootstrap, topic, left)
 
 
