@@ -139,11 +139,12 @@ class Worker:
         self.stopping = False
 
     def run(self) -> None:
-        """Until SIGTERM; one of FATAL when the producer is of no use any more."""
+        """Until SIGTERM or the tests' own end; one of FATAL when the producer is of no use."""
         signal.signal(signal.SIGTERM, self._stop)
         self._assign()
         self._retried(lambda: self._producer.init_transactions(PATIENCE_S))
-        while not self.stopping:
+        parent = os.getppid()
+        while not self.stopping and os.getppid() == parent:
             chosen = self._random.random()
             if chosen < 0.6:
                 self._transaction()
