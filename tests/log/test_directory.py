@@ -107,6 +107,34 @@ def test_a_log_that_was_not_opened_keeps_its_checkpoint() -> None:
     assert directory.get(ORDERS, SMALL).start_offset == 3
 
 
+def test_many_logs_are_recovered_and_closed_side_by_side(tmp_path: object) -> None:
+    path = f"{tmp_path}/data"
+    partitions = [TopicPartition("orders", index) for index in range(40)]
+    done: list[int] = []
+    for turn in range(3):
+        directory = LogDirectory(path, RealDisk(), ManualClock(NOW))
+        directory.open()
+        done.clear()
+        directory.recover(lambda _: SMALL, lambda _, count, total: done.append(count), 8)
+        if turn:
+            assert done == [*range(1, 41)]
+        for index, partition in enumerate(partitions):
+            if turn:
+                log = directory.get(partition, SMALL)
+            else:
+                log = directory.create(partition, ORDERS_ID, SMALL)
+            assert log.end_offset == turn * (index % 7 + 1)
+            append(log, batch(index % 7 + 1))
+        if turn == 0:
+            directory.disk.close(directory._lock)  # what a crash leaves
+        else:
+            directory.close(8)
+            directory = LogDirectory(path, RealDisk(), ManualClock(NOW))
+            directory.open()
+            assert directory.stopped_cleanly
+            directory.close()
+
+
 def test_logs_that_were_never_recovered_are_not_called_clean() -> None:
     disk = MemoryDisk()
     directory = open_directory(disk)

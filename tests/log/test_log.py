@@ -389,6 +389,23 @@ def identity() -> tuple[TopicPartition, UUID, LogSettings]:
     return ORDERS, ORDERS_ID, SMALL
 
 
+def test_a_start_that_was_cut_away_does_not_come_back_after_a_power_cut() -> None:
+    disk = MemoryDisk()
+    directory = open_directory(disk)
+    log = directory.create(ORDERS, ORDERS_ID, SMALL)
+    append(log, batch(4, value=b"x" * 55))
+    append(log, batch(4))
+    log.delete_records_before(5)
+    directory.checkpoint()
+    log.truncate_to(7)
+    assert (log.start_offset, log.end_offset) == (4, 4), "the batch went as a whole"
+    disk.crash()
+    directory = open_directory(disk)
+    directory.recover(lambda _: SMALL)
+    log = directory.get(ORDERS, SMALL)
+    assert (log.start_offset, log.end_offset) == (4, 4)
+
+
 def test_deleting_records_drops_whole_segments_and_moves_the_start() -> None:
     disk = MemoryDisk()
     log = filled(disk=disk)

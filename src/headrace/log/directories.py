@@ -27,6 +27,8 @@ class LogDirectories:
         self.on_failure: Callable[[LogDirectory], None] | None = None
         """Hears of a folder that went offline; perhaps in a worker."""
         self.all = tuple(LogDirectory(path, disk, clock, self._failed) for path in paths)
+        self.threads = 1
+        """How many logs of a folder are recovered or closed at the same time."""
         self._homes: dict[TopicPartition, LogDirectory] = {}
 
     @property
@@ -89,12 +91,12 @@ class LogDirectories:
         """Make every log whole in those folders that were not closed cleanly."""
         for directory in self.healthy:
             if not directory.stopped_cleanly:
-                directory.recover(settings_for, progress)
+                directory.recover(settings_for, progress, self.threads)
 
     def close(self) -> None:
         """Close all logs; each folder that is well gets its clean marker."""
         for directory in self.all:
-            directory.close()
+            directory.close(self.threads)
 
     # -- logs -----------------------------------------------------------------------------------
 

@@ -15,9 +15,11 @@ the whole folder offline, because the disk below it can no longer be trusted.
 import logging
 import threading
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
+from typing import TypeVar
 
 from headrace.clock import Clock
 from headrace.disk import Disk, is_broken, replace_file
@@ -50,6 +52,8 @@ _NAME_BYTES_MAX = 255
 _UNKNOWN_POINT = 2**63 - 1
 
 _logger = logging.getLogger("headrace.log")
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 
 
 class FolderInUse(RuntimeError):
@@ -128,31 +132,32 @@ class LogDirectory:
         self,
         settings_for: Callable[[TopicPartition], LogSettings],
         progress: Callable[[TopicPartition, int, int], None] | None = None,
+        threads: int = 1,
     ) -> None:
         """Open every log, and so make each whole; `progress(partition, done, total)` after each."""
-        waiting = sorted(self._unopened)
-        for done, partition in enumerate(waiting, 1):
+
+        def recover_one(partition: TopicPartition) -> TopicPartition:
             try:
-                self.get(partition, settings_for(partition))
+                if self.offline is None:
+                    self.get(partition, settings_for(partition))
             except KafkaError as error:
                 # It stays offline, or its whole folder does; all others are as well as they were.
                 _logger.error("%s cannot be recovered: %s", partition, error.message)
-                if self.offline is not None:
-                    return
+            return partition
+
+        waiting = sorted(self._unopened)
+        for done, partition in enumerate(_each(recover_one, waiting, threads), 1):
             if progress is not None:
                 progress(partition, done, len(waiting))
-        self.checkpoint()
+        if self.offline is None:
+            self.checkpoint()
 
-    def close(self) -> None:
+    def close(self, threads: int = 1) -> None:
         """Close all logs and leave the clean marker; without it if anything went wrong."""
         clean = self.offline is None and (self.stopped_cleanly or not self._unopened)
         self.remove_dropped(finish=True)
-        for log in self._logs.values():
-            try:
-                log.close()
-            except KafkaError as error:
-                _logger.error("%s could not be closed cleanly: %s", log.partition, error)
-                clean = False
+        for closed in _each(_close, [*self._logs.values()], threads):
+            clean = clean and closed
         if self.offline is None:
             try:
                 self.checkpoint()
@@ -429,6 +434,26 @@ class LogDirectory:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"{self.path} is offline: {self.offline}"
             )
+
+
+def _close(log: Log) -> bool:
+    try:
+        log.close()
+    except KafkaError as error:
+        _logger.error("%s could not be closed cleanly: %s", log.partition, error)
+        return False
+    return True
+
+
+def _each(
+    work: Callable[[_Item], _Result], items: Sequence[_Item], threads: int
+) -> Iterator[_Result]:
+    """The work on each item, in several threads: they mostly wait for the disk."""
+    if threads == 1:
+        yield from map(work, items)
+        return
+    with ThreadPoolExecutor(threads, thread_name_prefix="logs") as pool:
+        yield from pool.map(work, items)
 
 
 def _nothing() -> None:

@@ -1,9 +1,8 @@
 """One partition's log on one disk: append, read, roll, cut at either end, flush.
 
-A log is a row of segments, the last of them active. All calls come from one thread, the owner of
-the partition; only `flush` may run in a worker beside it. `append` is the hottest
-function of the broker: it sees a batch that was validated, never a record, and makes one system
-call. Opening a log is in `recovery.py`, looking up times in `timestamps.py`.
+A log is a row of segments, the last of them active. All calls come from its owner's thread; only
+`flush` may run in a worker. `append` is the hottest function of the broker: it sees a batch that
+was validated, never a record, and makes one system call. Opening a log is in `recovery.py`.
 """
 
 import logging
@@ -127,7 +126,7 @@ class Log:
 
     @property
     def safe_point(self) -> int:
-        """Where the next start may begin to scan: all files below are on the disk as they are."""
+        """Where the next start may begin to scan."""
         return min(self._unsynced.lowest(self.recovery_point), self.recovery_point)
 
     @property
@@ -490,7 +489,8 @@ class Log:
         self.disk.sync_folder(self.folder)
         self._set_producers(rebuild(self.disk, self.folder, names, self._segments, end))
         self._disarm()
-        if self.saved_recovery_point > self.recovery_point and self._owner is not None:
+        saved = self.saved_recovery_point <= self.recovery_point and self.start_offset < end
+        if not saved and self._owner is not None:
             self._owner.log_went_back(self.partition)
 
     def delete_records_before(self, offset: int) -> int:

@@ -265,6 +265,7 @@ class _Scan:
         for segment in self._segments[:count]:
             segment.offset_index()
             segment.time_index()
+            segment.release()
 
     def _load_producers(self, first: int, base: int) -> None:
         snapshots = list_snapshots(self._names)

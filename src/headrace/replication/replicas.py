@@ -102,6 +102,7 @@ class Replicas:
         changes.update(image.broker_configs.get("", {}))
         changes.update(image.broker_configs.get(str(self._node_id), {}))
         self.settings_now = self._settings.replace(changes)
+        self.directories.threads = self.settings_now.integer("num.recovery.threads.per.data.dir")
         for topic in image.topics.values():
             partitions = self.by_key.get(topic.id.bytes)
             if partitions is not None:

@@ -174,8 +174,9 @@ LOGS = (
     _live("compression.zstd.level", INT, 3, ZSTD_LEVEL, "How hard zstd tries, likewise."),
     _live("message.max.bytes", INT, MIB + 12, at_least(0),
           "The largest batch accepted, for topics without max.message.bytes."),
-    _live("num.recovery.threads.per.data.dir", INT, 2, at_least(1),
-          "Threads that recover logs after an unclean stop, for each data folder."),
+    _row("num.recovery.threads.per.data.dir", INT, 8, at_least(1),
+         "Threads that recover logs after an unclean stop and close them at a stop, for each data "
+         "folder; they mostly wait for the disk.", live=True, kafka_default="2"),
 )
 
 COMPACTION = (

@@ -78,7 +78,6 @@ BROKER_NO_EFFECT = frozenset(
         "max.connections.per.ip.overrides",
         "num.io.threads",
         "num.network.threads",
-        "num.recovery.threads.per.data.dir",
         "num.replica.alter.log.dirs.threads",
         "num.replica.fetchers",
         "offsets.commit.timeout.ms",
