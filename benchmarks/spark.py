@@ -1,4 +1,4 @@
-"""python -m benchmarks.spark: our Spark source beside Spark's own Kafka connector, in turns.
+"""python -m benchmarks.spark: our source and sink beside Spark's own Kafka connector, in turns.
 
 The same session, broker and topics for both; each row is warmed with both before the first round,
 and the ratio is the median over the rounds. Results go into RESULTS.md with `--write`.
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 from benchmarks.sides import Broker, SideName, new_broker
@@ -138,6 +139,44 @@ def stream_epochs(bench: Bench) -> dict[str, list[float]]:
     return in_turns(once, max(bench.rounds // 2, 2), warm=1)
 
 
+def copy_epochs(bench: Bench) -> dict[str, list[float]]:
+    """Topic to topic: Spark's own sink, at least once, beside ours, exactly once.
+
+    Both read with our source, so that only the sinks differ; the first two epochs are cold.
+    """
+    epochs = 6
+    size = int(EPOCH_ROWS * bench.scale)
+    topic = fill(bench.bootstrap, size * epochs, 100, "none")
+
+    def once(sink: str) -> float:
+        name = uuid.uuid4().hex[:8]
+        target = create_topic(bench.bootstrap, f"copy-{name}", PARTITIONS)
+        writer = (
+            bench.spark.readStream.format("headrace")
+            .option("kafka.bootstrap.servers", bench.bootstrap)
+            .option("subscribe", topic)
+            .option("startingOffsets", "earliest")
+            .option("maxOffsetsPerTrigger", str(size))
+            .load()
+            .select("key", "value")
+            .writeStream.format(sink)
+            .option("kafka.bootstrap.servers", bench.bootstrap)
+            .option("topic", target)
+            .option("checkpointLocation", str(WORK / f"checkpoint-{name}"))
+        )
+        if sink == "headrace":
+            writer = writer.option("delivery", "exactly-once")
+        query = writer.trigger(availableNow=True).start()
+        query.awaitTermination()
+        done: list[Any] = [each for each in query.recentProgress if each["numInputRows"]]
+        assert sum(each["numInputRows"] for each in done) == size * epochs, done
+        AdminClient({"bootstrap.servers": bench.bootstrap}).delete_topics([target])
+        took_ms = [each["durationMs"]["triggerExecution"] for each in done[2:]]
+        return size / statistics.median(took_ms) * 1000
+
+    return in_turns(once, max(bench.rounds // 2, 2), warm=1)
+
+
 def in_turns(once: Callable[[str], float], rounds: int, warm: int) -> dict[str, list[float]]:
     for _ in range(warm):
         for source in SOURCES:
@@ -154,6 +193,7 @@ ROWS = (
     Row("spark-read-1k", "Batch read, 1 M x 1 KB", 1.5, batch_read(1_000_000, 1000, "none")),
     Row("spark-read-lz4", "Batch read, 2 M x 100 B, lz4", 1.8, batch_read(2_000_000, 100, "lz4")),
     Row("spark-stream", "Streaming epochs of 500 k x 100 B", 1.2, stream_epochs),
+    Row("spark-sink", "Sink: exactly once beside at least once", 0.9, copy_epochs),
 )
 
 
@@ -190,8 +230,9 @@ def markdown() -> list[str]:
         "## Pipelines on Spark beside Spark's own Kafka connector",
         "",
         "The same session (`local[2]`), broker and topics, the two sources in turns, into Spark's",
-        "`noop` sink. Rows a second, medians with their range. Repeat with",
-        "`python -m benchmarks.spark`.",
+        "`noop` sink; for the sink a topic is copied in epochs of 500 k x 100 B by our source, and",
+        "Spark's own sink writes at least once, ours exactly once. Rows a second, medians with the",
+        "range of all rounds. Repeat with `python -m benchmarks.spark`.",
         "",
         "![Ratios to Spark's own connector](spark.svg)",
         "",

@@ -10,9 +10,9 @@ from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.pipelines.lake import verify as proof
-from headrace.pipelines.lake.ranges import Place
 from headrace.pipelines.lake.views import open_view
 from headrace.testing.running import RunningBroker
+from headrace.types import TopicPartition
 from tests.support import spark as support
 from tests.support.committed import committed_values
 from tests.support.topics import create_topic
@@ -131,7 +131,7 @@ class Reader:
     def bounds(self, topic: str) -> dict[int, tuple[int, int]]:
         return {0: (0, RECORDS // 2), 1: (0, RECORDS // 2)}
 
-    def offsets(self, place: Place, first: int, last: int) -> proof.Offsets:
+    def offsets(self, place: TopicPartition, first: int, last: int) -> proof.Offsets:
         raise AssertionError(f"a complete table has no hole to look into: {place} {first} {last}")
 
 

@@ -12,8 +12,8 @@ from headrace.cli import client, positions
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from headrace.pipelines.lake.ranges import Place
     from headrace.pipelines.lake.verify import Offsets
+    from headrace.types import TopicPartition
 
 BATCH_RECORDS = 10_000
 SILENCE_S = 15.0
@@ -45,7 +45,7 @@ class LibrdkafkaReader:
         partitions = [part.id for part in found.partitions]
         return positions.bounds(self._cluster, admin, topic, partitions, committed=True)
 
-    def offsets(self, place: "Place", first: int, last: int) -> "Offsets":
+    def offsets(self, place: "TopicPartition", first: int, last: int) -> "Offsets":
         """The offsets of all visible records from `first` to `last`."""
         from confluent_kafka import KafkaError, TopicPartition
 

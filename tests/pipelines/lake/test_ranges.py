@@ -2,7 +2,6 @@ import pyarrow as pa
 import pytest
 
 from headrace.pipelines.lake.ranges import (
-    Place,
     Range,
     RangeCounter,
     from_json,
@@ -11,9 +10,14 @@ from headrace.pipelines.lake.ranges import (
     to_json,
     tracked,
 )
+from headrace.types import TopicPartition
 from tests.pipelines.lake.lakes import ARROW_SCHEMA, rows
 
-ORDERS_0, ORDERS_1, CLICKS_0 = Place("orders", 0), Place("orders", 1), Place("clicks", 0)
+ORDERS_0, ORDERS_1, CLICKS_0 = (
+    TopicPartition("orders", 0),
+    TopicPartition("orders", 1),
+    TopicPartition("clicks", 0),
+)
 
 
 def mixed() -> pa.RecordBatch:

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from headrace.pipelines.epoch import Epoch
 from headrace.pipelines.lake import verify as proof
-from headrace.pipelines.lake.ranges import Place
 from headrace.pipelines.lake.verify import Offsets, PartitionReport, Wanted
+from headrace.types import TopicPartition
 from tests.pipelines.lake.lakes import Lake, rows
 
-ORDERS_0 = Place("orders", 0)
+ORDERS_0 = TopicPartition("orders", 0)
 FIRST, SECOND = Epoch("query-1", 0), Epoch("query-1", 1)
 
 offset_lists = st.lists(st.integers(0, 40), min_size=1, max_size=60)
@@ -57,7 +57,7 @@ class Topic:
     def bounds(self, topic: str) -> Mapping[int, tuple[int, int]]:
         return {0: (self.start, self.end)}
 
-    def offsets(self, place: Place, first: int, last: int) -> Offsets:
+    def offsets(self, place: TopicPartition, first: int, last: int) -> Offsets:
         self.asked.append((first, last))
         return self.visible[(self.visible >= first) & (self.visible <= last)]
 

@@ -12,12 +12,13 @@ from headrace.pipelines.lake.columns import ColumnsDiffer
 from headrace.pipelines.lake.delta import DeltaLake
 from headrace.pipelines.lake.files import epoch_of
 from headrace.pipelines.lake.iceberg import IcebergLake
-from headrace.pipelines.lake.ranges import Place, Range
+from headrace.pipelines.lake.ranges import Range
 from headrace.pipelines.lake.writers import EpochCommit, EpochTaken
+from headrace.types import TopicPartition
 from tests.pipelines.lake.lakes import SPARK_SCHEMA, Lake, rows
 
 FIRST, SECOND = Epoch("query-1", 0), Epoch("query-1", 1)
-ORDERS_0, ORDERS_1 = Place("orders", 0), Place("orders", 1)
+ORDERS_0, ORDERS_1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
 
 def test_an_epoch_is_one_commit_with_its_number_and_its_offsets(lake: Lake) -> None:

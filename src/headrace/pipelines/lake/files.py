@@ -19,7 +19,8 @@ from pyspark.sql.datasource import WriterCommitMessage
 from headrace.pipelines.epoch import Epoch
 from headrace.pipelines.lake import ranges as offset_ranges
 from headrace.pipelines.lake.columns import fitted
-from headrace.pipelines.lake.ranges import Place, Range, RangeCounter
+from headrace.pipelines.lake.ranges import Range, RangeCounter
+from headrace.types import TopicPartition
 
 FOLDER = "data/headrace"
 # A row group is what a reader skips or reads as a whole; Spark sends batches of 10,000 rows.
@@ -37,7 +38,7 @@ class WrittenFile(WriterCommitMessage):  # type: ignore[misc]
     path: str | None
     rows: int
     size_bytes: int
-    ranges: dict[Place, tuple[Range, ...]]
+    ranges: dict[TopicPartition, tuple[Range, ...]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,20 +8,14 @@ left records out; only the topic can tell these apart, and `verify.py` asks it.
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.types import TopicPartition
+
 COLUMNS = ("topic", "partition", "offset")
-
-
-class Place(NamedTuple):
-    """A partition of a topic."""
-
-    topic: str
-    partition: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +31,7 @@ class Range:
         return self.count == self.last - self.first + 1
 
 
-Ranges = Mapping[Place, tuple[Range, ...]]
+Ranges = Mapping[TopicPartition, tuple[Range, ...]]
 
 
 def tracked(schema: pa.Schema) -> bool:
@@ -53,7 +47,9 @@ def tracked(schema: pa.Schema) -> bool:
     )
 
 
-def offsets_by_place(batch: pa.RecordBatch | pa.Table) -> dict[Place, npt.NDArray[np.int64]]:
+def offsets_by_place(
+    batch: pa.RecordBatch | pa.Table,
+) -> dict[TopicPartition, npt.NDArray[np.int64]]:
     """The offsets of each partition, in the order of the rows; rows without one are left out."""
     table = pa.table({name: batch.column(name) for name in COLUMNS}).drop_null()
     if not table.num_rows:
@@ -67,13 +63,13 @@ def offsets_by_place(batch: pa.RecordBatch | pa.Table) -> dict[Place, npt.NDArra
     offsets = table.column("offset").to_numpy().astype(np.int64)
     keys = codes << 32 | partitions
     if (keys == keys[0]).all():
-        return {Place(names[codes[0]], int(partitions[0])): offsets}
+        return {TopicPartition(names[codes[0]], int(partitions[0])): offsets}
     order = np.argsort(keys, kind="stable")
     keys, offsets = keys[order], offsets[order]
     cuts = np.flatnonzero(np.diff(keys)) + 1
     starts = np.concatenate(([0], cuts))
     return {
-        Place(names[keys[start] >> 32], int(keys[start] & 0xFFFFFFFF)): part
+        TopicPartition(names[keys[start] >> 32], int(keys[start] & 0xFFFFFFFF)): part
         for start, part in zip(starts, np.split(offsets, cuts), strict=True)
     }
 
@@ -82,7 +78,7 @@ class RangeCounter:
     """Adds up the ranges of a file while it is written."""
 
     def __init__(self) -> None:
-        self._seen: dict[Place, Range] = {}
+        self._seen: dict[TopicPartition, Range] = {}
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Count the rows of one more batch."""
@@ -97,14 +93,14 @@ class RangeCounter:
                 )
             self._seen[place] = found
 
-    def ranges(self) -> dict[Place, tuple[Range, ...]]:
+    def ranges(self) -> dict[TopicPartition, tuple[Range, ...]]:
         """What was counted so far."""
         return {place: (found,) for place, found in self._seen.items()}
 
 
-def merge(many: Iterable[Ranges]) -> dict[Place, tuple[Range, ...]]:
+def merge(many: Iterable[Ranges]) -> dict[TopicPartition, tuple[Range, ...]]:
     """The ranges of several files as one list a partition; neighbours without holes are joined."""
-    collected: dict[Place, list[Range]] = {}
+    collected: dict[TopicPartition, list[Range]] = {}
     for ranges in many:
         for place, found in ranges.items():
             collected.setdefault(place, []).extend(found)
@@ -130,11 +126,11 @@ def to_json(ranges: Ranges) -> str:
     return json.dumps(out, separators=(",", ":"))
 
 
-def from_json(text: str) -> dict[Place, tuple[Range, ...]]:
+def from_json(text: str) -> dict[TopicPartition, tuple[Range, ...]]:
     """What `to_json` wrote; ValueError if it is something else."""
     try:
         return {
-            Place(topic, int(partition)): tuple(Range(*map(int, each)) for each in found)
+            TopicPartition(topic, int(partition)): tuple(Range(*map(int, each)) for each in found)
             for topic, partitions in json.loads(text).items()
             for partition, found in partitions.items()
         }

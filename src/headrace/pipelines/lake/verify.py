@@ -16,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.pipelines.epoch import Epoch
-from headrace.pipelines.lake.ranges import Place, offsets_by_place
+from headrace.pipelines.lake.ranges import offsets_by_place
 from headrace.pipelines.lake.views import TableCommit, TableFile, TableView
+from headrace.types import TopicPartition
 
 Offsets = npt.NDArray[np.int64]
 Progress = Callable[[str, int, int], None]
@@ -35,7 +36,7 @@ class TopicReader(Protocol):
     def bounds(self, topic: str) -> Mapping[int, tuple[int, int]]:
         """Of each partition the first offset and the one after the last."""
 
-    def offsets(self, place: Place, first: int, last: int) -> Offsets:
+    def offsets(self, place: TopicPartition, first: int, last: int) -> Offsets:
         """The offsets of all visible records from `first` to `last`."""
 
 
@@ -44,7 +45,7 @@ class Finding:
     """Something wrong with the offsets from `first` to `last`, `count` of them."""
 
     kind: str
-    place: Place
+    place: TopicPartition
     first: int
     last: int
     count: int
@@ -66,7 +67,7 @@ class Wanted:
 class PartitionReport:
     """One partition: what the topic has, what the table has, and what is wrong."""
 
-    place: Place
+    place: TopicPartition
     log_start: int
     log_end: int
     rows: int = 0
@@ -91,7 +92,7 @@ def verify(
     """A report for each partition of the topic."""
     bounds = log.bounds(wanted.topic)
     found = _read_files(table.files, wanted.topic, progress)
-    places = sorted({Place(wanted.topic, number) for number in bounds} | set(found))
+    places = sorted({TopicPartition(wanted.topic, number) for number in bounds} | set(found))
     reports = []
     for done, place in enumerate(places):
         progress(f"checking {place.topic}-{place.partition}", done, len(places))
@@ -104,8 +105,8 @@ def verify(
 
 def _read_files(
     files: tuple[TableFile, ...], topic: str, progress: Progress
-) -> dict[Place, list[Runs]]:
-    found: dict[Place, list[Runs]] = {}
+) -> dict[TopicPartition, list[Runs]]:
+    found: dict[TopicPartition, list[Runs]] = {}
     for done, file in enumerate(files):
         progress("reading offsets", done, len(files))
         for place, offsets in offsets_by_place(file.read()).items():
@@ -184,7 +185,7 @@ def _check_against_topic(
 
 
 def _explained(
-    place: Place,
+    place: TopicPartition,
     first: int,
     last: int,
     covered: tuple[Offsets, Offsets],
@@ -283,7 +284,9 @@ def _spans(holes: tuple[Offsets, Offsets], lowest: int, highest: int) -> list[tu
 # ----------------------------------------------------------------------------------- order
 
 
-def _reordered(place: Place, runs: list[Runs], doubled: tuple[Offsets, Offsets]) -> list[Finding]:
+def _reordered(
+    place: TopicPartition, runs: list[Runs], doubled: tuple[Offsets, Offsets]
+) -> list[Finding]:
     """Rows that come after a row with a larger offset: in one file, or in an earlier epoch."""
     findings = []
     queries: dict[str, dict[int, list[Runs]]] = {}
@@ -307,7 +310,11 @@ def _reordered(place: Place, runs: list[Runs], doubled: tuple[Offsets, Offsets])
 
 
 def _moved(
-    place: Place, starts: Offsets, ends: Offsets, doubled: tuple[Offsets, Offsets], where: str
+    place: TopicPartition,
+    starts: Offsets,
+    ends: Offsets,
+    doubled: tuple[Offsets, Offsets],
+    where: str,
 ) -> list[Finding]:
     """Reorderings; a run that is all duplicates is reported as that and not once more."""
     again = inside(starts, doubled) & inside(ends, doubled)
@@ -317,11 +324,11 @@ def _moved(
     ]
 
 
-def _finding(kind: str, place: Place, first: int, last: int, where: str = "") -> Finding:
+def _finding(kind: str, place: TopicPartition, first: int, last: int, where: str = "") -> Finding:
     return Finding(kind, place, int(first), int(last), int(last - first + 1), where)
 
 
-def _grouped(kind: str, place: Place, offsets: Offsets, where: str) -> list[Finding]:
+def _grouped(kind: str, place: TopicPartition, offsets: Offsets, where: str) -> list[Finding]:
     if not len(offsets):
         return []
     return [
