@@ -14,7 +14,7 @@ import contextlib
 import itertools
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -41,6 +41,7 @@ from headrace.types import TopicPartition
 
 # Rows are gathered to this size before they are sorted by partition and encoded.
 CHUNK_BYTES = 4 << 20
+ABORT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +125,8 @@ class Sink:
             if ledger:
                 self._ledger.mark(cluster, identity, epoch.number)
         except BaseException:
-            _abort(cluster, identity)
+            with contextlib.suppress(KafkaError, ClientError), _briefly(self._options) as again:
+                producing.end_transaction(again, identity, commit=False)
             raise
         entry = Entry(identity.producer_id, identity.epoch)
         return TaskDone(epoch, task, records, entry)
@@ -209,7 +211,7 @@ class Sink:
         if not done:
             return
         epoch = done[0].epoch
-        with Cluster(self._options.client) as cluster:
+        with contextlib.suppress(KafkaError, ClientError), _briefly(self._options) as cluster:
             if ledger:
                 page = self._ledger.read(cluster, epoch.query)
                 if page is not None and page.epoch >= epoch.number:
@@ -217,9 +219,11 @@ class Sink:
             for each in done:
                 if each.entry is not None:
                     name = self._ledger.task_id(epoch, each.task)
-                    entry = each.entry
-                    identity = ProducerIdentity(entry.producer_id, entry.producer_epoch, name)
-                    _abort(cluster, identity)
+                    producer = ProducerIdentity(
+                        each.entry.producer_id, each.entry.producer_epoch, name
+                    )
+                    with contextlib.suppress(KafkaError):
+                        producing.end_transaction(cluster, producer, commit=False)
 
 
 class BatchWriter(DataSourceArrowWriter):  # type: ignore[misc]
@@ -343,10 +347,9 @@ def _other_tasks(epoch: Epoch, page: Page, lost: Sequence[int]) -> LedgerError:
     )
 
 
-def _abort(cluster: Cluster, identity: ProducerIdentity) -> None:
-    """Give a transaction up now, so that readers need not wait for its timeout."""
-    with contextlib.suppress(KafkaError, ClientError):
-        producing.end_transaction(cluster, identity, commit=False)
+def _briefly(options: SinkOptions) -> Cluster:
+    """For aborting, which spares readers the wait for a timeout but is not worth a long one."""
+    return Cluster(replace(options.client, total_timeout_s=ABORT_S))
 
 
 def _explained(error: KafkaError, options: SinkOptions) -> Exception:

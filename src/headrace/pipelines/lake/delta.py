@@ -8,6 +8,8 @@ import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -74,6 +76,11 @@ class DeltaLake:
         return wanted
 
     def folder(self) -> TableFolder:
+        place = urlsplit(self.uri)
+        if place.scheme in ("", "file"):
+            # A process that is killed leaves a file that `sweep` can see.
+            path = unquote(place.path) if place.scheme else self.uri
+            return TableFolder(pafs.LocalFileSystem(), str(Path(path).absolute()))
         handler = DeltaStorageHandler(self.uri, dict(self.storage))
         return TableFolder(pafs.PyFileSystem(handler), "")
 
