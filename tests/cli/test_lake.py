@@ -1,5 +1,6 @@
 """`headrace lake verify` on tables whose faults the test put there, beside a real topic."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -106,3 +107,14 @@ def test_what_is_no_table_or_no_topic_ends_with_not_found(
     words = table("delta", tmp_path, topic, [0])
     words[-1] = topic + "-nope"
     assert run("lake", "verify", *words).code == 4
+
+
+def test_without_the_packages_for_tables_the_command_says_what_to_install(
+    run: Run, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name.startswith("headrace.pipelines.lake")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    done = run("lake", "verify", "/lake/orders", "--topic", topic)
+    assert done.code == 1
+    assert "pip install 'headrace[spark]'" in done.err

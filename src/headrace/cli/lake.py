@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headrace.cli import options, output
-from headrace.cli.failures import ExitCode, not_found
+from headrace.cli.failures import ExitCode, Failure, not_found
 from headrace.cli.options import examples
 
 if TYPE_CHECKING:
@@ -93,9 +93,9 @@ def verify(
     loss. The exit code is 1 if records are missing, doubled, out of order or not the topic's, or
     cannot be judged because the topic has deleted them.
     """
+    view = _open(table, warehouse, catalog)
     from headrace.pipelines.lake.verify import Wanted
 
-    view = _open(table, warehouse, catalog)
     wanted = Wanted(topic, from_table_start, complete, any_order, full)
     reports = _reports(view, wanted, bootstrap, client_config)
     document = _document(view, topic, reports)
@@ -108,8 +108,13 @@ def verify(
 
 
 def _open(table: str, warehouse: str | None, catalog: str | None) -> "TableView":
-    from headrace.pipelines.lake.views import TableUnreadable, open_view
-
+    try:
+        from headrace.pipelines.lake.views import TableUnreadable, open_view
+    except ModuleNotFoundError as error:
+        raise Failure(
+            f"reading tables needs the package {error.name}",
+            hint="Install what pipelines need: pip install 'headrace[spark]'",
+        ) from error
     try:
         return open_view(table, warehouse=warehouse, catalog=catalog)
     except TableUnreadable as error:
