@@ -6,13 +6,15 @@ BIN     := $(VENV)/bin
 LOCK    := requirements.lock
 DATA    ?= data
 LISTEN  ?= 127.0.0.1:9092
+DEMO    ?= yes
+SECONDS ?= 60
 PYTEST_ARGS ?=
 BENCH_ARGS  ?=
 
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(LOCK)
 
 .DEFAULT_GOAL := help
-.PHONY: help up down test endurance lint bench lock install dev tools clean
+.PHONY: help up down demo test endurance lint bench lock install dev tools clean
 
 help: ## say what can be done
 	@echo "Headrace"
@@ -20,12 +22,18 @@ help: ## say what can be done
 	  || sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1   \2/p' $(MAKEFILE_LIST)
 	@echo
 	@echo "  LISTEN=HOST:PORT and DATA=FOLDER choose where \`make up\` listens and keeps its data."
+	@echo "  DEMO=no starts the broker only. SECONDS=60 is how long \`make demo\` runs."
 
-up: $(VENV)/.installed ## install what is locked, start the broker, say what to do next
+up: $(VENV)/.installed ## install what is locked, start the broker, show the demo live
 	@scripts/up "$(LISTEN)" "$(DATA)"
+	@scripts/show-demo "$(DEMO)" "$(LISTEN)" "$(DATA)"
 
 down: ## stop what `make up` started
 	@scripts/down "$(DATA)"
+
+demo: $(VENV)/.installed ## run the demo for a minute on a broker of its own, with a summary and a picture
+	@scripts/install-spark
+	@$(BIN)/python examples/sensors/demo.py --seconds "$(SECONDS)" --folder "$(DATA)/demo"
 
 test: dev tools lint ## install everything the tests need and run them all
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
@@ -67,11 +75,16 @@ $(VENV)/.installed: pyproject.toml $(LOCK) | $(VENV)/bin/python
 	@$(BIN)/python -m compileall -q src
 	@touch $@
 
+$(VENV)/.installed-demo: pyproject.toml $(LOCK) | $(VENV)/bin/python
+	@echo "installing Spark for Python into $(VENV): some 500 MB, once"
+	@$(BIN)/python -m pip install --disable-pip-version-check -c $(LOCK) -e '.[demo]'
+	@touch $@
+
 $(VENV)/.installed-dev: pyproject.toml $(LOCK) | $(VENV)/bin/python
 	@echo "installing headrace and its development tools into $(VENV)"
 	@$(PIP_INSTALL) -e '.[dev]'
 	@$(BIN)/python -m compileall -q src
-	@touch $(VENV)/.installed $@
+	@touch $(VENV)/.installed $(VENV)/.installed-demo $@
 
 $(VENV)/.tools-checked: scripts/java/pom.xml scripts/java/spark-kafka.pom.xml scripts/fetch-java-tools scripts/debian-packages | $(VENV)/bin/python
 	@scripts/debian-packages kcat openjdk-17-jre-headless maven || true
