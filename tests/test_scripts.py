@@ -1,13 +1,18 @@
 """What `make up` runs: the broker in the background, and the demo where it can be shown."""
 
+import fcntl
 import os
 import pty
+import socket
+import struct
 import subprocess
+import termios
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.support import spark as support
 from tests.support.ports import free_port, wait_for_metadata
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -27,26 +32,28 @@ def script(name: str, *words: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
-def script_on_a_terminal(name: str, *words: str, env: dict[str, str]) -> tuple[int, str]:
-    """Run a script as a person does who sees its output on a terminal."""
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [str(ROOT / "scripts" / name), *words],
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        env={**os.environ, **env},
-    )
-    os.close(theirs)
-    said = b""
+def script_on_a_terminal(
+    name: str, *words: str, env: dict[str, str], interrupt_after: str | None = None
+) -> tuple[int, str]:
+    """Run a script as a person does at a terminal, who presses Ctrl-C once he has seen a text."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        program = str(ROOT / "scripts" / name)
+        os.execve(program, [program, *words], {**os.environ, **env})
+    # Wide and high enough that nothing is cut off.
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 60, 200, 0, 0))
+    said = ""
     try:
-        while chunk := os.read(ours, 4096):
-            said += chunk
+        while chunk := os.read(terminal, 4096):
+            said += chunk.decode(errors="replace")
+            if interrupt_after is not None and interrupt_after in said:
+                os.write(terminal, b"\x03")
+                interrupt_after = None
     except OSError:
         # The last one who had the terminal open has closed it.
         pass
-    os.close(ours)
-    return process.wait(30), said.decode()
+    os.close(terminal)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), said
 
 
 @pytest.fixture
@@ -71,6 +78,34 @@ def test_without_java_the_log_runs_on_and_the_demo_says_what_is_missing(
     assert "Java 17 or 21" in said
     assert "The broker goes on running" in said
     wait_for_metadata(port, lambda: True, 10)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_demo_is_shown_live_and_ctrl_c_stops_everything(tmp_path: Path) -> None:
+    if reason := support.missing():
+        pytest.skip(reason)
+    current = subprocess.run(["make", "-q", ".venv/.installed-demo"], cwd=ROOT, check=False)
+    if current.returncode != 0:
+        pytest.skip("`make dev` has not brought what the demo needs")
+    port = free_port()
+    address = f"127.0.0.1:{port}"
+    assert script("up", address, str(tmp_path)).returncode == 0
+    try:
+        code, said = script_on_a_terminal(
+            "show-demo", "yes", address, str(tmp_path), env={}, interrupt_after="too warm"
+        )
+    finally:
+        script("down", str(tmp_path))
+    assert code == 0, said[-3000:]
+    assert "waiting for Spark" in said
+    assert "the sensors have stopped" in said
+    assert "exactly once: every reading counted once, topic and table the same" in said
+    assert "Headrace has stopped." in said
+    assert (tmp_path / "demo" / "demo.png").stat().st_size > 50_000
+    with pytest.raises(OSError):
+        socket.create_connection(("127.0.0.1", port), 1)
 
 
 def test_where_nobody_looks_make_up_comes_back_with_the_broker_running(up: tuple[str, int]) -> None:
