@@ -28,6 +28,8 @@ def script(name: str, *words: str) -> "subprocess.CompletedProcess[str]":
         capture_output=True,
         text=True,
         timeout=60,
+        # The registry would want a port of its own; its tests start it.
+        env={**os.environ, "REGISTRY": ""},
         check=False,
     )
 
