@@ -81,7 +81,7 @@ def test_epochs_stay_whole_when_driver_and_broker_are_killed(
     survive(headrace_factory(), tmp_path, seed)
 
 
-@pytest.mark.slow
+@pytest.mark.endurance
 @pytest.mark.parametrize("seed", range(100, 100 + MANY_RUNS))
 def test_epochs_stay_whole_in_many_runs(
     headrace_factory: BrokerFactory, tmp_path: Path, seed: int

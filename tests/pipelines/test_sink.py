@@ -33,7 +33,7 @@ def a_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
         yield running
 
 
-# Apache Kafka takes its time to start, so that these are left to the slow suite.
+# Apache Kafka takes its time to start, so that these are marked slow.
 @pytest.fixture(
     scope="module",
     params=["headrace", pytest.param("kafka", marks=[pytest.mark.java, pytest.mark.slow])],

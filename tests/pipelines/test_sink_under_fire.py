@@ -3,7 +3,7 @@
 A run copies a topic in several epochs and loses one of them once; Spark's part is started again
 from its checkpoint until the copy is complete. Then an independent consumer must find every record
 exactly once. The usual suite has five runs: a driver's takes a whole start of Spark, so that one of
-them is a driver's. The slow suite has a hundred.
+them is a driver's. `make endurance` has a hundred.
 """
 
 import os
@@ -150,7 +150,7 @@ def test_nothing_is_lost_or_doubled_when_the_driver_is_killed(
     check_topic(copy)
 
 
-@pytest.mark.slow
+@pytest.mark.endurance
 @pytest.mark.parametrize("seed", range(MANY_RUNS))
 def test_nothing_is_lost_or_doubled_in_many_runs(
     spark: SparkSession, broker: RunningBroker, tmp_path: Path, seed: int
