@@ -151,6 +151,8 @@ class Polling(threading.Thread):
             group_id=group,
             heartbeat_interval_ms=200,
             session_timeout_ms=6000,
+            # It may join before it has heard of the topic, and then looks again only after this.
+            metadata_max_age_ms=1000,
             **options,
         )
 
