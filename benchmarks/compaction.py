@@ -27,7 +27,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from benchmarks import frames
+from benchmarks import frames, report
 from benchmarks.blaster import WORK, Load, blast
 from benchmarks.processes import TICKS_PER_S
 from benchmarks.sides import NAMES, Broker, SideName, temporary_topic
@@ -239,8 +239,8 @@ def felt_by_producers(shape: Shape, partitions: int, seconds: float) -> dict[str
                     busy.append(blast(broker.port, load, seconds).p99_us)
                     if cleaned(broker) >= partitions:
                         raise RuntimeError("the compaction ended before the measurement")
-                found[f"{connections} connections, p99 quiet us"] = statistics.median(quiet)
-                found[f"{connections} connections, p99 compacting us"] = statistics.median(busy)
+                found[f"{connections} connections: p99 without, us"] = statistics.median(quiet)
+                found[f"{connections} connections: p99 meanwhile, us"] = statistics.median(busy)
             broker.stop()
             (broker.data / CHECKPOINT).unlink(missing_ok=True)
             for partition in range(partitions):
@@ -257,6 +257,30 @@ def felt_by_producers(shape: Shape, partitions: int, seconds: float) -> dict[str
     return found
 
 
+def markdown() -> list[str]:
+    """A section of RESULTS.md, from what the last run with `--write` measured."""
+    results = json.loads(RESULTS.read_text())
+    lines = [
+        "",
+        "## Compaction beside Kafka's cleaner thread",
+        "",
+        "The same log compacted by both, one thread or process each; the goal is half of Kafka's",
+        "speed. Repeat with `python -m benchmarks.compaction`.",
+        "",
+        "| log | Apache Kafka, MB/s | Headrace, MB/s | records/s | ratio | by processor time |",
+        "|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {row['shape']['title']} | {row['kafka_mb_per_s']:.0f} | {row['headrace_mb_per_s']:.0f} "
+        f"| {row['headrace_records_per_s'] / 1000:.0f} k | **{row['ratio']:.2f}** "
+        f"| {row['cpu_ratio']:.2f} |"
+        for row in results["speed"]
+    ]
+    lines += ["", "What producers of 100 B feel of it:", "", "| | |", "|---|---|"]
+    lines += [f"| {title} | {value:.0f} |" for title, value in results["latency"].items()]
+    return [*lines, ""]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.compaction", description=__doc__)
     parser.add_argument("--partitions", type=int, default=4)
@@ -266,7 +290,7 @@ def main() -> None:
     parser.add_argument("--part", choices=("speed", "latency", "both"), default="both")
     parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
     options = parser.parse_args()
-    results: dict[str, object] = {"speed": [], "latency": {}}
+    results: dict[str, object] = json.loads(RESULTS.read_text())
     if options.part != "latency":
         rows = []
         for shape in SHAPES[: options.shapes]:
@@ -295,6 +319,7 @@ def main() -> None:
         results["latency"] = latency
     if options.write:
         RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+        report.Results.load().write()
 
 
 if __name__ == "__main__":

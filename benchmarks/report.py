@@ -155,9 +155,10 @@ def markdown(results: Results) -> str:
             f"| {row.title} | {row.unit} | {spread(measured.kafka)} | {spread(measured.headrace)} "
             f"| **{measured.ratio:.2f}** | {bar_text(row)} | {verdict} |"
         )
-    from benchmarks import spark
+    from benchmarks import compaction, spark
 
     lines += spark.markdown()
+    lines += compaction.markdown()
     if results.growth:
         lines += ["", "## Cost growth", "", "Headrace alone.", ""]
     for title, figures in results.growth.values():
