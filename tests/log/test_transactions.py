@@ -5,6 +5,7 @@ import struct
 import pytest
 
 from headrace.disk import MemoryDisk, read_file, write_file
+from headrace.disk.failpoints import ANY, Fault, Killed
 from headrace.log.log import Log
 from headrace.log.producer_state import EndedTransaction
 from headrace.log.segment import TRANSACTION_INDEX
@@ -284,3 +285,31 @@ def test_a_power_cut_after_a_roll_does_not_bring_aborted_records_back() -> None:
         log = directory.get(ORDERS, SMALL)
         assert log.end_offset == 2
         assert log.transactions.between(0, 2) == [(3, 0)]
+
+
+def test_a_kill_while_rolling_does_not_bring_records_back_that_were_aborted_before_the_start() -> (
+    None
+):
+    for step in range(40):
+        disk = MemoryDisk()
+        directory = open_directory(disk)
+        log = directory.create(ORDERS, ORDERS_ID, SMALL)
+        write(log, 3, 0)
+        end(log, 3)
+        directory.close()
+        log = open_directory(disk).get(ORDERS, SMALL)
+        disk.failpoints.arm(ANY, Fault(kill=True), skip=step)
+        try:
+            log.roll()
+        except Killed:
+            rolled = False
+        else:
+            rolled = True
+        disk.kill()
+        directory = open_directory(disk)
+        directory.recover(lambda _: SMALL)
+        found = directory.get(ORDERS, SMALL).transactions.between(0, 2)
+        assert found == [(3, 0)], f"killed at step {step}"
+        if rolled:
+            return
+    raise AssertionError("rolling has more steps than were tried")

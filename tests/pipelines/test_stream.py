@@ -165,7 +165,9 @@ def test_a_query_is_a_group_that_is_never_ahead_of_its_checkpoint(
     for epoch, offsets in seen.items():
         before = ends[epoch - 1][topic] if epoch else {}
         assert all(offset <= before.get(part, 0) for part, offset in offsets.items())
-    assert rows == {0: 300, 1: 300, 2: 300, 3: 50}
+    # The last records may come in two epochs, one for each partition.
+    assert [rows.pop(epoch) for epoch in range(3)] == [300, 300, 300]
+    assert sum(rows.values()) == 50
     assert committed(bootstrap, group) == {"0": 475, "1": 475}
     wait_until(lambda: not members(bootstrap, group), "the query has ended and is still a member")
 

@@ -314,7 +314,7 @@ class Log:
         try:
             fresh.create_file()
             old.write_indexes(sync=False)
-            self.transactions.write(self.disk, old, base, sync=False)
+            self.transactions.write(self.disk, old, base)
             write_snapshot(self.disk, self.folder, base, self.producers, sync=False)
         except OSError as error:
             self._disarm()
@@ -560,7 +560,7 @@ class Log:
             self.flush()
             try:
                 self._active.write_indexes(sync=True)
-                self.transactions.write(self.disk, self._active, self.end_offset, sync=True)
+                self.transactions.write(self.disk, self._active, self.end_offset)
                 write_snapshot(self.disk, self.folder, self.end_offset, self.producers, sync=True)
                 self.disk.sync_folder(self.folder)
             except OSError as error:

@@ -252,7 +252,7 @@ class _Scan:
             if index > first:
                 base = segment.base_offset
                 write_snapshot(self._disk, self._folder, base, self._producers, sync=True)
-                self._transactions.write(self._disk, segments[index - 1], base, sync=True)
+                self._transactions.write(self._disk, segments[index - 1], base)
             end, position = self._scan_segment(segment, gapless_from)
             if position < segment.size:
                 self._cut(partition, segment, position, end)
@@ -329,7 +329,7 @@ class _Scan:
             segment.write_indexes(sync=True)
             segment.seal()
         # A clean stop writes nothing for a log that nobody has written to since.
-        self._transactions.write(self._disk, self._segments[-1], end, sync=True)
+        self._transactions.write(self._disk, self._segments[-1], end)
         for segment in self._segments[first:]:
             if end != recovery_point or self._cut_something:
                 self._disk.fdatasync(segment.opened().fd)

@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
-from headrace.disk import Disk, read_file, write_file
+from headrace.disk import Disk, read_file, replace_file
 from headrace.log.producer_state import EndedTransaction
 from headrace.log.segment import TRANSACTION_INDEX, Segment, remove_if_there
 from headrace.log.snapshots import rebuild, replay
@@ -88,14 +88,18 @@ class EndedTransactions:
         """Forget markers before the first segment's beginning."""
         del self._numbers[: self._slot(start) * _FIELDS]
 
-    def write(self, disk: Disk, segment: Segment, end: int, *, sync: bool) -> None:
-        """Write the index file of a segment that ends before `end`; no file without entries."""
+    def write(self, disk: Disk, segment: Segment, end: int) -> None:
+        """Write the index file of a segment that ends before `end`; no file without entries.
+
+        An older one stays whole until the new one is: what it tells may lie below the recovery
+        point, and nobody would look for it in the log again.
+        """
         first, last = self._slot(segment.base_offset), self._slot(end)
         path = segment.path(TRANSACTION_INDEX)
         if first == last:
             remove_if_there(disk, path)
             return
-        write_file(disk, path, encode_aborted(self._rows(first, last)), sync=sync)
+        replace_file(disk, path, encode_aborted(self._rows(first, last)))
 
     def load(self, data: bytes, base_offset: int, end: int) -> None:
         """Add the entries of the file of one segment, all or none; CorruptIndex if it is bad."""
@@ -162,6 +166,6 @@ def load_transactions(
             state = rebuild(disk, folder, names, segments[: at + 1], segment.base_offset)
             for ended in replay(state, [segment], segment.base_offset, following):
                 transactions.add(ended)
-            transactions.write(disk, segment, following, sync=True)
+            transactions.write(disk, segment, following)
     transactions.settled_below(end)
     return transactions
