@@ -5,6 +5,8 @@ import time
 from pathlib import Path
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+BUSY_CORES = 0.2
+"""With more than this at work beside it, a row is reported without a verdict."""
 
 
 def cpu_seconds(pid: int) -> float:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.growth import Figure
-from benchmarks.processes import machine
+from benchmarks.processes import BUSY_CORES, machine
 from benchmarks.rows import ROWS, Row
 from tests.support.java import kafka_version
 
@@ -18,8 +18,6 @@ HERE = Path(__file__).resolve().parent
 JSON = HERE / "results.json"
 MARKDOWN = HERE / "RESULTS.md"
 PICTURE = HERE / "results.svg"
-# Above this a row is reported without a verdict.
-BUSY_CORES = 0.2
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
+from benchmarks.processes import BUSY_CORES, busy_cores
 from benchmarks.sides import Broker, SideName, new_broker
 from tests.support import java
 from tests.support import spark as support
@@ -205,6 +206,8 @@ class Measured:
     broker: str
     connector: list[float]
     headrace: list[float]
+    busy_cores: float | None = None
+    """How much other work ran when the row began; None where nobody looked."""
 
     @property
     def ratio(self) -> float:
@@ -242,6 +245,10 @@ def markdown() -> list[str]:
     for row in ROWS:
         if (found := stored.get(row.name)) is not None:
             verdict = "holds" if found.ratio >= row.bar else "**missed**"
+            if found.busy_cores is None:
+                verdict += "; other work was not looked for"
+            elif found.busy_cores > BUSY_CORES:
+                verdict = f"{found.busy_cores:.1f} cores were busy"
             lines.append(
                 f"| {row.title} | {found.broker} | {spread(found.connector)} "
                 f"| {spread(found.headrace)} | **{found.ratio:.2f}** | ≥ {row.bar:g} | {verdict} |"
@@ -301,8 +308,9 @@ def measure_rows(options: argparse.Namespace, broker: Broker, name: SideName) ->
         for row in ROWS:
             if options.only and row.name not in options.only:
                 continue
+            busy = busy_cores()
             done = row.measure(bench)
-            measured = Measured(row.name, name, done["kafka"], done["headrace"])
+            measured = Measured(row.name, name, done["kafka"], done["headrace"], busy)
             print(
                 f"{row.title}: connector {spread(measured.connector)}, headrace "
                 f"{spread(measured.headrace)} rows/s; ratio {measured.ratio:.2f} (bar {row.bar})",

@@ -29,8 +29,10 @@ def test_a_topic_that_does_not_exist_is_named_and_not_created(cluster: Cluster) 
     assert "nowhere" not in cluster.topics(None)
 
 
-def test_dead_bootstrap_addresses_are_passed_over(bootstrap: str, connect: Connect) -> None:
-    connect(f"127.0.0.1:{free_port()},{bootstrap}").topics(None)
+def test_dead_bootstrap_addresses_are_passed_over(
+    bootstrap: str, connect: Connect, topic: str
+) -> None:
+    assert topic in connect(f"127.0.0.1:{free_port()},{bootstrap}").topics(None)
 
 
 def test_an_unreachable_cluster_is_given_up_and_named() -> None:

@@ -78,7 +78,7 @@ class ProgressListener(StreamingQueryListener):  # type: ignore[misc]  # PySpark
 def publish_progress(
     spark: Any, bootstrap: str, properties: Mapping[str, str] | None = None
 ) -> ProgressListener:
-    """Tell of all streaming queries of this session, from now on.
+    """Tell of all streaming queries of a SparkSession, from now on.
 
     `headrace spark run` does it by itself; a program that is started otherwise may call it.
     """
