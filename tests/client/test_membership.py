@@ -5,13 +5,14 @@ import uuid
 from collections.abc import Callable, Iterator
 
 import pytest
-from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions
+from confluent_kafka import ConsumerGroupState
 from confluent_kafka.admin import AdminClient
 
 from headrace.client.config import ClientConfig, parse_bootstrap
 from headrace.client.membership import Fenced, GroupMember
 from headrace.testing.plugin import BrokerFactory
 from headrace.types import TopicPartition
+from tests.support.groups import committed
 from tests.support.topics import create_topic
 
 MakeMember = Callable[[str, str], GroupMember]
@@ -47,13 +48,6 @@ def members(bootstrap: str, group: str) -> list[tuple[str, list[tuple[str, int]]
         (m.group_instance_id, sorted((p.topic, p.partition) for p in m.assignment.topic_partitions))
         for m in found.members
     ]
-
-
-def committed(bootstrap: str, group: str) -> dict[tuple[str, int], int]:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    asked = ConsumerGroupTopicPartitions(group)
-    found = admin.list_consumer_group_offsets([asked])[group].result(20)
-    return {(p.topic, p.partition): p.offset for p in found.topic_partitions}
 
 
 def parts(topic: str, count: int) -> list[TopicPartition]:

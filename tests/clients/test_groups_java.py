@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.support import groups
 from tests.support.headrace_broker import HeadraceBroker
 from tests.support.java import QUICK_START, ToolResult, java_command, run_tool
 
@@ -88,10 +89,9 @@ def commit(servers: str, topic: str, group: str, offset: int = COMMITTED) -> Non
 
 
 def committed(servers: str, topic: str, group: str) -> list[int]:
-    admin = AdminClient({"bootstrap.servers": servers})
-    asked = ConsumerGroupTopicPartitions(group)
-    found = admin.list_consumer_group_offsets([asked])[group].result(20).topic_partitions
-    return [part.offset for part in sorted(found, key=lambda one: one.partition)]
+    found = groups.committed(servers, group)
+    assert {name for name, _ in found} <= {topic}
+    return [offset for _, offset in sorted(found.items())]
 
 
 def tool(servers: str, *arguments: str, **options: Any) -> ToolResult:

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, Producer
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from headrace.testing.running import RunningBroker
-from tests.support import java
+from tests.support import groups, java
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.topics import create_topic
 
@@ -90,10 +90,7 @@ def checkpointed(folder: Path) -> dict[int, dict[str, dict[str, int]]]:
 
 
 def committed(bootstrap: str, group: str) -> dict[str, int]:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    asked = ConsumerGroupTopicPartitions(group)
-    found = admin.list_consumer_group_offsets([asked])[group].result(20)
-    return {str(p.partition): p.offset for p in found.topic_partitions}
+    return {str(part): offset for (_, part), offset in groups.committed(bootstrap, group).items()}
 
 
 def wait_until(holds: Callable[[], bool], what: str) -> None:

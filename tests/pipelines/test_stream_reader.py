@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, Producer
+from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as RdPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
@@ -19,6 +19,7 @@ from headrace.pipelines.ranges import Stored
 from headrace.pipelines.source import StreamReader
 from headrace.testing.plugin import BrokerFactory
 from headrace.testing.running import RunningBroker
+from tests.support import groups
 from tests.support.topics import create_topic
 
 MakeReader = Callable[..., StreamReader]
@@ -213,10 +214,7 @@ def test_committed_records_only_are_announced_and_read(
 
 
 def committed(bootstrap: str, group: str) -> dict[str, int]:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    asked = ConsumerGroupTopicPartitions(group)
-    found = admin.list_consumer_group_offsets([asked])[group].result(20)
-    return {str(each.partition): each.offset for each in found.topic_partitions}
+    return {str(part): offset for (_, part), offset in groups.committed(bootstrap, group).items()}
 
 
 def test_an_epoch_is_committed_when_it_is_finished_and_not_when_it_is_read(

@@ -25,7 +25,7 @@ class Caught:
         self.frame = b""
         """With its length; empty until it has come."""
         self._came = threading.Event()
-        self._decided: queue.SimpleQueue[tuple[int, int]] = queue.SimpleQueue()
+        self._decided: queue.SimpleQueue[tuple[int, int, bytes | None]] = queue.SimpleQueue()
         self._answer: queue.SimpleQueue[bytes] = queue.SimpleQueue()
 
     @property
@@ -41,24 +41,29 @@ class Caught:
 
     def let_go(self, times: int = 1) -> None:
         """Send it on, and again if it shall arrive more than once."""
-        self._decided.put((times, -1))
+        self._decided.put((times, -1, None))
 
     def drop(self) -> None:
         """It never arrives; what comes behind it does."""
-        self._decided.put((0, -1))
+        self._decided.put((0, -1, None))
+
+    def change(self, frame: bytes) -> None:
+        """Something else arrives in its place; with its length."""
+        self._decided.put((1, -1, frame))
 
     def tear(self, length: int) -> None:
         """Only so many bytes of it arrive, and then the end of both connections."""
-        self._decided.put((1, length))
+        self._decided.put((1, length, None))
 
     def answer(self) -> bytes:
         """What the broker answered to a request, after its length, even if nobody heard it."""
         return self._answer.get(timeout=PATIENCE_S)
 
-    def _take(self, frame: bytes) -> tuple[int, int]:
+    def _take(self, frame: bytes) -> tuple[int, int, bytes]:
         self.frame = frame
         self._came.set()
-        return self._decided.get()
+        times, length, other = self._decided.get()
+        return times, length, frame if other is None else other
 
 
 class FrameProxy:
@@ -175,10 +180,10 @@ class _Link:
 
     def _pass_on(self, caught: Caught | None, frame: bytes, target: socket.socket) -> bool:
         """Whether the stream goes on."""
-        times, length = (1, -1) if caught is None else caught._take(frame)
+        times, length, sent = (1, -1, frame) if caught is None else caught._take(frame)
         with contextlib.suppress(OSError):  # whoever is gone hears nothing
             for _ in range(times):
-                target.sendall(frame if length < 0 else frame[:length])
+                target.sendall(sent if length < 0 else sent[:length])
         if length >= 0:
             _end(self._client)
             _end(self._broker)

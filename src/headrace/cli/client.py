@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Producer
     from confluent_kafka.admin import AdminClient, ClusterMetadata, TopicDescription
 
+    from headrace.client import cluster as client_cluster
+
 CONNECT_TIMEOUT_S = 2.0
 ANSWER_TIMEOUT_S = 5.0
 SETTLE_TIMEOUT_S = 5.0
@@ -152,6 +154,34 @@ def _configuration(cluster: Cluster, settings: Mapping[str, object]) -> dict[str
         **cluster.properties,
         **settings,
     }
+
+
+@contextlib.contextmanager
+def own(cluster: Cluster) -> "Iterator[client_cluster.Cluster]":
+    """The project's own client, for what librdkafka cannot do; its errors are translated too."""
+    from headrace.client.cluster import Cluster as Connected
+    from headrace.client.config import client_config
+    from headrace.client.errors import ClientError, Unreachable
+    from headrace.errors import KafkaError
+
+    properties = {
+        "client.id": "headrace-cli",
+        "request.timeout.ms": str(int(ANSWER_TIMEOUT_S * 1000)),
+        "default.api.timeout.ms": str(int(2 * ANSWER_TIMEOUT_S * 1000)),
+        **cluster.properties,
+        "bootstrap.servers": cluster.bootstrap,
+    }
+    if "sasl.mechanisms" in properties:  # librdkafka's other name for it
+        properties["sasl.mechanism"] = properties["sasl.mechanisms"]
+    try:
+        with Connected(client_config(properties)) as connected:
+            yield connected
+    except Unreachable as error:
+        raise unreachable(cluster, str(error)) from None
+    except KafkaError as error:
+        raise Failure(str(error), code=error.code.name) from None
+    except ClientError as error:
+        raise bad_usage(str(error)) from None
 
 
 def metadata(cluster: Cluster, client: "AdminClient") -> "ClusterMetadata":

@@ -176,22 +176,16 @@ def missing(cluster: Cluster, admin: "AdminClient", name: str) -> Failure:
     )
 
 
-def committed_offsets(cluster: Cluster, admin: "AdminClient", name: str) -> dict[Place, int]:
-    """The group's offset of each partition that has one."""
-    from confluent_kafka import ConsumerGroupTopicPartitions
+def committed_offsets(cluster: Cluster, name: str) -> dict[Place, int]:
+    """The group's offset of each partition that has one.
 
-    what = f"offsets of group {name!r}"
-    with client.translated(cluster, what):
-        future = admin.list_consumer_group_offsets(
-            [ConsumerGroupTopicPartitions(name)], request_timeout=client.ANSWER_TIMEOUT_S
-        )[name]
-        rows = future.result().topic_partitions
-    for row in rows:
-        if row.error is not None:
-            raise client.failure(cluster, row.error, what)
-    return {
-        (str(row.topic), int(row.partition)): int(row.offset) for row in rows if row.offset >= 0
-    }
+    Not through librdkafka, whose admin client crashes when the coordinator has just moved.
+    """
+    from headrace.client.groups import committed_offsets as ask
+
+    with client.own(cluster) as connected:
+        found = ask(connected, name, stable=False)
+    return {(at.topic, at.partition): committed.offset for at, committed in found.items()}
 
 
 def end_offsets(
@@ -226,7 +220,7 @@ def end_offsets(
 
 def look(cluster: Cluster, admin: "AdminClient", group: Description) -> GroupView:
     """The group with its lag as it is now."""
-    committed = committed_offsets(cluster, admin, group.name)
+    committed = committed_offsets(cluster, group.name)
     owners = {place: member for member in group.members for place in member.assignment}
     places = sorted({*committed, *owners})
     ends = end_offsets(cluster, admin, places)

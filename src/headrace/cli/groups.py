@@ -256,7 +256,7 @@ def reset_offsets(
         raise group_view.missing(cluster, admin, name)
     if group.members and not dry_run:
         raise group_reset.in_use(group, "offsets can be reset only when nobody consumes")
-    committed = group_view.committed_offsets(cluster, admin, name)
+    committed = group_view.committed_offsets(cluster, name)
     chosen = (
         group_reset.places(cluster, admin, scopes)
         if scopes
