@@ -20,7 +20,7 @@ from headrace.clock import Clock
 from headrace.cluster import controller
 from headrace.cluster.controller import Alteration, Defaults, Growth, NewTopic
 from headrace.cluster.image import CLUSTER_DEFAULT, Broker, Image, PartitionState, Topic
-from headrace.cluster.store import Change, Conflict, Create, Delete, Put, Store, StoreError
+from headrace.cluster.store import Change, Check, Conflict, Create, Delete, Put, Store, StoreError
 from headrace.errors import ErrorCode, KafkaError
 from headrace.types import BrokerId
 
@@ -251,7 +251,7 @@ class Metadata:
         for change in changes:
             if isinstance(change, Delete):
                 del self._versions[change.path]
-            else:
+            elif not isinstance(change, Check):
                 version = change.version + 1 if isinstance(change, Put) else 0
                 self._versions[change.path] = version
 

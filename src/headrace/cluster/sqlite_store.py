@@ -1,28 +1,61 @@
 """Metadata in one SQLite file: one machine, one or more broker processes, no server to start.
 
 A commit is on disk when it returns. Several processes may have the file open; they wait for each
-other for a few seconds.
+other for a few seconds, and look every `POLL_SECONDS` at what the others have committed and at
+which of them have ended. Every process clears up behind those that ended; the first one wins.
+
+A session begins with the first ephemeral node: a row in `sessions`, and its number as a locked byte
+of the file beside the database (`session_file.py`). `ephemerals` says which nodes go with it.
 """
 
+import logging
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from headrace.cluster.store import Change, Conflict, Create, Node, Put, StoreError
+from headrace.cluster.session_file import SessionFile
+from headrace.cluster.store import (
+    LIVE,
+    Change,
+    Check,
+    Conflict,
+    Create,
+    Delete,
+    Node,
+    Put,
+    Session,
+    StoreError,
+    parent_and_name,
+)
+
+logger = logging.getLogger(__name__)
 
 FILE_NAME = "metadata.sqlite"
-BUSY_SECONDS = 10.0
+SESSIONS_FILE_NAME = "metadata.sessions"
+BUSY_SECONDS = 5.0
+POLL_SECONDS = 0.05
 
-_SCHEMA = """
-create table if not exists nodes (
-    parent text not null,
-    name text not null,
-    value blob not null,
-    version integer not null,
-    primary key (parent, name)
-) without rowid
-"""
+_SCHEMA = (
+    """
+    create table if not exists nodes (
+        parent text not null,
+        name text not null,
+        value blob not null,
+        version integer not null,
+        primary key (parent, name)
+    ) without rowid
+    """,
+    # Never the same number twice: a session that is long gone must not seem to live again.
+    "create table if not exists sessions (number integer primary key autoincrement)",
+    f"""
+    create table if not exists ephemerals (
+        name text not null primary key, -- below {LIVE}
+        session integer not null
+    ) without rowid
+    """,
+)
 
 
 class SqliteStore:
@@ -30,19 +63,23 @@ class SqliteStore:
 
     def __init__(self, folder: str) -> None:
         self.path = os.path.join(folder, FILE_NAME)
+        self._sessions_path = os.path.join(folder, SESSIONS_FILE_NAME)
+        self._session: int | None = None
+        self._session_file: SessionFile | None = None
+        self._watch: _Watch | None = None
         with self._readable_errors():
-            # Only one thread at a time uses it, but not always the one that opened it.
-            self._connection = sqlite3.connect(
-                self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
-            )
+            self._connection = self._connect()
             self._connection.execute("pragma journal_mode = wal")
-            self._connection.execute("pragma synchronous = full")
-            self._connection.execute(_SCHEMA)
+            for statement in _SCHEMA:
+                self._connection.execute(statement)
+            if _session_numbers(self._connection):
+                self._clear_up(self._connection)  # after a kill of all, nobody else has
 
     def get(self, path: str) -> Node | None:
         with self._readable_errors():
             row = self._connection.execute(
-                "select value, version from nodes where parent = ? and name = ?", _split(path)
+                "select value, version from nodes where parent = ? and name = ?",
+                parent_and_name(path),
             ).fetchone()
         return Node(*row) if row else None
 
@@ -55,47 +92,202 @@ class SqliteStore:
 
     def commit(self, changes: Sequence[Change]) -> None:
         with self._readable_errors():
-            self._connection.execute("begin immediate")
-            try:
+            if any(isinstance(change, Create) and change.ephemeral for change in changes):
+                self._begin_session()
+            with _transaction(self._connection):
                 for change in changes:
                     self._apply(change)
-                self._connection.execute("commit")
-            except BaseException:
-                if self._connection.in_transaction:
-                    self._connection.execute("rollback")
-                raise
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        if self._watch is None:
+            with self._readable_errors():
+                self._sessions()  # opened here, where no other thread opens it too
+                self._watch = _Watch(self, self._connect())
+        self._watch.listeners.append(changed)
+
+    def on_session(self, told: Callable[[Session], None]) -> None:
+        # A file is never out of reach, and the lock goes only with this process.
+        told(Session.CONNECTED)
 
     def close(self) -> None:
+        if self._watch is not None:
+            self._watch.stop()
+        if self._session is not None:
+            try:
+                with _transaction(self._connection):
+                    _end_session(self._connection, self._session)
+            except sqlite3.Error as error:
+                # The lock goes in any case, and whoever sees that clears up.
+                logger.warning("cannot end the session in %s: %s", self.path, error)
+        if self._session_file is not None:
+            self._session_file.close()
         self._connection.close()
 
+    def _connect(self) -> sqlite3.Connection:
+        # Only one thread at a time uses it, but not always the one that opened it.
+        connection = sqlite3.connect(
+            self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+        )
+        connection.execute("pragma synchronous = full")
+        return connection
+
     def _apply(self, change: Change) -> None:
-        parent, name = _split(change.path)
+        execute = self._connection.execute
+        place = parent_and_name(change.path)
         if isinstance(change, Create):
-            statement = "insert or ignore into nodes values (?, ?, ?, 0)"
-            values: tuple[str | bytes | int, ...] = (parent, name, change.value)
+            done = execute(
+                "insert or ignore into nodes values (?, ?, ?, 0)", (*place, change.value)
+            ).rowcount
+            if done and change.ephemeral:
+                execute("insert into ephemerals values (?, ?)", (place[1], self._session))
         elif isinstance(change, Put):
-            statement = (
+            done = execute(
                 "update nodes set value = ?, version = version + 1 "
-                "where parent = ? and name = ? and version = ?"
-            )
-            values = (change.value, parent, name, change.version)
+                "where parent = ? and name = ? and version = ?",
+                (change.value, *place, change.version),
+            ).rowcount
+        elif isinstance(change, Delete):
+            done = execute(
+                "delete from nodes where parent = ? and name = ? and version = ?",
+                (*place, change.version),
+            ).rowcount
+            if done and place[0] == LIVE:
+                execute("delete from ephemerals where name = ?", (place[1],))
         else:
-            statement = "delete from nodes where parent = ? and name = ? and version = ?"
-            values = (parent, name, change.version)
-        if self._connection.execute(statement, values).rowcount != 1:
+            assert isinstance(change, Check)
+            found = execute(
+                "select 1 from nodes where parent = ? and name = ? and version = ?",
+                (*place, change.version),
+            )
+            done = len(found.fetchall())
+        if done != 1:
             raise Conflict(change.path)
+
+    # --------------------------------------------------------------------------- sessions
+
+    def _begin_session(self) -> None:
+        if self._session is not None:
+            return
+        sessions, number = self._sessions(), None
+        try:
+            with _transaction(self._connection):
+                number = self._connection.execute("insert into sessions values (null)").lastrowid
+                assert number is not None, "an insert has a row"
+                # Before others can see the number: they would take it for one that has ended.
+                sessions.hold(number)
+        except BaseException:
+            if number is not None:
+                sessions.release(number)  # it will be given out again, to anybody
+            raise
+        self._session = number
+
+    def _sessions(self) -> SessionFile:
+        if self._session_file is None:
+            self._session_file = SessionFile(self._sessions_path)
+        return self._session_file
+
+    def _clear_up(self, connection: sqlite3.Connection) -> bool:
+        """End the sessions of processes that are gone; whether a node went with them."""
+        sessions = self._sessions()
+        ended = [
+            number
+            for number in _session_numbers(connection)
+            if number != self._session and not sessions.lives(number)
+        ]
+        if not ended:
+            return False
+        with _transaction(connection):
+            # Perhaps none: somebody else may have done it meanwhile.
+            return sum(_end_session(connection, number) for number in ended) > 0
 
     @contextmanager
     def _readable_errors(self) -> Iterator[None]:
         try:
             yield
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             raise StoreError(
                 f"{self.path}: {error}; check that the folder can be written, that its disk has "
                 "room, and that the file is a Headrace metadata file"
             ) from error
 
 
-def _split(path: str) -> tuple[str, str]:
-    parent, _, name = path.rpartition("/")
-    return parent, name
+class _Watch:
+    """A thread that looks whether anybody has committed, and whether anybody has ended."""
+
+    def __init__(self, store: SqliteStore, connection: sqlite3.Connection) -> None:
+        self.listeners: list[Callable[[], None]] = []
+        self._store = store
+        self._connection = connection
+        self._seen = self._data_version()
+        self._failed = False
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="metadata watch", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+        self._connection.close()
+
+    def _run(self) -> None:
+        while not self._stopped.wait(POLL_SECONDS):
+            try:
+                changed = self._look()
+                self._failed = False
+            except (sqlite3.Error, OSError) as error:
+                if not self._failed:
+                    logger.error("cannot look at %s: %s", self._store.path, error)
+                self._failed = True
+                continue
+            if changed:
+                self._tell()
+
+    def _tell(self) -> None:
+        for listener in self.listeners:
+            try:
+                listener()
+            except Exception:  # whatever is wrong with one, the others have to hear of changes
+                logger.exception("a listener to changes of the metadata failed")
+
+    def _look(self) -> bool:
+        # What this connection itself commits does not count for its data_version.
+        cleared_up = self._store._clear_up(self._connection)
+        version = self._data_version()
+        changed = version != self._seen
+        self._seen = version
+        return changed or cleared_up
+
+    def _data_version(self) -> int:
+        """A number that is another one when another connection has committed."""
+        version: int = self._connection.execute("pragma data_version").fetchone()[0]
+        return version
+
+
+def _session_numbers(connection: sqlite3.Connection) -> list[int]:
+    return [number for (number,) in connection.execute("select number from sessions")]
+
+
+def _end_session(connection: sqlite3.Connection, number: int) -> int:
+    """To be called within a transaction; how many nodes went."""
+    gone = connection.execute(
+        "delete from nodes where parent = ? and name in "
+        "(select name from ephemerals where session = ?)",
+        (LIVE, number),
+    ).rowcount
+    connection.execute("delete from ephemerals where session = ?", (number,))
+    connection.execute("delete from sessions where number = ?", (number,))
+    return gone
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """All that is executed within it happens, or nothing."""
+    connection.execute("begin immediate")
+    try:
+        yield
+        connection.execute("commit")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("rollback")
+        raise

@@ -3,11 +3,18 @@
 Shaped so that SQLite and ZooKeeper both can be behind it: a few coarse nodes at paths, each with a
 version that grows with every write, and commits of several changes of which all happen or none.
 A path is `/parent/name`; parents need not exist.
+
+Brokers show by ephemeral nodes that they are alive: such a node goes when the session of the store
+that made it ends, be it by `close`, by a kill or because nobody has heard of it for too long.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import NamedTuple, Protocol, TypeAlias
+
+LIVE = "/live"
+"""The parent of all ephemeral nodes."""
 
 
 class Node(NamedTuple):
@@ -19,10 +26,19 @@ class Node(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """A new node; a conflict if there is one already."""
+    """A new node; a conflict if there is one already.
+
+    An ephemeral one stands directly below LIVE, and goes when this store's session ends.
+    """
 
     path: str
     value: bytes
+    ephemeral: bool = False
+
+    def __post_init__(self) -> None:
+        assert not self.ephemeral or parent_and_name(self.path)[0] == LIVE, (
+            f"an ephemeral node stands directly below {LIVE}, {self.path} does not"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +58,26 @@ class Delete:
     version: int
 
 
-Change: TypeAlias = Create | Put | Delete
+@dataclass(frozen=True, slots=True)
+class Check:
+    """No change; a conflict unless the node has `version`."""
+
+    path: str
+    version: int
+
+
+Change: TypeAlias = Create | Put | Delete | Check
+
+
+class Session(Enum):
+    """What becomes of the session that holds a store's ephemeral nodes."""
+
+    CONNECTED = "connected"
+    """The session stands, with all its nodes."""
+    SUSPENDED = "suspended"
+    """Nobody knows: the nodes may be gone already, or soon. CONNECTED or EXPIRED follows."""
+    EXPIRED = "expired"
+    """The nodes are gone. A new session has begun: whoever is alive makes them again."""
 
 
 class Conflict(Exception):
@@ -58,16 +93,41 @@ class StoreError(Exception):
 
 
 class Store(Protocol):
-    """Metadata that outlives the process."""
+    """Metadata that outlives the process.
+
+    Every call returns or raises within a few seconds.
+    """
 
     def get(self, path: str) -> Node | None:
-        """The node at `path`, or None."""
+        """The node at `path`, or None.
+
+        At least as new as every notification that was delivered, every commit of this store, and
+        what a commit of this store was in conflict with. While SUSPENDED: what was known last.
+        """
 
     def children(self, path: str) -> dict[str, Node]:
-        """The nodes directly below `path`, by their names."""
+        """The nodes directly below `path`, by their names; as new as `get`."""
 
     def commit(self, changes: Sequence[Change]) -> None:
-        """All of `changes`, durably, or none of them and Conflict."""
+        """All of `changes`, durably, or none of them and Conflict.
+
+        StoreError, at once while SUSPENDED. Where the store was lost in mid-commit, that may also
+        mean that all of them happened, or still will: reads tell once CONNECTED or EXPIRED came.
+        """
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Have `changed` called, from any thread, soon after anybody's commit or an ephemeral
+        node's end. Perhaps too often, never too seldom.
+        """
+
+    def on_session(self, told: Callable[[Session], None]) -> None:
+        """Have `told` called, from any thread, with the session's state now and when it changes."""
 
     def close(self) -> None:
-        """Let go of what lies behind the port."""
+        """End the session, and with it its ephemeral nodes, and let go of what lies behind."""
+
+
+def parent_and_name(path: str) -> tuple[str, str]:
+    """`/parent/name` taken apart; the parent of `/name` is empty."""
+    parent, _, name = path.rpartition("/")
+    return parent, name

@@ -1,0 +1,276 @@
+"""What every store promises, whatever lies behind it: versions, all or nothing, life and news."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from headrace.cluster.store import Change, Check, Conflict, Create, Delete, Node, Put, Session
+from tests.support.stores import Place, eventually, python_process
+
+INCREMENT = """
+import sys
+from headrace.cluster.store import Conflict, Put
+from tests.support.stores import open_store
+store = open_store(sys.argv[1])
+for _ in range(int(sys.argv[2])):
+    while True:
+        node = store.get("/counter")
+        try:
+            store.commit([Put("/counter", b"%d" % (int(node.value) + 1), node.version)])
+            break
+        except Conflict:
+            pass
+store.close()
+"""
+
+LIVE_FOREVER = """
+import sys
+from headrace.cluster.store import Create
+from tests.support.stores import open_store
+store = open_store(sys.argv[1])
+store.commit([Create("/stays", b""), Create("/live/7", b"here", ephemeral=True)])
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    place = Place(f"sqlite:{tmp_path}")
+    yield place
+    place.close_all()
+
+
+def test_a_node_counts_its_writes(place: Place) -> None:
+    store = place.open()
+    store.commit([Create("/a/b", b"1")])
+    assert store.get("/a/b") == Node(b"1", 0)
+    store.commit([Put("/a/b", b"2", 0)])
+    assert store.get("/a/b") == Node(b"2", 1)
+    store.commit([Delete("/a/b", 1)])
+    assert store.get("/a/b") is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        Create("/a", b""),
+        Create("/live/1", b"", ephemeral=True),
+        Put("/a", b"", 7),
+        Put("/b", b"", 0),
+        Delete("/a", 7),
+        Delete("/b", 0),
+        Check("/a", 7),
+        Check("/b", 0),
+    ],
+)
+def test_a_change_of_something_else_is_a_conflict_and_nothing_happens(
+    place: Place, change: Change
+) -> None:
+    store = place.open()
+    store.commit([Create("/a", b"1"), Create("/live/1", b"1")])
+    with pytest.raises(Conflict, match=change.path) as raised:
+        store.commit([Create("/new", b""), change, Put("/a", b"2", 0)])
+    assert raised.value.path == change.path
+    assert store.get("/a") == Node(b"1", 0)
+    assert store.get("/new") is None
+    assert place.open().children("") == {"a": Node(b"1", 0)}
+
+
+def test_a_check_changes_nothing(place: Place) -> None:
+    store = place.open()
+    store.commit([Create("/a", b"1")])
+    store.commit([Check("/a", 0), Create("/b", b"")])
+    assert store.children("") == {"a": Node(b"1", 0), "b": Node(b"", 0)}
+
+
+def test_several_changes_of_one_node_happen_in_their_order(place: Place) -> None:
+    store = place.open()
+    store.commit([Create("/a", b"1"), Put("/a", b"2", 0), Check("/a", 1)])
+    assert store.get("/a") == Node(b"2", 1)
+    store.commit([Delete("/a", 1), Create("/a", b"3")])
+    assert store.get("/a") == place.open().get("/a") == Node(b"3", 0)
+
+
+def test_children_are_those_directly_below(place: Place) -> None:
+    store = place.open()
+    store.commit(
+        [Create("/t/a", b"1"), Create("/t/b", b"2"), Create("/t/a/x", b""), Create("/t", b"")]
+    )
+    for each in (store, place.open()):
+        assert each.children("/t") == {"a": Node(b"1", 0), "b": Node(b"2", 0)}
+        assert each.children("") == {"t": Node(b"", 0)}
+        assert each.children("/nothing") == {}
+
+
+def test_children_belong_to_who_asked(place: Place) -> None:
+    store = place.open()
+    store.commit([Create("/t/a", b"1")])
+    store.children("/t").clear()
+    assert store.children("/t") == {"a": Node(b"1", 0)}
+
+
+def test_everything_is_there_for_whoever_opens_the_store_next(place: Place) -> None:
+    store = place.open()
+    store.commit([Create(f"/t/{number}", b"%d" % number) for number in range(300)])
+    store.commit([Delete("/t/7", 0), Put("/t/8", b"new", 0)])
+    expected = store.children("/t")
+    place.close(store)
+    assert place.open().children("/t") == expected
+    assert len(expected) == 299
+
+
+def test_after_a_conflict_reads_show_what_it_was_in_conflict_with(place: Place) -> None:
+    store, other = place.open(), place.open()
+    for round_ in range(20):
+        store.commit([Create(f"/{round_}", b"1")])
+        other.commit([Put(f"/{round_}", b"2", 0)])
+        with pytest.raises(Conflict):
+            store.commit([Put(f"/{round_}", b"3", 0)])
+        assert store.get(f"/{round_}") == Node(b"2", 1)
+
+
+def test_processes_that_count_at_the_same_time_lose_nothing(place: Place) -> None:
+    store = place.open()
+    store.commit([Create("/counter", b"0")])
+    with ExitStack() as stack:
+        counting = [
+            stack.enter_context(python_process(INCREMENT, place.address, "25")) for _ in range(4)
+        ]
+        assert [process.wait(60) for process in counting] == [0, 0, 0, 0]
+    assert place.open().get("/counter") == Node(b"100", 100)
+    eventually(lambda: store.get("/counter") == Node(b"100", 100), "the news reached the first")
+
+
+# ------------------------------------------------------------------------------------------ life
+
+
+def test_an_ephemeral_node_goes_with_the_session_that_made_it(place: Place) -> None:
+    store, other = place.open(), place.open()
+    store.commit([Create("/live/1", b"one", ephemeral=True), Create("/stays", b"")])
+    other.commit([Create("/live/2", b"two", ephemeral=True)])
+    eventually(lambda: other.children("/live").keys() == {"1", "2"}, "both are seen")
+    place.close(store)
+    eventually(lambda: other.children("/live") == {"2": Node(b"two", 0)}, "the end is seen")
+    assert other.get("/stays") == Node(b"", 0)
+    assert place.open().children("/live") == {"2": Node(b"two", 0)}
+
+
+def test_an_ephemeral_node_can_be_written_and_deleted_by_others(place: Place) -> None:
+    store, other = place.open(), place.open()
+    store.commit([Create("/live/1", b"old", ephemeral=True)])
+    other.commit([Put("/live/1", b"new", 0)])
+    other.commit([Delete("/live/1", 1)])
+    eventually(lambda: store.get("/live/1") is None, "the delete is seen")
+    other.commit([Create("/live/1", b"mine", ephemeral=True)])
+    place.close(store)  # takes nothing with it: the node is no longer its own
+    assert place.open().get("/live/1") == other.get("/live/1") == Node(b"mine", 0)
+
+
+def test_a_session_may_make_its_node_again(place: Place) -> None:
+    store = place.open()
+    for _ in range(3):
+        store.commit([Create("/live/1", b"", ephemeral=True)])
+        store.commit([Delete("/live/1", 0)])
+    store.commit([Create("/live/1", b"", ephemeral=True)])
+    place.close(store)
+    assert place.open().children("/live") == {}
+
+
+def test_a_persistent_node_below_live_stays(place: Place) -> None:
+    store = place.open()
+    store.commit([Create("/live/1", b""), Create("/live/2", b"", ephemeral=True)])
+    place.close(store)
+    assert place.open().children("/live") == {"1": Node(b"", 0)}
+
+
+def test_a_killed_process_takes_its_ephemeral_nodes_with_it(place: Place) -> None:
+    store = place.open()
+    changed = threading.Event()
+    with python_process(LIVE_FOREVER, place.address) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        eventually(lambda: store.get("/live/7") == Node(b"here", 0), "it is seen alive")
+        store.watch(changed.set)
+        process.kill()
+        process.wait()
+    eventually(lambda: store.get("/live/7") is None, "its end is seen")
+    assert changed.wait(30)
+    assert store.get("/stays") == Node(b"", 0)
+
+
+def test_an_ephemeral_node_elsewhere_is_a_mistake() -> None:
+    with pytest.raises(AssertionError, match="/topics/a"):
+        Create("/topics/a", b"", ephemeral=True)
+    with pytest.raises(AssertionError, match="/live/a/b"):
+        Create("/live/a/b", b"", ephemeral=True)
+
+
+def test_a_session_says_at_once_that_it_stands(place: Place) -> None:
+    told: list[Session] = []
+    store = place.open()
+    store.on_session(told.append)
+    store.commit([Create("/live/1", b"", ephemeral=True)])
+    assert told == [Session.CONNECTED]
+
+
+# ------------------------------------------------------------------------------------------ news
+
+
+def test_a_watch_is_told_of_everybodys_commits(place: Place) -> None:
+    store, other = place.open(), place.open()
+    changed = threading.Event()
+    store.watch(changed.set)
+    for writer in (other, store):
+        for round_ in range(3):
+            changed.clear()
+            writer.commit([Create(f"/{writer is store}/{round_}", b"")])
+            assert changed.wait(30)
+
+
+def test_a_watch_is_told_of_the_end_of_an_ephemeral_node(place: Place) -> None:
+    store, other = place.open(), place.open()
+    other.commit([Create("/live/1", b"", ephemeral=True)])
+    eventually(lambda: store.get("/live/1") is not None, "it is seen alive")
+    lists: list[dict[str, Node]] = []
+    store.watch(lambda: lists.append(store.children("/live")))
+    place.close(other)
+    eventually(lambda: {} in lists, "a notification after which it is gone")
+
+
+def test_every_watch_is_told_even_if_another_fails(place: Place) -> None:
+    store, other = place.open(), place.open()
+    failed, changed = threading.Event(), threading.Event()
+
+    def fail() -> None:
+        failed.set()
+        raise RuntimeError("a mistake in a listener")
+
+    store.watch(fail)
+    store.watch(changed.set)
+    for round_ in range(2):
+        failed.clear()
+        changed.clear()
+        other.commit([Create(f"/{round_}", b"")])
+        assert failed.wait(30)
+        assert changed.wait(30)
+
+
+def test_what_a_watch_was_told_of_can_be_read(place: Place) -> None:
+    """The last notification comes after the last commit, and reads are as new as it."""
+    store, other = place.open(), place.open()
+    seen: list[int] = []
+
+    def look() -> None:
+        node = store.get("/a")
+        seen.append(-1 if node is None else node.version)
+
+    store.watch(look)
+    other.commit([Create("/a", b"")])
+    for version in range(50):
+        other.commit([Put("/a", b"", version)])
+    eventually(lambda: bool(seen) and seen[-1] == 50, "the last one")
+    assert seen == sorted(seen), "reads went back"

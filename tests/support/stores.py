@@ -1,0 +1,71 @@
+"""Stores by an address, for tests that several kinds of store have to pass, and their processes."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from headrace.cluster.sqlite_store import SqliteStore
+from headrace.cluster.store import Store
+
+PATIENCE_S = 30
+
+
+def open_store(address: str) -> Store:
+    """The store at `sqlite:FOLDER`."""
+    kind, _, place = address.partition(":")
+    assert kind == "sqlite", address
+    return SqliteStore(place)
+
+
+class Place:
+    """Somewhere that stores can be opened on the same nodes; closes them in the end."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self._opened: list[Store] = []
+
+    def open(self) -> Store:
+        store = open_store(self.address)
+        self._opened.append(store)
+        return store
+
+    def close(self, store: Store) -> None:
+        """As a process would that ends as it should."""
+        self._opened.remove(store)
+        store.close()
+
+    def close_all(self) -> None:
+        for store in self._opened[:]:
+            self.close(store)
+
+
+def eventually(holds: Callable[[], bool], what: str) -> None:
+    """Wait until it holds; fail when it never does."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < deadline, f"not within {PATIENCE_S} s: {what}"
+        time.sleep(0.005)
+
+
+@contextmanager
+def python_process(script: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A process of its own that runs `script`; killed at the end if it still runs."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry),
+    }
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, *arguments],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
