@@ -277,6 +277,7 @@ def _save(home: LogDirectory, log: Log) -> None:
     """Make the swap and the checkpoint last."""
     try:
         log.disk.sync_folder(log.folder)
+        log.transactions.save_checksums(log.disk, log.folder)
         home.write_cleaned()
     except OSError as error:
         if log.offline is None:

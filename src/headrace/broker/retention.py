@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import suppress
 from typing import TypeAlias
 
 from headrace.broker.metrics import Metrics
@@ -29,8 +30,8 @@ logger = logging.getLogger(__name__)
 _HOUR_S = 3600
 _SLICE_S = 0.002
 _PAUSE_S = 0.005
-_SEGMENTS_AT_ONCE = 100
-"""Segments of a partition that go in one slice: after a restart each one's time index is read."""
+_SEGMENTS_AT_ONCE = 25
+"""Segments of a partition that go in one slice: after a restart each one's indexes are read."""
 _LEFT_METRICS = {
     Reason.TIME: "headrace_retention_left_seconds",
     Reason.SIZE: "headrace_retention_left_bytes",
@@ -112,6 +113,9 @@ class Retention:
         while True:
             view = partition.retention_view()
             verdict = decide(view, settings, now_ms, read, _SEGMENTS_AT_ONCE)
+            if Reason.TIME in verdict.reasons:
+                _prove_times(partition, len(verdict.reasons))
+                verdict = decide(view, settings, now_ms, read, _SEGMENTS_AT_ONCE)
             count = len(verdict.reasons)
             # Segments that are being compacted go at the next look.
             if not count or partition.log.compacting:
@@ -188,6 +192,13 @@ class Retention:
             if (group, name) not in self._at_risk:
                 _warn(name, risk)
         self._at_risk = set(at_risk)
+
+
+def _prove_times(partition: Partition, count: int) -> None:
+    """Look into the oldest segments: a rotten time index must not let records go too early."""
+    for segment in partition.log.segments[:count]:
+        with suppress(KafkaError):  # nobody can read what is damaged, so it may go
+            segment.latest_time()
 
 
 def _warn(name: TopicPartition, risk: Risk) -> None:

@@ -57,16 +57,16 @@ def decode_lines(data: bytes, words: int) -> list[list[str]]:
     return rows
 
 
-def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
-    """Offsets by partition; empty if the file is missing or damaged (the log says which)."""
+def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int] | None:
+    """Offsets by partition; None if the file is missing or damaged (the log says which)."""
     try:
         rows = decode_lines(read_file(disk, path), 3)
         return {TopicPartition(topic, int(index)): int(offset) for topic, index, offset in rows}
     except FileNotFoundError:
-        return {}
+        return None
     except ValueError as error:
         _log.warning("%s is ignored because %s; it will be written anew", path, error)
-        return {}
+        return None
 
 
 def write_offsets(disk: Disk, path: str, offsets: Mapping[TopicPartition, int]) -> None:

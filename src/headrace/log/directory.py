@@ -82,6 +82,7 @@ class LogDirectory:
         self._unopened: set[TopicPartition] = set()
         self._recovery_points: dict[TopicPartition, int] = {}
         self._start_offsets: dict[TopicPartition, int] = {}
+        self._starts_lost = False
         self._cleaned_to: dict[TopicPartition, int] = {}
         self._leftovers: list[str] = []
         self.removal = Removal(disk, clock, self.checkpoint)
@@ -106,9 +107,11 @@ class LogDirectory:
                 "stop that one, or give this one a folder of its own"
             ) from error
         self.meta = read_properties(disk, f"{self.path}/{META_PROPERTIES}")
-        self._recovery_points = read_offsets(disk, f"{self.path}/{RECOVERY_POINTS}")
-        self._start_offsets = read_offsets(disk, f"{self.path}/{START_OFFSETS}")
-        self._cleaned_to = read_offsets(disk, f"{self.path}/{CLEANED_TO}")
+        self._recovery_points = read_offsets(disk, f"{self.path}/{RECOVERY_POINTS}") or {}
+        starts = read_offsets(disk, f"{self.path}/{START_OFFSETS}")
+        self._starts_lost = starts is None
+        self._start_offsets = starts or {}
+        self._cleaned_to = read_offsets(disk, f"{self.path}/{CLEANED_TO}") or {}
         self._on_disk = {*self._recovery_points, *self._start_offsets, *self._cleaned_to}
         names = disk.list_folder(self.path)
         self.stopped_cleanly = CLEAN_SHUTDOWN in names
@@ -213,7 +216,7 @@ class LogDirectory:
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{self.path} holds no {partition}"
             )
         checkpoint = Checkpoint(
-            self._start_offsets.get(partition, 0),
+            None if self._starts_lost else self._start_offsets.get(partition, 0),
             self._recovery_points.get(partition),
             self.stopped_cleanly,
             self._cleaned_to.get(partition, 0),
@@ -374,7 +377,7 @@ class LogDirectory:
 
     def read_high_watermarks(self) -> dict[TopicPartition, int]:
         """The high watermarks that were last written."""
-        return read_offsets(self.disk, f"{self.path}/{HIGH_WATERMARKS}")
+        return read_offsets(self.disk, f"{self.path}/{HIGH_WATERMARKS}") or {}
 
     def write_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Write the high watermarks of all partitions here."""

@@ -95,7 +95,7 @@ class Log:
         self._hints: dict[int, tuple[Segment, int]] = {}
         # Why this log serves no more, or None if it does.
         self.offline: str | None = None
-        self._unsynced = Unsynced(disk, folder, epochs, new)
+        self._unsynced = Unsynced(disk, folder, epochs, transactions, new)
         self.generation = 0
         self._dirty = False
         # Whether somebody is about to put other files in the place of segments.
@@ -464,7 +464,7 @@ class Log:
             names = self.disk.list_folder(self.folder)
             remove_snapshots(self.disk, self.folder, list_snapshots(names))
             self.epochs.clear()
-            self.transactions = EndedTransactions()
+            self.transactions.clear()
             self.start_offset = offset
             self._went_back(offset)
         except OSError as error:
@@ -557,10 +557,10 @@ class Log:
     def close(self) -> None:
         """Flush and write all that lets the next start open this log without a scan."""
         if self.offline is None and self._dirty:
-            self.flush()
             try:
-                self._active.write_indexes(sync=True)
                 self.transactions.write(self.disk, self._active, self.end_offset)
+                self.flush()
+                self._active.write_indexes(sync=True)
                 write_snapshot(self.disk, self.folder, self.end_offset, self.producers, sync=True)
                 self.disk.sync_folder(self.folder)
             except OSError as error:

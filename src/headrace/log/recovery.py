@@ -8,6 +8,7 @@ epochs made anew.
 """
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headrace.disk import Disk
@@ -56,7 +57,8 @@ _logger = logging.getLogger("headrace.log")
 class Checkpoint:
     """What the log directory's checkpoint files say of one partition."""
 
-    start_offset: int = 0
+    start_offset: int | None = 0
+    """None if the file that has it is lost."""
     recovery_point: int | None = None
     clean: bool = False
     cleaned_to: int = 0
@@ -108,13 +110,16 @@ def open_log(
     segments = [_segment(disk, folder, base, settings) for base in bases]
     if not segments:
         interval = settings.index_interval_bytes
-        segments = [Segment(disk, folder, checkpoint.start_offset, 0, interval)]
+        segments = [Segment(disk, folder, checkpoint.start_offset or 0, 0, interval)]
         segments[0].create_file()
     for segment in segments[:-1]:
         segment.seal()
     entries = read_epochs(disk, f"{folder}/{EPOCHS_FILE}")
     if not entries and any(segment.size for segment in segments):
         entries = None  # records have epochs, so the file must have been lost
+    start = checkpoint.start_offset
+    if start is None:
+        start = _start_by_epochs(entries, segments[0])
     epochs = EpochCache(entries or ())
     opened = None
     if checkpoint.clean and checkpoint.recovery_point is not None and entries is not None:
@@ -132,7 +137,7 @@ def open_log(
         settings,
         disk,
         segments,
-        start_offset=max(checkpoint.start_offset, segments[0].base_offset),
+        start_offset=max(start, segments[0].base_offset),
         end_offset=end,
         recovery_point=end,
         producers=producers,
@@ -185,19 +190,38 @@ def _read_first_timestamp(segment: Segment) -> None:
         segment.first_timestamp = header[8]
 
 
+def _start_by_epochs(entries: Sequence[tuple[int, int]] | None, first: Segment) -> int:
+    """Where the log begins, as far as its epochs tell: the oldest of them is moved along."""
+    if entries and first.size:
+        _, header = next(first.walk(0))
+        epoch, start = entries[0]
+        if header[0] < start and 0 <= header[2] <= epoch:
+            return start
+    return 0
+
+
 def _open_clean(
     disk: Disk, folder: str, names: list[str], segments: list[Segment]
 ) -> _Opened | None:
     """What a clean stop left; None if the files do not bear it out."""
     active = segments[-1]
-    if active.size and not active.load_indexes():
-        return None
     end = active.base_offset
     try:
+        if active.size and not active.load_indexes():
+            return None
+        latest, latest_offset = active.largest_timestamp, active.largest_offset
+        told = not active.times
         position = (active.offsets[-1] & 0xFFFFFFFF) if active.offsets else 0
         for at, header in active.walk(position):
             end = header[0] + header[6] + 1
             active.note_batch(at, header[0], end - 1, header[8])
+            told = told or (header[8] == latest and header[0] <= latest_offset < end)
+        if not told:
+            _, batch = active.locate(latest_offset)
+            told = batch is not None and batch[8] == latest
+        # The time index ends with the largest time of all, or it is not what was written.
+        if active.times and (active.largest_timestamp > latest or not told):
+            return None
         snapshots = list_snapshots(names)
         first = segments[0].base_offset
         useless = [offset for offset in snapshots if not first <= offset <= end]
@@ -330,6 +354,7 @@ class _Scan:
             segment.seal()
         # A clean stop writes nothing for a log that nobody has written to since.
         self._transactions.write(self._disk, self._segments[-1], end)
+        self._transactions.save_checksums(self._disk, self._folder)
         for segment in self._segments[first:]:
             if end != recovery_point or self._cut_something:
                 self._disk.fdatasync(segment.opened().fd)

@@ -346,18 +346,28 @@ class Segment:
     def latest_time(self) -> tuple[int, int]:
         """The largest timestamp, and the last offset of the batch that holds it."""
         if self.sealed and self.largest_timestamp == NO_TIMESTAMP:
-            entries, offsets = self.time_index(), self.offset_index()
-            if entries:
-                timestamp, relative = entries[len(entries) - 1]
-                self.largest_timestamp = timestamp
-                self.largest_offset = self.base_offset + relative
-            # A time index that lost its end must not hide what stands behind the last entry.
-            tail = offsets[len(offsets) - 1] & POSITION_MASK if offsets else 0
-            for _, header in self.walk(tail):
-                if header[8] > self.largest_timestamp:
-                    self.largest_timestamp = header[8]
-                    self.largest_offset = header[0] + header[6]
+            self._read_latest_time()
         return self.largest_timestamp, self.largest_offset
+
+    def _read_latest_time(self) -> None:
+        """Take the time index's last entry, if the batches bear it out; else make it anew."""
+        entries, offsets = self.time_index(), self.offset_index()
+        if not entries:
+            return  # no batch has a time
+        timestamp, relative = entries[len(entries) - 1]
+        offset = self.base_offset + relative
+        position, header = self.locate(offset)
+        # Sealing adds the largest of all: what stands behind the last indexed batch is not later.
+        if offsets:
+            indexed, _ = self.locate(self.base_offset + (offsets[len(offsets) - 1] >> 32))
+            position = max(position, indexed)
+        if self.largest_timestamp != NO_TIMESTAMP:
+            return  # an index had to be made anew
+        told = header is not None and header[8] == timestamp and header[0] <= offset
+        if not told or any(later[8] > timestamp for _, later in self.walk(position)):
+            self.rebuild_indexes()
+        else:
+            self.largest_timestamp, self.largest_offset = timestamp, offset
 
     def newest_ms(self) -> int:
         """The largest time of its records, or where they have none, that of its last write.

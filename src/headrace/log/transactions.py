@@ -8,10 +8,16 @@ file with an entry for each, big-endian:
 
 In memory are the entries of all segments, in the order of their markers. Files are written when a
 segment is sealed and at a clean stop: what a crash loses, the scan that follows finds again.
+
+Most segments have no such file, so one that is lost leaves no trace. `transaction-index-checkpoint`
+says which there must be: a line `base_offset crc` for each, with the CRC-32C of its bytes. A file
+that is not what it says is made anew from the log. A folder without it, such as Apache Kafka's, is
+believed.
 """
 
 import logging
 import struct
+import threading
 from array import array
 from bisect import bisect_left
 from collections import deque
@@ -19,15 +25,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 from headrace.disk import Disk, read_file, replace_file
+from headrace.log.checkpoints import decode_lines, encode_lines
 from headrace.log.producer_state import EndedTransaction
 from headrace.log.segment import TRANSACTION_INDEX, Segment, remove_if_there
 from headrace.log.snapshots import rebuild, replay
+from headrace.wire.checksum import crc32c
+
+CHECKSUMS = "transaction-index-checkpoint"
 
 _ENTRY = struct.Struct(">hqqqq")
 _VERSION = 0
 _FIELDS = 4
 
 _logger = logging.getLogger("headrace.log")
+# A flush and a compaction may both want to write the checksums of one log.
+_saving = threading.Lock()
 
 
 class CorruptIndex(ValueError):
@@ -37,13 +49,16 @@ class CorruptIndex(ValueError):
 class EndedTransactions:
     """The aborted transactions, and all whose markers may not be committed yet."""
 
-    __slots__ = ("_numbers", "unsettled")
+    __slots__ = ("_checksums", "_numbers", "_unsaved", "unsettled")
 
     def __init__(self) -> None:
         # Producer id, first offset, last offset, last stable offset, and so on.
         self._numbers = array("q")
         # (first offset, the marker's offset), in the order of the markers.
         self.unsettled: deque[tuple[int, int]] = deque()
+        # Of the index file of each segment that has one, by its base offset.
+        self._checksums: dict[int, int] = {}
+        self._unsaved = False
 
     def __len__(self) -> int:
         return len(self._numbers) // _FIELDS
@@ -87,6 +102,13 @@ class EndedTransactions:
     def drop_before(self, start: int) -> None:
         """Forget markers before the first segment's beginning."""
         del self._numbers[: self._slot(start) * _FIELDS]
+        self._checksums = {base: crc for base, crc in self._checksums.items() if base >= start}
+
+    def clear(self) -> None:
+        """The log begins anew: forget everything."""
+        del self._numbers[:]
+        self.unsettled.clear()
+        self._checksums = {}
 
     def write(self, disk: Disk, segment: Segment, end: int) -> None:
         """Write the index file of a segment that ends before `end`; no file without entries.
@@ -94,12 +116,33 @@ class EndedTransactions:
         An older one stays whole until the new one is: what it tells may lie below the recovery
         point, and nobody would look for it in the log again.
         """
-        first, last = self._slot(segment.base_offset), self._slot(end)
         path = segment.path(TRANSACTION_INDEX)
-        if first == last:
+        data = self._file_of(segment.base_offset, end)
+        if data:
+            replace_file(disk, path, data)
+        else:
             remove_if_there(disk, path)
-            return
-        replace_file(disk, path, encode_aborted(self._rows(first, last)))
+
+    def _file_of(self, base_offset: int, end: int) -> bytes:
+        """What the index file of a segment holds, of which note is taken."""
+        first, last = self._slot(base_offset), self._slot(end)
+        data = encode_aborted(self._rows(first, last))
+        checksum = _checksum(data)
+        if self._checksums.get(base_offset) != checksum:
+            self._unsaved = True
+            self._checksums.pop(base_offset, None)
+            if checksum is not None:
+                self._checksums[base_offset] = checksum
+        return data
+
+    def save_checksums(self, disk: Disk, folder: str) -> None:
+        """Write which index files there are, if that has changed. Made for a worker."""
+        with _saving:
+            if not self._unsaved:
+                return
+            self._unsaved = False
+            lines = [f"{base} {crc}" for base, crc in sorted(self._checksums.copy().items())]
+            replace_file(disk, f"{folder}/{CHECKSUMS}", encode_lines(lines))
 
     def load(self, data: bytes, base_offset: int, end: int) -> None:
         """Add the entries of the file of one segment, all or none; CorruptIndex if it is bad."""
@@ -115,6 +158,8 @@ class EndedTransactions:
             lowest = last + 1
             numbers.extend((producer_id, first, last, stable))
         self._numbers += numbers
+        if numbers:
+            self._checksums[base_offset] = crc32c(data)
 
     def aborted_before(self, end: int) -> Iterator[Sequence[int]]:
         """All that the index files of segments before `end` hold."""
@@ -126,6 +171,9 @@ class EndedTransactions:
         first, last = self._slot(start), self._slot(end)
         rows = [row for row in self._rows(first, last) if row[2] in kept]
         self._numbers[first * _FIELDS : last * _FIELDS] = array("q", chain.from_iterable(rows))
+        for base in [base for base in self._checksums if start < base < end]:
+            del self._checksums[base]
+        self._file_of(start, end)
 
     def _rows(self, first: int, last: int) -> Iterator[Sequence[int]]:
         numbers = self._numbers
@@ -150,22 +198,43 @@ def load_transactions(
 ) -> EndedTransactions:
     """The ended transactions of segments that end at `end`, from their index files.
 
-    One that is damaged is made anew from the log.
+    One that is missing or damaged is made anew from the log.
     """
     transactions = EndedTransactions()
     names = set(names)
+    certified = CHECKSUMS in names
+    noted = _read_checksums(disk, folder) if certified else None
     for at, segment in enumerate(segments):
         path = segment.path(TRANSACTION_INDEX)
-        if path.rpartition("/")[2] not in names:
+        there = path.rpartition("/")[2] in names
+        if not there and not certified:
             continue
+        data = read_file(disk, path) if there else b""
         following = segments[at + 1].base_offset if at + 1 < len(segments) else end
         try:
-            transactions.load(read_file(disk, path), segment.base_offset, following)
+            if certified and (noted is None or noted.get(segment.base_offset) != _checksum(data)):
+                raise CorruptIndex(f"{CHECKSUMS} does not know it so")
+            transactions.load(data, segment.base_offset, following)
         except CorruptIndex as error:
             _logger.warning("%s is rebuilt from the log because %s", path, error)
             state = rebuild(disk, folder, names, segments[: at + 1], segment.base_offset)
             for ended in replay(state, [segment], segment.base_offset, following):
                 transactions.add(ended)
             transactions.write(disk, segment, following)
+    transactions.save_checksums(disk, folder)
     transactions.settled_below(end)
     return transactions
+
+
+def _checksum(data: bytes) -> int | None:
+    return crc32c(data) if data else None
+
+
+def _read_checksums(disk: Disk, folder: str) -> dict[int, int] | None:
+    """By base offset; None if the file is damaged."""
+    path = f"{folder}/{CHECKSUMS}"
+    try:
+        return {int(base): int(crc) for base, crc in decode_lines(read_file(disk, path), 2)}
+    except ValueError as error:
+        _logger.warning("%s is made anew from the log because %s", path, error)
+        return None

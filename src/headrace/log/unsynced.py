@@ -11,6 +11,7 @@ from headrace.log.epochs import FILE_NAME as EPOCHS_FILE
 from headrace.log.epochs import EpochCache
 from headrace.log.segment import Segment, segment_path
 from headrace.log.snapshots import SNAPSHOT
+from headrace.log.transactions import EndedTransactions
 
 Sealed = list[tuple[Segment, int]]
 """Sealed segments, each with the offset of the snapshot that was taken at its end."""
@@ -19,12 +20,22 @@ Sealed = list[tuple[Segment, int]]
 class Unsynced:
     """Sealed segments and file names that no flush has seen."""
 
-    __slots__ = ("_disk", "_epochs", "_folder", "_new", "_taken", "names", "sealed")
+    __slots__ = (
+        "_disk", "_epochs", "_folder", "_new", "_taken", "_transactions", "names", "sealed",
+    )  # fmt: skip
 
-    def __init__(self, disk: Disk, folder: str, epochs: EpochCache, new: bool) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        folder: str,
+        epochs: EpochCache,
+        transactions: EndedTransactions,
+        new: bool,
+    ) -> None:
         self._disk = disk
         self._folder = folder
         self._epochs = epochs
+        self._transactions = transactions
         self._new = new
         self.sealed: Sealed = []
         self._taken: list[Sealed] = []
@@ -63,6 +74,7 @@ class Unsynced:
             sync_file(self._disk, segment_path(self._folder, following, SNAPSHOT))
         if active is not None:
             _sync_segment(active, segments)
+        self._transactions.save_checksums(self._disk, self._folder)
         if self._epochs.dirty:
             self.save_epochs()
         if self.names:
