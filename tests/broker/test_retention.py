@@ -13,7 +13,9 @@ from headrace.broker.retention import CommittedOffsets, Retention
 from headrace.clock import ManualClock
 from headrace.cluster.controller import Alteration, ConfigChange, Operation
 from headrace.errors import ErrorCode, KafkaError
+from headrace.log.indexes import TIME_ENTRY
 from headrace.log.log import Log
+from headrace.log.segment import NO_TIMESTAMP, TIME_INDEX
 from headrace.logs import JsonLines
 from tests.apis.one_broker import NOW, OneBroker
 
@@ -133,6 +135,18 @@ def test_what_a_group_lost_is_said_and_counted(
     ]
     kept.look(HOUR_MS)
     assert len(warnings(caplog)) == 1
+
+
+def test_a_rotten_time_index_lets_no_record_go_before_its_time(kept: Kept) -> None:
+    kept.topic("t")
+    for segment in kept.log("t").segments[:-1]:
+        segment.release()
+        segment.largest_timestamp = NO_TIMESTAMP  # as after a restart
+        Path(segment.path(TIME_INDEX)).write_bytes(TIME_ENTRY.pack(NOW - 9 * HOUR_MS, 0))
+    kept.look(HOUR_MS // 2)
+    assert kept.start("t") == 0
+    kept.look(HOUR_MS)
+    assert kept.start("t") == 11
 
 
 def test_groups_hold_what_they_have_not_read_and_it_shows(kept: Kept) -> None:

@@ -194,9 +194,7 @@ def test_checksums_follow_retention_and_a_log_that_begins_anew() -> None:
     append(log, encode_marker(ABORTER, 1, False, 1, NOW))
     directory.close()
     noted = {int(base) for base in re.findall(rb"^(\d+) \d+$", disk.content(CHECKSUMS), re.M)}
-    there = {
-        int(path.rpartition("/")[2].split(".")[0]) for path in side_files(disk, ".txnindex")
-    }
+    there = {int(path.rpartition("/")[2].split(".")[0]) for path in side_files(disk, ".txnindex")}
     assert noted == there
     directory = open_directory(disk)
     log = directory.get(ORDERS, SMALL)

@@ -1,6 +1,6 @@
 """What an independent consumer sees in a topic: librdkafka, read_committed, from the beginning."""
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
 
 def committed_values(bootstrap: str, topic: str, silence_s: float = 20) -> list[bytes]:
@@ -16,7 +16,7 @@ def committed_values(bootstrap: str, topic: str, silence_s: float = 20) -> list[
         }
     )
     partitions = consumer.list_topics(topic, 10).topics[topic].partitions
-    consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
+    consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions])
     values: list[bytes] = []
     ended: set[int] = set()
     while len(ended) < len(partitions):

@@ -556,7 +556,7 @@ class Log:
 
     def close(self) -> None:
         """Flush and write all that lets the next start open this log without a scan."""
-        if self.offline is None and self._dirty:
+        if self.offline is None and (self._dirty or self.epochs.dirty):
             try:
                 self.transactions.write(self.disk, self._active, self.end_offset)
                 self.flush()

@@ -32,6 +32,7 @@ from headrace.log.indexes import (
 from headrace.log.producer_state import CorruptSnapshot, ProducerState
 from headrace.log.segment import INDEX, LOG, MAX_RELATIVE, TIME_INDEX, TRANSACTION_INDEX
 from headrace.log.snapshots import SNAPSHOT
+from headrace.log.transactions import CHECKSUMS
 from headrace.wire.batch import (
     CHECKSUMMED_FROM,
     CONTROL,
@@ -117,7 +118,7 @@ class Verification:
                     self.found(path, 0, str(error))
             elif f".{suffix}" in (INDEX, TIME_INDEX, TRANSACTION_INDEX) and stem not in stems:
                 self.found(path, 0, "belongs to no segment")
-            elif name == EPOCHS_FILE:
+            elif name in (EPOCHS_FILE, CHECKSUMS):
                 self._checkpoint(path, 2)
             elif name == PARTITION_METADATA and read_topic_id(self.disk, path) is None:
                 self.found(path, 0, "holds no topic id")
