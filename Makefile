@@ -86,6 +86,6 @@ $(VENV)/.installed-dev: pyproject.toml $(LOCK) | $(VENV)/bin/python
 	@$(BIN)/python -m compileall -q src
 	@touch $(VENV)/.installed $(VENV)/.installed-demo $@
 
-$(VENV)/.tools-checked: scripts/java/pom.xml scripts/java/spark-kafka.pom.xml scripts/fetch-java-tools scripts/debian-packages | $(VENV)/bin/python
+$(VENV)/.tools-checked: scripts/java/pom.xml scripts/java/spark-kafka.pom.xml scripts/java/zookeeper.pom.xml scripts/fetch-java-tools scripts/debian-packages | $(VENV)/bin/python
 	@scripts/debian-packages kcat openjdk-17-jre-headless maven || true
 	@scripts/fetch-java-tools && touch $@ || echo "the tests that need Java will be skipped"

@@ -1,6 +1,7 @@
 """What every store promises, whatever lies behind it: versions, all or nothing, life and news."""
 
 import threading
+import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from headrace.cluster.store import Change, Check, Conflict, Create, Delete, Node, Put, Session
 from tests.support.stores import Place, eventually, python_process
+from tests.support.zookeeper import ZooKeeper
 
 INCREMENT = """
 import sys
@@ -37,9 +39,13 @@ sys.stdin.read()
 """
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
-    place = Place(f"sqlite:{tmp_path}")
+@pytest.fixture(params=["sqlite", pytest.param("zookeeper", marks=pytest.mark.java)])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    if request.param == "sqlite":
+        place = Place(f"sqlite:{tmp_path}")
+    else:
+        zookeeper: ZooKeeper = request.getfixturevalue("zookeeper")
+        place = Place(zookeeper.address(f"/{uuid.uuid4().hex}/headrace"))
     yield place
     place.close_all()
 

@@ -9,15 +9,18 @@ from contextlib import contextmanager
 
 from headrace.cluster.sqlite_store import SqliteStore
 from headrace.cluster.store import Store
+from headrace.cluster.zookeeper_store import ZookeeperStore
 
 PATIENCE_S = 30
+SESSION_TIMEOUT_MS = 1000
 
 
 def open_store(address: str) -> Store:
-    """The store at `sqlite:FOLDER`."""
+    """The store at `sqlite:FOLDER` or `zookeeper://HOST:PORT/CHROOT`."""
     kind, _, place = address.partition(":")
-    assert kind == "sqlite", address
-    return SqliteStore(place)
+    if kind == "sqlite":
+        return SqliteStore(place)
+    return ZookeeperStore(address, session_timeout_ms=SESSION_TIMEOUT_MS)
 
 
 class Place:

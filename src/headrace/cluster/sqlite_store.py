@@ -28,6 +28,7 @@ from headrace.cluster.store import (
     Session,
     StoreError,
     parent_and_name,
+    tell_all,
 )
 
 logger = logging.getLogger(__name__)
@@ -241,14 +242,7 @@ class _Watch:
                 self._failed = True
                 continue
             if changed:
-                self._tell()
-
-    def _tell(self) -> None:
-        for listener in self.listeners:
-            try:
-                listener()
-            except Exception:  # whatever is wrong with one, the others have to hear of changes
-                logger.exception("a listener to changes of the metadata failed")
+                tell_all(self.listeners)
 
     def _look(self) -> bool:
         # What this connection itself commits does not count for its data_version.

@@ -8,10 +8,13 @@ Brokers show by ephemeral nodes that they are alive: such a node goes when the s
 that made it ends, be it by `close`, by a kill or because nobody has heard of it for too long.
 """
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, Protocol, TypeAlias
+
+logger = logging.getLogger(__name__)
 
 LIVE = "/live"
 """The parent of all ephemeral nodes."""
@@ -131,3 +134,12 @@ def parent_and_name(path: str) -> tuple[str, str]:
     """`/parent/name` taken apart; the parent of `/name` is empty."""
     parent, _, name = path.rpartition("/")
     return parent, name
+
+
+def tell_all(listeners: Iterable[Callable[..., None]], *news: Session) -> None:
+    """Call every listener; whatever is wrong with one of them, the others hear of it."""
+    for listener in listeners:
+        try:
+            listener(*news)
+        except Exception:
+            logger.exception("a listener to the metadata store failed")

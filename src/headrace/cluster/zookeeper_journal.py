@@ -1,0 +1,51 @@
+"""What the last commits touched: the value of the one ZooKeeper node that every commit sets.
+
+Whoever follows reads it when it changes, and then only the nodes that it names. One who is further
+behind than the journal reaches back reads everything again.
+
+    {"number": 17, "commits": [["/topics/a"], ["/topics/b", "/deleted/c"]]}
+
+`commits` are those up to `number`, the newest last.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+COMMITS = 100
+PATHS = 1000
+"""Over all commits, so that the value stays a few ten KB; the newest commit is always there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """The number of the newest commit, and which paths it and those before it touched."""
+
+    number: int = 0
+    commits: tuple[tuple[str, ...], ...] = ()
+
+    def after(self, paths: Iterable[str]) -> "Journal":
+        """As it is once a commit has touched `paths`."""
+        commits = [*self.commits[-(COMMITS - 1) :], tuple(dict.fromkeys(paths))]
+        count = sum(map(len, commits))
+        while count > PATHS and len(commits) > 1:
+            count -= len(commits.pop(0))
+        return Journal(self.number + 1, tuple(commits))
+
+    def since(self, number: int) -> set[str] | None:
+        """The paths touched after commit `number`; None if that is too long ago to tell."""
+        behind = self.number - number
+        if not 0 <= behind <= len(self.commits):
+            return None
+        return {path for commit in self.commits[len(self.commits) - behind :] for path in commit}
+
+    def dump(self) -> bytes:
+        """The node's value."""
+        content = {"number": self.number, "commits": self.commits}
+        return json.dumps(content, separators=(",", ":")).encode()
+
+
+def load_journal(value: bytes) -> Journal:
+    """The journal in a node's value."""
+    content = json.loads(value)
+    return Journal(content["number"], tuple(tuple(paths) for paths in content["commits"]))

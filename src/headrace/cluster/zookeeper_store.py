@@ -1,0 +1,479 @@
+"""Metadata in a ZooKeeper ensemble: for a cluster on several machines.
+
+The node `/topics/orders` is ZooKeeper's node of that path below the chroot; one without a parent,
+as `/cluster`, is at `/top/cluster`; a parent of several names, as `/a/b`, is one name, `a%2Fb`. So
+no node of ours has another below it, and ZooKeeper's versions are ours.
+
+A commit is one ZooKeeper transaction, which also sets `/changes`, the journal of what was touched
+(`zookeeper_journal.py`). Every store holds all nodes in memory and follows the journal with one
+watch, and ephemeral nodes, which end without a commit, with one more. The journal's version is
+checked in every commit. So a store that has committed knows that it had seen all there was.
+"""
+
+import logging
+import re
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from itertools import islice
+from typing import Any, TypeAlias
+from urllib.parse import quote, unquote
+
+from kazoo.client import KazooClient, TransactionRequest
+from kazoo.exceptions import (
+    BadVersionError,
+    KazooException,
+    NoAuthError,
+    NodeExistsError,
+    NoNodeError,
+    RolledBackError,
+)
+from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
+from kazoo.protocol.states import KazooState
+from kazoo.security import make_digest_acl
+
+from headrace.cluster.store import (
+    LIVE,
+    Change,
+    Check,
+    Conflict,
+    Create,
+    Delete,
+    Node,
+    Put,
+    Session,
+    StoreError,
+    parent_and_name,
+    tell_all,
+)
+from headrace.cluster.zookeeper_journal import Journal, load_journal
+
+logger = logging.getLogger(__name__)
+
+SCHEME = "zookeeper://"
+SESSION_TIMEOUT_MS = 2000
+CONNECT_TIMEOUT_MS = 18_000
+CALL_SECONDS = 3.0
+"""How long a commit may take, all in all."""
+COMMIT_BYTES = 1_000_000
+"""What ZooKeeper takes in one request (`jute.maxbuffer`), less what stands around our values."""
+
+_HOST = r"(?:\[[0-9a-fA-F:.]+\]|[\w.-]+)(?::\d{1,5})?"
+_ADDRESS = re.compile(
+    rf"{SCHEME}(?P<hosts>{_HOST}(?:,{_HOST})*)(?P<chroot>(?:/[\w-][\w.-]*)*)/?", re.ASCII
+)
+_CHANGES = "changes"
+_TOP = "top"
+_PIPELINED = 100
+"""Requests under way at once; kazoo blocks at a few hundred while the connection is lost."""
+_FOLLOW_SECONDS = 30.0
+_ROUNDS = 100
+"""How often to look again whether there was a commit while we read; then take what we have."""
+
+_Nodes: TypeAlias = Mapping[str, Mapping[str, Node]]  # by parent and name
+_Question: TypeAlias = Callable[[], Any]  # asks kazoo, which will have an answer
+
+
+class ZookeeperStore:
+    """The nodes of `store.py` in ZooKeeper, all of them also in memory."""
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        session_timeout_ms: int = SESSION_TIMEOUT_MS,
+        connect_timeout_ms: int = CONNECT_TIMEOUT_MS,
+        login: tuple[str, str] | None = None,
+    ) -> None:
+        """`address` is zookeeper://host:port,host:port/chroot; `login` a user and a password,
+        with which nobody else can read or write what this store creates.
+        """
+        self.address = address
+        hosts, self._root = _parse(address)
+        self._nodes: _Nodes = {}
+        self._containers: set[str] = set()
+        self._journal = Journal(-1)  # nothing seen yet
+        self._journal_version = -1
+        # Held while asking ZooKeeper: commits and catching up come one after the other.
+        self._asking = threading.Lock()
+        # Held while telling of the session, so that everybody hears it in the order it happened.
+        self._telling = threading.RLock()
+        self._session = Session.SUSPENDED
+        self._losses = 0
+        self._expired = False
+        self._told: list[Callable[[Session], None]] = []
+        self._changed: list[Callable[[], None]] = []
+        self._stopped = False
+        self._news = threading.Event()
+        self._client = _client(hosts, session_timeout_ms, login)
+        self._children = self._client.get_children_async
+        self._client.add_listener(self._connection_changed)
+        self._thread = threading.Thread(target=self._follow, name="metadata watch", daemon=True)
+        self._start(connect_timeout_ms / 1000)
+
+    def get(self, path: str) -> Node | None:
+        parent, name = parent_and_name(path)
+        return self._nodes.get(parent, {}).get(name)
+
+    def children(self, path: str) -> dict[str, Node]:
+        return dict(self._nodes.get(path, {}))
+
+    def commit(self, changes: Sequence[Change]) -> None:
+        _check_size(changes)
+        deadline = time.monotonic() + CALL_SECONDS
+        self._check_connected()
+        with self._readable_errors():
+            try:
+                with self._turn(deadline):
+                    self._check_connected()
+                    while not self._try(changes, deadline):
+                        self._catch_up(deadline)
+            except (KazooException, KazooTimeoutError):
+                # It may have happened, or still will; ZooKeeper answers in order, so we know when
+                # we have caught up.
+                self._suspend()
+                self._news.set()
+                raise
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        self._changed.append(changed)
+
+    def on_session(self, told: Callable[[Session], None]) -> None:
+        with self._telling:
+            self._told.append(told)
+            told(self._session)
+
+    def close(self) -> None:
+        self._stopped = True
+        self._news.set()
+        self._client.remove_listener(self._connection_changed)
+        self._client.stop()
+        self._client.close()
+        self._thread.join()
+
+    # ----------------------------------------------------------------------------- commits
+
+    def _try(self, changes: Sequence[Change], deadline: float) -> bool:
+        """Whether it is done; False if there is news to be seen first."""
+        for change in changes:
+            if isinstance(change, Create):
+                self._make_container(change.path, deadline)
+        journal = self._journal.after(
+            change.path for change in changes if not isinstance(change, Check)
+        )
+        transaction: TransactionRequest = self._client.transaction()
+        for change in changes:
+            self._add(transaction, change)
+        transaction.set_data(self._changes, journal.dump(), self._journal_version)
+        results = _wait(transaction.commit_async(), deadline)
+        for change, result in zip(changes, results, strict=False):
+            if isinstance(result, RolledBackError):
+                continue
+            if isinstance(change, Create) and isinstance(result, NoNodeError):
+                self._containers.clear()  # somebody has cleared up too much
+                return False
+            if isinstance(result, BadVersionError | NodeExistsError | NoNodeError):
+                self._catch_up(deadline)
+                raise Conflict(change.path)
+            if isinstance(result, Exception):
+                raise result
+        if isinstance(results[-1], BadVersionError | NoNodeError):
+            return False
+        if isinstance(results[-1], Exception):
+            raise results[-1]
+        self._journal = journal
+        self._journal_version = results[-1].version
+        self._nodes = _with_commit(self._nodes, changes)
+        return True
+
+    def _add(self, transaction: TransactionRequest, change: Change) -> None:
+        path = self._place(change.path)
+        if isinstance(change, Create):
+            transaction.create(path, change.value, ephemeral=change.ephemeral)
+        elif isinstance(change, Put):
+            transaction.set_data(path, change.value, change.version)
+        elif isinstance(change, Delete):
+            transaction.delete(path, change.version)
+        else:
+            transaction.check(path, change.version)
+
+    def _make_container(self, path: str, deadline: float) -> None:
+        container = self._container(parent_and_name(path)[0])
+        if container not in self._containers:
+            with suppress(NodeExistsError):
+                _wait(self._client.create_async(container, b"", makepath=True), deadline)
+            self._containers.add(container)
+
+    # --------------------------------------------------------------------------- following
+
+    def _start(self, connect_seconds: float) -> None:
+        """Connect, read everything, and begin to follow."""
+        deadline = time.monotonic() + connect_seconds
+        try:
+            self._client.start(connect_seconds)
+        except KazooTimeoutError:
+            raise StoreError(
+                f"{self.address}: no ZooKeeper answered within {connect_seconds:g} s; check the "
+                "address, and that the servers run and have a leader"
+            ) from None
+        try:
+            with self._readable_errors():
+                self._make_container(f"{LIVE}/", deadline)
+                with suppress(NodeExistsError):
+                    _wait(self._client.create_async(self._changes, Journal().dump()), deadline)
+                self._catch_up(deadline)
+        except BaseException:
+            self._client.stop()
+            self._client.close()
+            raise
+        self._session = Session.CONNECTED
+        self._thread.start()
+
+    def _follow(self) -> None:
+        """The thread that keeps the nodes in memory in step, and tells of that."""
+        while not self._stopped:
+            self._news.wait()
+            self._news.clear()
+            losses = self._losses
+            deadline = time.monotonic() + _FOLLOW_SECONDS
+            try:
+                with self._turn(deadline):
+                    self._catch_up(deadline)
+            except (KazooException, KazooTimeoutError) as error:
+                # Without a connection there is nothing to do: the next one is news.
+                if self._client.connected and not self._stopped:
+                    logger.warning("cannot follow the metadata in ZooKeeper: %r", error)
+                    time.sleep(0.1)
+                    self._news.set()
+                continue
+            self._connected(losses)
+            tell_all(self._changed)
+
+    def _watched(self, event: object) -> None:
+        self._news.set()
+
+    def _catch_up(self, deadline: float) -> None:
+        """Read what was touched since the last time; the nodes are then those of one moment."""
+        nodes, number = self._nodes, self._journal.number
+        changes, living = self._ask_all(self._looks(), deadline)
+        for _ in range(_ROUNDS):
+            if changes is None or living is None:
+                raise NoNodeError(f"somebody has deleted {self._changes} or the parent of {LIVE}")
+            journal = load_journal(changes[0])
+            touched = journal.since(number)
+            number = journal.number
+            if touched is None:
+                nodes = self._read_all(deadline)
+                changes, living = self._ask_all(self._looks(), deadline)
+                continue
+            # Ephemeral nodes go without a commit.
+            touched |= {f"{LIVE}/{name}" for name in nodes.get(LIVE, {}).keys() ^ set(living)}
+            if not touched:
+                break
+            *answers, changes, living = self._ask_all(
+                [*self._reads(touched), *self._looks()], deadline
+            )
+            nodes = _with_nodes(nodes, _found(touched, answers))
+        self._nodes, self._journal, self._journal_version = nodes, journal, changes[1].version
+
+    def _read_all(self, deadline: float) -> _Nodes:
+        (names,) = self._ask_all([partial(self._children, self._root or "/")], deadline)
+        names = [name for name in names if name != _CHANGES]
+        places = [f"{self._root}/{name}" for name in names]
+        below = self._ask_all([partial(self._children, place) for place in places], deadline)
+        self._containers = set(places)
+        paths = [
+            f"{_parent(name)}/{child}"
+            for name, children in zip(names, below, strict=True)
+            for child in children or ()
+        ]
+        return _with_nodes({}, _found(paths, self._ask_all(self._reads(paths), deadline)))
+
+    def _looks(self) -> list[_Question]:
+        """At what says that something has changed."""
+        return [
+            partial(self._client.get_async, self._changes, self._watched),
+            partial(self._children, self._container(LIVE), self._watched),
+        ]
+
+    def _reads(self, paths: Iterable[str]) -> list[_Question]:
+        return [partial(self._client.get_async, self._place(path)) for path in paths]
+
+    def _ask_all(self, questions: Iterable[_Question], deadline: float) -> list[Any]:
+        """All answers, None where there is no node; many questions are under way at once."""
+        answers: list[Any] = []
+        remaining = iter(questions)
+        while asked := [ask() for ask in islice(remaining, _PIPELINED)]:
+            for answer in asked:
+                try:
+                    answers.append(_wait(answer, deadline))
+                except NoNodeError:
+                    answers.append(None)
+        return answers
+
+    # ----------------------------------------------------------------------------- session
+
+    def _connection_changed(self, state: str) -> None:
+        """Called by kazoo, in the thread that reads from the connection."""
+        if state == KazooState.CONNECTED:
+            self._news.set()  # told when we have caught up
+        else:
+            self._suspend(expired=state == KazooState.LOST)
+
+    def _suspend(self, *, expired: bool = False) -> None:
+        with self._telling:
+            self._losses += 1
+            self._expired |= expired
+            if self._session is not Session.SUSPENDED:
+                logger.warning("ZooKeeper is out of reach")
+                self._session = Session.SUSPENDED
+                tell_all(self._told, Session.SUSPENDED)
+
+    def _connected(self, losses: int) -> None:
+        """We have caught up; it counts if the connection was not lost once more meanwhile."""
+        with self._telling:
+            if self._session is Session.SUSPENDED and losses == self._losses:
+                news = Session.EXPIRED if self._expired else Session.CONNECTED
+                logger.warning("ZooKeeper is within reach again; the session: %s", news.value)
+                self._expired = False
+                self._session = Session.CONNECTED
+                tell_all(self._told, news)
+
+    # ------------------------------------------------------------------------------- paths
+
+    @property
+    def _changes(self) -> str:
+        return f"{self._root}/{_CHANGES}"
+
+    def _container(self, parent: str) -> str:
+        assert parent not in (f"/{_TOP}", f"/{_CHANGES}"), f"{parent} is the store's own"
+        return f"{self._root}/{quote(parent[1:], safe='') or _TOP}"
+
+    def _place(self, path: str) -> str:
+        parent, name = parent_and_name(path)
+        return f"{self._container(parent)}/{name}"
+
+    # ------------------------------------------------------------------------------ errors
+
+    def _check_connected(self) -> None:
+        if self._session is Session.SUSPENDED:
+            raise StoreError(f"{self.address}: no connection to ZooKeeper; trying to get one")
+
+    @contextmanager
+    def _turn(self, deadline: float) -> Iterator[None]:
+        if not self._asking.acquire(timeout=max(0, deadline - time.monotonic())):
+            raise KazooTimeoutError
+        try:
+            yield
+        finally:
+            self._asking.release()
+
+    @contextmanager
+    def _readable_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except NoAuthError as error:
+            raise StoreError(
+                f"{self.address}: ZooKeeper does not let us at a node; it was made with another "
+                "login, or with none"
+            ) from error
+        except KazooTimeoutError as error:
+            raise StoreError(f"{self.address}: ZooKeeper did not answer in time") from error
+        except KazooException as error:
+            raise StoreError(f"{self.address}: {type(error).__name__} {error}") from error
+
+
+class _Handler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has no types
+    """Gives up on a server that does not answer while there is time to try the others."""
+
+    def __init__(self, connect_seconds: float) -> None:
+        super().__init__()
+        self._connect_seconds = connect_seconds
+
+    def create_connection(self, *arguments: Any, **options: Any) -> Any:
+        options["timeout"] = min(options["timeout"], self._connect_seconds)
+        return super().create_connection(*arguments, **options)
+
+
+def _client(hosts: str, session_timeout_ms: int, login: tuple[str, str] | None) -> KazooClient:
+    session_seconds = session_timeout_ms / 1000
+    return KazooClient(
+        hosts,
+        timeout=session_seconds,
+        handler=_Handler(session_seconds / (hosts.count(",") + 2)),
+        connection_retry={"max_tries": -1, "delay": 0.05, "max_delay": 0.5},
+        auth_data=[("digest", ":".join(login))] if login else None,
+        default_acl=[make_digest_acl(*login, all=True)] if login else None,
+        logger=logger,
+    )
+
+
+def _parse(address: str) -> tuple[str, str]:
+    """The hosts, and the path below which everything is; empty for ZooKeeper's root."""
+    found = _ADDRESS.fullmatch(address)
+    if found is None:
+        raise StoreError(
+            f"'{address}' is no address of a ZooKeeper; expected is "
+            f"{SCHEME}HOST:PORT,HOST:PORT/PATH (without a port it is 2181, the path is optional)"
+        )
+    return found["hosts"], found["chroot"]
+
+
+def _check_size(changes: Sequence[Change]) -> None:
+    """ZooKeeper would hang up on us, and not say why."""
+    sizes = {
+        change.path: len(change.value) for change in changes if isinstance(change, Create | Put)
+    }
+    if sum(sizes.values()) + sum(map(len, sizes)) <= COMMIT_BYTES:
+        return
+    path = max(sizes, key=lambda path: sizes[path])
+    raise StoreError(
+        f"the metadata node {path} would have {sizes[path]:,} bytes, of {sum(sizes.values()):,} in "
+        f"this change; ZooKeeper takes {COMMIT_BYTES:,} at once. For a topic: give it fewer "
+        "partitions, or change fewer topics at once"
+    )
+
+
+def _wait(asked: Any, deadline: float) -> Any:
+    return asked.get(timeout=max(0, deadline - time.monotonic()))
+
+
+def _parent(container: str) -> str:
+    """The other way round than `_container`."""
+    return "" if container == _TOP else f"/{unquote(container)}"
+
+
+def _found(paths: Collection[str], answers: Iterable[Any]) -> dict[str, Node | None]:
+    return {
+        path: None if answer is None else Node(answer[0] or b"", answer[1].version)
+        for path, answer in zip(paths, answers, strict=True)
+    }
+
+
+def _with_commit(nodes: _Nodes, changes: Iterable[Change]) -> _Nodes:
+    found: dict[str, Node | None] = {}
+    for change in changes:
+        if isinstance(change, Create):
+            found[change.path] = Node(change.value, 0)
+        elif isinstance(change, Put):
+            found[change.path] = Node(change.value, change.version + 1)
+        elif isinstance(change, Delete):
+            found[change.path] = None
+    return _with_nodes(nodes, found)
+
+
+def _with_nodes(nodes: _Nodes, found: Mapping[str, Node | None]) -> _Nodes:
+    """Other dictionaries: readers see all of a commit or nothing."""
+    changed: dict[str, dict[str, Node]] = {}
+    for path, node in found.items():
+        parent, name = parent_and_name(path)
+        below = changed.get(parent)
+        if below is None:
+            below = changed[parent] = dict(nodes.get(parent, {}))
+        if node is None:
+            below.pop(name, None)
+        else:
+            below[name] = node
+    return {**nodes, **changed}

@@ -1,0 +1,42 @@
+"""The journal names what was touched, as far back as it reaches, and stays small."""
+
+import pytest
+
+from headrace.cluster.zookeeper_journal import COMMITS, PATHS, Journal, load_journal
+
+
+def test_it_names_what_was_touched_since_a_commit() -> None:
+    journal = Journal().after(["/a"]).after(["/b", "/c", "/b"]).after([])
+    assert journal.number == 3
+    assert journal.since(0) == {"/a", "/b", "/c"}
+    assert journal.since(1) == {"/b", "/c"}
+    assert journal.since(2) == journal.since(3) == set()
+
+
+def test_it_says_so_when_it_does_not_reach_back_that_far() -> None:
+    journal = Journal()
+    for number in range(COMMITS + 5):
+        journal = journal.after([f"/{number}"])
+    assert journal.since(4) is None
+    assert journal.since(5) == {f"/{number}" for number in range(5, COMMITS + 5)}
+
+
+def test_a_number_of_the_future_is_none_of_its_own() -> None:
+    assert Journal().after(["/a"]).since(2) is None
+
+
+def test_nothing_seen_is_never_up_to_date() -> None:
+    assert Journal().since(-1) is None
+    assert Journal().after(["/a"]).since(-1) is None
+
+
+@pytest.mark.parametrize("count", [PATHS - 1, PATHS, 10 * PATHS])
+def test_many_paths_push_out_the_commits_before(count: int) -> None:
+    journal = Journal().after(["/a"]).after(map(str, range(count)))
+    assert len(journal.since(1) or ()) == count
+    assert (journal.since(0) is None) == (count >= PATHS)
+
+
+def test_it_is_the_same_after_a_way_through_a_node() -> None:
+    journal = Journal().after(["/a/ä"]).after(["/b", "/c"])
+    assert load_journal(journal.dump()) == journal
