@@ -2,14 +2,17 @@
 
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from headrace.cluster.store import Change, Check, Conflict, Create, Delete, Node, Put, Session
-from tests.support.stores import Place, eventually, python_process
+from tests.simulation.store import Ensemble
+from tests.support.stores import Place, eventually, open_store, python_process
 from tests.support.zookeeper import ZooKeeper
 
 INCREMENT = """
@@ -39,15 +42,30 @@ sys.stdin.read()
 """
 
 
-@pytest.fixture(params=["sqlite", pytest.param("zookeeper", marks=pytest.mark.java)])
+def in_a_while(seconds: float, action: Callable[[], None]) -> None:
+    timer = threading.Timer(seconds, action)
+    timer.daemon = True
+    timer.start()
+
+
+REAL = ["sqlite", pytest.param("zookeeper", marks=pytest.mark.java)]
+
+
+@pytest.fixture(params=[*REAL, "simulated"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    if request.param == "sqlite":
-        place = Place(f"sqlite:{tmp_path}")
+    if request.param == "simulated":
+        place = Place(Ensemble(Random(7), in_a_while, lateness_s=0.01).open)
     else:
-        zookeeper: ZooKeeper = request.getfixturevalue("zookeeper")
-        place = Place(zookeeper.address(f"/{uuid.uuid4().hex}/headrace"))
+        address = f"sqlite:{tmp_path}"
+        if request.param == "zookeeper":
+            zookeeper: ZooKeeper = request.getfixturevalue("zookeeper")
+            address = zookeeper.address(f"/{uuid.uuid4().hex}/headrace")
+        place = Place(partial(open_store, address), address)
     yield place
     place.close_all()
+
+
+real_only = pytest.mark.parametrize("place", REAL, indirect=True)
 
 
 def test_a_node_counts_its_writes(place: Place) -> None:
@@ -139,6 +157,7 @@ def test_after_a_conflict_reads_show_what_it_was_in_conflict_with(place: Place) 
         assert store.get(f"/{round_}") == Node(b"2", 1)
 
 
+@real_only
 def test_processes_that_count_at_the_same_time_lose_nothing(place: Place) -> None:
     store = place.open()
     store.commit([Create("/counter", b"0")])
@@ -176,6 +195,19 @@ def test_an_ephemeral_node_can_be_written_and_deleted_by_others(place: Place) ->
     assert place.open().get("/live/1") == other.get("/live/1") == Node(b"mine", 0)
 
 
+def test_an_ephemeral_node_can_be_taken_over_in_one_commit(place: Place) -> None:
+    """As a broker does that comes back before its last session has ended."""
+    before, store, other = place.open(), place.open(), place.open()
+    before.commit([Create("/live/1", b"before", ephemeral=True)])
+    eventually(lambda: store.get("/live/1") is not None, "it is seen")
+    store.commit([Delete("/live/1", 0), Create("/live/1", b"now", ephemeral=True)])
+    eventually(lambda: other.get("/live/1") == Node(b"now", 0), "the others see it")
+    place.close(before)
+    assert place.open().get("/live/1") == Node(b"now", 0)
+    place.close(store)
+    eventually(lambda: other.get("/live/1") is None, "it goes with its new session")
+
+
 def test_a_session_may_make_its_node_again(place: Place) -> None:
     store = place.open()
     for _ in range(3):
@@ -193,6 +225,7 @@ def test_a_persistent_node_below_live_stays(place: Place) -> None:
     assert place.open().children("/live") == {"1": Node(b"", 0)}
 
 
+@real_only
 def test_a_killed_process_takes_its_ephemeral_nodes_with_it(place: Place) -> None:
     store = place.open()
     changed = threading.Event()
@@ -247,6 +280,7 @@ def test_a_watch_is_told_of_the_end_of_an_ephemeral_node(place: Place) -> None:
     eventually(lambda: {} in lists, "a notification after which it is gone")
 
 
+@real_only
 def test_every_watch_is_told_even_if_another_fails(place: Place) -> None:
     store, other = place.open(), place.open()
     failed, changed = threading.Event(), threading.Event()
