@@ -21,6 +21,7 @@ from headrace.coordination.transaction_runtime import TransactionCoordinator
 from headrace.disk import RealDisk
 from headrace.errors import KafkaError
 from headrace.log.directories import LogDirectories
+from headrace.replication.peers import Peers
 from headrace.replication.replicas import Replicas
 from headrace.settings import Settings
 from headrace.wire import codec
@@ -45,14 +46,15 @@ class OneBroker:
         self.directories.open()
         self.metadata = Metadata(SqliteStore(str(folder)), NODE, clock)
         self.metadata.load()
-        self.metadata.register_broker(Broker(NODE, "localhost", 9092, "rack-a"))
+        self.metadata.join(Broker(NODE, "localhost", 9092, "rack-a"), "folder")
         self.executor = ThreadPoolExecutor(1)
-        self.replicas = Replicas(NODE, parsed, self.directories, self.executor)
+        self.replicas = Replicas(NODE, parsed, self.directories, self.executor, clock)
         self.replicas.load(self.metadata.image)
         self.metadata.listeners.append(self.replicas.apply)
         self.groups = Coordinator(parsed, clock, self.metadata, self.replicas)
+        peers = Peers(self.metadata, NODE, 30)
         self.transactions = TransactionCoordinator(
-            parsed, clock, self.metadata, self.replicas, lambda: self.groups
+            parsed, clock, self.metadata, self.replicas, lambda: self.groups, peers
         )
         self.services = Services(
             NODE,
@@ -62,6 +64,7 @@ class OneBroker:
             self.replicas,
             lambda: self.groups,
             lambda: self.transactions,
+            peers,
         )
 
     def close(self) -> None:

@@ -26,7 +26,7 @@ def services(tmp_path: Path) -> SimpleNamespace:
     store = SqliteStore(str(tmp_path))
     metadata = cluster.Metadata(store, 1, SystemClock())
     metadata.load()
-    metadata.register_broker(Broker(1, "broker.lan", 9092, "rack-a"))
+    metadata.join(Broker(1, "broker.lan", 9092, "rack-a"), "folder")
     metadata.create_topic(NewTopic("orders", 3), Defaults(1, 1))
     return SimpleNamespace(settings=Settings.parse({}), metadata=metadata)
 

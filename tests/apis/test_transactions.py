@@ -8,6 +8,7 @@ import datetime
 import io
 import typing
 from collections.abc import Iterator
+from dataclasses import replace
 from inspect import iscoroutine
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from headrace.coordination.runtime import Coordinator
 from headrace.coordination.transaction_runtime import TransactionCoordinator
 from headrace.coordination.transactions import Identity
 from headrace.errors import ErrorCode
+from headrace.settings import LogSettings
 from headrace.types import TopicPartition
 from headrace.wire import codec
 from headrace.wire.batch import TRANSACTIONAL
@@ -179,7 +181,7 @@ def restart(broker: OneBroker) -> None:
     services = broker.services
     parts = (services.settings, services.clock, broker.metadata, broker.replicas)
     broker.groups = Coordinator(*parts)
-    broker.transactions = TransactionCoordinator(*parts, lambda: broker.groups)
+    broker.transactions = TransactionCoordinator(*parts, lambda: broker.groups, services.peers)
     services._groups = services._transactions = None
 
 
@@ -400,7 +402,7 @@ def test_a_partition_that_syncs_first_keeps_the_order_of_a_producer(broker: OneB
     who = init(broker)
     for name in ("__transaction_state", "orders"):
         for partition in broker.replicas.topic(name):
-            partition.flushes_first = True
+            partition.use_settings(replace(partition.settings, flush_messages=1))
 
     async def run() -> list[object]:
         handler = Produce(broker.services)
@@ -441,7 +443,7 @@ def test_offsets_that_an_end_overtakes_are_refused(broker: OneBroker) -> None:
     where = TopicPartition(OFFSETS_TOPIC, broker.groups.partition_of("g"))
 
     async def run() -> object:
-        partition.flushes_first = True
+        partition.use_settings(replace(partition.settings, flush_messages=1))
         added = broker.transactions.run(
             NAME, lambda state, token, _: state.add(NAME, who, frozenset({where}), 0, token), str
         )
@@ -449,7 +451,7 @@ def test_offsets_that_an_end_overtakes_are_refused(broker: OneBroker) -> None:
         answer = txn_offset_commit(broker.services, request, Caller(4, "test", "127.0.0.1:1"))
         assert iscoroutine(added)
         assert iscoroutine(answer)
-        partition.flushes_first = False
+        partition.use_settings(LogSettings())
         broker.transactions.run(
             NAME, lambda state, token, _: state.end(NAME, who, False, 0, token), lambda it: it
         )

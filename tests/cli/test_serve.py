@@ -12,7 +12,7 @@ from tests.cli.conftest import Run
 def test_without_options_it_serves_this_machine_only() -> None:
     plan = serve.make_plan([], {})
     assert plan == serve.Plan(
-        {}, ("headrace-data",), ("127.0.0.1", 9092), None, None, "text", "info"
+        {}, ("headrace-data",), ("127.0.0.1", 9092), None, None, "text", "info", 1
     )
 
 
@@ -29,6 +29,7 @@ def test_options_reach_the_plan() -> None:
         node_id=3,
         log_format="json",
         log_level="debug",
+        brokers=1,
     )
 
 
@@ -106,3 +107,18 @@ def test_the_help_page_has_every_option_of_the_table(here: Run) -> None:
     for option in serve.OPTIONS:
         assert option.flag in page
         assert option.env in page
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--brokers 0", "from 1 to"),
+        ("--brokers two", "from 1 to"),
+        ("--brokers 2 --node-id 3", "--node-id"),
+        ("--brokers 2 --metadata sqlite:/x", "--metadata"),
+        ("--brokers 2 --data-dir /a --data-dir /b", "--data-dir"),
+    ],
+)
+def test_brokers_that_cannot_be_started_together_are_refused(words: str, said: str) -> None:
+    with pytest.raises(Failure, match=said):
+        serve.start(words.split())

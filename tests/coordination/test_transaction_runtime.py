@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +94,7 @@ def test_a_transaction_is_complete_when_its_markers_are_on_the_disk(
         who = await begin(broker, ORDERS)
         partition = broker.replicas.partition(*ORDERS)
         flushed: list[object] = []
-        partition.flushes_first = True
+        partition.use_settings(replace(partition.settings, flush_messages=1))
         monkeypatch.setattr(broker.replicas, "flush_later", flushed.append)
         later = await end(broker, who)
         await asyncio.sleep(0)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from headrace.clock import Clock
 from headrace.cluster.metadata import Metadata
+from headrace.replication.peers import Peers
 from headrace.replication.replicas import Replicas
 from headrace.settings import Settings
 
@@ -30,6 +31,7 @@ class Services:
     longer to load than the rest of the broker takes to start."""
     make_transactions: Callable[[], TransactionCoordinator]
     """Likewise the coordinator of transactions."""
+    peers: Peers
     _groups: Coordinator | None = field(default=None, init=False)
     _transactions: TransactionCoordinator | None = field(default=None, init=False)
 

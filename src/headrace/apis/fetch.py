@@ -6,8 +6,11 @@ every limit, so a consumer always gets on; after it, partition and request limit
 With the isolation level `read_committed` a consumer sees the log up to the last stable offset, and
 learns which transactions among that were aborted, for it to skip.
 
+A follower, who gives its replica id, sees the log up to its end, and its fetch offset says how far
+it is.
+
 v7 incremental sessions; v12 flexible; v13 topics by id instead of by name; v15 the replica id
-moves into a tagged field. Not done: fetches from followers (KIP-392).
+moves into a tagged field. Not done: consumers that fetch from followers (KIP-392).
 """
 
 import asyncio
@@ -43,7 +46,11 @@ class Fetch:
         self, request: FetchRequest, version: int, correlation_id: int
     ) -> list[Chunk] | Coroutine[None, None, list[Chunk]]:
         """The answer, or a coroutine that waits for it."""
-        if request.session_epoch == FINAL_EPOCH and not request.session_id:
+        if (
+            request.session_epoch == FINAL_EPOCH
+            and not request.session_id
+            and request.replica_id < 0
+        ):
             records = self._read_one(request)
             if records is not None:
                 return fetch_response(version, correlation_id, 0, 0, records)
@@ -130,7 +137,13 @@ class Fetch:
         quiet: list[Entry] = []
         committed = request.isolation == READ_COMMITTED
         for entry in session.dirty if incremental else session.entries.values():
-            result = self._read_entry(entry, min(entry.max_bytes, left), total == 0, committed)
+            if request.replica_id >= 0:
+                result, end = self._read_for_follower(
+                    entry, min(entry.max_bytes, left), total == 0, request
+                )
+            else:
+                result = self._read_entry(entry, min(entry.max_bytes, left), total == 0, committed)
+                end = result[3] if committed else result[2]
             records = result[5]
             if records is not None:
                 total += records.length
@@ -138,7 +151,7 @@ class Fetch:
             elif result[1]:
                 failed = True
             elif incremental:
-                if entry.offset >= (result[3] if committed else result[2]):
+                if entry.offset >= end:
                     quiet.append(entry)  # all was read; there may be more behind a limit otherwise
                 if result[2] == entry.sent_high_watermark and result[4] == entry.sent_start:
                     continue
@@ -155,13 +168,9 @@ class Fetch:
     def _read_entry(
         self, entry: Entry, max_bytes: int, whole_first: bool, committed: bool
     ) -> FetchResult:
-        partition = entry.partition
-        if partition is None or partition.closed:
-            entry.unwatch()
-            found = self._find(entry)
-            if not isinstance(found, Partition):
-                return (entry.index, found, -1, -1, -1, None, None)
-            partition = entry.partition = found
+        partition = self._partition(entry)
+        if not isinstance(partition, Partition):
+            return (entry.index, partition, -1, -1, -1, None, None)
         try:
             if entry.epoch >= 0:
                 partition.check_epoch(entry.epoch)
@@ -176,6 +185,36 @@ class Fetch:
             entry.index, 0, partition.high_watermark, partition.last_stable_offset,
             partition.log.start_offset, records, aborted,
         )  # fmt: skip
+
+    def _read_for_follower(
+        self, entry: Entry, max_bytes: int, whole_first: bool, request: FetchRequest
+    ) -> tuple[FetchResult, int]:
+        """What a replica lacks, and the end of the log."""
+        partition = self._partition(entry)
+        if not isinstance(partition, Partition):
+            return (entry.index, partition, -1, -1, -1, None, None), -1
+        code, start, end = ErrorCode.NONE, -1, -1
+        records = None
+        try:
+            partition.check_epoch(entry.epoch)
+            partition.fetched_by(request.replica_id, request.replica_epoch, entry.offset)
+            start, end = partition.log.start_offset, partition.log.end_offset
+            records = partition.read_to_end(entry.offset, max_bytes, whole_first)
+        except KafkaError as error:
+            code = error.code
+        high_watermark = partition.high_watermark if end >= 0 else -1
+        return (entry.index, code, high_watermark, -1, start, records, None), end
+
+    def _partition(self, entry: Entry) -> Partition | ErrorCode:
+        """The partition that the entry follows, found again if it was closed."""
+        partition = entry.partition
+        if partition is not None and not partition.closed:
+            return partition
+        entry.unwatch()
+        found = self._find(entry)
+        if isinstance(found, Partition):
+            entry.partition = found
+        return found
 
     def _find(self, entry: Entry) -> Partition | ErrorCode:
         partitions = self._replicas.by_key.get(entry.key)

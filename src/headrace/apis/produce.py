@@ -71,7 +71,7 @@ class Produce:
                 partitions = self._by_key.get(key)
                 if partitions is not None and 0 <= index < len(partitions) and -1 <= acks <= 1:
                     partition = partitions[index]
-                    if not partition.flushes_first:
+                    if not partition.held:
                         try:
                             base, append_time, log_start = partition.append(
                                 buf, view, start, stop, acks, self._clock.now_ms()
@@ -149,7 +149,7 @@ class Produce:
                 except KafkaError as error:
                     results.append((index, error.code, -1, -1, -1, error.message))
                     continue
-                if not partition.is_committed(base + 1):
+                if (acks < 0 or partition.flushes_first) and not partition.is_committed(base + 1):
                     if pending is None:
                         pending = []
                     pending.append((results, len(results), partition, partition.log.end_offset))

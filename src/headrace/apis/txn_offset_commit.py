@@ -26,6 +26,7 @@ from headrace.coordination.offsets import OffsetToCommit
 from headrace.coordination.outcome import Outcome, Reply
 from headrace.coordination.transactions import Identity
 from headrace.errors import ErrorCode, KafkaError
+from headrace.replication.partition import Partition, Verification
 from headrace.types import TopicPartition
 from headrace.wire.primitives import NO_THROTTLE, error
 
@@ -41,19 +42,30 @@ def txn_offset_commit(
 ) -> TxnOffsetCommitResponse | Coroutine[None, None, TxnOffsetCommitResponse]:
     """Commit what can be committed, if the group is in the transaction."""
     try:
+        leave = _begin(services, request)
         missing = _enlist(services, request, caller.version)
     except KafkaError as refusal:
         return _answer(request, {}, when_committing(refusal.code))
     if isinstance(missing, frozenset):
         return _commit(services, request, caller.version, missing)
-    return _commit_later(services, request, caller.version, missing)
+    return _commit_later(services, request, caller.version, missing, leave)
+
+
+def _begin(services: Services, request: TxnOffsetCommitRequest) -> tuple[Partition, Verification]:
+    """What tells later whether the transaction has ended since; before the coordinator is asked."""
+    if not request.group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+    who, (where,) = _who_and_where(services, request)
+    try:
+        partition = services.replicas.partition(*where)
+    except KafkaError as error:
+        raise KafkaError(ErrorCode.NOT_COORDINATOR, error.message) from error
+    return partition, partition.begin_verification(who.producer_id, who.epoch)
 
 
 def _enlist(
     services: Services, request: TxnOffsetCommitRequest, version: int
 ) -> frozenset[TopicPartition] | Coroutine[None, None, frozenset[TopicPartition]]:
-    if not request.group_id:
-        raise KafkaError(ErrorCode.INVALID_GROUP_ID)
     who, where = _who_and_where(services, request)
     return services.transactions.enlist(
         request.transactional_id, who, where, add=version >= ADDS_FROM
@@ -72,13 +84,15 @@ async def _commit_later(
     request: TxnOffsetCommitRequest,
     version: int,
     missing: Coroutine[None, None, frozenset[TopicPartition]],
+    leave: tuple[Partition, Verification],
 ) -> TxnOffsetCommitResponse:
+    partition, verification = leave
     try:
-        await missing
-        # Its end may have overtaken us, and what is written after the marker would never end.
-        who, where = _who_and_where(services, request)
-        still = services.transactions.missing(request.transactional_id, who, where)
-        answer = _commit(services, request, version, still)
+        lacking = await missing
+        if not partition.is_verified(request.producer_id, verification):
+            # Its end has overtaken us, and what is written after the marker would never end.
+            _, lacking = _who_and_where(services, request)
+        answer = _commit(services, request, version, lacking)
     except KafkaError as refusal:
         return _answer(request, {}, when_committing(refusal.code))
     return answer if isinstance(answer, TxnOffsetCommitResponse) else await answer

@@ -19,23 +19,26 @@ from headrace.apis.produce import Produce
 from headrace.broker.background import Background
 from headrace.broker.connection import Buffers, Connection, Handler, Limits
 from headrace.broker.dispatch import Dispatch
+from headrace.broker.metadata_stores import open_store
 from headrace.broker.metrics import Metrics
 from headrace.broker.poller import Poller
 from headrace.broker.retention import CommittedOffsets, Retention
-from headrace.clock import SystemClock
-from headrace.cluster.image import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Broker
+from headrace.clock import Clock, SystemClock
+from headrace.cluster.image import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Broker, Image, Topic
+from headrace.cluster.membership import Membership, Rules
 from headrace.cluster.metadata import FoundTopic, Metadata
-from headrace.cluster.sqlite_store import SqliteStore
 from headrace.disk import Disk, OpenFiles, RealDisk
 from headrace.errors import KafkaError, SettingError
 from headrace.log.directories import LogDirectories
 from headrace.log.directory import FolderInUse, LogDirectory
 from headrace.logs import configure_logs
+from headrace.replication.peers import Peers
 from headrace.replication.replicas import Replicas
-from headrace.settings import Settings
+from headrace.settings import Settings, log_settings
 
 if TYPE_CHECKING:
     from headrace.broker.metrics_page import MetricsPage
+    from headrace.broker.replication import Replication
     from headrace.coordination.runtime import Coordinator
     from headrace.coordination.transaction_runtime import TransactionCoordinator
     from headrace.disk.failpoints import Failpoints
@@ -82,30 +85,24 @@ class Server:
         self.directories.open()
         node = _claim(self.directories.first, node_id, settings)
         self._executor = ThreadPoolExecutor(2, thread_name_prefix="disk")
-        self._store = SqliteStore(self.directories.first.path)
+        self._store, shared = open_store(settings, self.directories.first.path)
         metadata = Metadata(self._store, node, clock)
         metadata.load((self.directories.first.meta or {}).get("cluster.id"))
         self.directories.write_meta(
             {"version": "1", "node.id": str(node), "cluster.id": metadata.image.cluster_id}
         )
-        metadata.register_broker(
-            Broker(node, *self.advertise, settings.text("broker.rack") or None)
-        )
-        _adopt_folders(metadata, self.directories)
-
-        self._replicas = Replicas(node, settings, self.directories, self._executor)
+        self._replicas = Replicas(node, settings, self.directories, self._executor, clock)
+        membership = Membership(metadata, node, self._rules)
+        this = Broker(node, *self.advertise, settings.text("broker.rack") or None)
+        if shared:
+            self._join(membership, this)
+        else:
+            metadata.stand_alone(this)
+            _adopt_folders(metadata, self.directories)
+        membership.look()
         self._replicas.load(metadata.image)
         metadata.listeners.append(self._replicas.apply)
-        services = Services(
-            node,
-            settings,
-            clock,
-            metadata,
-            self._replicas,
-            self._make_groups,
-            self._make_transactions,
-        )
-        self._services = services
+        services = self._services = self._make_services(node, metadata, clock)
         sessions = SessionCache(
             settings.integer("max.incremental.fetch.session.cache.slots"), clock
         )
@@ -129,6 +126,47 @@ class Server:
         retention = Retention(self._replicas, clock, self._find_committed, self._metrics)
         self._background = Background(
             settings, self._replicas, self._connections, self._executor, retention, clock
+        )
+        self._replication = None
+        if shared:
+            self._replication = self._replicate(membership, this)
+
+    def _make_services(self, node: int, metadata: Metadata, clock: Clock) -> Services:
+        timeout_s = self._settings.integer("replica.socket.timeout.ms") / 1000
+        return Services(
+            node,
+            self._settings,
+            clock,
+            metadata,
+            self._replicas,
+            self._make_groups,
+            self._make_transactions,
+            Peers(metadata, node, timeout_s),
+        )
+
+    def _join(self, membership: Membership, this: Broker) -> Broker:
+        """Be one of the cluster's brokers; after a crash one that has to catch up first."""
+        folder = (self.directories.first.meta or {})["directory.id"]
+        clean = all(one.stopped_cleanly for one in self.directories.healthy)
+        return membership.join(this, folder, clean=clean)
+
+    def _replicate(self, membership: Membership, this: Broker) -> "Replication":
+        # Imported here: a broker on its own starts faster without.
+        from headrace.broker.replication import Replication
+
+        services = self._services
+        services.metadata.listeners.append(self._wake_coordinators)
+        folder = (self.directories.first.meta or {})["directory.id"]
+        return Replication(
+            self._settings,
+            self._store,
+            services.metadata,
+            membership,
+            self._replicas,
+            self._executor,
+            services.clock,
+            # It has run on: what it held it still holds.
+            lambda: membership.join(this, folder, clean=True),
         )
 
     def run(self) -> int:
@@ -162,12 +200,10 @@ class Server:
         await self._start_metrics()
         loop.add_reader(self._listener, self._accept)
         self._background.start()
-        if OFFSETS_TOPIC in self._services.metadata.image.topics:
-            # Members of groups wait for us: read their state before they ask.
-            loop.call_soon(lambda: self._services.groups)
-        if TRANSACTIONS_TOPIC in self._services.metadata.image.topics:
-            # What a crash interrupted is finished, and what nobody ends times out.
-            loop.call_soon(lambda: self._services.transactions)
+        image = self._services.metadata.image
+        self._wake_coordinators(image, image)
+        if self._replication is not None:
+            self._replication.start()
         # Everything built so far stays: the collector need not look at it again.
         gc.collect()
         gc.freeze()
@@ -178,11 +214,15 @@ class Server:
         loop.run_in_executor(self._executor, _check_advertised, self.advertise)
         await stop.wait()
         logger.info("stopping")
+        if self._replication is not None:
+            await self._replication.hand_over()
+            self._replication.stop()
         loop.remove_reader(self._listener)
         if self._metrics_page is not None:
             self._metrics_page.stop()
         self._background.stop()
         self._services.stop_coordinators()
+        self._services.peers.close()
         for connection in list(self._connections):
             connection.close()
         self.close()
@@ -219,6 +259,20 @@ class Server:
             if directory.offline is not None
         ]
 
+    def _rules(self, topic: Topic) -> Rules:
+        settings = log_settings(self._replicas.settings_now, topic.configs)
+        return Rules(settings.min_insync_replicas, settings.unclean_leader_election)
+
+    def _wake_coordinators(self, _old: Image, image: Image) -> None:
+        """See that whoever this broker coordinates is looked after, before anybody asks."""
+        loop = asyncio.get_running_loop()
+        if OFFSETS_TOPIC in image.topics:
+            # Members of groups wait for us: read their state before they ask.
+            loop.call_soon(lambda: self._services.groups)
+        if TRANSACTIONS_TOPIC in image.topics:
+            # What a crash interrupted is finished, and what nobody ends times out.
+            loop.call_soon(lambda: self._services.transactions)
+
     async def _find_committed(self, topics: Collection[str]) -> CommittedOffsets:
         if OFFSETS_TOPIC not in self._services.metadata.image.topics:
             return {}
@@ -246,6 +300,7 @@ class Server:
             services.metadata,
             services.replicas,
             lambda: services.groups,
+            services.peers,
         )
         transactions.start()
         return transactions

@@ -9,7 +9,7 @@ import logging
 import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -164,17 +164,17 @@ def own(cluster: Cluster) -> "Iterator[client_cluster.Cluster]":
     from headrace.client.errors import ClientError, Unreachable
     from headrace.errors import KafkaError
 
-    properties = {
-        "client.id": "headrace-cli",
-        "request.timeout.ms": str(int(ANSWER_TIMEOUT_S * 1000)),
-        "default.api.timeout.ms": str(int(2 * ANSWER_TIMEOUT_S * 1000)),
-        **cluster.properties,
-        "bootstrap.servers": cluster.bootstrap,
-    }
+    properties = {**cluster.properties, "bootstrap.servers": cluster.bootstrap}
     if "sasl.mechanisms" in properties:  # librdkafka's other name for it
         properties["sasl.mechanism"] = properties["sasl.mechanisms"]
     try:
-        with Connected(client_config(properties)) as connected:
+        config = replace(
+            client_config(properties),
+            client_id="headrace-cli",
+            request_timeout_s=ANSWER_TIMEOUT_S,
+            total_timeout_s=2 * ANSWER_TIMEOUT_S,
+        )
+        with Connected(config) as connected:
             yield connected
     except Unreachable as error:
         raise unreachable(cluster, str(error)) from None

@@ -24,6 +24,7 @@ EXAMPLES = (
     "headrace serve --data-dir /var/lib/headrace --listen 0.0.0.0:9092 --advertise kafka.lan:9092",
     "headrace serve --set num.partitions=3 --set log.retention.hours=24",
     "headrace serve --config server.properties --log-format json",
+    "headrace serve --brokers 2",
 )
 
 DEFAULT_DATA_DIR = "headrace-data"
@@ -31,6 +32,7 @@ DEFAULT_LISTEN = "127.0.0.1:9092"
 SEE_HELP = "`headrace serve --help` shows the options."
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("text", "json")
+MOST_BROKERS = 64
 
 
 class Option(NamedTuple):
@@ -65,6 +67,16 @@ OPTIONS = (
         env="HEADRACE_ADVERTISE", shown_default="the --listen address",
     ),
     Option("--node-id", "N", "This broker's number in the cluster.", env="HEADRACE_NODE_ID"),
+    Option(
+        "--brokers", "N",
+        "Run N broker processes here, on ports that follow each other; clients see N brokers.",
+        env="HEADRACE_BROKERS", shown_default="1",
+    ),
+    Option(
+        "--metadata", "ADDRESS",
+        "Where the cluster's metadata are: zookeeper://HOST:PORT,.../PATH, or sqlite:FOLDER.",
+        env="HEADRACE_METADATA", shown_default="the data directory",
+    ),
     Option("--config", "FILE", "Settings, as .toml or as Kafka's .properties."),
     Option("--set", "NAME=VALUE", "One setting; may be repeated.", repeatable=True),
     Option(
@@ -92,6 +104,7 @@ class Plan(NamedTuple):
     node_id: int | None
     log_format: str
     log_level: str
+    brokers: int
 
 
 def start(words: list[str]) -> int:
@@ -100,6 +113,8 @@ def start(words: list[str]) -> int:
     from headrace.settings import Settings
 
     plan = make_plan(words, os.environ)
+    if plan.brokers > 1:
+        return _start_lanes(plan, words)
     try:
         settings = Settings.parse(plan.settings)
     except SettingError as error:
@@ -124,6 +139,8 @@ def make_plan(words: list[str], env: Mapping[str, str]) -> Plan:
     settings = _settings(one["--config"], [word for word in given["--set"] if word])
     if one["--metrics"]:
         settings["headrace.metrics.address"] = one["--metrics"]
+    if one["--metadata"]:
+        settings["headrace.metadata"] = one["--metadata"]
     node_id = one["--node-id"] or settings.get("node.id") or settings.get("broker.id") or ""
     if node_id and not node_id.isdecimal():
         raise bad_usage(f"the node id must be a whole number, not {node_id!r}")
@@ -139,6 +156,41 @@ def make_plan(words: list[str], env: Mapping[str, str]) -> Plan:
         node_id=int(node_id) if node_id else None,
         log_format=one["--log-format"].lower(),
         log_level=one["--log-level"].lower(),
+        brokers=_brokers(one["--brokers"]),
+    )
+
+
+def _brokers(text: str) -> int:
+    if not text:
+        return 1
+    if not text.isdecimal() or not 1 <= int(text) <= MOST_BROKERS:
+        raise bad_usage(f"--brokers must be a number from 1 to {MOST_BROKERS}, not {text!r}")
+    return int(text)
+
+
+def _start_lanes(plan: Plan, words: list[str]) -> int:
+    """Several brokers at once; what is not said for each apart goes to all."""
+    for flag, given, why in (
+        ("--node-id", plan.node_id is not None, "the brokers are numbered from 1"),
+        ("--metadata", bool(plan.settings.get("headrace.metadata")), "they share a file"),
+        ("--data-dir", len(plan.data_dirs) > 1, "each has one folder"),
+        ("--metrics", bool(plan.settings.get("headrace.metrics.address")), "each needs its own"),
+    ):
+        if given:
+            raise bad_usage(f"--brokers cannot be combined with {flag} like this: {why}")
+    from headrace.broker import lanes
+    from headrace.logs import configure_logs
+
+    configure_logs(plan.log_format, plan.log_level)
+    rest: list[str] = []
+    following = iter(words)
+    for word in following:
+        flag, equals, value = word.partition("=")
+        value = value if equals else next(following, "")
+        if flag in ("--config", "--set", "--log-format", "--log-level"):
+            rest += [flag, value]
+    return lanes.main(
+        lanes.LanePlan(plan.brokers, plan.data_dirs[0], plan.listen, plan.advertise, tuple(rest))
     )
 
 

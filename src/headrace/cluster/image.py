@@ -32,6 +32,8 @@ class Broker:
     host: str
     port: int
     rack: str | None = None
+    epoch: int = 0
+    """Grows with every start of the broker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,14 @@ class PartitionState:
     replicas: tuple[BrokerId, ...]
     isr: tuple[BrokerId, ...]
     partition_epoch: int = 0
+    eligible: tuple[BrokerId, ...] = ()
+    """Out of sync, but with everything that was ever committed; see `elections.py`."""
+    last_leader: BrokerId = NO_LEADER
+    """Who led before nobody was in sync any more."""
+    adding: tuple[BrokerId, ...] = ()
+    """Replicas that a move has yet to fill."""
+    removing: tuple[BrokerId, ...] = ()
+    """Replicas that go once those are in sync."""
 
 
 @dataclass(frozen=True, slots=True)

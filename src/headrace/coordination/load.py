@@ -64,8 +64,9 @@ class Latest:
 def latest_records(partition: Partition, max_decompressed: int, latest: Latest) -> Iterator[None]:
     """Fill `latest` with the last value of each key in the log, in the order of writing."""
     offset = partition.log.start_offset
-    while offset < partition.high_watermark:
-        found = partition.read(offset, _STEP_BYTES, True)
+    # To the log's end: what a leader holds will be committed, or it leads no more.
+    while offset < partition.log.end_offset:
+        found = partition.read_to_end(offset, _STEP_BYTES, True)
         if found is None:
             return
         data = os.pread(found.file.fd, found.length, found.position)

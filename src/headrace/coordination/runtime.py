@@ -74,11 +74,12 @@ _APPEND_ERRORS: Mapping[ErrorCode, ErrorCode] = {
 class Shard(Generic[_Machine]):
     """One partition's state, and how far its log has been written."""
 
-    __slots__ = ("end", "failed", "index", "partition", "ready", "state", "task")
+    __slots__ = ("end", "epoch", "failed", "index", "partition", "ready", "state", "task")
 
     def __init__(self, index: int, partition: Partition, state: _Machine) -> None:
         self.index = index
         self.partition = partition
+        self.epoch = partition.leader_epoch
         self.state = state
         self.ready = False
         self.failed = False
@@ -197,6 +198,9 @@ class Runtime(Generic[_Machine]):
         try:
             topic = self._metadata.create_topic(new, Defaults(1, 1))
         except KafkaError as error:
+            known = self._metadata.image.topics.get(self._topic)
+            if known is not None:  # another broker was faster
+                return len(known.partitions)
             logger.error("cannot create the topic %s: %s", self._topic, error)
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message) from error
         return len(topic.partitions)
@@ -262,7 +266,7 @@ class Runtime(Generic[_Machine]):
             return
         if self._shards.get(shard.index) is not shard:
             return
-        shard.end = partition.high_watermark
+        shard.end = partition.log.end_offset
         shard.ready = True
         shard.state.wall.ms = self._clock.now_ms()
         self._apply(shard, shard.state.loaded(self._now_ms()))
@@ -422,6 +426,8 @@ class Runtime(Generic[_Machine]):
         if before is not None and (after is None or after.id != before.id):
             for index in list(self._shards):
                 self._unload(index, ErrorCode.NOT_COORDINATOR)
+        elif before is not after:
+            self._follow_leaders()
         if not self._shards or old.topics is new.topics:
             return
         changed = frozenset(
@@ -433,6 +439,15 @@ class Runtime(Generic[_Machine]):
             if shard.ready:
                 shard.state.wall.ms = self._clock.now_ms()
                 self._apply(shard, self._topics_changed(shard, new, changed))
+
+    def _follow_leaders(self) -> None:
+        """Let go of what others lead now, and read what this broker has begun to lead."""
+        for index, shard in list(self._shards.items()):
+            partition = shard.partition
+            if not partition.leads or partition.leader_epoch != shard.epoch:
+                self._unload(index, ErrorCode.NOT_COORDINATOR)
+        if self._loop is not None:
+            self._spawn(self._load_all())
 
     def _unload(self, index: int, error: ErrorCode) -> None:
         shard = self._shards.pop(index, None)

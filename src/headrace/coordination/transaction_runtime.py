@@ -1,8 +1,8 @@
 """The coordinator of this broker's transactional ids, and the markers that end transactions.
 
 It runs operations on `transactions.py` as `runtime.py` has it. When the record that decides a
-transaction is committed, every partition of it gets its marker, and when those are committed the
-transaction is complete. All partitions are on this broker.
+transaction is committed, every partition of it gets its marker, from this broker or from the one
+that leads it, and when those are committed the transaction is complete.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from collections.abc import Callable, Coroutine, Iterator
 
 from headrace.clock import Clock
 from headrace.cluster.controller import NewTopic
-from headrace.cluster.image import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from headrace.cluster.image import NO_LEADER, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from headrace.cluster.metadata import Metadata
+from headrace.coordination import remote_transactions
 from headrace.coordination.load import Latest, replay_transactions
 from headrace.coordination.outcome import Outcome, answer
 from headrace.coordination.runtime import Coordinator, Runtime, Shard
@@ -22,9 +23,10 @@ from headrace.coordination.transaction_records import State, Transaction
 from headrace.coordination.transactions import BUMPS_AT_END, Identity, Transactions
 from headrace.errors import ErrorCode, KafkaError
 from headrace.replication.partition import Partition
+from headrace.replication.peers import Peers
 from headrace.replication.replicas import Replicas
 from headrace.settings import Settings
-from headrace.types import TopicPartition
+from headrace.types import BrokerId, TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -32,12 +34,8 @@ _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 5.0
 """How long to wait before a marker that could not be written is tried again, more each time."""
 
-_NOTHING_TO_END = (
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER,
-    ErrorCode.INVALID_PRODUCER_EPOCH,
-)
-"""The topic was deleted, or a newer epoch has ended the transaction there already."""
+_NOTHING_TO_END = (ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH)
+"""It is done, or a newer epoch has ended the transaction there already."""
 
 
 class TransactionCoordinator(Runtime[Transactions]):
@@ -50,9 +48,11 @@ class TransactionCoordinator(Runtime[Transactions]):
         metadata: Metadata,
         replicas: Replicas,
         groups: Callable[[], Coordinator],
+        peers: Peers,
     ) -> None:
         super().__init__(TRANSACTIONS_TOPIC, settings, clock, metadata, replicas, 0)
         self._groups = groups
+        self._peers = peers
 
     def start(self) -> None:
         """Begin to read the logs, and to look for transactions and ids that are too old."""
@@ -121,13 +121,10 @@ class TransactionCoordinator(Runtime[Transactions]):
                 return state.add(name, who, partitions, BUMPS_AT_END, token)
             return answer(token, state.missing(name, who, partitions))
 
+        coordinator = self.leader_of(name)
+        if coordinator not in (self._replicas.node_id, NO_LEADER):
+            return remote_transactions.enlist(self._peers, coordinator, name, who, partitions, add)
         return self.run(name, operation, _as_partitions)
-
-    def missing(
-        self, name: str, who: Identity, partitions: frozenset[TopicPartition]
-    ) -> frozenset[TopicPartition]:
-        """Those that are not in the producer's open transaction at this moment."""
-        return self._shard(self.partition_of(name)).state.missing(name, who, partitions)
 
     # ----------------------------------------------------------------------- ending transactions
 
@@ -150,7 +147,14 @@ class TransactionCoordinator(Runtime[Transactions]):
         epoch = shard.partition.leader_epoch
         waiting: list[asyncio.Future[None]] = []
         failed: set[TopicPartition] = set()
+        elsewhere: dict[BrokerId, list[TopicPartition]] = {}
         for where in sorted(left):
+            leader = self._leader(where)
+            if leader is None:
+                continue  # the topic was deleted
+            if leader != self._replicas.node_id:
+                elsewhere.setdefault(leader, []).append(where)
+                continue
             try:
                 partition = self._replicas.partition(*where)
                 offset = self.write_marker(
@@ -164,11 +168,42 @@ class TransactionCoordinator(Runtime[Transactions]):
                 continue
             if not partition.is_committed(offset + 1):
                 waiting.append(partition.wait_committed(offset + 1))
-        if not failed and not waiting:
+        if not failed and not waiting and not elsewhere:
             self._complete(shard, name, prepared)
         elif self._loop is not None:
-            work = self._finish_later(shard, name, prepared, frozenset(failed), waiting, pause)
-            self._spawn(work)
+            asked = [
+                self._write_elsewhere(leader, partitions, prepared, commit, epoch)
+                for leader, partitions in elsewhere.items()
+            ]
+            self._spawn(
+                self._finish_later(shard, name, prepared, frozenset(failed), waiting, asked, pause)
+            )
+
+    def _leader(self, where: TopicPartition) -> BrokerId | None:
+        """Who leads a partition, -1 if nobody does; None if there is no such partition."""
+        topic = self._metadata.image.topics.get(where.topic)
+        if topic is None or where.partition >= len(topic.partitions):
+            return None
+        return topic.partitions[where.partition].leader
+
+    async def _write_elsewhere(
+        self,
+        leader: BrokerId,
+        partitions: list[TopicPartition],
+        prepared: Transaction,
+        commit: bool,
+        epoch: int,
+    ) -> set[TopicPartition]:
+        """Have another broker write markers; the partitions that lack theirs still."""
+        who = Identity(prepared.producer_id, prepared.epoch)
+        try:
+            codes = await remote_transactions.write_markers(
+                self._peers, leader, partitions, who, commit, epoch
+            )
+        except KafkaError as error:
+            logger.warning("cannot end a transaction on broker %d yet: %s", leader, error.message)
+            return set(partitions)
+        return {one for one in partitions if codes.get(one) not in _NOTHING_TO_END}
 
     async def _finish_later(
         self,
@@ -177,8 +212,11 @@ class TransactionCoordinator(Runtime[Transactions]):
         prepared: Transaction,
         failed: frozenset[TopicPartition],
         waiting: list[asyncio.Future[None]],
+        asked: list[Coroutine[None, None, set[TopicPartition]]],
         pause: float,
     ) -> None:
+        for lacking in await asyncio.gather(*asked):
+            failed |= lacking
         lost = False
         for result in await asyncio.gather(*waiting, return_exceptions=True):
             lost = lost or isinstance(result, BaseException)

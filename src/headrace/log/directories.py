@@ -5,6 +5,7 @@ others go on, and new partitions go to the healthy folder that has the fewest. T
 also holds the cluster's metadata, so a broker does not start without it.
 """
 
+import base64
 import logging
 import uuid
 from collections.abc import Callable, Mapping
@@ -78,8 +79,12 @@ class LogDirectories:
                         f"log.dirs: {directory.path} belongs to {name}={known}, not to {value}, "
                         f"as {self.first.path} does; give each broker its own folders"
                     )
+            known_id = (directory.meta or {}).get("directory.id") or _new_id()
+            wanted = {**(directory.meta or {}), **properties, "directory.id": known_id}
+            if directory.meta == wanted:
+                continue  # a full disk is no reason not to start
             try:
-                directory.write_meta({**(directory.meta or {}), **properties})
+                directory.write_meta(wanted)
             except OSError as error:
                 directory.fail(f"meta.properties cannot be written: {error}")
 
@@ -171,3 +176,8 @@ class LogDirectories:
     def _failed(self, directory: LogDirectory) -> None:
         if self.on_failure is not None:
             self.on_failure(directory)
+
+
+def _new_id() -> str:
+    """A random id in Kafka's form."""
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")

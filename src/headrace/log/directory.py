@@ -153,7 +153,11 @@ class LogDirectory:
             if progress is not None:
                 progress(partition, done, len(waiting))
         if self.offline is None:
-            self.checkpoint()
+            try:
+                self.checkpoint()
+            except KafkaError as error:
+                # A disk that is only full: what is there can be read, and this is tried again.
+                _logger.error("%s; it is tried again", error.message)
 
     def close(self, threads: int = 1) -> None:
         """Close all logs and leave the clean marker; without it if anything went wrong."""

@@ -38,7 +38,7 @@ class Flusher:
                     logger.error("cannot flush %s: %s", partition.name, outcome)
                     partition.fail_waiters(outcome)
                 else:
-                    partition.advance(outcome)
+                    partition.flushed(outcome)
         self._task = None
 
 

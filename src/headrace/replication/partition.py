@@ -2,7 +2,8 @@
 
 The log below knows bytes and offsets; the handlers above know requests. Between them stand the
 rules of a leader: which epoch it leads in, what a client may append, up to where a consumer may
-read, and what is committed. One replica is in sync today: the leader; `isr` says so.
+read, and what is committed. A leader with followers keeps a `Leadership`; one that is alone commits
+as it appends. What a follower does with what it fetched is in `fetcher.py`.
 """
 
 import asyncio
@@ -10,20 +11,25 @@ from typing import Protocol
 from uuid import UUID
 from weakref import WeakValueDictionary
 
-from headrace.cluster.image import INTERNAL_TOPICS
+from headrace.cluster.image import INTERNAL_TOPICS, NO_LEADER, PartitionState
 from headrace.errors import ErrorCode, KafkaError
 from headrace.log.log import Log
 from headrace.log.retention import LogView
 from headrace.log.segment import Slice
+from headrace.replication.batch_rules import (
+    check_attributes,
+    check_timestamps,
+    compression_level,
+)
+from headrace.replication.leadership import Leadership
 from headrace.replication.schema_ids import SchemaIds
 from headrace.settings import LogSettings
-from headrace.types import Epoch, Offset, TopicPartition
+from headrace.types import BrokerId, Epoch, Offset, TopicPartition
 from headrace.wire import batch
-from headrace.wire.compression import CODECS, ZSTD
+from headrace.wire.compression import CODECS
 from headrace.wire.markers import encode_marker
 from headrace.wire.records import check_records, iterate, recompress
 
-_REFUSED_ATTRIBUTES = batch.CONTROL | batch.LOG_APPEND_TIME
 _WALKED_RECORDS = 32
 """Batches of up to this many plain records are walked on append; larger ones are trusted to be
 what their checksum says, because a walk costs more than the append."""
@@ -52,11 +58,18 @@ class Watcher(Protocol):
 class Shared(Protocol):
     """What all partitions of a broker have in common."""
 
+    node_id: BrokerId
     woken: list["Partition"]
     max_decompressed_bytes: int
     schema_ids: SchemaIds
 
     def open_log(self, partition: "Partition") -> Log: ...
+
+    def known_high_watermark(self, partition: "Partition") -> Offset: ...
+
+    def now_ms(self) -> int: ...
+
+    def isr_due(self, partition: "Partition") -> None: ...
 
     def flush_later(self, partition: "Partition") -> None: ...
 
@@ -64,12 +77,15 @@ class Shared(Protocol):
 
 
 class Partition:
-    """A replica that leads; opens its log when it is first needed."""
+    """A partition as this broker has it: leads it, follows it, or knows who does.
+
+    A replica opens its log when that is first needed.
+    """
 
     __slots__ = (
-        "_commit_waiters", "_high_watermark", "_log", "_rewrites", "_shared", "closed",
-        "flushes_first", "isr", "leader_epoch", "name", "settings", "topic_id", "verifications",
-        "watchers",
+        "_commit_waiters", "_flushed", "_high_watermark", "_log", "_rewrites", "_shared", "_state",
+        "closed", "flushes_first", "held", "hosted", "isr", "leader", "leader_epoch", "leadership",
+        "leads", "name", "replicas", "settings", "topic_id", "verifications", "watchers",
     )  # fmt: skip
 
     def __init__(
@@ -77,29 +93,40 @@ class Partition:
         name: TopicPartition,
         topic_id: UUID,
         settings: LogSettings,
-        epoch: Epoch,
-        isr: int,
+        state: PartitionState,
         shared: Shared,
     ) -> None:
         self.name = name
         self.topic_id = topic_id
-        self.leader_epoch = epoch
-        self.isr = isr
+        self.leader: BrokerId = NO_LEADER
+        self.leader_epoch: Epoch = -1
+        self.leadership: Leadership | None = None
+        """What a leader with followers knows of them."""
+        self.leads = False
+        self.hosted = False
+        """Whether this broker has a replica of it."""
+        self.isr = 0
+        self.replicas = 0
         self.closed = False
+        self.flushes_first = self.held = False
         self.watchers: dict[Watcher, None] = {}
         # By producer id; one lives as long as a request that holds it.
         self.verifications: WeakValueDictionary[int, Verification] | None = None
         self._commit_waiters: list[tuple[Offset, asyncio.Future[None]]] = []
         self._high_watermark = 0
+        self._flushed = 0
+        self._state: PartitionState | None = None
         self._log: Log | None = None
         self._shared = shared
         self.use_settings(settings)
+        self.use_state(state)
 
     def use_settings(self, settings: LogSettings) -> None:
         """Take a topic's settings, at start or when they change."""
         self.settings = settings
         self.flushes_first = settings.flush_messages == 1
         """Whether an acknowledgement waits for the disk."""
+        self.held = self.flushes_first or self.leadership is not None
         self._rewrites = (
             settings.timestamp_type == "LogAppendTime"
             or settings.compression_type != "producer"
@@ -111,12 +138,75 @@ class Partition:
         if self._log is not None:
             self._log.settings = settings
 
+    def use_state(self, state: PartitionState) -> None:
+        """Lead, follow, or know that others do, as the cluster's metadata say."""
+        if state == self._state:
+            return
+        self._state = state
+        me = self._shared.node_id
+        self.hosted = me in state.replicas
+        self.isr, self.replicas = len(state.isr), len(state.replicas)
+        if state.leader == me:
+            self._lead(state)
+        else:
+            self._give_up(state)
+        self.held = self.flushes_first or self.leadership is not None
+        if self.leadership is not None:
+            self._commit_what_all_have()
+
+    def _lead(self, state: PartitionState) -> None:
+        now_ms = self._shared.now_ms()
+        if self.leads and self.leader_epoch == state.leader_epoch and self.leadership is not None:
+            self.leadership.use(state, now_ms)
+            if self.isr < min(self.settings.min_insync_replicas, self.replicas):
+                self.fail_waiters(
+                    KafkaError(
+                        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+                        f"{self.name} lost in-sync replicas; {self.isr} are left",
+                    )
+                )
+            if len(state.replicas) == 1:
+                self.leadership = None
+                self.advance(self.log.end_offset)
+            return
+        changed = self.leader_epoch != state.leader_epoch
+        self.leads, self.leader, self.leader_epoch = True, state.leader, state.leader_epoch
+        if len(state.replicas) > 1 and (changed or self.leadership is None):
+            self.leadership = Leadership(state.leader, state, self.log.end_offset, now_ms)
+            self._flushed = 0 if self.flushes_first else self._flushed
+            if self.flushes_first:
+                self._shared.flush_later(self)
+        if self.watchers:
+            self._shared.woken.append(self)
+
+    def _give_up(self, state: PartitionState) -> None:
+        self.leads, self.leadership = False, None
+        self.leader, self.leader_epoch = state.leader, state.leader_epoch
+        self.verifications = None
+        self.fail_waiters(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        if not self.hosted:
+            self._log = None
+        if self.watchers:
+            self._shared.woken.append(self)
+
+    def step_down(self) -> None:
+        """Lead no more, before anybody has said who does: this broker may be out of the cluster."""
+        if self.leads:
+            self.leads, self.leadership, self.leader = False, None, NO_LEADER
+            self._state = None
+            self.fail_waiters(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+
     @property
     def log(self) -> Log:
         """The log, opened at first use."""
         if self._log is None:
             self._log = self._shared.open_log(self)
-            self._high_watermark = self._log.end_offset
+            end = self._log.end_offset
+            if self.replicas > 1:
+                known = self._shared.known_high_watermark(self)
+                self._high_watermark = max(min(known, end), self._log.start_offset)
+            else:
+                self._high_watermark = end
         return self._log
 
     @property
@@ -127,7 +217,9 @@ class Partition:
     @property
     def high_watermark(self) -> Offset:
         """The offset below which everything is committed and may be read."""
-        return self._high_watermark if self._log is not None else self.log.end_offset
+        if self._log is None:
+            self.log  # noqa: B018 - opening it finds the high watermark
+        return self._high_watermark
 
     def check_epoch(self, current_leader_epoch: Epoch) -> None:
         """Refuse a client whose picture of the leadership is older or newer than ours."""
@@ -153,6 +245,8 @@ class Partition:
 
         A transactional batch needs what `begin_verification` gave for its producer.
         """
+        if not self.leads:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         log = self._log or self.log
         header = batch.checked_header(buf, view, pos, end)
         settings = self.settings
@@ -166,7 +260,7 @@ class Partition:
             self._check_in_sync()
         attributes = header[5]
         if attributes:
-            self._check_attributes(attributes)
+            check_attributes(attributes)
             if attributes & batch.TRANSACTIONAL:
                 self._check_transaction(log, header, verification)
         if not attributes & batch.CODEC_MASK and header[12] <= _WALKED_RECORDS:
@@ -180,24 +274,35 @@ class Partition:
             header[8] - now_ms > settings.timestamp_after_max_ms
             or now_ms - header[7] > settings.timestamp_before_max_ms
         ):
-            self._check_timestamps(header, now_ms)
+            check_timestamps(self.name.topic, header, now_ms)
         base = log.append(buf, view, pos, end, header, self.leader_epoch, now_ms)
-        if self.flushes_first:
-            self._shared.flush_later(self)
+        if self.held:
+            self._hold()
         else:
             self._high_watermark = log.end_offset
             if self.watchers:
                 self._shared.woken.append(self)
         return base, append_time, log.start_offset
 
+    def _hold(self) -> None:
+        """What was appended is not committed yet: the disk or the followers have to have it."""
+        if self.flushes_first:
+            self._shared.flush_later(self)
+        elif self.leadership is not None:
+            self._commit_what_all_have()
+        if self.watchers:  # followers wait for the log's end
+            self._shared.woken.append(self)
+
     def append_own(self, buf: bytearray, now_ms: int) -> Offset:
         """Append a batch that this broker made itself, with acks=all; its base offset."""
+        if not self.leads:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         log = self._log or self.log
         self._check_in_sync()
         header = batch.read_header(buf, 0)
         base = log.append(buf, memoryview(buf), 0, len(buf), header, self.leader_epoch, now_ms)
-        if self.flushes_first:
-            self._shared.flush_later(self)
+        if self.held:
+            self._hold()
         else:
             self.advance(log.end_offset)
         return base
@@ -243,6 +348,13 @@ class Partition:
             verification = self.verifications[producer_id] = Verification(needed=True)
         return verification
 
+    def is_verified(self, producer_id: int, verification: Verification) -> bool:
+        """Whether no marker of the producer has come since `begin_verification`."""
+        if not verification.needed:
+            return (self._log or self.log).producers.open_transactions.get(producer_id) is not None
+        known = self.verifications
+        return known is not None and known.get(producer_id) is verification
+
     def has_open_transaction(self, producer_id: int) -> bool:
         """Whether the producer has written here since its last transaction ended."""
         return producer_id in (self._log or self.log).producers.open_transactions
@@ -282,30 +394,6 @@ class Partition:
                 f"{self.settings.min_insync_replicas}",
             )
 
-    def _check_attributes(self, attributes: int) -> None:
-        if attributes & _REFUSED_ATTRIBUTES:
-            if attributes & batch.CONTROL:
-                raise KafkaError(ErrorCode.INVALID_RECORD, "clients may not write control batches")
-            raise KafkaError(
-                ErrorCode.INVALID_TIMESTAMP, "only the broker sets the log append time"
-            )
-        if attributes & batch.CODEC_MASK > ZSTD:
-            raise KafkaError(
-                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-                f"there is no codec {attributes & batch.CODEC_MASK}",
-            )
-
-    def _check_timestamps(self, header: batch.Header, now_ms: int) -> None:
-        """Timestamps too far from now; a record without one (-1) is nobody's mistake."""
-        if header[8] == -1 or header[7] == -1:
-            return
-        raise KafkaError(
-            ErrorCode.INVALID_TIMESTAMP,
-            f"timestamps {header[7]} to {header[8]} are too far from the broker's time {now_ms} "
-            f"for topic {self.name.topic} (message.timestamp.before.max.ms, "
-            "message.timestamp.after.max.ms)",
-        )
-
     def _rewrite(
         self, buf: bytearray, view: memoryview, pos: int, end: int, header: batch.Header,
         now_ms: int,
@@ -329,7 +417,12 @@ class Partition:
         codec = CODECS.get(settings.compression_type)
         if codec is not None and codec != header[5] & batch.CODEC_MASK:
             buf = recompress(
-                view, pos, end, codec, _level(settings), self._shared.max_decompressed_bytes
+                view,
+                pos,
+                end,
+                codec,
+                compression_level(settings),
+                self._shared.max_decompressed_bytes,
             )
             view, pos, end = memoryview(buf), 0, len(buf)
             header = batch.read_header(buf, 0)
@@ -340,7 +433,7 @@ class Partition:
             header[8] - now_ms > settings.timestamp_after_max_ms
             or now_ms - header[7] > settings.timestamp_before_max_ms
         ):
-            self._check_timestamps(header, now_ms)
+            check_timestamps(self.name.topic, header, now_ms)
         return buf, view, pos, end, header, -1
 
     def _check_schema_ids(self, view: memoryview, pos: int, end: int) -> None:
@@ -351,6 +444,59 @@ class Partition:
                 known.check(topic, "key", record.key)
             if settings.value_schema_validation:
                 known.check(topic, "value", record.value)
+
+    # --------------------------------------------------------------------------- replication
+
+    def fetched_by(self, follower: BrokerId, epoch: int, offset: Offset) -> None:
+        """A follower asked for what comes from `offset` on: it holds everything before."""
+        leadership = self.leadership
+        known = None if leadership is None else leadership.followers.get(follower)
+        if leadership is None or known is None:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        log = self._log or self.log
+        known.fetched(offset, epoch, log.end_offset, self._shared.now_ms())
+        if follower in leadership.isr:
+            self._commit_what_all_have()
+        elif leadership.joining(self._high_watermark):
+            self._shared.isr_due(self)
+
+    def read_to_end(self, offset: Offset, max_bytes: int, whole_first: bool) -> Slice | None:
+        """Batches from `offset` on, committed or not: for followers, and for who leads."""
+        log = self._log or self.log
+        return log.read(offset, max_bytes, log.end_offset, whole_first)
+
+    def flushed(self, offset: Offset) -> None:
+        """Everything below `offset` is on this broker's disk."""
+        self._flushed = offset
+        if self.leadership is None:
+            self.advance(offset)
+        else:
+            self._commit_what_all_have()
+
+    def follow_to(self, high_watermark: Offset) -> None:
+        """A follower learns what is committed."""
+        bound = min(high_watermark, self.log.end_offset)
+        if bound > self._high_watermark:
+            self.advance(bound)
+
+    def truncate_to(self, offset: Offset) -> None:
+        """A follower gives up what its leader does not have."""
+        self.log.truncate_to(offset)
+        self._high_watermark = min(self._high_watermark, self.log.end_offset)
+
+    def restart_at(self, offset: Offset) -> None:
+        """A follower forgets everything: its leader's log begins after the end of this one."""
+        self.log.restart_at(offset)
+        self._high_watermark = offset
+
+    def _commit_what_all_have(self) -> None:
+        leadership, log = self.leadership, self._log or self.log
+        if leadership is None:
+            return
+        own_end = self._flushed if self.flushes_first else log.end_offset
+        bound = leadership.committed(own_end, self.settings.min_insync_replicas)
+        if bound > self._high_watermark:
+            self.advance(bound)
 
     def is_committed(self, offset: Offset) -> bool:
         """Whether everything below `offset` is committed."""
@@ -422,6 +568,8 @@ class Partition:
         self, offset: Offset, max_bytes: int, whole_first: bool
     ) -> tuple[Slice | None, list[tuple[int, Offset]]]:
         """Batches below the last stable offset, and the aborted transactions among them."""
+        if not self.leads:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         log = self._log or self.log
         limit = log.last_stable_offset(self._high_watermark)
         piece = log.read(offset, max_bytes, limit, whole_first)
@@ -431,6 +579,8 @@ class Partition:
 
     def read(self, offset: Offset, max_bytes: int, whole_first: bool) -> Slice | None:
         """Committed batches from `offset` on, or None where nothing is there yet."""
+        if not self.leads:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         log = self._log or self.log
         high_watermark = self._high_watermark
         if offset == high_watermark:
@@ -443,12 +593,3 @@ class Partition:
         self.fail_waiters(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
         if self.watchers:
             self._shared.woken.append(self)
-
-
-def _level(settings: LogSettings) -> int | None:
-    """How hard the topic's own codec shall try; None where the codec has no levels."""
-    return {
-        "gzip": settings.compression_gzip_level,
-        "lz4": settings.compression_lz4_level,
-        "zstd": settings.compression_zstd_level,
-    }.get(settings.compression_type)

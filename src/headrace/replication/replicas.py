@@ -2,9 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 
+from headrace.clock import Clock
 from headrace.cluster.image import Image, Topic
 from headrace.errors import ErrorCode, KafkaError
 from headrace.log.directories import LogDirectories
@@ -26,17 +27,34 @@ class Replicas:
     """The partitions that this broker holds, and what they share."""
 
     def __init__(
-        self, node_id: int, settings: Settings, directories: LogDirectories, executor: Executor
+        self,
+        node_id: int,
+        settings: Settings,
+        directories: LogDirectories,
+        executor: Executor,
+        clock: Clock,
     ) -> None:
         self.by_key: dict[bytes, list[Partition]] = {}
         """A topic's partitions by its name in UTF-8 and by the bytes of its id."""
+        self.node_id = node_id
         self.woken: list[Partition] = []
+        self.followed: dict[Partition, None] = {}
+        """The replicas here that another broker leads."""
+        self.shared_out: dict[Partition, None] = {}
+        """The partitions that this broker leads and others follow."""
+        self.isr_wanted: dict[Partition, None] = {}
+        """Those of which a follower has caught up that does not count as in sync yet."""
+        self.on_roles: Callable[[], None] = _nothing
+        """Called when partitions came, went, or are led by somebody else."""
+        self.on_isr: Callable[[], None] = _nothing
+        """Called when `isr_wanted` has something new."""
+        self._clock = clock
+        self._high_watermarks: dict[TopicPartition, int] = {}
         self.directories = directories
         self.max_decompressed_bytes = settings.integer("headrace.max.decompressed.bytes")
         self.schema_ids = SchemaIds(
             settings.text("headrace.schemas.topic"), self.topic, self.max_decompressed_bytes
         )
-        self._node_id = node_id
         self._settings = settings
         self._executor = executor
         self._flusher = Flusher(executor)
@@ -55,16 +73,26 @@ class Replicas:
             raise KafkaError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{index} here"
             )
-        return partitions[index]
+        partition = partitions[index]
+        if not partition.leads:
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic}-{index} is not led by this broker"
+            )
+        return partition
 
     def topic(self, topic: str) -> list[Partition]:
         """All partitions of a topic; none if there is no such topic."""
         return self.by_key.get(topic.encode(), [])
 
     def all_partitions(self) -> list[Partition]:
-        """The partitions of all topics."""
+        """The partitions of all topics of which this broker has a replica."""
         topics = {id(partitions): partitions for partitions in self.by_key.values()}
-        return [partition for partitions in topics.values() for partition in partitions]
+        return [
+            partition
+            for partitions in topics.values()
+            for partition in partitions
+            if partition.hosted
+        ]
 
     def holds_records(self, partition: Partition) -> bool:
         """Whether there is anything in the partition's folder, without opening the log."""
@@ -82,10 +110,13 @@ class Replicas:
                 self._remove(before)
             if after is not None:
                 self._place(after)
+        self.on_roles()
 
     def load(self, image: Image) -> None:
         """Stand by for every partition in the image; after a crash, make each log whole first."""
         self._use_broker_configs(image)
+        for directory in self.directories.healthy:
+            self._high_watermarks.update(directory.read_high_watermarks())
         for topic in image.topics.values():
             self._place(topic, known=True)
         self.directories.recover(self._settings_for, _report_recovery)
@@ -100,7 +131,7 @@ class Replicas:
     def _use_broker_configs(self, image: Image) -> None:
         changes: dict[str, str | None] = {}
         changes.update(image.broker_configs.get("", {}))
-        changes.update(image.broker_configs.get(str(self._node_id), {}))
+        changes.update(image.broker_configs.get(str(self.node_id), {}))
         self.settings_now = self._settings.replace(changes)
         self.directories.threads = self.settings_now.integer("num.recovery.threads.per.data.dir")
         for topic in image.topics.values():
@@ -115,30 +146,46 @@ class Replicas:
         partitions = self.by_key.get(topic.id.bytes)
         if partitions is None:
             partitions = self.by_key[topic.id.bytes] = self.by_key[topic.name.encode()] = []
-        for partition in partitions:
+        for partition, state in zip(partitions, topic.partitions, strict=False):
             partition.use_settings(settings)
+            partition.use_state(state)
+            self._note_role(partition, known)
         for index in range(len(partitions), len(topic.partitions)):
-            state = topic.partitions[index]
             name = TopicPartition(topic.name, index)
-            partition = Partition(
-                name, topic.id, settings, state.leader_epoch, len(state.isr), self
-            )
+            partition = Partition(name, topic.id, settings, topic.partitions[index], self)
             partitions.append(partition)
-            if self.directories.has(name):
-                continue
+            self._note_role(partition, known)
+        if len(self._without_folder) <= _FOLDERS_AT_ONCE:
+            self.make_folders()
+
+    def _note_role(self, partition: Partition, known: bool) -> None:
+        """Keep in mind who leads, follows, lacks a folder, or has one that it needs no more."""
+        self._note(self.followed, partition, partition.hosted and not partition.leads)
+        self._note(self.shared_out, partition, partition.leadership is not None)
+        has_folder = self.directories.has(partition.name)
+        if not partition.hosted:
+            self._without_folder.pop(partition, None)
+            if has_folder:
+                self._executor.submit(self.directories.delete(partition.name))
+        elif not has_folder and partition not in self._out_of_reach:
             if known and len(self.directories.healthy) < len(self.directories.all):
                 self._out_of_reach.add(partition)
             else:
                 self._without_folder[partition] = None
-        if len(self._without_folder) <= _FOLDERS_AT_ONCE:
-            self.make_folders()
+
+    def _note(self, where: dict[Partition, None], partition: Partition, there: bool) -> None:
+        if there:
+            where[partition] = None
+        else:
+            where.pop(partition, None)
 
     def _remove(self, topic: Topic) -> None:
         self.by_key.pop(topic.name.encode(), None)
         removals = []
         for partition in self.by_key.pop(topic.id.bytes, ()):
             partition.close()
-            self._without_folder.pop(partition, None)
+            for noted in (self._without_folder, self.followed, self.shared_out, self.isr_wanted):
+                noted.pop(partition, None)
             self._out_of_reach.discard(partition)
             if self.directories.has(partition.name):
                 removals.append(self.directories.delete(partition.name))
@@ -150,6 +197,10 @@ class Replicas:
 
     def open_log(self, partition: Partition) -> Log:
         """The partition's log, from its folder."""
+        if not partition.hosted:
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker has no replica of {partition.name}"
+            )
         self._without_folder.pop(partition, None)
         if self.directories.has(partition.name):
             return self.directories.get(partition.name, partition.settings)
@@ -159,6 +210,41 @@ class Replicas:
                 f"{partition.name} is in none of the data folders that could be opened",
             )
         return self.directories.create(partition.name, partition.topic_id, partition.settings)
+
+    def known_high_watermark(self, partition: Partition) -> int:
+        """What was committed at least, when this broker last wrote it down."""
+        return self._high_watermarks.get(partition.name, 0)
+
+    def now_ms(self) -> int:
+        """A steady clock, for who lags and since when."""
+        return int(self._clock.monotonic() * 1000)
+
+    def isr_due(self, partition: Partition) -> None:
+        """A follower of this partition can be counted as in sync."""
+        if partition not in self.isr_wanted:
+            self.isr_wanted[partition] = None
+            self.on_isr()
+
+    def save_high_watermarks(self) -> None:
+        """Write down what is committed in partitions with several replicas. Made for a worker."""
+        offsets: dict[LogDirectory, dict[TopicPartition, int]] = {}
+        for partition in [*self.shared_out, *self.followed]:
+            home = self.directories.home_of(partition.name)
+            if home is not None and home.offline is None and partition.opened:
+                offsets.setdefault(home, {})[partition.name] = partition.high_watermark
+        for home, known in offsets.items():
+            home.write_high_watermarks(known)
+
+    def step_down(self) -> None:
+        """Lead nothing, until the cluster's metadata say so anew."""
+        for partition in self.all_partitions():
+            partition.step_down()
+        self.wake()
+
+    def use_again(self, image: Image) -> None:
+        """Take up the roles that the image says, after `step_down`."""
+        for topic in image.topics.values():
+            self._place(topic)
 
     @property
     def lacks_folders(self) -> bool:
@@ -209,6 +295,10 @@ class Replicas:
                 for watcher in tuple(partition.watchers):
                     watcher.changed()
         return True
+
+
+def _nothing() -> None:
+    """Nobody wants to know."""
 
 
 def _names_that_differ(old: Image, new: Image) -> Iterable[str]:

@@ -88,7 +88,7 @@ STORE = (
     _row("zookeeper.connect", STRING, None, None,
          "ZooKeeper's host:port list and optional /path for a cluster's metadata; without it "
          "metadata stays in a file of the first data folder."),
-    _row("zookeeper.session.timeout.ms", INT, 18_000, at_least(1),
+    _row("zookeeper.session.timeout.ms", INT, 2000, at_least(1),
          "Silence after which ZooKeeper takes this broker for dead."),
     _row("zookeeper.connection.timeout.ms", INT, 18_000, at_least(1),
          "How long to wait for the first connection to ZooKeeper."),
@@ -462,6 +462,10 @@ QUOTAS = (
 HEADRACE = (
     _live("headrace.max.decompressed.bytes", INT, 48 * MIB, at_least(1024),
           "The most memory that one batch may take when the broker must decompress it."),
+    _row("headrace.metadata", STRING, "", None,
+         "Where the cluster's metadata are: zookeeper://HOST:PORT,.../PATH for a cluster, "
+         "sqlite:FOLDER for several brokers of one machine; a file in the first data folder if "
+         "empty."),
     _row("headrace.metrics.address", STRING, "",
          matching(r"(.+:[0-9]{1,5})?", "HOST:PORT, or nothing"),
          "Where /metrics and /health are served over HTTP; nowhere if empty."),

@@ -277,11 +277,13 @@ class FetchRequest(NamedTuple):
     session_epoch: int
     topics: list[tuple[TopicKey, list[FetchPartition]]]
     forgotten: list[tuple[TopicKey, int]]
+    replica_epoch: int = -1
 
 
 _fetch_head = struct.Struct(">iiiib").unpack_from
 _fetch_head_v15 = struct.Struct(">iiib").unpack_from
 _partition_v12 = struct.Struct(">iiqiqi").unpack_from
+_replica = struct.Struct(">iq").unpack_from
 _partition_v9 = struct.Struct(">iiqqi").unpack_from
 _partition_v5 = struct.Struct(">iqqi").unpack_from
 _partition_v4 = struct.Struct(">iqi").unpack_from
@@ -374,26 +376,28 @@ def _parse_flexible_fetch(
     pos += max(length - 1, 0)
     if pos >= end:
         raise MalformedRequest("the Fetch request is longer than its frame")
+    replica_epoch = -1
     if buf[pos]:
-        replica_id = _tagged_replica_id(buf, pos, end, replica_id)
+        replica_id, replica_epoch = _tagged_replica(buf, pos, end, replica_id)
     return FetchRequest(
         replica_id, max_wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch,
-        topics, forgotten,
+        topics, forgotten, replica_epoch,
     )  # fmt: skip
 
 
-def _tagged_replica_id(buf: Buffer, pos: int, end: int, replica_id: int) -> int:
+def _tagged_replica(buf: Buffer, pos: int, end: int, replica_id: int) -> tuple[int, int]:
     """From v15 on, a follower names itself in tagged field 1: replica id and its epoch."""
+    replica_epoch = -1
     count, pos = read_uvarint(buf, pos)
     for _ in range(count):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
-        if tag == 1 and size >= 4:
-            replica_id = _i32(buf, pos)[0]
+        if tag == 1 and size >= 12:
+            replica_id, replica_epoch = _replica(buf, pos)
         pos += size
         if pos > end:
             raise MalformedRequest("a tagged field reaches past the end of the request")
-    return replica_id
+    return replica_id, replica_epoch
 
 
 def _name(buf: Buffer, view: memoryview, pos: int, end: int) -> tuple[TopicKey, int]:

@@ -1,0 +1,44 @@
+"""Where a broker's metadata are: in its own folder, in a folder of several, or in ZooKeeper."""
+
+from typing import NamedTuple
+
+from headrace.cluster.sqlite_store import SqliteStore
+from headrace.cluster.store import Store
+from headrace.errors import SettingError
+from headrace.settings import Settings
+
+SQLITE = "sqlite:"
+ZOOKEEPER = "zookeeper://"
+
+
+class Opened(NamedTuple):
+    """A store, and whether other brokers use it too."""
+
+    store: Store
+    shared: bool
+
+
+def open_store(settings: Settings, own_folder: str) -> Opened:
+    """The store that the settings name; the broker's own folder if they name none."""
+    address = settings.text("headrace.metadata")
+    if not address and settings.value("zookeeper.connect"):
+        address = ZOOKEEPER + settings.text("zookeeper.connect")
+    if not address:
+        return Opened(SqliteStore(own_folder), False)
+    if address.startswith(SQLITE):
+        return Opened(SqliteStore(address.removeprefix(SQLITE)), True)
+    if address.startswith(ZOOKEEPER):
+        # Imported here: most brokers need no ZooKeeper, and all shall start fast.
+        from headrace.cluster.zookeeper_store import ZookeeperStore
+
+        store = ZookeeperStore(
+            address,
+            session_timeout_ms=settings.integer("zookeeper.session.timeout.ms"),
+            connect_timeout_ms=settings.integer("zookeeper.connection.timeout.ms"),
+        )
+        return Opened(store, True)
+    raise SettingError(
+        f"headrace.metadata={address!r} is no address of metadata; give "
+        "zookeeper://HOST:PORT,HOST:PORT/PATH for a cluster, or sqlite:FOLDER for several brokers "
+        "of one machine"
+    )

@@ -1,0 +1,163 @@
+"""This broker as one of several: hears of changes, follows leaders, says who is in sync, moves on.
+
+A broker that has its metadata to itself needs none of this and starts none of it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import Executor
+
+from headrace.clock import Clock
+from headrace.cluster.image import Broker, Image
+from headrace.cluster.membership import Membership
+from headrace.cluster.metadata import Metadata
+from headrace.cluster.store import Session, Store
+from headrace.errors import KafkaError
+from headrace.replication.fetchers import Fetchers
+from headrace.replication.in_sync import InSync
+from headrace.replication.replicas import Replicas
+from headrace.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+_LOOK_AGAIN_S = 1.0
+"""How long to wait after the store refused, before it is asked again."""
+
+
+class Replication:
+    """Keeps this broker's part of the cluster in step with all others."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        metadata: Metadata,
+        membership: Membership,
+        replicas: Replicas,
+        executor: Executor,
+        clock: Clock,
+        rejoin: Callable[[], Broker],
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._metadata = metadata
+        self._membership = membership
+        self._replicas = replicas
+        self._executor = executor
+        self._rejoin = rejoin
+        max_lag_ms = settings.integer("replica.lag.time.max.ms")
+        self._in_sync = InSync(replicas, metadata, membership, max_lag_ms)
+        self._fetchers = Fetchers(replicas, metadata, settings, executor, clock)
+        self._max_lag_ms = max_lag_ms
+        self._due: dict[Callable[[], None], None] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._out_at: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Begin; needs a running event loop."""
+        loop = asyncio.get_running_loop()
+        self._replicas.on_roles = lambda: self._soon(self._fetchers.update)
+        self._replicas.on_isr = lambda: self._soon(self._in_sync.expand)
+        self._metadata.listeners.append(self._changed)
+
+        def changed() -> None:
+            loop.call_soon_threadsafe(self._soon, self._refresh)
+
+        def told(session: Session) -> None:
+            loop.call_soon_threadsafe(self._session, session)
+
+        self._store.watch(changed)
+        self._store.on_session(told)
+        self._every(self._max_lag_ms / 2000, self._in_sync.shrink)
+        self._every(
+            self._settings.integer("replica.high.watermark.checkpoint.interval.ms") / 1000,
+            self._save,
+        )
+        if self._settings.boolean("auto.leader.rebalance.enable"):
+            self._every(
+                self._settings.integer("leader.imbalance.check.interval.seconds"),
+                self._membership.balance_leaders,
+            )
+        self._soon(self._refresh)
+        self._soon(self._membership.look)
+        self._soon(self._fetchers.update)
+
+    async def hand_over(self) -> None:
+        """Before a stop: let others lead, so that clients go on without a pause."""
+        if self._settings.boolean("controlled.shutdown.enable"):
+            try:
+                self._membership.hand_over()
+            except KafkaError as error:
+                logger.warning("cannot hand over before the stop: %s", error.message)
+
+    def stop(self) -> None:
+        """Follow nothing more, and write down what is committed."""
+        for task in self._tasks:
+            task.cancel()
+        self._fetchers.stop()
+        self._replicas.save_high_watermarks()
+
+    # ------------------------------------------------------------------------- what happens
+
+    def _changed(self, _old: Image, _new: Image) -> None:
+        self._soon(self._membership.look)
+
+    def _refresh(self) -> None:
+        self._metadata.refresh()
+
+    def _session(self, session: Session) -> None:
+        if self._out_at is not None:
+            self._out_at.cancel()
+            self._out_at = None
+        if session is Session.SUSPENDED:
+            # Others may take over once the session has ended; by then this broker has stopped.
+            timeout_s = self._settings.integer("zookeeper.session.timeout.ms") / 1000
+            loop = asyncio.get_running_loop()
+            self._out_at = loop.call_later(timeout_s, self._replicas.step_down)
+            logger.warning("the metadata are out of reach; leading on for %g s at most", timeout_s)
+        elif session is Session.EXPIRED:
+            logger.warning("this broker's session has ended; registering again")
+            self._replicas.step_down()
+            self._soon(self._join_again)
+        else:
+            self._soon(self._refresh)
+
+    def _join_again(self) -> None:
+        self._metadata.refresh()
+        self._rejoin()
+        self._replicas.use_again(self._metadata.image)
+        self._soon(self._fetchers.update)
+        self._soon(self._membership.look)
+
+    def _save(self) -> None:
+        asyncio.get_running_loop().run_in_executor(
+            self._executor, self._replicas.save_high_watermarks
+        )
+
+    # ------------------------------------------------------------------------ taking turns
+
+    def _soon(self, work: Callable[[], None]) -> None:
+        """Have it done once, after whatever is under way."""
+        if work not in self._due:
+            self._due[work] = None
+            asyncio.get_running_loop().call_soon(self._do, work)
+
+    def _do(self, work: Callable[[], None]) -> None:
+        self._due.pop(work, None)
+        try:
+            work()
+        except KafkaError as error:
+            logger.warning("the metadata cannot be changed just now: %s", error.message)
+            asyncio.get_running_loop().call_later(_LOOK_AGAIN_S, self._soon, work)
+        except Exception:
+            logger.exception("following the cluster's changes failed; trying again")
+            asyncio.get_running_loop().call_later(_LOOK_AGAIN_S, self._soon, work)
+
+    def _every(self, interval_s: float, work: Callable[[], None]) -> None:
+        async def repeat() -> None:
+            while True:
+                await asyncio.sleep(interval_s)
+                self._soon(work)
+
+        self._tasks.append(asyncio.get_running_loop().create_task(repeat()))

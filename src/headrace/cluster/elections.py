@@ -1,0 +1,103 @@
+"""Who leads a partition, and who counts as in sync. Pure: a partition's state in, its next one out.
+
+The rules are those of KIP-966: a replica that leaves the in-sync set while that is smaller than
+`min.insync.replicas` stays eligible, because it still holds everything that was acknowledged
+(nothing is committed below that size). A broker that stopped uncleanly may have lost what it held:
+it is neither in sync nor eligible until it has caught up. Only if nobody is left, the broker that
+led last is taken back, and only a topic that allows it gets a leader that may lack records.
+"""
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from headrace.cluster.image import NO_LEADER, PartitionState
+from headrace.types import BrokerId
+
+
+def effective_min_isr(state: PartitionState, configured: int) -> int:
+    """How many replicas have to be in sync before anything is committed."""
+    return max(1, min(configured, len(state.replicas)))
+
+
+def without(
+    state: PartitionState, gone: Collection[BrokerId], min_isr: int, *, uncleanly: bool = False
+) -> PartitionState:
+    """The state once these brokers are not there any more, or came back after an unclean stop."""
+    isr = tuple(broker for broker in state.isr if broker not in gone)
+    eligible = state.eligible
+    if uncleanly:
+        eligible = tuple(broker for broker in eligible if broker not in gone)
+    elif len(isr) < effective_min_isr(state, min_isr):
+        left = tuple(broker for broker in state.isr if broker in gone and broker not in eligible)
+        eligible = (*eligible, *left)
+    last = state.last_leader
+    if state.isr and not isr:
+        last = state.leader if state.leader in state.isr else state.isr[0]
+    leader = NO_LEADER if state.leader in gone else state.leader
+    changed = replace(state, isr=isr, eligible=eligible, last_leader=last, leader=leader)
+    return _next(state, changed)
+
+
+def elect(
+    state: PartitionState, alive: Collection[BrokerId], *, unclean: bool = False
+) -> PartitionState:
+    """The state with a leader, if it had none and anybody may lead."""
+    if state.leader in alive and state.leader in state.isr:
+        return state
+    leader = _first(state.replicas, alive, state.isr)
+    if leader is not None:
+        return _next(state, replace(state, leader=leader))
+    leader = _first(state.replicas, alive, state.eligible)
+    if leader is None and not state.isr and not state.eligible and state.last_leader in alive:
+        leader = state.last_leader
+    if leader is None and unclean:
+        leader = _first(state.replicas, alive, state.replicas)
+    if leader is None:
+        return _next(state, replace(state, leader=NO_LEADER))
+    eligible = tuple(broker for broker in state.eligible if broker != leader)
+    return _next(state, replace(state, leader=leader, isr=(leader,), eligible=eligible))
+
+
+def prefer(state: PartitionState, alive: Collection[BrokerId]) -> PartitionState:
+    """The state led by the first replica, if that one is alive and in sync."""
+    first = state.replicas[0]
+    if state.leader == first or first not in alive or first not in state.isr:
+        return state
+    return _next(state, replace(state, leader=first))
+
+
+def hand_over(
+    state: PartitionState, leaving: BrokerId, alive: Collection[BrokerId]
+) -> PartitionState:
+    """The state without a broker that is about to stop, if another can lead or it does not."""
+    others = [broker for broker in alive if broker != leaving]
+    if state.leader == leaving:
+        leader = _first(state.replicas, others, state.isr)
+        if leader is None:
+            return state
+        state = _next(state, replace(state, leader=leader))
+    return state
+
+
+def with_isr(state: PartitionState, isr: tuple[BrokerId, ...], min_isr: int) -> PartitionState:
+    """The state with the in-sync set that its leader asks for."""
+    if len(isr) >= effective_min_isr(state, min_isr):
+        eligible: tuple[BrokerId, ...] = ()
+    else:
+        left = (*state.eligible, *state.isr)
+        eligible = tuple(broker for broker in dict.fromkeys(left) if broker not in isr)
+    return _next(state, replace(state, isr=isr, eligible=eligible))
+
+
+def _first(
+    order: Collection[BrokerId], alive: Collection[BrokerId], among: Collection[BrokerId]
+) -> BrokerId | None:
+    return next((broker for broker in order if broker in alive and broker in among), None)
+
+
+def _next(old: PartitionState, new: PartitionState) -> PartitionState:
+    """The new state with its epochs: a new leader, or none, begins an epoch."""
+    if new == old:
+        return old
+    epoch = old.leader_epoch + (new.leader != old.leader)
+    return replace(new, leader_epoch=epoch, partition_epoch=old.partition_epoch + 1)

@@ -1,0 +1,163 @@
+"""This broker's place in the cluster: registered, perhaps the controller, and what follows from it.
+
+Every broker may become the controller: whoever finds that there is none and is first. Its work is
+to look at every partition after each change and to write down what `elections.py` makes of it; it
+keeps nothing in memory that the next controller would need.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import NamedTuple
+
+from headrace.cluster import elections
+from headrace.cluster.image import Broker, Image, PartitionState, Topic
+from headrace.cluster.metadata import Metadata
+from headrace.errors import ErrorCode, KafkaError
+from headrace.types import BrokerId, Epoch, TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+class Rules(NamedTuple):
+    """What a topic's settings say about its replicas."""
+
+    min_isr: int
+    unclean: bool
+
+
+class IsrChange(NamedTuple):
+    """A leader's wish: these replicas are in sync."""
+
+    partition: TopicPartition
+    leader_epoch: Epoch
+    isr: tuple[BrokerId, ...]
+
+
+class Membership:
+    """Registers this broker, and does the controller's work while it is that."""
+
+    def __init__(
+        self, metadata: Metadata, node_id: BrokerId, rules: Callable[[Topic], Rules]
+    ) -> None:
+        self._metadata = metadata
+        self._node_id = node_id
+        self._rules = rules
+
+    def join(self, broker: Broker, folder: str, *, clean: bool) -> Broker:
+        """Register; after an unclean stop as one who is in sync with nobody.
+
+        That is one commit: nobody ever sees this broker alive and in sync with what it may have
+        lost.
+        """
+
+        def others(image: Image) -> list[Topic]:
+            return [] if clean else self._each(image, self._after_unclean_stop)
+
+        return self._metadata.join(broker, folder, others)
+
+    def _after_unclean_stop(self, state: PartitionState, rules: Rules) -> PartitionState:
+        if self._node_id not in state.replicas or len(state.replicas) == 1:
+            return state
+        return elections.without(state, (self._node_id,), rules.min_isr, uncleanly=True)
+
+    # -------------------------------------------------------------------------- the controller
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether this broker is the controller, as far as it knows."""
+        return self._metadata.image.controller_id == self._node_id
+
+    def look(self) -> None:
+        """After a change: be the controller if nobody is, and see that everything has a leader."""
+        image = self._metadata.image
+        if self._node_id not in image.brokers:
+            return
+        if image.controller_id not in image.brokers:
+            if not self._metadata.become_controller():
+                return
+            logger.info("broker %d is the controller now", self._node_id)
+        if self.is_controller:
+            self._as_controller(self.settle)
+
+    def settle(self, image: Image) -> list[Topic]:
+        """The topics whose partitions need another state, now that these brokers are alive."""
+        alive = image.brokers.keys()
+
+        def settled(state: PartitionState, rules: Rules) -> PartitionState:
+            gone = [broker for broker in {*state.isr, state.leader} if broker not in alive]
+            if gone:
+                state = elections.without(state, gone, rules.min_isr)
+            return elections.elect(state, alive, unclean=rules.unclean)
+
+        return self._each(image, settled)
+
+    def balance_leaders(self) -> None:
+        """Give partitions back to their first replica, where that one is in sync."""
+        if self.is_controller:
+            self._as_controller(self._balanced)
+
+    def _balanced(self, image: Image) -> list[Topic]:
+        alive = image.brokers.keys()
+        return self._each(image, lambda state, _: elections.prefer(state, alive))
+
+    def _as_controller(self, decide: Callable[[Image], list[Topic]]) -> None:
+        try:
+            self._metadata.alter_partitions(decide, as_controller=True)
+        except KafkaError as error:
+            if error.code is not ErrorCode.NOT_CONTROLLER:
+                raise
+            logger.info("broker %d is not the controller any more", self._node_id)
+
+    # ------------------------------------------------------------------------- what brokers ask
+
+    def alter_isr(self, wanted: Iterable[IsrChange]) -> None:
+        """Write down who is in sync, for partitions that this broker still leads in that epoch."""
+        changes = list(wanted)
+
+        def decide(image: Image) -> list[Topic]:
+            changed: dict[str, list[PartitionState]] = {}
+            for (name, index), epoch, isr in changes:
+                topic = image.topics.get(name)
+                if topic is None or index >= len(topic.partitions):
+                    continue
+                state = changed.get(name, topic.partitions)[index]
+                if (state.leader, state.leader_epoch) != (self._node_id, epoch):
+                    continue
+                present = tuple(broker for broker in isr if broker in image.brokers)
+                after = elections.with_isr(state, present, self._rules(topic).min_isr)
+                if after is not state:
+                    changed.setdefault(name, list(topic.partitions))[index] = after
+            return [
+                replace(image.topics[name], partitions=tuple(states))
+                for name, states in changed.items()
+            ]
+
+        self._metadata.alter_partitions(decide)
+
+    def hand_over(self) -> None:
+        """Before a stop: let others lead what this broker leads, where anybody can."""
+
+        def decide(image: Image) -> list[Topic]:
+            alive = image.brokers.keys()
+            return self._each(
+                image, lambda state, _: elections.hand_over(state, self._node_id, alive)
+            )
+
+        self._metadata.alter_partitions(decide)
+
+    def _each(
+        self, image: Image, decide: Callable[[PartitionState, Rules], PartitionState]
+    ) -> list[Topic]:
+        """The topics in which `decide` changes anything; it is asked once for equal states."""
+        changed = []
+        for topic in image.topics.values():
+            rules = self._rules(topic)
+            after: dict[PartitionState, PartitionState] = {}
+            for state in topic.partitions:
+                if state not in after:
+                    after[state] = decide(state, rules)
+            if any(old is not new for old, new in after.items()):
+                partitions = tuple(after[state] for state in topic.partitions)
+                changed.append(replace(topic, partitions=partitions))
+        return changed

@@ -1,0 +1,329 @@
+"""A follower's loop: fetch from one leader what its partitions lack, for all of them at once.
+
+A partition that begins to follow first finds where its log and the leader's part ways
+(`truncation.py`), and then takes over the leader's batches as they are, once their checksums are
+right. One incremental fetch session for each leader; whoever has an error sits out for a while.
+"""
+
+import asyncio
+import contextlib
+import logging
+import struct
+from collections.abc import Iterable
+from concurrent.futures import Executor
+
+from headrace.clock import Clock
+from headrace.cluster.image import Broker
+from headrace.errors import ErrorCode, KafkaError
+from headrace.replication.partition import Partition
+from headrace.replication.peer import Answer, Peer, Unreachable
+from headrace.replication.truncation import next_step
+from headrace.settings import Settings
+from headrace.types import Epoch, TopicPartition
+from headrace.wire import replica_fetch
+from headrace.wire.batch import CHECKSUMMED_FROM, HEADER_BYTES, OVERHEAD, read_header
+from headrace.wire.checksum import crc32c
+from headrace.wire.replica_fetch import FetchAnswer, Fetched, Limits, Wanted
+
+logger = logging.getLogger(__name__)
+
+_PAUSE_S = 0.1
+"""How long a leader that cannot be reached, or a partition with an error, is left alone."""
+_CONNECT_TIMEOUT_S = 5.0
+
+_Key = tuple[bytes, int]
+
+
+class _Followed:
+    """One partition on its way behind its leader."""
+
+    __slots__ = ("asked", "epoch", "not_before", "partition", "truncated")
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.epoch: Epoch = partition.leader_epoch
+        self.truncated = False
+        self.asked = -1
+        """The offset of the last request, as the session knows it; -1 if it does not."""
+        self.not_before = 0.0
+
+    @property
+    def key(self) -> _Key:
+        return self.partition.topic_id.bytes, self.partition.name.partition
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the partition still follows in that epoch."""
+        partition = self.partition
+        return (
+            partition.hosted
+            and not partition.leads
+            and not partition.closed
+            and partition.leader_epoch == self.epoch
+        )
+
+
+class Fetcher:
+    """Follows all partitions that one broker leads."""
+
+    def __init__(
+        self, leader: Broker, me: Broker, settings: Settings, executor: Executor, clock: Clock
+    ) -> None:
+        self.leader = leader
+        self._me = me
+        self._clock = clock
+        self._executor = executor
+        self._limits = Limits(
+            settings.integer("replica.fetch.wait.max.ms"),
+            settings.integer("replica.fetch.min.bytes"),
+            settings.integer("replica.fetch.response.max.bytes"),
+            settings.integer("replica.fetch.max.bytes"),
+        )
+        self._timeout_s = settings.integer("replica.socket.timeout.ms") / 1000
+        self._followed: dict[_Key, _Followed] = {}
+        self._forgotten: list[_Key] = []
+        self._session = (0, 0)
+        self._changed = asyncio.Event()
+
+    def follow(self, partitions: Iterable[Partition]) -> None:
+        """Follow these, and nothing else."""
+        wanted = {(one.topic_id.bytes, one.name.partition): one for one in partitions}
+        for key in [key for key in self._followed if key not in wanted]:
+            self._forget(key)
+        for key, partition in wanted.items():
+            known = self._followed.get(key)
+            if known is not None and known.is_current and known.partition is partition:
+                continue
+            if known is not None:
+                self._forget(key)
+            self._followed[key] = _Followed(partition)
+        self._changed.set()
+
+    def _forget(self, key: _Key) -> None:
+        if self._followed.pop(key).asked >= 0:
+            self._forgotten.append(key)
+
+    async def run(self) -> None:
+        """Follow until cancelled."""
+        while True:
+            try:
+                await self._follow_connected()
+            except Unreachable as error:
+                logger.info("cannot fetch from broker %d: %s", self.leader.id, error)
+            except Exception:
+                logger.exception("fetching from broker %d failed", self.leader.id)
+            await asyncio.sleep(_PAUSE_S)
+
+    async def _follow_connected(self) -> None:
+        leader = self.leader
+        client_id = f"broker-{self._me.id}-fetcher"
+        timeout_s = min(self._timeout_s, _CONNECT_TIMEOUT_S)
+        peer = await Peer.connect(leader.host, leader.port, client_id, timeout_s)
+        try:
+            self._begin_session()
+            while True:
+                ready = self._ready()
+                if not ready and not self._forgotten:
+                    await self._wait_for_work()
+                    continue
+                new = [one for one in ready if not one.truncated]
+                if new:
+                    await self._truncate(peer, new)
+                await self._fetch(peer, [one for one in ready if one.truncated])
+        finally:
+            peer.close()
+
+    async def _wait_for_work(self) -> None:
+        """Until there is something to follow, or whoever sits out may try again."""
+        self._changed.clear()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._changed.wait(), _PAUSE_S if self._followed else None)
+
+    def _ready(self) -> list[_Followed]:
+        now = asyncio.get_running_loop().time()
+        for key in [key for key, one in self._followed.items() if not one.is_current]:
+            self._forget(key)
+        return [one for one in self._followed.values() if one.not_before <= now]
+
+    def _sit_out(self, one: _Followed) -> None:
+        """Leave a partition alone for a moment; the session forgets it meanwhile."""
+        one.not_before = asyncio.get_running_loop().time() + _PAUSE_S
+        if one.asked >= 0:
+            one.asked = -1
+            self._forgotten.append(one.key)
+
+    def _begin_session(self) -> None:
+        self._session = (0, 0)
+        self._forgotten.clear()
+        for one in self._followed.values():
+            one.asked = -1
+
+    # ------------------------------------------------------------------------------ truncation
+
+    async def _truncate(self, peer: Peer, new: list[_Followed]) -> None:
+        """Cut each log to where it agrees with the leader's."""
+        epochs: dict[_Key, Epoch] = {}
+        for one in new:
+            try:
+                latest = one.partition.log.epochs.latest
+            except KafkaError as error:
+                logger.error("cannot follow %s: %s", one.partition.name, error.message)
+                self._sit_out(one)
+                continue
+            if latest < 0 or one.partition.log.end_offset == one.partition.log.start_offset:
+                one.truncated = True
+            else:
+                epochs[one.key] = latest
+        while epochs:
+            answers = await self._ends_of_epochs(peer, epochs)
+            for key in list(epochs):
+                followed = self._followed.get(key)
+                answer = answers.get(key)
+                again = None
+                if followed is not None and followed.is_current and answer is not None:
+                    again = self._cut(followed, answer)
+                elif followed is not None:
+                    self._sit_out(followed)
+                if again is None:
+                    del epochs[key]
+                else:
+                    epochs[key] = again
+
+    def _cut(self, one: _Followed, answer: tuple[Epoch, int]) -> Epoch | None:
+        """Cut the log as the leader's answer has it; the epoch to ask about next, if any."""
+        partition, log = one.partition, one.partition.log
+        step = next_step(log.epochs, log.end_offset, partition.high_watermark, answer)
+        try:
+            if step.end < log.end_offset:
+                logger.info("cutting %s from %d to %d, as its leader has it",
+                            partition.name, log.end_offset, step.end)  # fmt: skip
+                partition.truncate_to(step.end)
+        except KafkaError as error:
+            logger.error("cannot cut %s: %s", partition.name, error.message)
+            self._sit_out(one)
+            return None
+        one.truncated = step.epoch is None
+        return step.epoch
+
+    async def _ends_of_epochs(
+        self, peer: Peer, epochs: dict[_Key, Epoch]
+    ) -> dict[_Key, tuple[Epoch, int]]:
+        """OffsetForLeaderEpoch: (epoch, its end) of each partition that the leader knows."""
+        from kio.schema.offset_for_leader_epoch.v4.response import OffsetForLeaderEpochResponse
+
+        from headrace.replication.epoch_request import epoch_request
+
+        asked = {self._followed[key].partition.name: key for key in epochs}
+        request = epoch_request(
+            self._me.id,
+            [(name, self._followed[key].epoch, epochs[key]) for name, key in asked.items()],
+        )
+        answer = await peer.ask_message(request, OffsetForLeaderEpochResponse)
+        found: dict[_Key, tuple[Epoch, int]] = {}
+        for topic in answer.topics:
+            for row in topic.partitions:
+                key = asked.get(TopicPartition(str(topic.topic), int(row.partition)))
+                if key is not None and not row.error_code:
+                    found[key] = (int(row.leader_epoch), int(row.end_offset))
+        return found
+
+    # -------------------------------------------------------------------------------- fetching
+
+    async def _fetch(self, peer: Peer, ready: list[_Followed]) -> None:
+        """One request and what follows from its answer."""
+        wanted = []
+        for one in ready:
+            log = one.partition.log
+            if one.asked != log.end_offset:
+                one.asked = log.end_offset
+                topic_id, index = one.key
+                wanted.append(Wanted(topic_id, index, one.epoch, one.asked, log.start_offset))
+        forgotten, self._forgotten = self._forgotten, []
+        if not self._session[0]:
+            forgotten = []
+        body = replica_fetch.fetch_request(
+            (self._me.id, self._me.epoch), self._limits, self._session, wanted, forgotten
+        )
+        raw = await peer.ask(replica_fetch.API_KEY, replica_fetch.VERSION, body)
+        try:
+            answer = replica_fetch.read_answer(raw.data, raw.start, raw.end)
+        except (ValueError, IndexError, struct.error) as error:
+            raise Unreachable(f"an answer to Fetch cannot be read: {error}") from error
+        if answer.error:
+            self._begin_session()
+            if answer.error not in (
+                ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+                ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+            ):
+                await asyncio.sleep(_PAUSE_S)
+            return
+        epoch = self._session[1]
+        self._session = (answer.session_id, epoch + 1) if answer.session_id else (0, 0)
+        if not answer.session_id:
+            for one in self._followed.values():
+                one.asked = -1
+        await self._take(raw, answer)
+
+    async def _take(self, raw: Answer, answer: FetchAnswer) -> None:
+        """Append what came."""
+        flushes = []
+        with memoryview(raw.data) as view:
+            for fetched in answer.partitions:
+                one = self._followed.get((fetched.topic_id, fetched.partition))
+                if one is None or not one.is_current:
+                    continue
+                try:
+                    self._take_one(one, fetched, view)
+                except KafkaError as error:
+                    logger.error("cannot follow %s: %s", one.partition.name, error.message)
+                    self._sit_out(one)
+                except (ValueError, struct.error) as error:
+                    logger.error("%s: the leader sent %s", one.partition.name, error)
+                    one.truncated = False
+                    self._sit_out(one)
+                if one.partition.flushes_first and fetched.end > fetched.start:
+                    flushes.append(one.partition.log)
+        loop = asyncio.get_running_loop()
+        for log in flushes:
+            # The next fetch says that everything before is safe here.
+            await loop.run_in_executor(self._executor, log.flush)
+
+    def _take_one(self, one: _Followed, fetched: Fetched, view: memoryview) -> None:
+        partition = one.partition
+        log = partition.log
+        if fetched.error:
+            self._failed(one, fetched)
+            return
+        if fetched.end > fetched.start:
+            _check_batches(view, fetched.start, fetched.end)
+            log.append_replica(view, fetched.start, fetched.end, self._clock.now_ms())
+        if fetched.log_start > log.start_offset:
+            log.delete_records_before(min(fetched.log_start, log.end_offset))
+        partition.follow_to(fetched.high_watermark)
+
+    def _failed(self, one: _Followed, fetched: Fetched) -> None:
+        partition = one.partition
+        if fetched.error == ErrorCode.OFFSET_OUT_OF_RANGE:
+            if fetched.log_start > partition.log.end_offset:
+                logger.warning(
+                    "%s ended at %d, and its leader's log begins at %d: starting anew from there",
+                    partition.name, partition.log.end_offset, fetched.log_start,
+                )  # fmt: skip
+                partition.restart_at(fetched.log_start)
+                return
+            one.truncated = False
+        self._sit_out(one)
+
+
+def _check_batches(view: memoryview, pos: int, end: int) -> None:
+    """ValueError unless these are whole batches with the right checksums: rot does not spread."""
+    while pos < end:
+        if end - pos < HEADER_BYTES:
+            raise ValueError("half a batch")
+        header = read_header(view, pos)
+        stop = pos + OVERHEAD + header[1]
+        if not pos + HEADER_BYTES <= stop <= end:
+            raise ValueError("a batch that reaches past the end of the answer")
+        if crc32c(view[pos + CHECKSUMMED_FROM : stop]) != header[4]:
+            raise ValueError(f"a damaged batch at offset {header[0]}")
+        pos = stop

@@ -1,0 +1,66 @@
+"""The fetchers of this broker: one for each other that leads partitions with a replica here."""
+
+import asyncio
+from concurrent.futures import Executor
+
+from headrace.clock import Clock
+from headrace.cluster.image import Broker
+from headrace.cluster.metadata import Metadata
+from headrace.replication.fetcher import Fetcher
+from headrace.replication.partition import Partition
+from headrace.replication.replicas import Replicas
+from headrace.settings import Settings
+from headrace.types import BrokerId
+
+
+class Fetchers:
+    """Starts, changes and ends fetchers as leaders come and go."""
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        metadata: Metadata,
+        settings: Settings,
+        executor: Executor,
+        clock: Clock,
+    ) -> None:
+        self._replicas = replicas
+        self._metadata = metadata
+        self._settings = settings
+        self._executor = executor
+        self._clock = clock
+        self._running: dict[BrokerId, tuple[Fetcher, asyncio.Task[None]]] = {}
+
+    def update(self) -> None:
+        """Follow what there is to be followed now; needs a running event loop."""
+        image = self._metadata.image
+        me = image.brokers.get(self._replicas.node_id)
+        by_leader: dict[BrokerId, list[Partition]] = {}
+        if me is not None:
+            for partition in self._replicas.followed:
+                if partition.leader in image.brokers:
+                    by_leader.setdefault(partition.leader, []).append(partition)
+        for leader in list(self._running):
+            fetcher, _ = self._running[leader]
+            if leader not in by_leader or fetcher.leader != image.brokers[leader]:
+                self._end(leader)
+        for leader, partitions in by_leader.items():
+            assert me is not None
+            fetcher = self._fetcher(image.brokers[leader], me)
+            fetcher.follow(partitions)
+
+    def stop(self) -> None:
+        """Follow nothing more."""
+        for leader in list(self._running):
+            self._end(leader)
+
+    def _fetcher(self, leader: Broker, me: Broker) -> Fetcher:
+        if leader.id not in self._running:
+            fetcher = Fetcher(leader, me, self._settings, self._executor, self._clock)
+            task = asyncio.get_running_loop().create_task(fetcher.run())
+            self._running[leader.id] = (fetcher, task)
+        return self._running[leader.id][0]
+
+    def _end(self, leader: BrokerId) -> None:
+        _, task = self._running.pop(leader)
+        task.cancel()

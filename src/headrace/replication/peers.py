@@ -1,0 +1,71 @@
+"""Questions to other brokers of the cluster, over connections that are kept for the next one."""
+
+import asyncio
+from typing import TypeVar
+
+from headrace.cluster.metadata import Metadata
+from headrace.errors import ErrorCode, KafkaError
+from headrace.replication.peer import Peer, Unreachable
+from headrace.types import BrokerId
+
+_CONNECT_TIMEOUT_S = 5.0
+_KEPT = 4
+"""Idle connections to one broker that stay open."""
+
+Shape = TypeVar("Shape")
+
+
+class Peers:
+    """Asks other brokers; several questions to one may be under way, each on its own connection."""
+
+    def __init__(self, metadata: Metadata, node_id: BrokerId, timeout_s: float) -> None:
+        self._metadata = metadata
+        self._client_id = f"broker-{node_id}"
+        self._timeout_s = timeout_s
+        self._idle: dict[tuple[str, int], list[Peer]] = {}
+
+    async def ask(self, broker: BrokerId, request: object, shape: type[Shape]) -> Shape:
+        """The answer of a broker; KafkaError, worth another try, if there is none."""
+        known = self._metadata.image.brokers.get(broker)
+        if known is None:
+            raise KafkaError(
+                ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker} is not in the cluster just now"
+            )
+        address = (known.host, known.port)
+        idle = self._idle.setdefault(address, [])
+        fresh = not idle
+        try:
+            peer = idle.pop() if idle else await self._connect(*address)
+            try:
+                answer = await peer.ask_message(request, shape)
+            except (Unreachable, asyncio.CancelledError):
+                peer.close()
+                raise
+        except Unreachable as error:
+            if not fresh:
+                # It was kept for too long, and the broker has restarted since.
+                for each in idle:
+                    each.close()
+                idle.clear()
+                return await self.ask(broker, request, shape)
+            raise KafkaError(
+                ErrorCode.NETWORK_EXCEPTION, f"broker {broker} does not answer: {error}"
+            ) from error
+        if len(idle) < _KEPT:
+            idle.append(peer)
+        else:
+            peer.close()
+        return answer
+
+    def close(self) -> None:
+        """Hang up everywhere."""
+        for idle in self._idle.values():
+            for peer in idle:
+                peer.close()
+        self._idle.clear()
+
+    async def _connect(self, host: str, port: int) -> Peer:
+        timeout_s = min(self._timeout_s, _CONNECT_TIMEOUT_S)
+        peer = await Peer.connect(host, port, self._client_id, timeout_s)
+        peer.timeout_s = self._timeout_s
+        return peer

@@ -1,0 +1,309 @@
+"""Three brokers with real clients: nothing acknowledged is lost, and clients just go on."""
+
+import itertools
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from tests.support import zookeeper
+from tests.support.cluster import PATIENCE_S, RunningCluster
+
+
+@pytest.fixture(scope="module")
+def ensemble(tmp_path_factory: pytest.TempPathFactory) -> Iterator[zookeeper.ZooKeeper]:
+    if reason := zookeeper.missing():
+        pytest.skip(reason)
+    with zookeeper.ZooKeeper(tmp_path_factory.mktemp("zookeeper"), 3) as running:
+        yield running
+
+
+@pytest.fixture
+def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RunningCluster]:
+    metadata = None
+    if getattr(request, "param", "sqlite") == "zookeeper":
+        metadata = request.getfixturevalue("ensemble").address(f"/{uuid.uuid4().hex[:8]}")
+    with RunningCluster(tmp_path / "metadata", metadata=metadata) as running:
+        yield running
+
+
+both_stores = pytest.mark.parametrize(
+    "cluster", ["sqlite", pytest.param("zookeeper", marks=pytest.mark.java)], indirect=True
+)
+
+
+@pytest.fixture
+def topic(cluster: RunningCluster) -> str:
+    name = f"t-{uuid.uuid4().hex[:8]}"
+    cluster.create(name, 3, min_insync_replicas="2")
+    return name
+
+
+class Writer:
+    """An idempotent producer in a thread; knows what was acknowledged."""
+
+    def __init__(self, cluster: RunningCluster, topic: str, **settings: str) -> None:
+        self._producer = Producer(
+            {
+                "bootstrap.servers": cluster.bootstrap_servers,
+                "enable.idempotence": True,
+                "linger.ms": 2,
+                **settings,
+            }
+        )
+        self._topic = topic
+        self.acknowledged: dict[int, set[int]] = {0: set(), 1: set(), 2: set()}
+        self.failed: list[str] = []
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        for number in itertools.count():
+            if self._stop.is_set():
+                return
+            self._producer.produce(
+                self._topic, b"%d" % number, partition=number % 3, on_delivery=self._delivered
+            )
+            self._producer.poll(0)
+            if number % 50 == 0:
+                time.sleep(0.005)
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self.failed.append(str(error))
+            return
+        value = message.value()
+        assert value is not None
+        self.acknowledged[message.partition() or 0].add(int(value))
+
+    def count(self) -> int:
+        return sum(map(len, self.acknowledged.values()))
+
+    def wait_for_more(self, records: int = 200) -> None:
+        """Until so many more were acknowledged."""
+        target = self.count() + records
+        deadline = time.monotonic() + PATIENCE_S
+        while self.count() < target:
+            assert time.monotonic() < deadline, f"{self.count()} of {target} acknowledged"
+            time.sleep(0.02)
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+        assert self._producer.flush(PATIENCE_S) == 0
+
+
+def read_all(cluster: RunningCluster, topic: str) -> dict[int, list[int]]:
+    """Every record of each partition, in order."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "group.id": "audit",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+        }
+    )
+    consumer.assign([TopicPartition(topic, part, 0) for part in range(3)])
+    found: dict[int, list[int]] = {0: [], 1: [], 2: []}
+    ended: set[int] = set()
+    deadline = time.monotonic() + PATIENCE_S
+    while len(ended) < 3:
+        assert time.monotonic() < deadline, f"only {ended} came to their ends"
+        message = consumer.poll(1)
+        if message is None:
+            continue
+        error = message.error()
+        if error is None:
+            value = message.value()
+            assert value is not None
+            found[message.partition() or 0].append(int(value))
+        elif error.code() == KafkaError._PARTITION_EOF:
+            ended.add(message.partition() or 0)
+    consumer.close()
+    return found
+
+
+def check(cluster: RunningCluster, topic: str, writer: Writer) -> None:
+    """Everything acknowledged is there, once, in order."""
+    assert writer.failed == []
+    found = read_all(cluster, topic)
+    for partition, acknowledged in writer.acknowledged.items():
+        assert acknowledged <= set(found[partition])
+        assert found[partition] == sorted(set(found[partition]))
+
+
+def dumps(cluster: RunningCluster, topic: str) -> list[dict[int, bytes]]:
+    """The bytes of each replica's segments, by partition, for each broker."""
+    return [
+        {
+            part: b"".join(
+                path.read_bytes()
+                for path in sorted((broker.data_dir / f"{topic}-{part}").glob("*.log"))
+            )
+            for part in range(3)
+        }
+        for broker in cluster.brokers.values()
+    ]
+
+
+def all_in_sync(cluster: RunningCluster, topic: str) -> None:
+    cluster.wait_for(topic, lambda found: all(len(p.isrs) == 3 for p in found.partitions.values()))
+
+
+@both_stores
+def test_killed_leaders_lose_and_repeat_nothing(cluster: RunningCluster, topic: str) -> None:
+    writer = Writer(cluster, topic)
+    for number in (1, 2, 3):
+        writer.wait_for_more()
+        victim = cluster.leader(topic, number % 3)
+        cluster.brokers[victim].kill()
+        writer.wait_for_more()
+        cluster.brokers[victim].start()
+        all_in_sync(cluster, topic)
+    writer.stop()
+    check(cluster, topic, writer)
+    all_in_sync(cluster, topic)
+    for broker in cluster.brokers.values():
+        broker.stop()
+    first, *others = dumps(cluster, topic)
+    assert all(other == first for other in others)
+
+
+@both_stores
+def test_all_killed_at_once_lose_nothing(cluster: RunningCluster, topic: str) -> None:
+    writer = Writer(cluster, topic)
+    writer.wait_for_more(1000)
+    for broker in cluster.brokers.values():
+        broker.kill()
+    for broker in cluster.brokers.values():
+        broker.start()
+    writer.wait_for_more()
+    writer.stop()
+    check(cluster, topic, writer)
+
+
+@both_stores
+def test_a_rolling_restart_is_not_noticed(cluster: RunningCluster, topic: str) -> None:
+    writer = Writer(cluster, topic)
+    for number, broker in cluster.brokers.items():
+        writer.wait_for_more()
+        broker.stop()
+        leaders = {p.leader for p in cluster.topic(topic).partitions.values()}
+        assert leaders <= cluster.brokers.keys() - {number}
+        writer.wait_for_more()
+        broker.start()
+        all_in_sync(cluster, topic)
+    writer.stop()
+    check(cluster, topic, writer)
+
+
+def test_too_few_in_sync_refuse_what_must_not_be_lost(cluster: RunningCluster, topic: str) -> None:
+    leader = cluster.leader(topic)
+    others = [number for number in cluster.brokers if number != leader]
+    for number in others:
+        cluster.brokers[number].kill()
+    cluster.wait_for(topic, lambda found: len(found.partitions[0].isrs) == 1)
+    where = cluster.brokers[leader].bootstrap_servers
+    producer = Producer({"bootstrap.servers": where, "message.timeout.ms": 3000, "retries": 0})
+    outcome: list[KafkaError | None] = []
+    producer.produce(topic, b"x", partition=0, on_delivery=lambda error, _: outcome.append(error))
+    assert producer.flush(PATIENCE_S) == 0
+    assert [error and error.code() for error in outcome] == [KafkaError.NOT_ENOUGH_REPLICAS]
+    for number in others:
+        cluster.brokers[number].start()
+    all_in_sync(cluster, topic)
+    writer = Writer(cluster, topic)
+    writer.wait_for_more()
+    writer.stop()
+    check(cluster, topic, writer)
+
+
+def test_a_group_goes_on_where_it_was_when_its_coordinator_dies(
+    cluster: RunningCluster, topic: str
+) -> None:
+    writer = Writer(cluster, topic)
+    writer.wait_for_more(500)
+    settings = {
+        "bootstrap.servers": cluster.bootstrap_servers,
+        "group.id": "audit",
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        "session.timeout.ms": 10_000,
+    }
+    consumer = Consumer(settings)
+    consumer.subscribe([topic])
+    seen: dict[int, int] = {}
+
+    def read(records: int) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while records > 0:
+            assert time.monotonic() < deadline, "no more records came"
+            message = consumer.poll(1)
+            if message is None or message.error() is not None:
+                continue
+            part, offset = message.partition() or 0, message.offset() or 0
+            # Not committed yet may come twice; committed never comes again.
+            assert offset <= seen.get(part, -1) + 1
+            seen[part] = max(offset, seen.get(part, -1))
+            records -= 1
+
+    def commit() -> dict[int, int]:
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                done = consumer.commit(asynchronous=False)
+                return {row.partition: row.offset for row in done or []}
+            except KafkaException:
+                assert time.monotonic() < deadline
+                consumer.poll(0.2)
+
+    read(200)
+    before = commit()
+    admin = cluster.admin()
+    described = admin.describe_consumer_groups(["audit"])["audit"].result(PATIENCE_S)
+    cluster.brokers[described.coordinator.id].kill()
+    read(200)
+    after = commit()
+    assert all(after[part] >= offset for part, offset in before.items())
+    cluster.brokers[described.coordinator.id].start()
+    all_in_sync(cluster, topic)
+    committed = consumer.committed([TopicPartition(topic, part) for part in range(3)], PATIENCE_S)
+    assert {row.partition: row.offset for row in committed} == after
+    consumer.close()
+    writer.stop()
+
+
+@both_stores
+def test_transactions_span_brokers_and_survive_their_coordinator(
+    cluster: RunningCluster, topic: str
+) -> None:
+    producer = Producer(
+        {"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "copy"}
+    )
+    producer.init_transactions(PATIENCE_S)
+    committed: list[int] = []
+    for number in range(12):
+        producer.begin_transaction()
+        for part in range(3):
+            producer.produce(topic, b"%d" % (number * 3 + part), partition=part)
+        if number % 3 == 2:
+            producer.abort_transaction(PATIENCE_S)
+            continue
+        producer.flush(PATIENCE_S)
+        if number == 6:
+            admin = cluster.admin()
+            found = admin.describe_cluster(request_timeout=10).result()
+            # Whoever coordinates it: each broker dies once, and comes back.
+            for victim in [node.id for node in found.nodes]:
+                cluster.brokers[victim].kill()
+                cluster.brokers[victim].start()
+                all_in_sync(cluster, topic)
+        producer.commit_transaction(PATIENCE_S)
+        committed += [number * 3 + part for part in range(3)]
+    found = read_all(cluster, topic)
+    assert sorted(itertools.chain(*found.values())) == committed
