@@ -168,6 +168,25 @@ def test_a_commit_that_never_arrived_is_an_error_and_reads_show_that_it_did_not_
     store.commit([Put("/a", b"now", 0)])
 
 
+def test_a_commit_that_takes_too_long_suspends_the_session_until_it_is_known(
+    zookeeper: ZooKeeper, chroot: str
+) -> None:
+    store = ZookeeperStore(zookeeper.address(chroot), session_timeout_ms=60_000)
+    store.commit([Create("/a", b"")])
+    told = Told(store)
+    zookeeper.servers[0].send(signal.SIGSTOP)
+    try:
+        with pytest.raises(StoreError, match="in time"):
+            store.commit([Put("/a", b"happens", 0)])
+        assert told.news == [Session.CONNECTED, Session.SUSPENDED]
+        assert store.get("/a") == Node(b"", 0)
+    finally:
+        zookeeper.servers[0].send(signal.SIGCONT)
+    told.wait_for(Session.SUSPENDED, Session.CONNECTED)
+    assert store.get("/a") == Node(b"happens", 1)
+    store.close()
+
+
 # ------------------------------------------------------------------------------------- the mirror
 
 

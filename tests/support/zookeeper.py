@@ -45,6 +45,7 @@ class Server:
             f"tickTime={TICK_MS}",
             "initLimit=40",
             "syncLimit=20",
+            "maxSessionTimeout=60000",
             f"dataDir={folder / 'data'}",
             "clientPortAddress=127.0.0.1",
             f"clientPort={self.port}",

@@ -14,10 +14,10 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, TypeAlias
 from urllib.parse import quote, unquote
 
@@ -49,6 +49,7 @@ from headrace.cluster.store import (
     tell_all,
 )
 from headrace.cluster.zookeeper_journal import Journal, load_journal
+from headrace.cluster.zookeeper_reads import ReadNodes
 
 logger = logging.getLogger(__name__)
 
@@ -66,6 +67,7 @@ _ADDRESS = re.compile(
 )
 _CHANGES = "changes"
 _TOP = "top"
+_READ_AT_ONCE = 200
 _PIPELINED = 100
 """Requests under way at once; kazoo blocks at a few hundred while the connection is lost."""
 _FOLLOW_SECONDS = 30.0
@@ -299,7 +301,16 @@ class ZookeeperStore:
         ]
 
     def _reads(self, paths: Iterable[str]) -> list[_Question]:
-        return [partial(self._client.get_async, self._place(path)) for path in paths]
+        places = map(self._place, paths)
+        reads: list[_Question] = []
+        while some := tuple(islice(places, _READ_AT_ONCE)):
+            reads.append(partial(self._read, ReadNodes(some)))
+        return reads
+
+    def _read(self, request: ReadNodes) -> Any:
+        answer = self._client.handler.async_result()
+        self._client._call(request, answer)
+        return answer
 
     def _ask_all(self, questions: Iterable[_Question], deadline: float) -> list[Any]:
         """All answers, None where there is no node; many questions are under way at once."""
@@ -445,11 +456,8 @@ def _parent(container: str) -> str:
     return "" if container == _TOP else f"/{unquote(container)}"
 
 
-def _found(paths: Collection[str], answers: Iterable[Any]) -> dict[str, Node | None]:
-    return {
-        path: None if answer is None else Node(answer[0] or b"", answer[1].version)
-        for path, answer in zip(paths, answers, strict=True)
-    }
+def _found(paths: Iterable[str], answers: Iterable[list[Node | None]]) -> dict[str, Node | None]:
+    return dict(zip(paths, chain.from_iterable(answers), strict=True))
 
 
 def _with_commit(nodes: _Nodes, changes: Iterable[Change]) -> _Nodes:
