@@ -89,7 +89,8 @@ STORE = (
          "ZooKeeper's host:port list and optional /path for a cluster's metadata; without it "
          "metadata stays in a file of the first data folder."),
     _row("zookeeper.session.timeout.ms", INT, 2000, at_least(1),
-         "Silence after which ZooKeeper takes this broker for dead."),
+         "Silence after which ZooKeeper takes this broker for dead; ZooKeeper allows no less than "
+         "two of its tickTime.", kafka_default="18000"),
     _row("zookeeper.connection.timeout.ms", INT, 18_000, at_least(1),
          "How long to wait for the first connection to ZooKeeper."),
     _row("broker.heartbeat.interval.ms", INT, 2000, at_least(1),
