@@ -102,6 +102,28 @@ def test_an_unknown_setting_stops_the_broker_before_it_starts(here: Run) -> None
     assert "num.partition" in result.err
 
 
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("zookeeper://127.0.0.1:port", "HOST:PORT,HOST:PORT/PATH"),
+        ("zookeeper://127.0.0.1:1/headrace", "no ZooKeeper answered within 0.3 s"),
+        ("sqlite:/no/such/folder", "/no/such/folder"),
+        ("somewhere", "headrace.metadata='somewhere'"),
+    ],
+)
+def test_metadata_that_cannot_be_reached_stop_the_broker_with_one_line(
+    here: Run, tmp_path: Path, address: str, said: str
+) -> None:
+    result = here(
+        *("serve", "--listen", "127.0.0.1:0", "--data-dir", str(tmp_path), "--metadata", address),
+        *("--log-level", "error", "--set", "zookeeper.connection.timeout.ms=300"),
+    )
+    assert result.code == 1
+    assert said in result.err
+    assert result.err.startswith("headrace: cannot start: ")
+    assert result.err.count("\n") == 1
+
+
 def test_the_help_page_has_every_option_of_the_table(here: Run) -> None:
     page = here("serve", "--help").text
     for option in serve.OPTIONS:

@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
+from headrace.broker.metadata_stores import open_store
 from headrace.cluster.store import Conflict, Create, Delete, Node, Put, Session, StoreError
 from headrace.cluster.zookeeper_journal import COMMITS
 from headrace.cluster.zookeeper_store import COMMIT_BYTES, ZookeeperStore
+from headrace.settings import Settings
 from tests.support.link import Link
 from tests.support.ports import free_port
 from tests.support.stores import SESSION_TIMEOUT_MS, eventually, python_process
@@ -301,7 +303,8 @@ def test_with_a_login_nobody_else_reads_or_writes(zookeeper: ZooKeeper, chroot: 
     for login in (None, ("headrace", "guessed")):
         with pytest.raises(StoreError, match="another login"):
             ZookeeperStore(address, login=login)
-    again = ZookeeperStore(address, login=("headrace", "secret"))
+    given = {"headrace.metadata": address, "headrace.metadata.login": "headrace:secret"}
+    again = open_store(Settings.parse(given), "").store
     assert again.get("/a") == Node(b"1", 0)
     again.close()
     store.close()

@@ -31,10 +31,12 @@ def open_store(settings: Settings, own_folder: str) -> Opened:
         # Imported here: most brokers need no ZooKeeper, and all shall start fast.
         from headrace.cluster.zookeeper_store import ZookeeperStore
 
+        user, _, password = settings.text("headrace.metadata.login").partition(":")
         store = ZookeeperStore(
             address,
             session_timeout_ms=settings.integer("zookeeper.session.timeout.ms"),
             connect_timeout_ms=settings.integer("zookeeper.connection.timeout.ms"),
+            login=(user, password) if user else None,
         )
         return Opened(store, True)
     raise SettingError(

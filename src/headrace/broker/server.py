@@ -27,6 +27,7 @@ from headrace.clock import Clock, SystemClock
 from headrace.cluster.image import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Broker, Image, Topic
 from headrace.cluster.membership import Membership, Rules
 from headrace.cluster.metadata import FoundTopic, Metadata
+from headrace.cluster.store import StoreError
 from headrace.disk import Disk, OpenFiles, RealDisk
 from headrace.errors import KafkaError, SettingError
 from headrace.log.directories import LogDirectories
@@ -351,7 +352,7 @@ def main(
 
             plant(os.environ[TEST_BUGS])
         server = Server(settings, data_dirs, listen, advertise, node_id)
-    except (SettingError, KafkaError, FolderInUse, OSError) as error:
+    except (SettingError, KafkaError, FolderInUse, StoreError, OSError) as error:
         print(f"headrace: cannot start: {error}", file=sys.stderr)
         return 1
     try:

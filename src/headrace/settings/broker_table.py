@@ -467,6 +467,9 @@ HEADRACE = (
          "Where the cluster's metadata are: zookeeper://HOST:PORT,.../PATH for a cluster, "
          "sqlite:FOLDER for several brokers of one machine; a file in the first data folder if "
          "empty."),
+    _row("headrace.metadata.login", Type.PASSWORD, None, matching(r"[^:]+:.+", "USER:PASSWORD"),
+         "Who this cluster is to ZooKeeper, as USER:PASSWORD (digest): nobody else can then read "
+         "or write its nodes. The same for all brokers, from the first start on."),
     _row("headrace.metrics.address", STRING, "",
          matching(r"(.+:[0-9]{1,5})?", "HOST:PORT, or nothing"),
          "Where /metrics and /health are served over HTTP; nowhere if empty."),
