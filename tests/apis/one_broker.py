@@ -39,10 +39,13 @@ _Response = TypeVar("_Response")
 class OneBroker:
     """The services of broker 1, and shortcuts to use them."""
 
-    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, folder: Path, settings: Mapping[str, str] | None = None, folders: int = 1
+    ) -> None:
         clock = ManualClock(NOW)
         parsed = Settings.parse(settings or {})
-        self.directories = LogDirectories((str(folder),), RealDisk(), clock)
+        paths = (str(folder), *(f"{folder}-{number}" for number in range(1, folders)))
+        self.directories = LogDirectories(paths, RealDisk(), clock)
         self.directories.open()
         self.metadata = Metadata(SqliteStore(str(folder)), NODE, clock)
         self.metadata.load()

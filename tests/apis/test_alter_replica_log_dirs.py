@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs grants a replica the folder it lies in."""
+"""AlterReplicaLogDirs without a move; moves are in tests/replication and tests/broker."""
 
 from pathlib import Path
 
@@ -10,8 +10,9 @@ from kio.schema.alter_replica_log_dirs.v2.request import (
 
 from headrace.apis.alter_replica_log_dirs import alter_replica_log_dirs
 from headrace.errors import ErrorCode
+from headrace.types import TopicPartition
 from headrace.wire.primitives import TopicName, i32
-from tests.apis.one_broker import OneBroker
+from tests.apis.one_broker import NOW, OneBroker
 
 
 def _answers(broker: OneBroker, path: Path) -> list[ErrorCode]:
@@ -23,6 +24,22 @@ def _answers(broker: OneBroker, path: Path) -> list[ErrorCode]:
     (answer,) = broker.ask(alter_replica_log_dirs, request).results
     assert (answer.topic_name, [one.partition_index for one in answer.partitions]) == ("t", [0, 9])
     return [ErrorCode(one.error_code) for one in answer.partitions]
+
+
+def test_a_partition_without_a_log_gets_it_in_the_folder_named(tmp_path: Path) -> None:
+    broker = OneBroker(tmp_path / "data", folders=2)
+    broker.create("t", 100)  # more than get their folders at once
+    second = broker.directories.all[1]
+    late = next(n for n in range(100) if not broker.directories.has(TopicPartition("t", n)))
+    topic = AlterReplicaLogDirTopic(name=TopicName("t"), partitions=(i32(late),))
+    request = AlterReplicaLogDirsRequest(
+        dirs=(AlterReplicaLogDir(path=second.path, topics=(topic,)),)
+    )
+    (answer,) = broker.ask(alter_replica_log_dirs, request).results
+    assert ErrorCode(answer.partitions[0].error_code) is ErrorCode.NONE
+    broker.append("t", [NOW], late)
+    assert second.has(TopicPartition("t", late))
+    broker.close()
 
 
 def test_a_replica_may_stay_where_it_is(broker: OneBroker, tmp_path: Path) -> None:

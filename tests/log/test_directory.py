@@ -9,12 +9,8 @@ import pytest
 from headrace.clock import ManualClock
 from headrace.disk import MemoryDisk, RealDisk
 from headrace.errors import ErrorCode, KafkaError
-from headrace.log.directory import (
-    FolderInUse,
-    LogDirectory,
-    deleted_folder_name,
-    parse_folder_name,
-)
+from headrace.log.directory import FolderInUse, LogDirectory
+from headrace.log.folder_names import deleted_folder_name, parse_folder_name
 from headrace.types import TopicPartition
 from tests.log.samples import (
     NOW,

@@ -1,9 +1,11 @@
 """AlterReplicaLogDirs (34), versions 1-2.
 
-Asks that replicas of this broker lie in a data folder. A replica that lies there already is done;
-a folder that is not one of ours is refused.
+Asks that replicas of this broker lie in a data folder. One that lies elsewhere begins to move and
+goes on being read and written; DescribeLogDirs shows how far it has come. Naming the folder in
+which it still lies stops a move. A partition that has no log yet gets it in the folder named. A
+folder that is not one of ours is refused.
 
-v2 flexible. Not done: moving a replica that lies in another folder; that is an invalid request.
+v2 flexible.
 """
 
 import os
@@ -16,33 +18,26 @@ from kio.schema.alter_replica_log_dirs.v2.response import (
 )
 
 from headrace.apis.context import Caller, Services
-from headrace.errors import ErrorCode
-from headrace.types import TopicPartition
+from headrace.errors import ErrorCode, KafkaError
+from headrace.log.directory import LogDirectory
 from headrace.wire.primitives import NO_THROTTLE, TopicName, error, i32
 
 
 def alter_replica_log_dirs(
     services: Services, request: AlterReplicaLogDirsRequest, _caller: Caller
 ) -> AlterReplicaLogDirsResponse:
-    """Say for each replica whether it lies where it should."""
-    directories = services.replicas.directories
-    ours = {os.path.abspath(folder.path): folder for folder in directories.all}
+    """Begin the moves that are needed; say for each replica whether it will lie there."""
+    folders = services.replicas.directories.all
+    ours = {os.path.abspath(folder.path): folder for folder in folders}
     topics: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
     for wanted in request.dirs:
-        folder = ours.get(wanted.path)
         for topic in wanted.topics:
-            count = len(services.replicas.topic(topic.name))
             for index in topic.partitions:
-                if folder is None:
-                    code = ErrorCode.LOG_DIR_NOT_FOUND
-                elif folder.offline is not None:
-                    code = ErrorCode.KAFKA_STORAGE_ERROR
-                elif not 0 <= index < count:
-                    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                elif directories.home_of(TopicPartition(topic.name, index)) not in (None, folder):
-                    code = ErrorCode.INVALID_REQUEST
-                else:
+                try:
+                    _move(services, topic.name, index, ours.get(wanted.path))
                     code = ErrorCode.NONE
+                except KafkaError as refused:
+                    code = refused.code
                 topics.setdefault(topic.name, []).append(
                     AlterReplicaLogDirPartitionResult(
                         partition_index=i32(index), error_code=error(code)
@@ -55,3 +50,12 @@ def alter_replica_log_dirs(
             for name, found in topics.items()
         ),
     )
+
+
+def _move(services: Services, topic: str, index: int, folder: LogDirectory | None) -> None:
+    if folder is None:
+        raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND)
+    if folder.offline is not None:
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+    partition = services.replicas.partition(topic, index)
+    services.replicas.moves.begin(partition, folder)

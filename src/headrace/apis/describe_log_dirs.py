@@ -4,13 +4,16 @@ For each data folder of this broker the partitions in it with their sizes, and t
 No topics named means all. Sizes are read from the files, outside the event loop, so that asking for
 10,000 partitions opens no logs and holds up nobody.
 
-v2 flexible; v3 an error for the whole answer; v4 the room on the disk. Not done: replicas on the
-move between folders, so none is a future one.
+A replica that is moving from one folder to another is in both: the copy is a future replica with
+the number of offsets that it lacks.
+
+v2 flexible; v3 an error for the whole answer; v4 the room on the disk.
 """
 
 import asyncio
 import os
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from kio.schema.describe_log_dirs.v4.request import DescribeLogDirsRequest
 from kio.schema.describe_log_dirs.v4.response import (
@@ -40,38 +43,52 @@ async def describe_log_dirs(
             for topic in request.topics
             for index in topic.partitions
         }
-    results = []
-    for directory in services.replicas.directories.all:
+    replicas, results = services.replicas, []
+
+    def is_wanted(name: TopicPartition) -> bool:
         # Those that have a folder and are still ours: a deleted one waits for its removal.
+        known = name.partition < len(replicas.topic(name.topic))
+        return known and (asked is None or name in asked)
+
+    for directory in replicas.directories.all:
         here = [
-            partition
-            for partition in directory.partitions()
-            if (asked is None or partition in asked)
-            and partition.partition < len(services.replicas.topic(partition.topic))
+            _Replica(name, f"{directory.path}/{name}")
+            for name in directory.partitions()
+            if is_wanted(name)
         ]
+        for name, future in [*directory.futures.items()]:
+            if is_wanted(name):
+                end = replicas.partition(name.topic, name.partition).log.end_offset
+                lag = -1 if future.log is None else max(end - future.log.end_offset, 0)
+                here.append(_Replica(name, future.folder, True, lag))
         results.append(await asyncio.to_thread(_describe, directory, here))
     return DescribeLogDirsResponse(
         throttle_time=NO_THROTTLE, error_code=NO_ERROR, results=tuple(results)
     )
 
 
-def _describe(
-    directory: LogDirectory, partitions: Sequence[TopicPartition]
-) -> DescribeLogDirsResult:
+class _Replica(NamedTuple):
+    name: TopicPartition
+    folder: str
+    is_future: bool = False
+    lag: int = 0
+
+
+def _describe(directory: LogDirectory, replicas: Sequence[_Replica]) -> DescribeLogDirsResult:
     full_path = os.path.abspath(directory.path)
     topics: dict[str, list[DescribeLogDirsPartition]] = {}
     try:
         if directory.offline is not None:
             raise OSError(directory.offline)
         disk = os.statvfs(full_path)
-        for partition in partitions:
+        for replica in replicas:
             described = DescribeLogDirsPartition(
-                partition_index=i32(partition.partition),
-                partition_size=i64(_size(directory, partition)),
-                offset_lag=i64(0),
-                is_future_key=False,
+                partition_index=i32(replica.name.partition),
+                partition_size=i64(_size(directory, replica.folder)),
+                offset_lag=i64(replica.lag),
+                is_future_key=replica.is_future,
             )
-            topics.setdefault(partition.topic, []).append(described)
+            topics.setdefault(replica.name.topic, []).append(described)
     except OSError:
         return DescribeLogDirsResult(
             error_code=error(ErrorCode.KAFKA_STORAGE_ERROR), log_dir=full_path, topics=()
@@ -88,8 +105,7 @@ def _describe(
     )
 
 
-def _size(directory: LogDirectory, partition: TopicPartition) -> int:
-    folder = f"{directory.path}/{partition}"
+def _size(directory: LogDirectory, folder: str) -> int:
     size = 0
     try:
         for name in directory.disk.list_folder(folder):

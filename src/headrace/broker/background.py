@@ -57,6 +57,7 @@ class Background:
             self._settings.integer("producer.id.expiration.check.interval.ms"),
             self._expire_producers,
         )
+        self._replicas.resume_moves()
         if idle_ms > 0:
             self._every(idle_ms, self._close_idle)
         if self._settings.boolean("log.cleaner.enable"):
@@ -66,6 +67,7 @@ class Background:
         """End all recurring work."""
         for task in self._tasks:
             task.cancel()
+        self._replicas.moves.stop()
         if self._compaction is not None:
             self._compaction.stop()
 

@@ -170,6 +170,8 @@ class Compaction:
             failures = self._failures.get(partition.name)
             if failures is not None and failures.rest_until > now:
                 continue
+            if self._replicas.directories.is_moving(partition.name):
+                continue  # its copy could miss a tombstone
             if not partition.opened:
                 unopened -= 1
                 if unopened < 0:

@@ -13,6 +13,9 @@ step has a name without a line in the code that takes it:
     deleting segments   rename .log.deleted (.index.deleted, ...), later remove .log.deleted
     compaction's swap   rename .log.swap, remove .log, rename .log: what its files are called
     deleting a topic    rename deleted, sync_folder root, remove .log, remove_folder deleted
+    moving a replica    make_folder future, open and pwrite .log and so on, rename moved-from,
+                        rename orders-0 (or whatever its name is), sync_folder root, checkpoint,
+                        rename deleted, sync_folder root, remove moved-from, remove .log
 
 A rename has the name that its file gets. A bare call ("pwrite") stands for all kinds, ANY for
 every call. A broker has such a disk only when a test asked for faults at its start.
@@ -74,6 +77,8 @@ def point_name(call: str, path: str) -> str:
         return f"{call} {name[_OFFSET_DIGITS:]}"
     if name.endswith("-delete"):
         return f"{call} deleted"
+    if name.endswith("-future"):
+        return f"{call} future"
     if call in _FOLDER_CALLS:
         partition = name.rpartition("-")[2].isdecimal()
         return f"{call} {'partition' if partition else 'root'}"

@@ -8,6 +8,7 @@
     leader-epoch-checkpoint           the same with `epoch start_offset`
     partition.metadata                `version: 0` and `topic_id: <url-safe base64>`
     meta.properties                   name=value, the broker's identity
+    moved-from                        in a partition's folder: it stands for the one in that path
     .kafka_cleanshutdown              a JSON object; its presence says that the stop was clean
 
 Every one is replaced as a whole (`disk.replace_file`). A file that cannot be read is as good as
@@ -30,6 +31,7 @@ CLEANED_TO = "cleaner-offset-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+MOVED_FROM = "moved-from"
 
 _log = logging.getLogger("headrace.log")
 

@@ -13,8 +13,10 @@ from collections.abc import Callable, Mapping
 from headrace.clock import Clock
 from headrace.disk import Disk
 from headrace.errors import ErrorCode, KafkaError, SettingError
+from headrace.log.checkpoints import MOVED_FROM
 from headrace.log.directory import LogDirectory
 from headrace.log.log import Log
+from headrace.log.segment import remove_if_there
 from headrace.settings import LogSettings
 from headrace.types import TopicPartition
 
@@ -31,6 +33,7 @@ class LogDirectories:
         self.threads = 1
         """How many logs of a folder are recovered or closed at the same time."""
         self._homes: dict[TopicPartition, LogDirectory] = {}
+        self._preferred: dict[TopicPartition, LogDirectory] = {}
 
     @property
     def first(self) -> LogDirectory:
@@ -63,10 +66,7 @@ class LogDirectories:
             for partition in directory.partitions():
                 other = self._homes.setdefault(partition, directory)
                 if other is not directory:
-                    raise SettingError(
-                        f"log.dirs: {partition} has a folder in {other.path} and in "
-                        f"{directory.path}; move the one that is out of date elsewhere"
-                    )
+                    self._homes[partition] = _finish_interrupted(partition, other, directory)
 
     def write_meta(self, properties: Mapping[str, str]) -> None:
         """Write into each folder which broker and cluster it belongs to."""
@@ -136,7 +136,7 @@ class LogDirectories:
         healthy = self.healthy
         if not healthy:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "every data folder is offline")
-        home = min(healthy, key=LogDirectory.count)
+        home = self._preferred.pop(partition, None) or min(healthy, key=LogDirectory.count)
         log = home.create(partition, topic_id, settings)
         self._homes[partition] = home
         return log
@@ -144,6 +144,43 @@ class LogDirectories:
     def delete(self, partition: TopicPartition) -> Callable[[], None]:
         """Forget a partition's log at once; the work that removes its files, for a worker."""
         return self._homes.pop(partition).delete(partition)
+
+    # -- moving between folders -----------------------------------------------------------------
+
+    def prefer(self, partition: TopicPartition, directory: LogDirectory) -> None:
+        """Let a partition that has no log yet get it there."""
+        self._preferred[partition] = directory
+
+    def is_moving(self, partition: TopicPartition) -> bool:
+        """Whether the partition has a copy that is about to take its place."""
+        return any(partition in directory.futures for directory in self.all)
+
+    def exchange(self, partition: TopicPartition, target: LogDirectory) -> Callable[[], None]:
+        """Let the copy in `target` stand for the partition, of which it has every record.
+
+        The work that makes it last, for a worker. OSError if the copy cannot be renamed.
+        """
+        source = self._homes[partition]
+        cleaned_to = source.cleaned_to(partition)
+        old = source.get(partition, LogSettings())
+        new = target.adopt_future(partition, cleaned_to)
+        new.stand_for(old, f"{target.path}/{partition}")
+        source.forget(partition, f"it was moved to {target.path}")
+        self._homes[partition] = target
+
+        def finish() -> None:
+            # What the old folder knows must be known here before it goes.
+            target.sync_names()
+            target.checkpoint()
+            if cleaned_to is not None:
+                target.write_cleaned()
+            removal = source.discard(partition, old.folder)
+            source.sync_names()
+            remove_if_there(target.disk, f"{new.folder}/{MOVED_FROM}")
+            source.checkpoint()
+            removal()
+
+        return finish
 
     def sync_names(self) -> None:
         """Bring the names of the partitions' folders to the disks. Made for a worker."""
@@ -181,3 +218,29 @@ class LogDirectories:
 def _new_id() -> str:
     """A random id in Kafka's form."""
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+
+
+def _finish_interrupted(
+    partition: TopicPartition, one: LogDirectory, other: LogDirectory
+) -> LogDirectory:
+    """A partition with two folders: the data folder that it was moved to, if that is why.
+
+    SettingError if nobody can tell which of them is up to date.
+    """
+    moved = [
+        directory
+        for directory in (one, other)
+        if MOVED_FROM in directory.disk.list_folder(f"{directory.path}/{partition}")
+    ]
+    if len(moved) != 1:
+        raise SettingError(
+            f"log.dirs: {partition} has a folder in {one.path} and in {other.path}; "
+            "move the one that is out of date elsewhere"
+        )
+    (target,) = moved
+    source = other if target is one else one
+    _logger.info("finishing the move of %s from %s to %s", partition, source.path, target.path)
+    target.inherit(partition, source)
+    source.forget(partition, f"it was moved to {target.path}")
+    source.leave(partition)
+    return target

@@ -7,6 +7,7 @@
     cleaner-offset-checkpoint
     <topic>-<partition>/              one log each
     <topic>-<partition>.<id>-delete/  a deleted one whose files still have to go
+    <topic>-<partition>.<id>-future/  a copy of one in another data folder (`replication/moves.py`)
 
 After a clean stop a log is opened when it is first asked for. A sync that fails anywhere takes
 the whole folder offline, because the disk below it can no longer be trusted.
@@ -18,6 +19,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
@@ -39,6 +41,14 @@ from headrace.log.checkpoints import (
     write_properties,
     write_topic_id,
 )
+from headrace.log.folder_names import (
+    DELETE_SUFFIX,
+    FUTURE_SUFFIX,
+    deleted_folder_name,
+    future_folder_name,
+    parse_folder_name,
+    parse_future_name,
+)
 from headrace.log.log import Log
 from headrace.log.recovery import Checkpoint, create_log, open_log
 from headrace.log.removal import Removal
@@ -47,13 +57,20 @@ from headrace.settings import LogSettings
 from headrace.types import TopicPartition
 
 _CLEAN_CONTENT = b'{"version":0,"brokerEpoch":-1}'
-_DELETE_SUFFIX = "-delete"
-_NAME_BYTES_MAX = 255
 _UNKNOWN_POINT = 2**63 - 1
 
 _logger = logging.getLogger("headrace.log")
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
+
+
+@dataclass(slots=True)
+class Future:
+    """A copy of a partition that lies in another data folder, on its way to take its place."""
+
+    folder: str
+    log: Log | None = None
+    """None while a copy that an earlier run began has not been opened."""
 
 
 class FolderInUse(RuntimeError):
@@ -85,6 +102,7 @@ class LogDirectory:
         self._starts_lost = False
         self._cleaned_to: dict[TopicPartition, int] = {}
         self._leftovers: list[str] = []
+        self.futures: dict[TopicPartition, Future] = {}
         self.removal = Removal(disk, clock, self.checkpoint)
         self._unflushed_since: dict[TopicPartition, int] = {}
         # Partitions that the checkpoint files may still name.
@@ -119,7 +137,9 @@ class LogDirectory:
             partition = parse_folder_name(name)
             if partition is not None and disk.is_folder(f"{self.path}/{name}"):
                 self._unopened.add(partition)
-            elif name.endswith(_DELETE_SUFFIX):
+            elif (future := parse_future_name(name)) is not None and future not in self.futures:
+                self.futures[future] = Future(f"{self.path}/{name}")
+            elif name.endswith((DELETE_SUFFIX, FUTURE_SUFFIX)):
                 self._leftovers.append(f"{self.path}/{name}")
         if self.stopped_cleanly:
             # From here on a crash is a crash again.
@@ -163,7 +183,8 @@ class LogDirectory:
         """Close all logs and leave the clean marker; without it if anything went wrong."""
         clean = self.offline is None and (self.stopped_cleanly or not self._unopened)
         self.remove_dropped(finish=True)
-        for closed in _each(_close, [*self._logs.values()], threads):
+        futures = [future.log for future in self.futures.values() if future.log is not None]
+        for closed in _each(_close, [*self._logs.values(), *futures], threads):
             clean = clean and closed
         if self.offline is None:
             try:
@@ -241,12 +262,8 @@ class LogDirectory:
         self._check_online()
         folder = f"{self.path}/{partition}"
         try:
-            self.disk.make_folder(folder)
-            write_topic_id(self.disk, f"{folder}/{PARTITION_METADATA}", topic_id)
-            log = create_log(partition, folder, settings, self.disk, self.clock.now_ms(), self)
+            log = self._create(folder, partition, topic_id, settings)
         except OSError as error:
-            with suppress(OSError):  # what is left of it would be in the way of the next attempt
-                remove_tree(self.disk, folder)
             reason = f"cannot create the log in {folder}: {error}"
             raise self._storage_error(reason, error) from error
         self._logs[partition] = log
@@ -255,31 +272,119 @@ class LogDirectory:
             self.checkpoint()
         return log
 
+    def _create(
+        self, folder: str, partition: TopicPartition, topic_id: uuid.UUID, settings: LogSettings
+    ) -> Log:
+        self.disk.make_folder(folder)
+        try:
+            write_topic_id(self.disk, f"{folder}/{PARTITION_METADATA}", topic_id)
+            return create_log(partition, folder, settings, self.disk, self.clock.now_ms(), self)
+        except OSError:
+            with suppress(OSError):  # what is left of it would be in the way of the next attempt
+                remove_tree(self.disk, folder)
+            raise
+
     def delete(self, partition: TopicPartition) -> Callable[[], None]:
         """Forget a partition's log at once; the work that removes its files, for a worker.
 
         `sync_names` makes sure that it stays forgotten after a power cut.
         """
+        self.forget(partition, "its topic was deleted")
+        if self.offline is not None:
+            return _nothing  # the next start finds the folder, and that its topic was deleted
+        return self.discard(partition, f"{self.path}/{partition}")
+
+    def forget(self, partition: TopicPartition, reason: str) -> None:
+        """Know nothing of the partition any more; its folder stays where it is."""
         log = self._logs.pop(partition, None)
         if log is not None:
-            log.abandon("its topic was deleted")
+            log.abandon(reason)
             self.removal.forget(log.folder)
         self._unopened.discard(partition)
         for known in (
             self._recovery_points, self._start_offsets, self._cleaned_to, self._unflushed_since,
         ):  # fmt: skip
             known.pop(partition, None)
-        if self.offline is not None:
-            return _nothing  # the next start finds the folder, and that its topic was deleted
+
+    def discard(self, partition: TopicPartition, folder: str) -> Callable[[], None]:
+        """Rename a folder so that no start takes it for the partition's; the work to remove it."""
         target = f"{self.path}/{deleted_folder_name(partition)}"
         try:
-            self.disk.rename(f"{self.path}/{partition}", target)
+            self.disk.rename(folder, target)
         except FileNotFoundError:
             pass  # it was never written to
         except OSError as error:
-            reason = f"cannot delete {self.path}/{partition}: {error}"
+            reason = f"cannot delete {folder}: {error}"
             raise self._storage_error(reason, error) from error
         return partial(remove_tree, self.disk, target)
+
+    # -- copies that come from another folder ---------------------------------------------------
+
+    def create_future(
+        self, partition: TopicPartition, topic_id: uuid.UUID, settings: LogSettings
+    ) -> Log:
+        """An empty copy; whatever an earlier run left of one goes."""
+        self._check_online()
+        if partition in self._on_disk:
+            self.checkpoint()  # it was here before: those offsets must not count for the new one
+        folder = f"{self.path}/{future_folder_name(partition)}"
+        try:
+            log = self._create(folder, partition, topic_id, settings)
+        except OSError as error:
+            reason = f"cannot create the copy in {folder}: {error}"
+            raise self._storage_error(reason, error) from error
+        self.futures[partition] = Future(folder, log)
+        return log
+
+    def open_future(self, partition: TopicPartition, settings: LogSettings) -> Log:
+        """The copy that an earlier run began and closed cleanly. Made for a worker."""
+        self._check_online()
+        future = self.futures[partition]
+        try:
+            future.log = open_log(
+                partition, future.folder, settings, self.disk, self.clock.now_ms(),
+                Checkpoint(None, 0, clean=True), self,
+            )  # fmt: skip
+        except OSError as error:
+            reason = f"cannot open the copy in {future.folder}: {error}"
+            raise self._storage_error(reason, error) from error
+        return future.log
+
+    def adopt_future(self, partition: TopicPartition, cleaned_to: int | None) -> Log:
+        """Give the copy the partition's name; OSError if that fails, and nothing has changed."""
+        future = self.futures[partition]
+        assert future.log is not None, "a copy that was never opened is not whole"
+        self.disk.rename(future.folder, f"{self.path}/{partition}")
+        del self.futures[partition]
+        self._logs[partition] = future.log
+        if cleaned_to is not None:
+            self._cleaned_to[partition] = cleaned_to
+        return future.log
+
+    def inherit(self, partition: TopicPartition, source: "LogDirectory") -> None:
+        """Know of the partition what the folder knew that it was moved from."""
+        for mine, theirs in (
+            (self._start_offsets, source._start_offsets), (self._cleaned_to, source._cleaned_to),
+        ):  # fmt: skip
+            if partition in theirs:
+                mine[partition] = max(mine.get(partition, 0), theirs[partition])
+
+    def leave(self, partition: TopicPartition) -> None:
+        """The partition lies elsewhere now: its folder here is removed later."""
+        target = f"{self.path}/{deleted_folder_name(partition)}"
+        self.disk.rename(f"{self.path}/{partition}", target)
+        self.disk.sync_folder(self.path)
+        self._leftovers.append(target)
+
+    def drop_future(self, partition: TopicPartition) -> Callable[[], None]:
+        """Give up a copy; the work that removes its files, for a worker."""
+        future = self.futures.pop(partition)
+        if future.log is not None:
+            future.log.abandon("it is no longer wanted")
+            self.removal.forget(future.folder)
+        if self.offline is not None:
+            return _nothing
+        return self.discard(partition, future.folder)
 
     def sync_names(self) -> None:
         """Bring the names of the folders to the disk. Made for a worker."""
@@ -465,22 +570,6 @@ def _each(
 
 def _nothing() -> None:
     """No files to remove."""
-
-
-def parse_folder_name(name: str) -> TopicPartition | None:
-    """The partition whose folder has that name, or None."""
-    topic, dash, index = name.rpartition("-")
-    if not topic or not dash or not index.isdecimal() or not index.isascii():
-        return None
-    if index != str(int(index)):
-        return None
-    return TopicPartition(topic, int(index))
-
-
-def deleted_folder_name(partition: TopicPartition) -> str:
-    """A unique name for a deleted partition's folder that fits into 255 bytes."""
-    suffix = f"-{partition.partition}.{uuid.uuid4().hex}{_DELETE_SUFFIX}"
-    return partition.topic[: _NAME_BYTES_MAX - len(suffix)] + suffix
 
 
 def remove_tree(disk: Disk, folder: str) -> None:

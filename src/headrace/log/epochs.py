@@ -76,6 +76,11 @@ class EpochCache:
         self._entries = ((epoch, start_offset), *self._entries[at:])
         self.dirty = True
 
+    def adopt(self, entries: tuple[tuple[int, int], ...]) -> None:
+        """Know exactly these."""
+        self.dirty = self.dirty or entries != self._entries
+        self._entries = entries
+
     def clear(self) -> None:
         """Forget everything."""
         self.dirty = self.dirty or bool(self._entries)

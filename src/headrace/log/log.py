@@ -12,25 +12,15 @@ from contextlib import suppress
 
 from headrace.disk import Disk, is_broken, write_fully
 from headrace.errors import ErrorCode, KafkaError
+from headrace.log import snapshots
 from headrace.log.checked import whole_to
 from headrace.log.epochs import EpochCache
 from headrace.log.lookup import index_of, locate, offset_behind, stop_at
 from headrace.log.owner import LogOwner
 from headrace.log.producer_state import MAX_SEQUENCE, ProducerState
 from headrace.log.rolling import roll_due
-from headrace.log.segment import (
-    LOG,
-    MAX_RELATIVE,
-    Segment,
-    Slice,
-)
-from headrace.log.snapshots import (
-    list_snapshots,
-    rebuild,
-    record_batch,
-    remove_snapshots,
-    write_snapshot,
-)
+from headrace.log.segment import LOG, MAX_RELATIVE, Segment, Slice
+from headrace.log.snapshots import write_snapshot
 from headrace.log.timestamps import TimestampOffset, first_at_or_after, with_largest_timestamp
 from headrace.log.transactions import EndedTransactions
 from headrace.log.unsynced import Unsynced
@@ -43,6 +33,7 @@ from headrace.wire.batch import OVERHEAD, Header, read_header
 _HINTS_KEPT = 32
 _TRANSACTIONAL_OR_CONTROL = 0x30
 _NEVER_READY = -1
+_STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
 
 _logger = logging.getLogger("headrace.log")
 _stamp = struct.Struct(">qii").pack_into
@@ -93,8 +84,7 @@ class Log:
         self._owner = owner
         self._pwrite = disk.pwrite
         self._hints: dict[int, tuple[Segment, int]] = {}
-        # Why this log serves no more, or None if it does.
-        self.offline: str | None = None
+        self.offline: str | None = None  # why this log serves no more
         self._unsynced = Unsynced(disk, folder, epochs, transactions, new)
         self.generation = 0
         self._dirty = False
@@ -240,7 +230,7 @@ class Log:
             pos += size
 
     def _record(self, header: Header, base: int, batch: memoryview) -> None:
-        ended = record_batch(self.producers, header, base, batch.tobytes)
+        ended = snapshots.record_batch(self.producers, header, base, batch.tobytes)
         if ended is not None:
             self.transactions.add(ended)
 
@@ -462,7 +452,7 @@ class Log:
             fresh.create_file()
             self._segments[:] = [fresh]
             names = self.disk.list_folder(self.folder)
-            remove_snapshots(self.disk, self.folder, list_snapshots(names))
+            snapshots.remove_snapshots(self.disk, self.folder, snapshots.list_snapshots(names))
             self.epochs.clear()
             self.transactions.clear()
             self.start_offset = offset
@@ -484,10 +474,10 @@ class Log:
         self._epoch = self.epochs.latest
         self._unsynced.save_epochs()
         names = self.disk.list_folder(self.folder)
-        later = [offset for offset in list_snapshots(names) if offset > end]
-        remove_snapshots(self.disk, self.folder, later)
+        later = [offset for offset in snapshots.list_snapshots(names) if offset > end]
+        snapshots.remove_snapshots(self.disk, self.folder, later)
         self.disk.sync_folder(self.folder)
-        self._set_producers(rebuild(self.disk, self.folder, names, self._segments, end))
+        self._set_producers(snapshots.rebuild(self.disk, self.folder, names, self._segments, end))
         self._disarm()
         saved = self.saved_recovery_point <= self.recovery_point and self.start_offset < end
         if not saved and self._owner is not None:
@@ -531,6 +521,20 @@ class Log:
         self._unsynced.names = True
         if self._owner is not None:
             self._owner.files_set_aside(garbage, self._settings.file_delete_delay_ms)
+
+    def skip_to(self, offset: int) -> None:
+        """Let the next record have this offset at least: those before it were compacted away."""
+        self._roll_at(offset, self.created_ms)
+        self.end_offset = offset
+
+    def stand_for(self, other: "Log", folder: str) -> None:
+        """Take the place of a log with the same records; this one's folder is called so now."""
+        self.folder = folder
+        self._unsynced.folder_renamed(folder, self._segments)
+        self._dirty = True
+        self._set_producers(other.producers)
+        self.epochs.adopt(other.epochs.entries)
+        self.delete_records_before(other.start_offset)
 
     # -- durability -----------------------------------------------------------------------------
 
@@ -585,16 +589,12 @@ class Log:
         self._disarm()
         if self._owner is not None:
             self._owner.log_failed(self.partition, reason)
-        return _storage_error(reason)
+        return KafkaError(_STORAGE_ERROR, reason)
 
     def _disk_error(self, reason: str, error: OSError) -> KafkaError:
         """What the client is told; a disk that is broken, and not only full, goes offline."""
-        return self.fail(reason) if is_broken(error) else _storage_error(reason)
+        return self.fail(reason) if is_broken(error) else KafkaError(_STORAGE_ERROR, reason)
 
     def _check_online(self) -> None:
         if self.offline is not None:
-            raise _storage_error(self.offline)
-
-
-def _storage_error(reason: str) -> KafkaError:
-    return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, reason)
+            raise KafkaError(_STORAGE_ERROR, self.offline)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from headrace.disk import Disk
 from headrace.errors import KafkaError
 from headrace.log.checked import checked_batches
-from headrace.log.checkpoints import read_epochs
+from headrace.log.checkpoints import MOVED_FROM, read_epochs
 from headrace.log.compaction_swap import settle
 from headrace.log.epochs import FILE_NAME as EPOCHS_FILE
 from headrace.log.epochs import EpochCache
@@ -45,7 +45,7 @@ from headrace.settings import LogSettings
 from headrace.types import TopicPartition
 from headrace.wire.batch import OVERHEAD
 
-_TEMPORARY = (DELETED, ".tmp")
+_TEMPORARY = (DELETED, ".tmp", MOVED_FROM)
 
 _Opened = tuple[int, ProducerState, EndedTransactions]
 """The log's end, and what is known of its producers and their transactions there."""

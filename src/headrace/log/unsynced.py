@@ -42,6 +42,13 @@ class Unsynced:
         self.names = new
         """Whether the folder has files whose names are not on the disk."""
 
+    def folder_renamed(self, folder: str, segments: Sequence[Segment]) -> None:
+        """The log's folder has another name, which is not on the disk yet."""
+        for segment in segments:
+            segment.folder = folder
+        self._folder = folder
+        self.names = True
+
     def take(self) -> Sealed:
         """The sealed segments that somebody is about to sync."""
         sealed = self.sealed

@@ -20,8 +20,8 @@ from headrace.log.checkpoints import (
     decode_lines,
     read_topic_id,
 )
-from headrace.log.directory import parse_folder_name
 from headrace.log.epochs import FILE_NAME as EPOCHS_FILE
+from headrace.log.folder_names import parse_folder_name
 from headrace.log.indexes import (
     OFFSET_ENTRY_BYTES,
     POSITION_MASK,

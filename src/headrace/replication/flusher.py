@@ -43,12 +43,16 @@ class Flusher:
 
 
 def _flush_all(group: list[Partition]) -> list[int | KafkaError]:
-    outcomes: list[int | KafkaError] = []
-    for partition in group:
+    return [_flush(partition) for partition in group]
+
+
+def _flush(partition: Partition) -> int | KafkaError:
+    while True:
+        log = partition.log
         try:
-            outcomes.append(partition.log.flush())
+            return log.flush()
         except KafkaError as error:
-            outcomes.append(error)
+            if partition.log is log:  # else it has been moved to another data folder meanwhile
+                return error
         except OSError as error:
-            outcomes.append(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
-    return outcomes
+            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))

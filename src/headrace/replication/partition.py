@@ -209,6 +209,13 @@ class Partition:
                 self._high_watermark = end
         return self._log
 
+    def replace_log(self, log: Log) -> None:
+        """Use another log, which has the same records, from now on."""
+        log.settings = self.settings
+        self._log = log
+        if self.flushes_first:
+            self._shared.flush_later(self)  # somebody may wait for a flush of the old one
+
     @property
     def opened(self) -> bool:
         """Whether the log has been needed yet."""

@@ -12,6 +12,7 @@ from headrace.log.directories import LogDirectories
 from headrace.log.directory import LogDirectory
 from headrace.log.log import Log
 from headrace.replication.flusher import Flusher
+from headrace.replication.moves import Moves
 from headrace.replication.partition import Partition
 from headrace.replication.schema_ids import SchemaIds
 from headrace.settings import LogSettings, Settings, log_settings
@@ -58,6 +59,7 @@ class Replicas:
         self._settings = settings
         self._executor = executor
         self._flusher = Flusher(executor)
+        self.moves = Moves(directories, executor, lambda: self.settings_now)
         self.settings_now = settings
         """The broker's settings with the changes that were made while it runs."""
         self._without_folder: dict[Partition, None] = {}
@@ -274,6 +276,10 @@ class Replicas:
                 if partition.watchers:
                     self.woken.append(partition)
         self.wake()
+
+    def resume_moves(self) -> None:
+        """Go on with moves between data folders; needs a running event loop."""
+        self.moves.resume(lambda name: next(iter(self.topic(name.topic)[name.partition :]), None))
 
     async def save_start_offsets(self) -> None:
         """Bring all logs' beginnings to the disk; KafkaError if that fails."""

@@ -71,7 +71,7 @@ _PREFIXES = {
     "delegation.token.": "Headrace has no delegation tokens",
     "kafka.metrics.": _METRICS,
     "metrics.": _METRICS,
-    "alter.log.dirs.replication.quota.": "Headrace does not move replicas between folders",
+    "alter.log.dirs.replication.quota.": "Moves between folders are not paced by samples",
 }
 
 

@@ -75,7 +75,6 @@ BROKER_NO_EFFECT = frozenset(
         "max.connections.per.ip.overrides",
         "num.io.threads",
         "num.network.threads",
-        "num.replica.alter.log.dirs.threads",
         "num.replica.fetchers",
         "offsets.commit.timeout.ms",
         "offsets.load.buffer.size",

@@ -1,0 +1,287 @@
+"""Moving replicas of this broker from one data folder to another while they are read and written.
+
+A copy grows beside the partition (`<topic>-<partition>.<id>-future`) until it has every record;
+then, between two requests, it takes the partition's place:
+
+    1. the rest is copied and synced; `moved-from` in the copy's folder says that it counts
+    2. the copy's folder gets the partition's name, and the event loop uses it from here on
+    3. a worker syncs that, saves the offsets, and only then sets the old folder aside
+
+A crash before 2 leaves a partition and an unfinished copy: the move goes on, or begins anew if the
+stop was not clean. After it there may be two folders of one name, of which `moved-from` has the
+right one. While it moves, a partition is not compacted: a tombstone could go that the copy needs.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from functools import partial
+
+from headrace.disk import replace_file
+from headrace.errors import ErrorCode, KafkaError
+from headrace.log.checkpoints import MOVED_FROM, PARTITION_METADATA, read_topic_id
+from headrace.log.directories import LogDirectories
+from headrace.log.directory import LogDirectory
+from headrace.log.log import Log
+from headrace.replication.partition import Partition
+from headrace.settings import Settings
+from headrace.types import TopicPartition
+from headrace.wire.batch import OVERHEAD, read_header
+
+logger = logging.getLogger(__name__)
+
+_READ_BYTES = 256 * 1024
+_APPEND_BYTES = 64 * 1024
+_APPEND_BATCHES = 100
+"""What is appended to a copy before others have their turn: less than a millisecond's worth."""
+_LAST_BYTES = 256 * 1024
+"""What may be missing when the partition stands still for the rest; doubles with every attempt,
+because whoever writes faster than we copy must not keep us busy for ever."""
+_PIECES_PER_SECOND = 4
+"""At least, where the pace is limited, so that a new limit is soon noticed."""
+_SHORT_S = 0.001
+_COMPACTION_CHECK_S = 0.1
+
+
+class _GivenUp(Exception):
+    """Nobody wants this move any more."""
+
+
+class _Move:
+    """One partition on its way."""
+
+    def __init__(self, partition: Partition, target: LogDirectory) -> None:
+        self.partition = partition
+        self.target = target
+        self.cancelled = False
+        self.generation = -1
+        """How often the log had been cut when the copy began; nothing says what it shares with
+        a log that was cut and written again since."""
+        self.task: asyncio.Task[None] | None = None
+
+    @property
+    def name(self) -> TopicPartition:
+        return self.partition.name
+
+    def goes_on(self, earlier: "_Move") -> bool:
+        """Whether this one can use what the other has copied."""
+        return self.partition is earlier.partition and self.target is earlier.target
+
+
+class Moves:
+    """All moves of this broker."""
+
+    def __init__(
+        self,
+        directories: LogDirectories,
+        executor: Executor,
+        settings_now: Callable[[], Settings],
+    ) -> None:
+        self._directories = directories
+        self._executor = executor
+        self._settings_now = settings_now
+        self._moves: dict[TopicPartition, _Move] = {}
+        self._slots: asyncio.Semaphore | None = None
+
+    @property
+    def under_way(self) -> int:
+        """How many replicas are moving, or wait for their turn."""
+        return len(self._moves)
+
+    def begin(self, partition: Partition, target: LogDirectory) -> None:
+        """Let the partition lie in `target`; a move to elsewhere that is under way is given up.
+
+        KafkaError 56 if no copy can be made there.
+        """
+        name = partition.name
+        under_way = self._moves.get(name)
+        if under_way is not None and not under_way.cancelled:
+            if under_way.target is target:
+                return
+            under_way.cancelled = True
+        home = self._directories.home_of(name)
+        if home is None:
+            self._directories.prefer(name, target)
+        elif home is not target:
+            self._start(_Move(partition, target), under_way)
+
+    def resume(self, partition_of: Callable[[TopicPartition], Partition | None]) -> None:
+        """Go on with the moves that the last run did not finish."""
+        for directory in self._directories.healthy:
+            for name in [*directory.futures]:
+                partition = partition_of(name)
+                home = self._directories.home_of(name)
+                if partition is not None and home is not None and home is not directory:
+                    self._start(_Move(partition, directory), self._moves.get(name))
+                elif len(self._directories.healthy) == len(self._directories.all):
+                    self._executor.submit(directory.drop_future(name))
+
+    def stop(self) -> None:
+        """End everything at once; the next start goes on."""
+        for move in self._moves.values():
+            if move.task is not None:
+                move.task.cancel()
+
+    def _start(self, move: _Move, earlier: _Move | None) -> None:
+        if earlier is None and move.name not in move.target.futures:
+            self._create(move)  # at once, so that whoever asks sees that it has begun
+        self._moves[move.name] = move
+        move.task = asyncio.get_running_loop().create_task(self._run(move, earlier))
+
+    def _create(self, move: _Move) -> Log:
+        partition = move.partition
+        return move.target.create_future(move.name, partition.topic_id, partition.settings)
+
+    # -- one move -------------------------------------------------------------------------------
+
+    async def _run(self, move: _Move, earlier: _Move | None) -> None:
+        if earlier is not None and earlier.task is not None:
+            await asyncio.wait([earlier.task])
+        if self._slots is None:
+            threads = self._settings_now().value("num.replica.alter.log.dirs.threads")
+            count = threads if isinstance(threads, int) else len(self._directories.all)
+            self._slots = asyncio.Semaphore(count)
+        try:
+            async with self._slots:
+                await self._move(move)
+        except _GivenUp:
+            logger.info("%s does not move to %s any more", move.name, move.target.path)
+        except Exception as error:
+            known = isinstance(error, KafkaError | OSError)
+            logger.error(
+                "moving %s to %s failed: %s", move.name, move.target.path, error,
+                exc_info=None if known else error,
+            )  # fmt: skip
+        later = self._moves.get(move.name)
+        if later is move:
+            del self._moves[move.name]
+        wanted = later is not None and later is not move and later.goes_on(move)
+        if move.name in move.target.futures and not wanted:
+            try:
+                await self._in_worker(move.target.drop_future(move.name))
+            except (KafkaError, OSError) as error:
+                logger.error("what was copied of %s is left behind: %s", move.name, error)
+
+    async def _move(self, move: _Move) -> None:
+        partition, target = move.partition, move.target
+        while partition.log.compacting:
+            await asyncio.sleep(_COMPACTION_CHECK_S)
+            self._check(move)
+        source = self._directories.home_of(move.name)
+        self._check(move)
+        copy = await self._opened(move, source)
+        logger.info("moving %s to %s", move.name, target.path)
+        budget = _LAST_BYTES
+        while True:
+            await self._follow(move, copy)
+            await self._in_worker(copy.flush)
+            self._check(move)
+            marker = f"{copy.folder}/{MOVED_FROM}"
+            origin = partition.log.folder.encode()
+            await self._in_worker(partial(replace_file, target.disk, marker, origin))
+            self._check(move)
+            if move.generation == partition.log.generation and self._catch_up(move, copy, budget):
+                break
+            budget *= 2
+        copy.flush()
+        finish = self._directories.exchange(move.name, target)
+        partition.replace_log(copy)
+        await self._in_worker(finish)
+        logger.info("moved %s to %s", move.name, target.path)
+
+    async def _opened(self, move: _Move, source: LogDirectory | None) -> Log:
+        """The copy: a new one, or that of an earlier run if both folders were closed cleanly."""
+        target = move.target
+        future = target.futures.get(move.name)
+        if future is not None and future.log is not None:
+            return future.log
+        if future is not None:
+            clean = target.stopped_cleanly and source is not None and source.stopped_cleanly
+            topic_id = read_topic_id(target.disk, f"{future.folder}/{PARTITION_METADATA}")
+            if clean and topic_id == move.partition.topic_id:
+                settings = move.partition.settings
+                copy = await asyncio.get_running_loop().run_in_executor(
+                    self._executor, target.open_future, move.name, settings
+                )
+                if copy.end_offset <= move.partition.log.end_offset:
+                    move.generation = move.partition.log.generation
+                    return copy
+            await self._in_worker(target.drop_future(move.name))
+        return self._create(move)
+
+    async def _follow(self, move: _Move, copy: Log) -> None:
+        """Copy until nothing is left, serving others in between."""
+        loop = asyncio.get_running_loop()
+        while True:
+            self._check(move)
+            source = move.partition.log
+            if source.generation != move.generation:
+                if copy.end_offset > 0:
+                    copy.restart_at(source.start_offset)
+                move.generation = source.generation
+            rate = self._settings_now().integer("replica.alter.log.dirs.io.max.bytes.per.second")
+            size = min(_READ_BYTES, max(rate // _PIECES_PER_SECOND, 1))
+            piece = source.read(_next_offset(source, copy), size, source.end_offset, True)
+            if piece is None:
+                return
+            data = await loop.run_in_executor(self._executor, piece.read)
+            if source.generation != move.generation:
+                continue
+            view = memoryview(data)
+            _begin_at(source, copy, read_header(view, 0)[0])
+            for start, end in _slices(view):
+                copy.append_replica(view, start, end, move.target.clock.now_ms())
+                await asyncio.sleep(0)
+            if len(data) / rate > _SHORT_S:
+                await asyncio.sleep(len(data) / rate)
+
+    def _catch_up(self, move: _Move, copy: Log, budget: int) -> bool:
+        """Copy what is left, while everybody waits; False if it is more than `budget` bytes."""
+        source = move.partition.log
+        while True:
+            offset = _next_offset(source, copy)
+            piece = source.read(offset, _READ_BYTES, source.end_offset, True)
+            if piece is None:
+                break
+            budget -= piece.length
+            if budget < 0:
+                return False
+            view = memoryview(piece.read())
+            _begin_at(source, copy, read_header(view, 0)[0])
+            copy.append_replica(view, 0, len(view), move.target.clock.now_ms())
+        if copy.end_offset < source.end_offset:
+            copy.skip_to(source.end_offset)
+        return True
+
+    def _check(self, move: _Move) -> None:
+        if move.cancelled or move.partition.closed:
+            raise _GivenUp
+        if move.target.offline is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"it is offline: {move.target.offline}")
+
+    async def _in_worker(self, work: Callable[[], object]) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._executor, work)
+
+
+def _next_offset(source: Log, copy: Log) -> int:
+    return max(copy.end_offset, source.start_offset)
+
+
+def _begin_at(source: Log, copy: Log, offset: int) -> None:
+    """Retention may have deleted what the copy has, and more: it must not get a hole."""
+    if copy.end_offset < source.start_offset:
+        copy.restart_at(offset)
+
+
+def _slices(view: memoryview) -> Iterator[tuple[int, int]]:
+    """Whole batches, so many at a time that appending them takes no time that others notice."""
+    start = end = batches = 0
+    while end < len(view):
+        end += read_header(view, end)[1] + OVERHEAD
+        batches += 1
+        if end - start >= _APPEND_BYTES or batches == _APPEND_BATCHES:
+            yield start, end
+            start, batches = end, 0
+    if end > start:
+        yield start, end
