@@ -57,5 +57,9 @@ def _move(services: Services, topic: str, index: int, folder: LogDirectory | Non
         raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND)
     if folder.offline is not None:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
-    partition = services.replicas.partition(topic, index)
-    services.replicas.moves.begin(partition, folder)
+    known = services.replicas.topic(topic)
+    if not 0 <= index < len(known):
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if not known[index].hosted:
+        raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE)
+    services.replicas.moves.begin(known[index], folder)

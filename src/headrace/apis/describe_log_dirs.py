@@ -47,8 +47,8 @@ async def describe_log_dirs(
 
     def is_wanted(name: TopicPartition) -> bool:
         # Those that have a folder and are still ours: a deleted one waits for its removal.
-        known = name.partition < len(replicas.topic(name.topic))
-        return known and (asked is None or name in asked)
+        known = replicas.topic(name.topic)[name.partition : name.partition + 1]
+        return any(one.hosted for one in known) and (asked is None or name in asked)
 
     for directory in replicas.directories.all:
         here = [
@@ -58,8 +58,10 @@ async def describe_log_dirs(
         ]
         for name, future in [*directory.futures.items()]:
             if is_wanted(name):
-                end = replicas.partition(name.topic, name.partition).log.end_offset
-                lag = -1 if future.log is None else max(end - future.log.end_offset, 0)
+                lag = -1  # it is not opened yet
+                if future.log is not None:
+                    end = replicas.topic(name.topic)[name.partition].log.end_offset
+                    lag = max(end - future.log.end_offset, 0)
                 here.append(_Replica(name, future.folder, True, lag))
         results.append(await asyncio.to_thread(_describe, directory, here))
     return DescribeLogDirsResponse(

@@ -15,6 +15,7 @@ from concurrent.futures import Executor
 from headrace.clock import Clock
 from headrace.cluster.image import Broker
 from headrace.errors import ErrorCode, KafkaError
+from headrace.replication.flusher import flush_log
 from headrace.replication.partition import Partition
 from headrace.replication.peer import Answer, Peer, Unreachable
 from headrace.replication.truncation import next_step
@@ -282,11 +283,13 @@ class Fetcher:
                     one.truncated = False
                     self._sit_out(one)
                 if one.partition.flushes_first and fetched.end > fetched.start:
-                    flushes.append(one.partition.log)
+                    flushes.append(one.partition)
         loop = asyncio.get_running_loop()
-        for log in flushes:
+        for partition in flushes:
             # The next fetch says that everything before is safe here.
-            await loop.run_in_executor(self._executor, log.flush)
+            outcome = await loop.run_in_executor(self._executor, flush_log, partition)
+            if isinstance(outcome, KafkaError):
+                raise outcome
 
     def _take_one(self, one: _Followed, fetched: Fetched, view: memoryview) -> None:
         partition = one.partition

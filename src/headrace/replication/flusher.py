@@ -43,10 +43,11 @@ class Flusher:
 
 
 def _flush_all(group: list[Partition]) -> list[int | KafkaError]:
-    return [_flush(partition) for partition in group]
+    return [flush_log(partition) for partition in group]
 
 
-def _flush(partition: Partition) -> int | KafkaError:
+def flush_log(partition: Partition) -> int | KafkaError:
+    """Flush a partition's log: up to which offset, or why not. Made for a worker."""
     while True:
         log = partition.log
         try:

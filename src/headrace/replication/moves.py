@@ -255,7 +255,7 @@ class Moves:
         return True
 
     def _check(self, move: _Move) -> None:
-        if move.cancelled or move.partition.closed:
+        if move.cancelled or move.partition.closed or not move.partition.hosted:
             raise _GivenUp
         if move.target.offline is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"it is offline: {move.target.offline}")
