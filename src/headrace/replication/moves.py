@@ -77,10 +77,12 @@ class Moves:
         directories: LogDirectories,
         executor: Executor,
         settings_now: Callable[[], Settings],
+        flush_later: Callable[[Partition], None],
     ) -> None:
         self._directories = directories
         self._executor = executor
         self._settings_now = settings_now
+        self._flush_later = flush_later
         self._moves: dict[TopicPartition, _Move] = {}
         self._slots: asyncio.Semaphore | None = None
 
@@ -187,6 +189,8 @@ class Moves:
         copy.flush()
         finish = self._directories.exchange(move.name, target)
         partition.replace_log(copy)
+        if partition.flushes_first:
+            self._flush_later(partition)  # somebody may wait for a flush of the old log
         await self._in_worker(finish)
         logger.info("moved %s to %s", move.name, target.path)
 

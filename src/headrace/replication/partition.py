@@ -213,8 +213,6 @@ class Partition:
         """Use another log, which has the same records, from now on."""
         log.settings = self.settings
         self._log = log
-        if self.flushes_first:
-            self._shared.flush_later(self)  # somebody may wait for a flush of the old one
 
     @property
     def opened(self) -> bool:

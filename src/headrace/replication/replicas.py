@@ -59,7 +59,7 @@ class Replicas:
         self._settings = settings
         self._executor = executor
         self._flusher = Flusher(executor)
-        self.moves = Moves(directories, executor, lambda: self.settings_now)
+        self.moves = Moves(directories, executor, lambda: self.settings_now, self.flush_later)
         self.settings_now = settings
         """The broker's settings with the changes that were made while it runs."""
         self._without_folder: dict[Partition, None] = {}
