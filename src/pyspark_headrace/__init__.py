@@ -17,6 +17,9 @@ from pyspark.sql.datasource import (
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
+    from headrace.pipelines.typed.options import TypedOptions
+    from headrace.pipelines.typed.reading import TypedTopic
+
 
 class DefaultSource(DataSource):  # type: ignore[misc]
     """The format `headrace`: topics of a Kafka cluster as tables and streams."""
@@ -25,23 +28,37 @@ class DefaultSource(DataSource):  # type: ignore[misc]
     def name(cls) -> str:
         return "headrace"
 
-    def schema(self) -> str:
-        from headrace.pipelines.arrow import sql_schema
-        from headrace.pipelines.options import parse_columns
+    # What the driver found in the registry for the schema goes along to readers and tasks.
+    _topic: "TypedTopic | None" = None
 
-        return sql_schema(parse_columns(self.options))
+    def schema(self) -> "StructType":
+        from headrace.pipelines.arrow import spark_schema
+        from headrace.pipelines.options import parse_columns, parse_types
+
+        topic = self._typed_topic(parse_types(self.options))
+        types = {} if topic is None else topic.spark_types()
+        return spark_schema(parse_columns(self.options), types)
 
     def reader(self, schema: "StructType") -> DataSourceReader:
         from headrace.pipelines.options import parse_options
         from headrace.pipelines.source import BatchReader
 
-        return BatchReader(parse_options(self.options, streaming=False))
+        options = parse_options(self.options, streaming=False)
+        return BatchReader(options, self._typed_topic(options.typed))
 
     def streamReader(self, schema: "StructType") -> DataSourceStreamReader:
         from headrace.pipelines.options import parse_options
         from headrace.pipelines.source import StreamReader
 
-        return StreamReader(parse_options(self.options, streaming=True))
+        options = parse_options(self.options, streaming=True)
+        return StreamReader(options, self._typed_topic(options.typed))
+
+    def _typed_topic(self, typed: "TypedOptions | None") -> "TypedTopic | None":
+        from headrace.pipelines.typed.reading import look_up
+
+        if self._topic is None and typed is not None:
+            self._topic = look_up(typed)
+        return self._topic
 
     def writer(self, schema: "StructType", overwrite: bool) -> DataSourceWriter:
         from headrace.pipelines.sink import BatchWriter, make_sink

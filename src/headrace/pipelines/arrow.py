@@ -1,13 +1,24 @@
 """Columns of records as Arrow, in exactly the types that Spark expects of the source."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from headrace.types import TopicPartition
 from headrace.wire.batch_columns import BatchColumns, Buffer, decode_headers
-from headrace.wire.columns import Numbers
+from headrace.wire.columns import Bytes, Numbers
 
 HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
 TYPES = {
@@ -20,26 +31,32 @@ TYPES = {
     "timestampType": pa.int32(),
     "headers": pa.list_(HEADER),
 }
-SQL_TYPES = {
-    "key": "binary",
-    "value": "binary",
-    "topic": "string",
-    "partition": "int",
-    "offset": "bigint",
-    "timestamp": "timestamp",
-    "timestampType": "int",
-    "headers": "array<struct<key:string,value:binary>>",
+SPARK_TYPES: dict[str, DataType] = {
+    "key": BinaryType(),
+    "value": BinaryType(),
+    "topic": StringType(),
+    "partition": IntegerType(),
+    "offset": LongType(),
+    "timestamp": TimestampType(),
+    "timestampType": IntegerType(),
+    "headers": ArrayType(
+        StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+    ),
 }
 CREATE_TIME, LOG_APPEND_TIME = 0, 1
 
 
-def sql_schema(names: tuple[str, ...]) -> str:
-    """The source's schema in Spark's own words."""
-    return ", ".join(f"{name} {SQL_TYPES[name]}" for name in names)
+def spark_schema(names: tuple[str, ...], typed: Mapping[str, DataType]) -> StructType:
+    """The source's schema, with other types for columns that are typed."""
+    types = SPARK_TYPES | dict(typed)
+    return StructType([StructField(name, types[name]) for name in names])
 
 
 def record_batch(
-    columns: BatchColumns, partition: TopicPartition, names: tuple[str, ...]
+    columns: BatchColumns,
+    partition: TopicPartition,
+    names: tuple[str, ...],
+    typed: Mapping[str, pa.Array],
 ) -> pa.RecordBatch:
     """The named columns; all bytes are copied, so the payload may be used again."""
     count = len(columns)
@@ -53,26 +70,31 @@ def record_batch(
         "timestampType": lambda: pa.array(columns.append_time.astype(np.int32)),
         "headers": lambda: headers_array(columns),
     }
-    schema = pa.schema([(name, TYPES[name]) for name in names])
-    return pa.RecordBatch.from_arrays([make[name]() for name in names], schema=schema)
+    arrays = [typed[name] if name in typed else make[name]() for name in names]
+    fields = [
+        pa.field(name, array.type if name in typed else TYPES[name])
+        for name, array in zip(names, arrays, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
 
-def byte_array(payload: Buffer, at: Numbers, length: Numbers) -> pa.Array:
+def byte_array(payload: Buffer | Bytes, at: Numbers, length: Numbers) -> pa.Array:
     """The pieces of the payload at these places, copied together; a length of -1 is a null."""
     count = len(at)
     null = length < 0
     if null.all():
         return pa.nulls(count, pa.binary())
     # One array over the whole payload, in which every other slot is a gap: the pieces and what
-    # lies between them. Taking every second slot makes one copy, in C.
-    bounds = np.empty(2 * count + 1, np.int32)
-    bounds[0:-1:2] = at
-    bounds[1::2] = at + np.maximum(length, 0)
-    bounds[-1] = bounds[-2]
+    # lies between them. Taking every second slot makes one copy, in C. Pieces may lie in any order;
+    # Arrow only looks that the first bound is not behind the last.
+    bounds = np.empty(2 * count + 2, np.int32)
+    bounds[0], bounds[-1] = 0, len(payload)
+    bounds[1:-1:2] = at
+    bounds[2:-1:2] = at + np.maximum(length, 0)
     slots = pa.Array.from_buffers(
-        pa.binary(), 2 * count, [None, pa.py_buffer(bounds), pa.py_buffer(payload)]
+        pa.binary(), 2 * count + 1, [None, pa.py_buffer(bounds), pa.py_buffer(payload)]
     )
-    places = np.arange(0, 2 * count, 2)
+    places = np.arange(1, 2 * count + 1, 2)
     return slots.take(pa.array(places, mask=null if null.any() else None))
 
 

@@ -17,6 +17,8 @@ from headrace.client.errors import ClientError
 from headrace.client.offsets import COMMITTED, EARLIEST, LATEST, UNCOMMITTED
 from headrace.pipelines.cluster_client import cluster_client
 from headrace.pipelines.consumer_properties import REFUSED, WITHOUT_EFFECT
+from headrace.pipelines.typed.options import NAMES as TYPED
+from headrace.pipelines.typed.options import QUARANTINE, TypedOptionError, TypedOptions, parse_typed
 from headrace.types import TopicPartition
 
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
@@ -43,7 +45,8 @@ SPARK_ONLY = ("fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "groupIdP
 STREAM_ONLY = ("maxOffsetsPerTrigger", "maxTriggerDelay", "minOffsetsPerTrigger")
 
 _NAMES = {
-    name.lower(): name for name in (*SELECTING, *STARTING, *ENDING, *OTHERS, *SPARK_ONLY, *COLUMNS)
+    name.lower(): name
+    for name in (*SELECTING, *STARTING, *ENDING, *OTHERS, *SPARK_ONLY, *TYPED, *COLUMNS)
 }
 _READ_FROM_KAFKA = frozenset(
     {
@@ -118,6 +121,7 @@ class SourceOptions:
     fetch_wait_ms: int = 500
     fetch_min_bytes: int = 1
     check_crcs: bool = True
+    typed: TypedOptions | None = None
 
 
 def parse_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
@@ -131,12 +135,14 @@ def parse_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions
     if (poll_ms := said.number("kafkaConsumer.pollTimeoutMs", 1)) is not None:
         client = replace(client, total_timeout_s=poll_ms / 1000)
     strategy = said.choice("startingOffsetsByTimestampStrategy", ("error", "latest"), "error")
+    selection = _selection(said)
     options = SourceOptions(
         client=client,
-        selection=_selection(said),
+        selection=selection,
         starting=_position(said, STARTING, "latest" if streaming else "earliest"),
         ending=_position(said, ENDING, "latest"),
         columns=_columns(said),
+        typed=said.typed(selection),
         isolation=said.isolation(properties),
         time_not_found="latest" if strategy == "latest" else "error",
         fail_on_data_loss=said.flag("failOnDataLoss", True),
@@ -158,6 +164,12 @@ def parse_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions
 def parse_columns(given: Mapping[str, str]) -> tuple[str, ...]:
     """Only the columns that the options ask for."""
     return _columns(_Said(given))
+
+
+def parse_types(given: Mapping[str, str]) -> TypedOptions | None:
+    """Only what the options say about typed columns."""
+    said = _Said(given)
+    return said.typed(_selection(said)) if said.is_typed() else None
 
 
 class _Said:
@@ -256,6 +268,17 @@ class _Said:
             heartbeat_interval_ms=self.kafka_number(properties, "heartbeat.interval.ms", 3_000),
         )
 
+    def is_typed(self) -> bool:
+        return "key.format" in self or "value.format" in self
+
+    def typed(self, selection: Selection) -> TypedOptions | None:
+        topics = set(selection.topics) | {each.topic for each in selection.partitions}
+        values = {name: self._values[name].strip() for name in TYPED if name in self}
+        try:
+            return parse_typed(values, topics.pop() if len(topics) == 1 else None)
+        except TypedOptionError as error:
+            raise OptionError(str(error)) from error
+
 
 def _unknown(name: str, known: list[str]) -> str:
     near = difflib.get_close_matches(name.lower(), [each.lower() for each in known], 1, 0.75)
@@ -350,13 +373,15 @@ def _position(said: _Said, names: tuple[str, str, str], default: str) -> Positio
 def _columns(said: _Said) -> tuple[str, ...]:
     with_headers = said.flag("includeHeaders", False)
     text = said.text("columns")
+    extra = QUARANTINE if said.is_typed() else ()
     if text is None:
-        return COLUMNS if with_headers else COLUMNS[:-1]
-    proper = {name.lower(): name for name in COLUMNS}
+        return (*(COLUMNS if with_headers else COLUMNS[:-1]), *extra)
+    known = (*COLUMNS, *extra)
+    proper = {name.lower(): name for name in known}
     chosen: list[str] = []
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         if part.lower() not in proper:
-            raise OptionError(f"columns: there is no {part}; there are {', '.join(COLUMNS)}")
+            raise OptionError(f"columns: there is no {part}; there are {', '.join(known)}")
         chosen.append(proper[part.lower()])
     if not chosen or len(set(chosen)) != len(chosen):
         raise OptionError("columns: name each wanted column once, as in columns=key,value")

@@ -35,6 +35,7 @@ from headrace.pipelines.ranges import (
     split,
     to_stored,
 )
+from headrace.pipelines.typed.reading import TypedReading, TypedTopic
 from headrace.types import TopicPartition
 from headrace.wire.batch_columns import decode
 
@@ -52,9 +53,12 @@ class RangePartition(InputPartition):  # type: ignore[misc]
         self.range = range_
 
 
-def read_range(options: SourceOptions, range_: OffsetRange) -> Iterator[pa.RecordBatch]:
+def read_range(
+    options: SourceOptions, range_: OffsetRange, topic: TypedTopic | None = None
+) -> Iterator[pa.RecordBatch]:
     """The records of a range as Arrow, an answer of the broker at a time."""
     partition, start, stop = range_
+    typed = TypedReading(topic) if topic is not None else None
     plan = FetchPlan(
         partition,
         options.isolation,
@@ -74,7 +78,8 @@ def read_range(options: SourceOptions, range_: OffsetRange) -> Iterator[pa.Recor
                         fetched.aborted,
                         check_crcs=options.check_crcs,
                     ):
-                        yield record_batch(columns, partition, options.columns)
+                        found = typed.columns(columns) if typed is not None else {}
+                        yield record_batch(columns, partition, options.columns, found)
                 return
             except DataLoss as loss:
                 report_loss(options, str(loss))
@@ -95,8 +100,9 @@ def report_loss(options: SourceOptions, what: str) -> None:
 class BatchReader(DataSourceReader):  # type: ignore[misc]
     """`spark.read`."""
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: SourceOptions, topic: TypedTopic | None = None) -> None:
         self._options = options
+        self._topic = topic
 
     def partitions(self) -> list[RangePartition]:
         options = self._options
@@ -107,7 +113,7 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]
         return plan_tasks(options, start, end)
 
     def read(self, partition: RangePartition) -> Iterator[pa.RecordBatch]:
-        return read_range(self._options, partition.range)
+        return read_range(self._options, partition.range, self._topic)
 
 
 def plan_tasks(
@@ -122,12 +128,13 @@ def plan_tasks(
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
     """`spark.readStream`. Spark keeps one of it on the driver, and sends copies to tasks."""
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: SourceOptions, topic: TypedTopic | None = None) -> None:
         self._options = options
+        self._topic = topic
         self._driver: _DriverSide | None = None
 
     def __getstate__(self) -> dict[str, object]:
-        return {"_options": self._options, "_driver": None}
+        return {"_options": self._options, "_topic": self._topic, "_driver": None}
 
     def _on_driver(self) -> "_DriverSide":
         if self._driver is None:
@@ -159,7 +166,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         return self._on_driver().tasks(from_stored(start), from_stored(end))
 
     def read(self, partition: RangePartition) -> Iterator[pa.RecordBatch]:
-        return read_range(self._options, partition.range)
+        return read_range(self._options, partition.range, self._topic)
 
     def commit(self, end: Stored) -> None:
         self._on_driver().finished(from_stored(end))

@@ -1,0 +1,174 @@
+"""Unions, arrays and maps of Avro: types with several values, or values of several types."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, cast
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.pipelines.typed.avro_schema import Node
+from headrace.pipelines.typed.avro_steps import Nothing, Octets, Raw, Step
+from headrace.pipelines.typed.cursors import Cursors, Rows, scattered
+from headrace.wire.columns import Numbers
+
+# Branches whose number fits into one byte.
+BRANCHES_MAX = 64
+PYTHON_TYPES: dict[str, tuple[type, ...]] = {
+    "null": (type(None),),
+    "boolean": (bool,),
+    "int": (int,),
+    "long": (int,),
+    "float": (float,),
+    "double": (float,),
+    "bytes": (bytes,),
+    "string": (str,),
+    "array": (list,),
+    "map": (dict,),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """One of the writer's union: how it is read, or why the reader cannot."""
+
+    node: Node
+    step: Step | None
+    why_not: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    """union: of the writer. The reader's type is the same for all its branches."""
+
+    path: str
+    type: pa.DataType
+    branches: tuple[Branch, ...]
+
+    @property
+    def vector(self) -> bool:
+        return len(self.branches) <= BRANCHES_MAX and all(
+            branch.step is None or branch.step.vector for branch in self.branches
+        )
+
+    def read(self, cursors: Cursors) -> pa.Array:
+        which = self._which(cursors)
+        count = len(cursors)
+        parts = []
+        for number, branch in enumerate(self.branches):
+            chosen = which == number
+            if branch.step is None:
+                cursors.fail(chosen, branch.why_not)
+                continue
+            if isinstance(branch.step, Nothing):
+                continue
+            rows = np.flatnonzero(chosen)
+            if len(rows) == count:
+                return branch.step.read(cursors)
+            if not len(rows):
+                continue
+            part = cursors.subset(rows)
+            if isinstance(branch.step, Octets) and self._is_optional():
+                # Text is copied once, with the nulls already in their places.
+                at, length = np.zeros(count, np.int64), np.full(count, -1, np.int64)
+                at[rows], length[rows] = branch.step.span(part)
+                cursors.rejoin(rows, part)
+                return branch.step.made(cursors, at, length)
+            parts.append((rows, branch.step.read(part)))
+            cursors.rejoin(rows, part)
+        return scattered(parts, count, self.type)
+
+    def skip(self, cursors: Cursors) -> None:
+        which = self._which(cursors)
+        for number, branch in enumerate(self.branches):
+            rows = np.flatnonzero(which == number)
+            if len(rows) and branch.step is not None:
+                part = cursors.subset(rows)
+                branch.step.skip(part)
+                cursors.rejoin(rows, part)
+
+    def gather(self, values: Raw, rows: Rows) -> pa.Array:
+        which = np.array([self._branch_of(value) for value in values], np.int64)
+        parts = []
+        for number, branch in enumerate(self.branches):
+            chosen = np.flatnonzero(which == number)
+            if not len(chosen):
+                continue
+            if branch.step is None:
+                rows.fail(which == number, branch.why_not)
+            elif not isinstance(branch.step, Nothing):
+                raw = [_bare(values[row]) for row in chosen.tolist()]
+                parts.append((chosen, branch.step.gather(raw, rows.subset(chosen))))
+        return scattered(parts, len(values), self.type)
+
+    def _which(self, cursors: Cursors) -> Numbers:
+        octet = cursors.octet()
+        bad = ((octet & 1) != 0) | (octet >= 2 * len(self.branches))
+        cursors.fail(bad, f"{self.path} is none of the {len(self.branches)} types of its union")
+        cursors.at += 1
+        cursors.settle(self.path)
+        return np.where(bad, 0, octet >> 1).astype(np.int64)
+
+    def _is_optional(self) -> bool:
+        return len(self.branches) == 2 and any(
+            isinstance(branch.step, Nothing) for branch in self.branches
+        )
+
+    def _branch_of(self, value: object) -> int:
+        """fastavro names records, enums and fixed; all others are told by their Python type."""
+        for number, branch in enumerate(self.branches):
+            if isinstance(value, tuple):
+                if branch.node.name == value[0]:
+                    return number
+            elif type(value) in PYTHON_TYPES.get(branch.node.kind, ()):
+                return number
+        raise ValueError(f"{self.path} is of no type of its union")
+
+
+def _bare(value: object) -> object:
+    return value[1] if isinstance(value, tuple) else value
+
+
+@dataclass(frozen=True, slots=True)
+class Several:
+    """array and map: only from Python's values."""
+
+    type: pa.DataType
+    step: Step
+    vector: ClassVar[bool] = False
+
+    def read(self, cursors: Cursors) -> pa.Array:
+        raise AssertionError("a step that is no vector is not read")
+
+    def skip(self, cursors: Cursors) -> None:
+        raise AssertionError("a step that is no vector is not read")
+
+    def gather(self, values: Raw, rows: Rows) -> pa.Array:
+        many = cast("Sequence[list[object] | dict[str, object]]", values)
+        counts = np.array([len(each) for each in many], np.int64)
+        flat: list[object] = []
+        for each in many:
+            flat.extend(each.values() if isinstance(each, dict) else each)
+        inner = self.step.gather(flat, rows.subset(np.repeat(np.arange(len(many)), counts)))
+        bounds = pa.array(np.concatenate(([0], np.cumsum(counts))).astype(np.int32))
+        if pa.types.is_map(self.type):
+            keys = pa.array([key for each in many for key in each], pa.string())
+            return pa.MapArray.from_arrays(bounds, keys, inner).cast(self.type)
+        return pa.ListArray.from_arrays(bounds, inner, type=self.type)
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """A type that the reader leaves out and that cannot be walked over with numpy."""
+
+    type: pa.DataType
+    vector: ClassVar[bool] = False
+
+    def read(self, cursors: Cursors) -> pa.Array:
+        raise AssertionError("a step that is no vector is not read")
+
+    def skip(self, cursors: Cursors) -> None:
+        raise AssertionError("a step that is no vector is not read")
+
+    def gather(self, values: Raw, rows: Rows) -> pa.Array:
+        raise AssertionError("what the reader leaves out is not gathered")

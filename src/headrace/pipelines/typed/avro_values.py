@@ -1,0 +1,103 @@
+"""Avro values as columns: with numpy where the schema allows it, else record by record."""
+
+import io
+import json
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from headrace.pipelines.typed.avro_resolution import arrow_type, resolve
+from headrace.pipelines.typed.avro_schema import parse, spark_type
+from headrace.pipelines.typed.avro_steps import Step
+from headrace.pipelines.typed.cursors import Reasons, Rows, Values, scattered, start
+from headrace.pipelines.typed.decoded import Decoded, all_bad, without_bad
+from headrace.pipelines.typed.failures import BadSchema, Unreadable
+from headrace.pipelines.typed.registry import Schema
+
+ReadOne: TypeAlias = Callable[[io.BytesIO], object]
+
+
+class AvroFormat:
+    """Reads with one reader's schema what any number of writer's schemas wrote."""
+
+    def __init__(self, reader: Schema) -> None:
+        self._reader = parse(reader)
+        self.spark_type = spark_type(self._reader)
+        self._type = arrow_type(self._reader)
+        self._plans: dict[int, Step | str] = {}
+        self._readers: dict[int, ReadOne] = {}
+
+    def decode(self, values: Values, writer: Schema) -> Decoded:
+        step = self._plan(writer)
+        if isinstance(step, str):
+            return all_bad(len(values), self._type, step)
+        if step.vector:
+            return decode_vector(step, values)
+        if writer.id not in self._readers:
+            self._readers[writer.id] = single_reader(writer)
+        return decode_singly(step, values, self._readers[writer.id])
+
+    def _plan(self, writer: Schema) -> Step | str:
+        if writer.id not in self._plans:
+            try:
+                self._plans[writer.id] = resolve(parse(writer), self._reader)
+            except (Unreadable, BadSchema) as error:
+                self._plans[writer.id] = str(error)
+        return self._plans[writer.id]
+
+
+def decode_vector(step: Step, values: Values) -> Decoded:
+    """All values at once."""
+    cursors = start(values)
+    array = step.read(cursors)
+    cursors.fail(cursors.at < cursors.end, "the value has bytes behind its last field")
+    return without_bad(array, cursors.reasons)
+
+
+def decode_singly(step: Step, values: Values, read: ReadOne) -> Decoded:
+    """One value after the other."""
+    reasons = Reasons(len(values))
+    found: list[object] = []
+    good: list[int] = []
+    for row, piece in enumerate(values.pieces()):
+        stream = io.BytesIO(piece)
+        try:
+            value = read(stream)
+        except Exception as error:
+            # Whatever a decoder stumbles over in bytes that are not what they say.
+            reasons.add(np.array([row]), f"not of its schema: {type(error).__name__} {error}")
+            continue
+        if stream.tell() != len(piece):
+            reasons.add(np.array([row]), "the value has bytes behind its last field")
+            continue
+        found.append(value)
+        good.append(row)
+    rows = np.array(good, np.int64)
+    array = step.gather(found, Rows(rows, reasons))
+    if len(rows) < len(values):
+        array = scattered([(rows, array)], len(values), array.type)
+    return without_bad(array, reasons)
+
+
+def single_reader(writer: Schema) -> ReadOne:
+    """A function that reads one record as plain numbers and bytes, whatever their logical type."""
+    import fastavro
+
+    names: dict[str, Any] = {}
+    for each in writer.dependencies:
+        fastavro.parse_schema(_plain(json.loads(each.text)), named_schemas=names)
+    parsed = fastavro.parse_schema(_plain(json.loads(writer.text)), named_schemas=names)
+
+    def read(stream: io.BytesIO) -> object:
+        return fastavro.schemaless_reader(stream, parsed, None, return_named_type=True)
+
+    return read
+
+
+def _plain(data: Any) -> Any:
+    if isinstance(data, list):
+        return [_plain(each) for each in data]
+    if isinstance(data, dict):
+        return {name: _plain(each) for name, each in data.items() if name != "logicalType"}
+    return data

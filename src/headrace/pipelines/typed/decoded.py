@@ -1,0 +1,45 @@
+"""What a format makes of values: an array, and why some rows have none."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.types import DataType
+
+from headrace.pipelines.typed.cursors import Reasons, Values, scattered
+from headrace.pipelines.typed.registry import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """An array with a null for each bad row, and the reasons by row."""
+
+    array: pa.Array
+    bad: dict[int, str]
+
+
+class Format(Protocol):
+    """Values of one format, read with the reader's schema."""
+
+    @property
+    def spark_type(self) -> DataType: ...
+
+    def decode(self, values: Values, writer: Schema) -> Decoded:
+        """Values without the schema's id, which is the writer's."""
+
+
+def without_bad(array: pa.Array, reasons: Reasons) -> Decoded:
+    """The array with nulls where a row is bad."""
+    bad = reasons.found()
+    if bad:
+        good = np.ones(len(array), np.bool_)
+        good[list(bad)] = False
+        rows = np.flatnonzero(good)
+        array = scattered([(rows, array.take(pa.array(rows)))], len(array), array.type)
+    return Decoded(array, bad)
+
+
+def all_bad(count: int, kind: pa.DataType, why: str) -> Decoded:
+    """Every row is bad, for the same reason."""
+    return Decoded(pa.nulls(count, kind), dict.fromkeys(range(count), why))

@@ -1,0 +1,103 @@
+"""The options of typed topics, for source and sink: which format, which registry, which subject.
+
+value.format            avro, json or protobuf; key.format likewise
+value.subject           TOPIC-value unless it is said
+value.subject.version   the reader's schema: latest, or a version
+value.message           of a Protobuf file with several messages, the one to read
+schema.registry.url     addresses, separated by commas
+schema.registry.basic.auth.user.info    USER:PASSWORD
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from headrace.client.errors import ClientError
+from headrace.pipelines.typed.registry import Registry
+
+ERROR, RAW = "_error", "_raw"
+QUARANTINE = (ERROR, RAW)
+"""Columns: why a record could not be decoded, and its bytes. Both are null where it could."""
+FORMATS = ("avro", "json", "protobuf")
+PARTS = ("key", "value")
+URL = "schema.registry.url"
+USER_INFO = "schema.registry.basic.auth.user.info"
+OF_PART = ("format", "subject", "subject.version", "message")
+NAMES = (URL, USER_INFO, *(f"{part}.{name}" for part in PARTS for name in OF_PART))
+
+
+class TypedOptionError(ClientError):
+    """An option of typed topics that cannot be used; says which, and what is expected."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartOptions:
+    """How keys or values are typed."""
+
+    part: str
+    kind: str
+    """The registry's word for the format: AVRO, JSON, PROTOBUF."""
+    subject: str
+    version: str
+    message: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TypedOptions:
+    """Where the schemas are, and what has one."""
+
+    registry: Registry
+    parts: tuple[PartOptions, ...]
+
+
+def parse_typed(given: Mapping[str, str], topic: str | None) -> TypedOptions | None:
+    """What the options say; None if nothing is typed. `topic` is the only one, where there is one.
+
+    Names are expected in lower case.
+    """
+    typed = [part for part in PARTS if given.get(f"{part}.format")]
+    for name in NAMES:
+        part = name.partition(".")[0]
+        if given.get(name) and part in PARTS and part not in typed:
+            raise TypedOptionError(f"{name} needs {part}.format: one of {', '.join(FORMATS)}")
+        if given.get(name) and not typed:
+            raise TypedOptionError(
+                f"{name} is given, but nothing is typed: give value.format or key.format as one of "
+                f"{', '.join(FORMATS)}"
+            )
+    if not typed:
+        return None
+    return TypedOptions(_registry(given), tuple(_part(given, part, topic) for part in typed))
+
+
+def _registry(given: Mapping[str, str]) -> Registry:
+    urls = tuple(filter(None, (each.strip() for each in given.get(URL, "").split(","))))
+    if not urls:
+        raise TypedOptionError(f"a format needs {URL}, such as http://localhost:8081")
+    for url in urls:
+        if not url.startswith(("http://", "https://")):
+            raise TypedOptionError(f"{URL}={url} is no address: expected http://HOST:PORT")
+    user_info = given.get(USER_INFO)
+    if user_info is not None and ":" not in user_info:
+        raise TypedOptionError(f"{USER_INFO}: expected USER:PASSWORD")
+    return Registry(urls, user_info)
+
+
+def _part(given: Mapping[str, str], part: str, topic: str | None) -> PartOptions:
+    form = given[f"{part}.format"].lower()
+    if form not in FORMATS:
+        raise TypedOptionError(f"{part}.format={form}: expected one of {', '.join(FORMATS)}")
+    subject = given.get(f"{part}.subject") or (f"{topic}-{part}" if topic else "")
+    if not subject:
+        raise TypedOptionError(
+            f"{part}.format with several topics needs {part}.subject: the subject whose schema is "
+            "the type of all of them"
+        )
+    version = (given.get(f"{part}.subject.version") or "latest").lower()
+    if version != "latest" and not (version.isdecimal() and 0 < int(version) < 1 << 31):
+        raise TypedOptionError(
+            f"{part}.subject.version={version}: expected latest or a version from 1 on"
+        )
+    message = given.get(f"{part}.message") or None
+    if message is not None and form != "protobuf":
+        raise TypedOptionError(f"{part}.message is for {part}.format=protobuf")
+    return PartOptions(part, form.upper(), subject, version, message)

@@ -1,0 +1,178 @@
+"""Protobuf values as columns.
+
+message indexes | the message
+
+A message is parsed with the reader's descriptor, as Protobuf has it: by the numbers of its fields,
+leaving out those that it does not know. The writer's says which message of its file it is.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from google.protobuf import message_factory
+from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
+from pyspark.sql.pandas.types import to_arrow_type
+
+from headrace.pipelines.typed.cursors import Reasons, Values, scattered
+from headrace.pipelines.typed.decoded import Decoded, without_bad
+from headrace.pipelines.typed.protobuf_schema import (
+    TIMESTAMP,
+    WRAPPERS,
+    is_map,
+    message_at,
+    message_named,
+    parse,
+    spark_type,
+)
+from headrace.pipelines.typed.registry import Schema
+
+INDEXES_MAX = 30
+"""Messages within messages."""
+
+
+class ProtobufFormat:
+    """Reads messages with one reader's descriptor."""
+
+    def __init__(self, reader: Schema, name: str | None) -> None:
+        self._message = message_named(parse(reader), name)
+        self.spark_type = spark_type(self._message)
+        self._type = to_arrow_type(self.spark_type, timezone="UTC")
+        self._class = message_factory.GetMessageClass(self._message)
+        self._files: dict[int, FileDescriptor] = {}
+        self._names: dict[tuple[int, tuple[int, ...]], str] = {}
+
+    def decode(self, values: Values, writer: Schema) -> Decoded:
+        reasons = Reasons(len(values))
+        found: list[Any] = []
+        good: list[int] = []
+        parse_one = self._class.FromString
+        for row, piece in enumerate(values.pieces()):
+            try:
+                indexes, start = message_indexes(piece)
+                self._check(writer, indexes)
+                found.append(parse_one(piece[start:]))
+                good.append(row)
+            except Exception as error:
+                # Whatever a decoder stumbles over in bytes that are not what they say.
+                reasons.add(np.array([row]), f"not of its schema: {type(error).__name__} {error}")
+        rows = np.array(good, np.int64)
+        array = scattered([(rows, self._columns(found, rows, reasons))], len(values), self._type)
+        return without_bad(array, reasons)
+
+    def _columns(self, messages: list[Any], rows: np.ndarray[Any, Any], reasons: Reasons) -> Any:
+        try:
+            return structs(self._message, messages, self._type)
+        except (UnicodeDecodeError, OverflowError, pa.ArrowException):
+            pass
+        kept = []
+        for row, message in zip(rows.tolist(), messages, strict=True):
+            try:
+                structs(self._message, [message], self._type)
+                kept.append(message)
+            except (UnicodeDecodeError, OverflowError, pa.ArrowException) as error:
+                reasons.add(np.array([row]), f"not of its schema: {error}")
+                kept.append(self._class())
+        return structs(self._message, kept, self._type)
+
+    def _check(self, writer: Schema, indexes: tuple[int, ...]) -> None:
+        """ValueError unless the value is of the message that is read."""
+        name = self._names.get((writer.id, indexes))
+        if name is None:
+            if writer.id not in self._files:
+                self._files[writer.id] = parse(writer)
+            try:
+                name = str(message_at(self._files[writer.id], indexes).full_name)
+            except IndexError:
+                raise ValueError(f"the schema has no message at {list(indexes)}") from None
+            self._names[writer.id, indexes] = name
+        if name != self._message.full_name:
+            raise ValueError(f"a message {name}, and not {self._message.full_name}")
+
+
+def message_indexes(data: bytes) -> tuple[tuple[int, ...], int]:
+    """Which message of its file a value is, and where it begins. One zero is short for the first.
+
+    A count and as many indexes, all zigzag.
+    """
+    if data[:1] == b"\0":
+        return (0,), 1
+    count, at = _zigzag(data, 0)
+    if not 0 < count <= INDEXES_MAX:
+        raise ValueError(f"{count} message indexes")
+    found = []
+    for _ in range(count):
+        index, at = _zigzag(data, at)
+        if index < 0:
+            raise ValueError(f"the message index {index}")
+        found.append(index)
+    return tuple(found), at
+
+
+def _zigzag(data: bytes, at: int) -> tuple[int, int]:
+    shift = found = 0
+    while shift < 35:
+        if at >= len(data):
+            raise ValueError("too short for its message indexes")
+        byte = data[at]
+        at += 1
+        found |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            return (found >> 1) ^ -(found & 1), at
+    raise ValueError("a message index of too many bytes")
+
+
+def structs(message: Descriptor, values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Messages as structs; None is null."""
+    null = [each is None for each in values]
+    if message.full_name == TIMESTAMP:
+        numbers = [None if v is None else v.seconds * 1_000_000 + v.nanos // 1000 for v in values]
+        return pa.array(numbers, pa.int64()).view(kind)
+    if message.full_name in WRAPPERS:
+        return singles(
+            message.fields_by_name["value"], [None if v is None else v.value for v in values], kind
+        )
+    columns = [
+        _field(each, values, inner.type) for each, inner in zip(message.fields, kind, strict=True)
+    ]
+    if not columns:
+        return pa.array([None if each else {} for each in null], kind)
+    return pa.StructArray.from_arrays(columns, fields=list(kind), mask=pa.array(null, pa.bool_()))
+
+
+def _field(field: FieldDescriptor, values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    name = field.name
+    if field.is_repeated:
+        return _repeated(field, [None if v is None else getattr(v, name) for v in values], kind)
+    if field.has_presence:
+        found = [getattr(v, name) if v is not None and v.HasField(name) else None for v in values]
+    else:
+        found = [None if v is None else getattr(v, name) for v in values]
+    return singles(field, found, kind)
+
+
+def _repeated(field: FieldDescriptor, values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    counts = np.array([0 if each is None else len(each) for each in values], np.int64)
+    ends = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
+    null = np.array([*(each is None for each in values), False], np.bool_)
+    bounds = pa.array(ends, mask=null if null.any() else None)
+    there = [each for each in values if each is not None]
+    if not is_map(field):
+        items = singles(field, [item for each in there for item in each], kind.value_type)
+        return pa.ListArray.from_arrays(bounds, items, type=kind)
+    parts = field.message_type.fields_by_name
+    keys = singles(parts["key"], [key for each in there for key in each], kind.key_type)
+    items = singles(parts["value"], [each[key] for each in there for key in each], kind.item_type)
+    return pa.MapArray.from_arrays(bounds, keys, items).cast(kind)
+
+
+def singles(field: FieldDescriptor, values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Single values of a field; None is null."""
+    if field.message_type is not None:
+        return structs(field.message_type, values, kind)
+    if field.enum_type is not None:
+        names = {number: each.name for number, each in field.enum_type.values_by_number.items()}
+        return pa.array([None if v is None else names.get(v, str(v)) for v in values], kind)
+    return pa.array(values, kind)

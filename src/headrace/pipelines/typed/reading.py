@@ -1,0 +1,196 @@
+"""Keys and values of a topic as typed columns, and a quarantine for what cannot be decoded.
+
+    0x00 | the schema's id, 4 bytes | Avro's binary form, or JSON, or Protobuf's with its message
+
+The reader's schema is asked for once, when a query starts, and does not change while it runs;
+records of all other schemas are read as it says.
+"""
+
+import uuid
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import BinaryType, DataType, StringType, StructField, StructType
+
+from headrace.pipelines.arrow import byte_array
+from headrace.pipelines.typed.cursors import Values, scattered
+from headrace.pipelines.typed.decoded import Format
+from headrace.pipelines.typed.options import (
+    ERROR,
+    RAW,
+    PartOptions,
+    TypedOptionError,
+    TypedOptions,
+)
+from headrace.pipelines.typed.registry import (
+    UNKNOWN_STATUS,
+    UNPROCESSABLE_STATUS,
+    KnownSchemas,
+    Refused,
+    Registry,
+    Schema,
+)
+from headrace.wire.batch_columns import BatchColumns
+from headrace.wire.columns import Bytes, Numbers
+
+RAW_TYPE = StructType([StructField("key", BinaryType()), StructField("value", BinaryType())])
+HEADER_BYTES = 5
+MAGIC = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TypedPart:
+    """Keys or values, and the schema with which they are read."""
+
+    options: PartOptions
+    schema: Schema
+
+
+@dataclass(frozen=True, slots=True)
+class TypedTopic:
+    """What the driver has found out; goes to the tasks as it is."""
+
+    registry: Registry
+    parts: tuple[TypedPart, ...]
+    query: str
+    """Schemas are kept in a worker for as long as a query needs them."""
+
+    def spark_types(self) -> dict[str, DataType]:
+        """The columns that are not what an untyped topic has."""
+        types: dict[str, DataType] = {
+            part.options.part: make_format(part).spark_type for part in self.parts
+        }
+        return types | {ERROR: StringType(), RAW: RAW_TYPE}
+
+
+def look_up(options: TypedOptions) -> TypedTopic:
+    """The readers' schemas, as the registry has them now."""
+    parts = tuple(TypedPart(part, _reader(options.registry, part)) for part in options.parts)
+    return TypedTopic(options.registry, parts, uuid.uuid4().hex)
+
+
+def _reader(registry: Registry, part: PartOptions) -> Schema:
+    try:
+        found = registry.by_version(part.subject, part.version, part.kind)
+    except Refused as error:
+        if error.status == UNKNOWN_STATUS:
+            raise TypedOptionError(
+                f"the registry has no {_version(part)}; register a schema first, or name another "
+                f"with {part.part}.subject and {part.part}.subject.version"
+            ) from None
+        if error.status != UNPROCESSABLE_STATUS:
+            raise
+        found = Schema("another type", "")
+    if found.kind != part.kind:
+        raise TypedOptionError(
+            f"{part.part}.format={part.kind.lower()}, but {_version(part)} is {found.kind}"
+        )
+    return found
+
+
+def _version(part: PartOptions) -> str:
+    return f"subject {part.subject!r}, version {part.version}"
+
+
+def make_format(part: TypedPart) -> Format:
+    """The part's format; its library is imported now and not before."""
+    if part.options.kind == "AVRO":
+        from headrace.pipelines.typed.avro_values import AvroFormat
+
+        return AvroFormat(part.schema)
+    if part.options.kind == "JSON":
+        from headrace.pipelines.typed.json_values import JsonFormat
+
+        return JsonFormat(part.schema)
+    from headrace.pipelines.typed.protobuf_values import ProtobufFormat
+
+    return ProtobufFormat(part.schema, part.options.message)
+
+
+class TypedReading:
+    """One task's work."""
+
+    def __init__(self, topic: TypedTopic) -> None:
+        self._parts = {
+            part.options.part: PartReading(part, topic.registry, topic.query)
+            for part in topic.parts
+        }
+
+    def columns(self, columns: BatchColumns) -> dict[str, pa.Array]:
+        """The typed columns of these records, and their quarantine."""
+        places = {
+            "key": (columns.key_at, columns.key_length),
+            "value": (columns.value_at, columns.value_length),
+        }
+        found: dict[str, pa.Array] = {}
+        bad: dict[int, str] = {}
+        for name, part in self._parts.items():
+            found[name], reasons = part.read(columns.octets, *places[name])
+            for row, why in reasons.items():
+                bad[row] = f"{bad[row]}; {name}: {why}" if row in bad else f"{name}: {why}"
+        rows = np.array(sorted(bad), np.int64)
+        count = len(columns)
+        texts = pa.array([bad[row] for row in rows.tolist()], pa.string())
+        found[ERROR] = scattered([(rows, texts)], count, pa.string())
+        raw = [
+            byte_array(columns.payload, at[rows], length[rows]) for at, length in places.values()
+        ]
+        kind = to_arrow_type(RAW_TYPE, timezone="UTC")
+        pairs = pa.StructArray.from_arrays(raw, fields=list(kind))
+        found[RAW] = scattered([(rows, pairs)], count, kind)
+        return found
+
+
+class PartReading:
+    """Keys or values of one topic."""
+
+    def __init__(self, part: TypedPart, registry: Registry, query: str) -> None:
+        self._format = make_format(part)
+        self._type = to_arrow_type(self._format.spark_type, timezone="UTC")
+        self._known = KnownSchemas(registry, part.options.kind, query)
+        self._known.add(part.schema)
+
+    def read(self, octets: Bytes, at: Numbers, length: Numbers) -> tuple[pa.Array, dict[int, str]]:
+        """The column, and why some rows are null in it; rows without a value are null too."""
+        framed, bad = _framed(octets, at, length)
+        parts = []
+        ids = _ids(octets, at[framed])
+        for schema_id in np.unique(ids).tolist():
+            rows = framed[ids == schema_id]
+            schema = self._known.get(schema_id)
+            if isinstance(schema, str):
+                bad |= dict.fromkeys(rows.tolist(), schema)
+                continue
+            values = Values(octets, at[rows] + HEADER_BYTES, length[rows] - HEADER_BYTES)
+            decoded = self._format.decode(values, schema)
+            for row, why in decoded.bad.items():
+                bad[int(rows[row])] = f"{why} (schema {schema_id})"
+            if len(rows) == len(at):
+                return decoded.array, bad
+            parts.append((rows, decoded.array))
+        return scattered(parts, len(at), self._type), bad
+
+
+def _framed(octets: Bytes, at: Numbers, length: Numbers) -> tuple[Numbers, dict[int, str]]:
+    """The rows that begin with an id, and what is wrong with the others that are not null."""
+    short = (length >= 0) & (length < HEADER_BYTES)
+    long = length >= HEADER_BYTES
+    first = octets[np.where(long, at, 0)]
+    rows = np.flatnonzero(long & (first == MAGIC))
+    bad = {row: f"{length[row]} bytes are too few for a schema's id" for row in _places(short)}
+    for row in _places(long & (first != MAGIC)):
+        bad[row] = f"begins with 0x{first[row]:02x}, and not with 0x00 and a schema's id"
+    return rows, bad
+
+
+def _places(flags: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> list[int]:
+    return [int(row) for row in np.flatnonzero(flags)]
+
+
+def _ids(octets: Bytes, at: Numbers) -> Numbers:
+    found = np.zeros(len(at), np.int64)
+    for place in range(1, HEADER_BYTES):
+        found = found << 8 | octets[at + place]
+    return found

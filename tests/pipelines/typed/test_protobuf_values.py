@@ -1,0 +1,196 @@
+"""Protobuf topics that confluent-kafka's serializer wrote, as columns."""
+
+import datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
+from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
+from google.protobuf import (
+    descriptor_pb2,
+    descriptor_pool,
+    message_factory,
+    timestamp_pb2,
+    wrappers_pb2,
+)
+
+from headrace.client.errors import ClientError
+from tests.pipelines.typed.conftest import Topic
+from tests.support.counting_proxy import CountingProxy
+
+UTC = datetime.UTC
+F = descriptor_pb2.FieldDescriptorProto
+SCALARS = {
+    "i32": F.TYPE_INT32, "i64": F.TYPE_INT64, "u32": F.TYPE_UINT32, "u64": F.TYPE_UINT64,
+    "s32": F.TYPE_SINT32, "s64": F.TYPE_SINT64, "x32": F.TYPE_FIXED32, "x64": F.TYPE_FIXED64,
+    "y32": F.TYPE_SFIXED32, "y64": F.TYPE_SFIXED64, "f": F.TYPE_FLOAT, "d": F.TYPE_DOUBLE,
+    "b": F.TYPE_BOOL, "t": F.TYPE_STRING, "r": F.TYPE_BYTES,
+}  # fmt: skip
+
+
+def everything(package: str, versions: int = 0) -> type:
+    """A message class with a field of every type, as protoc would have made it."""
+    file = descriptor_pb2.FileDescriptorProto(
+        name=f"{package}.proto", package=package, syntax="proto3",
+        dependency=["google/protobuf/timestamp.proto", "google/protobuf/wrappers.proto"],
+    )  # fmt: skip
+    message = file.message_type.add(name="Thing")
+    for number, (name, kind) in enumerate(SCALARS.items(), 1):
+        message.field.add(name=name, number=number, type=kind, label=F.LABEL_OPTIONAL)
+    enum = message.enum_type.add(name="Colour")
+    enum.value.add(name="RED", number=0)
+    enum.value.add(name="BLUE", number=1)
+    inner = message.nested_type.add(name="Inner")
+    inner.field.add(name="x", number=1, type=F.TYPE_INT32, label=F.LABEL_OPTIONAL)
+    own = f".{package}.Thing"
+    entry = message.nested_type.add(name="CountsEntry")
+    entry.options.map_entry = True
+    entry.field.add(name="key", number=1, type=F.TYPE_STRING, label=F.LABEL_OPTIONAL)
+    entry.field.add(
+        name="value", number=2, type=F.TYPE_MESSAGE, label=F.LABEL_OPTIONAL,
+        type_name=f"{own}.Inner",
+    )  # fmt: skip
+    others = [
+        ("colour", F.TYPE_ENUM, f"{own}.Colour", F.LABEL_OPTIONAL),
+        ("inner", F.TYPE_MESSAGE, f"{own}.Inner", F.LABEL_OPTIONAL),
+        ("many", F.TYPE_MESSAGE, f"{own}.Inner", F.LABEL_REPEATED),
+        ("counts", F.TYPE_MESSAGE, f"{own}.CountsEntry", F.LABEL_REPEATED),
+        ("at", F.TYPE_MESSAGE, ".google.protobuf.Timestamp", F.LABEL_OPTIONAL),
+        ("wrapped", F.TYPE_MESSAGE, ".google.protobuf.Int64Value", F.LABEL_OPTIONAL),
+        ("words", F.TYPE_STRING, None, F.LABEL_REPEATED),
+    ]
+    for number, (name, kind, type_name, label) in enumerate(others, 20):
+        message.field.add(name=name, number=number, type=kind, label=label, type_name=type_name)
+    message.oneof_decl.add(name="_maybe")
+    message.field.add(
+        name="maybe", number=40, type=F.TYPE_INT32, label=1, proto3_optional=True, oneof_index=0
+    )
+    for n in range(versions):
+        message.field.add(name=f"n{n}", number=50 + n, type=F.TYPE_INT32, label=1)
+    file.message_type.add(name="Other").field.add(name="o", number=1, type=F.TYPE_INT32, label=1)
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(timestamp_pb2.DESCRIPTOR.serialized_pb)
+    pool.AddSerializedFile(wrappers_pb2.DESCRIPTOR.serialized_pb)
+    pool.AddSerializedFile(file.SerializeToString())
+    made: type = message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.Thing"))
+    return made
+
+
+def filled(kind: type) -> Any:
+    thing = kind(
+        i32=-1, i64=-(1 << 63), u32=(1 << 32) - 1, u64=(1 << 64) - 1, s32=-5, s64=-6, x32=7, x64=8,
+        y32=-9, y64=-10, f=0.5, d=1.5, b=True, t="ä", r=b"\xff", colour=1, words=["a", "b"],
+        maybe=0,
+    )  # fmt: skip
+    thing.inner.x = 3
+    thing.many.add(x=4)
+    thing.many.add()
+    thing.counts["k"].x = 5
+    thing.at.FromDatetime(datetime.datetime(2024, 1, 2, 3, 4, 5, 678900))
+    thing.wrapped.value = 12
+    return thing
+
+
+FILLED = {
+    "i32": -1, "i64": -(1 << 63), "u32": (1 << 32) - 1, "u64": Decimal((1 << 64) - 1), "s32": -5,
+    "s64": -6, "x32": 7, "x64": Decimal(8), "y32": -9, "y64": -10, "f": 0.5, "d": 1.5, "b": True,
+    "t": "ä", "r": b"\xff", "colour": "BLUE", "inner": {"x": 3}, "many": [{"x": 4}, {"x": 0}],
+    "counts": [("k", {"x": 5})], "at": datetime.datetime(2024, 1, 2, 3, 4, 5, 678900, UTC),
+    "wrapped": 12, "words": ["a", "b"], "maybe": 0,
+}  # fmt: skip
+EMPTY = {
+    **dict.fromkeys(SCALARS, 0), "f": 0.0, "d": 0.0, "b": False, "t": "", "r": b"",
+    "colour": "RED", "inner": None, "many": [], "counts": [], "at": None, "wrapped": None,
+    "words": [], "maybe": None,
+}  # fmt: skip
+
+
+@pytest.fixture
+def package(topic: Topic) -> str:
+    return topic.name.replace("-", "_")
+
+
+def test_a_message_is_a_struct_of_sparks_types(
+    topic: Topic, client: SchemaRegistryClient, package: str
+) -> None:
+    kind = everything(package)
+    serializer = ProtobufSerializer(kind, client)
+    topic.produce(serializer(filled(kind), topic.context), serializer(kind(), topic.context), None)
+    assert topic.values(value__format="protobuf") == [FILLED, EMPTY, None]
+
+
+def test_protobuf_of_five_versions_is_read_as_the_newest(
+    topic: Topic, client: SchemaRegistryClient, package: str, proxy: CountingProxy
+) -> None:
+    for count in range(5):
+        kind = everything(package, count)
+        thing = kind(t=f"v{count}", **{f"n{n}": n + 1 for n in range(count)})
+        topic.produce(ProtobufSerializer(kind, client)(thing, topic.context))
+    found = topic.values(value__format="protobuf")
+    assert found == [
+        {**EMPTY, "t": f"v{count}", **{f"n{n}": n + 1 if n < count else 0 for n in range(4)}}
+        for count in range(5)
+    ]
+    assert len([each for each in proxy.requests if "/schemas/ids/" in each]) == 4
+
+
+def test_bad_messages_are_put_aside(
+    topic: Topic, client: SchemaRegistryClient, package: str
+) -> None:
+    kind = everything(package)
+    good = ProtobufSerializer(kind, client)(filled(kind), topic.context)
+    avro = client.register_schema(f"{topic.name}-avro", Schema('"string"', "AVRO"))
+    bad = [
+        good[:5] + b"\x02\x02" + good[6:],
+        good[:5] + b"\x02\x08" + good[6:],
+        good[:5] + b"\x01" + good[6:],
+        good[:5],
+        good[:-1],
+        good[:6] + b"\xff" * 20,
+        b"\x00" + avro.to_bytes(4, "big") + b"\x02a",
+    ]
+    topic.produce(good, *bad, good)
+    found = topic.read(value__format="protobuf")
+    assert found.column("value").to_pylist() == [FILLED, *[None] * len(bad), FILLED]
+    reasons = found.column("_error").to_pylist()
+    assert reasons[0] is reasons[-1] is None
+    assert f"a message {package}.Other, and not {package}.Thing" in reasons[1]
+    assert "the schema has no message at [4]" in reasons[2]
+    assert "-1 message indexes" in reasons[3]
+    assert "too short for its message indexes" in reasons[4]
+    assert all("not of its schema" in reason for reason in reasons[1:7])
+    assert reasons[7] == f"value: schema {avro} is not of type PROTOBUF"
+    assert [row and row["value"] for row in found.column("_raw").to_pylist()][1:-1] == bad
+
+
+def test_another_message_of_the_file_may_be_read(
+    topic: Topic, client: SchemaRegistryClient, package: str
+) -> None:
+    kind = everything(package)
+    ProtobufSerializer(kind, client)(kind(), topic.context)
+    schema = topic.source(value__format="protobuf", value__message="Inner").schema()
+    assert schema["value"].dataType.simpleString() == "struct<x:int>"
+    with pytest.raises(ClientError, match="no message Nobody; it has"):
+        topic.source(value__format="protobuf", value__message="Nobody").schema()
+
+
+def test_imports_between_protobuf_schemas_are_followed(
+    topic: Topic, client: SchemaRegistryClient
+) -> None:
+    part = 'syntax = "proto3"; package p; message P { int32 a = 1; }'
+    client.register_schema(f"{topic.name}-part", Schema(part, "PROTOBUF"))
+    whole = 'syntax = "proto3"; import "p.proto"; message W { p.P p = 1; }'
+    reference = SchemaReference("p.proto", f"{topic.name}-part", 1)
+    number = client.register_schema(topic.subject, Schema(whole, "PROTOBUF", [reference]))
+    topic.produce(b"\x00" + number.to_bytes(4, "big") + b"\x00" + b"\x0a\x02\x08\x07")
+    assert topic.values(value__format="protobuf") == [{"p": {"a": 7}}]
+
+
+def test_a_message_that_contains_itself_is_refused(
+    topic: Topic, client: SchemaRegistryClient
+) -> None:
+    tree = 'syntax = "proto3"; message Tree { Tree left = 1; }'
+    client.register_schema(topic.subject, Schema(tree, "PROTOBUF"))
+    with pytest.raises(ClientError, match="Tree contains itself"):
+        topic.source(value__format="protobuf").schema()

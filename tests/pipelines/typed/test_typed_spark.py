@@ -1,0 +1,112 @@
+"""Typed topics through Spark itself: batches, streams, and a version that comes while one runs."""
+
+import json
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroSerializer
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.pipelines.typed.conftest import Topic
+from tests.pipelines.typed.test_reading import FLAT, ORDER, avro_versions
+from tests.support import java
+from tests.support.apache_kafka import ApacheKafka
+from tests.support.counting_proxy import CountingProxy
+from tests.support.headrace_registry import HeadraceRegistry
+
+pytestmark = pytest.mark.spark
+
+
+def table(spark: SparkSession, topic: Topic, **more: str) -> DataFrame:
+    return spark.read.format("headrace").options(**topic.options(**more)).load()
+
+
+def test_a_topic_is_columns(
+    spark: SparkSession, topic: Topic, client: SchemaRegistryClient
+) -> None:
+    good = AvroSerializer(client, json.dumps(FLAT))(ORDER, topic.context)
+    topic.produce(good, None, b"bad")
+    frame = table(spark, topic, value__format="avro")
+    assert frame.select("value.*").schema.simpleString() == (
+        "struct<id:bigint,customer:string,price:decimal(12,2),paid:boolean,weight:double,"
+        "at:timestamp,day:date,state:string>"
+    )
+    rows = frame.selectExpr(
+        "offset", "topic", "value.customer", "value.price", "string(value.at) as at", "_error",
+        "_raw.value as raw",
+    ).orderBy("offset").collect()  # fmt: skip
+    assert [tuple(row) for row in rows] == [
+        (0, topic.name, ORDER["customer"], ORDER["price"], "2024-05-06 07:08:09.123", None, None),
+        (1, topic.name, None, None, None, None, None),
+        (2, topic.name, None, None, None, "value: 3 bytes are too few for a schema's id", b"bad"),
+    ]
+
+
+def test_a_new_version_needs_no_restart(
+    spark: SparkSession,
+    topic: Topic,
+    client: SchemaRegistryClient,
+    proxy: CountingProxy,
+    tmp_path: Path,
+) -> None:
+    versions = avro_versions(3)
+    write = [AvroSerializer(client, json.dumps(each)) for each in versions]
+    topic.produce(write[0]({"id": 1, "name": "a"}, topic.context))
+    name = f"seen_{uuid.uuid4().hex[:8]}"
+    query = (
+        spark.readStream.format("headrace")
+        .options(**topic.options(value__format="avro", startingOffsets="earliest"))
+        .load()
+        .selectExpr("value.id", "value.name", "_error")
+        .writeStream.format("memory")
+        .queryName(name)
+        .option("checkpointLocation", str(tmp_path))
+        .start()
+    )
+    try:
+        query.processAllAvailable()
+        topic.produce(write[1]({"id": 2, "name": "b", "f0": 1}, topic.context))
+        topic.produce(b"nonsense")
+        query.processAllAvailable()
+        topic.produce(write[2]({"id": 3, "name": "c", "f0": 1, "f1": 1}, topic.context))
+        query.processAllAvailable()
+        assert query.isActive
+        run_id = query.runId
+        rows = spark.table(name).collect()
+    finally:
+        query.stop()
+    assert query.runId == run_id
+    assert [(row.id, row.name) for row in rows] == [(1, "a"), (2, "b"), (None, None), (3, "c")]
+    assert [row._error is None for row in rows] == [True, True, False, True]
+    # One for the reader's schema, and for each new id one from each of the two workers at most.
+    assert len([each for each in proxy.requests if "/versions/latest" in each]) == 1
+    by_id = [each for each in proxy.requests if "/schemas/ids/" in each]
+    assert len(set(by_id)) == 2
+    assert max(by_id.count(each) for each in by_id) <= 2
+
+
+@pytest.fixture(scope="module")
+def kafka_registry(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[ApacheKafka, HeadraceRegistry]]:
+    if reason := java.missing():
+        pytest.skip(reason)
+    folder = tmp_path_factory.mktemp("kafka")
+    with ApacheKafka(folder) as kafka, HeadraceRegistry(kafka.bootstrap, folder) as registry:
+        yield kafka, registry
+
+
+@pytest.mark.java
+@pytest.mark.slow
+def test_the_same_on_apache_kafka(
+    spark: SparkSession, kafka_registry: tuple[ApacheKafka, HeadraceRegistry]
+) -> None:
+    kafka, registry = kafka_registry
+    topic = Topic(kafka.bootstrap, registry.url)
+    with SchemaRegistryClient({"url": registry.url}) as client:
+        topic.produce(AvroSerializer(client, json.dumps(FLAT))(ORDER, topic.context))
+    (row,) = table(spark, topic, value__format="avro").select("value.*").collect()
+    assert (row.id, row.customer, row.state) == (7, ORDER["customer"], "SENT")
