@@ -17,8 +17,8 @@ from headrace.client.errors import ClientError
 from headrace.client.offsets import COMMITTED, EARLIEST, LATEST, UNCOMMITTED
 from headrace.pipelines.cluster_client import cluster_client
 from headrace.pipelines.consumer_properties import REFUSED, WITHOUT_EFFECT
-from headrace.pipelines.typed.options import NAMES as TYPED
 from headrace.pipelines.typed.options import QUARANTINE, TypedOptionError, TypedOptions, parse_typed
+from headrace.pipelines.typed.options import SOURCE_NAMES as TYPED
 from headrace.types import TopicPartition
 
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")

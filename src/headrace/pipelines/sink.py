@@ -37,6 +37,7 @@ from headrace.pipelines.producer import BatchProducer
 from headrace.pipelines.sink_columns import RowSorter, Share, check_schema
 from headrace.pipelines.sink_options import SinkOptionError, SinkOptions, parse_options
 from headrace.pipelines.topics import ready_topic
+from headrace.pipelines.typed.writing import prepare
 from headrace.types import TopicPartition
 
 # Rows are gathered to this size before they are sorted by partition and encoded.
@@ -58,13 +59,16 @@ class Sink:
     """What both writers do. Picklable: it travels to the tasks."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
-        check_schema(schema, options.topic)
+        typed = options.typed
+        names = {part.part for part in typed.parts} if typed is not None else set()
+        check_schema(schema, options.topic, frozenset(names))
         if options.exactly_once and options.ledger_topic is None:
             raise SinkOptionError(
                 "delivery=exactly-once keeps its ledger beside a topic: give the option topic, or, "
                 "where topics come from the column, ledgerTopic with one that exists"
             )
         self._options = options
+        self._typed = prepare(typed, schema) if typed is not None else None
         self._ledger = Ledger(options.prefix, options.ledger_topic or "", options.transaction_ms)
 
     # ------------------------------------------------------------------------------- in a task
@@ -148,9 +152,11 @@ class Sink:
         sorter = RowSorter(options.topic, partitions, task)
         producer = BatchProducer(cluster, identity, options.in_flight)
         records = 0
+        encoder = self._typed.encoder() if self._typed is not None else None
         try:
             for chunk in _chunks(batches):
                 records += chunk.num_rows
+                chunk = encoder.encode(chunk) if encoder is not None else chunk
                 for layer in _layers(_encoded(sorter.shares(chunk), producer, options)):
                     producer.send(layer)
             producer.flush()

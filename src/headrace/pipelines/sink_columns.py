@@ -1,7 +1,7 @@
 """The columns that the sink takes, those of Spark's own Kafka sink, and rows sorted by partition.
 
-    value      string or binary, must be there; null is a tombstone
-    key        string or binary
+    value      string or binary, must be there; null is a tombstone; with value.format of any type
+    key        string or binary; with key.format of any type
     topic      string; the option `topic` goes before it
     partition  integer; where it is null or missing, Kafka's own partitioner decides
     headers    list of (key string, value binary)
@@ -44,8 +44,10 @@ class ColumnError(ClientError):
     """A column is missing or of the wrong type; says which and what is expected."""
 
 
-def check_schema(schema: StructType, topic: str | None) -> None:
-    """ColumnError unless the sink can write rows of this schema."""
+def check_schema(
+    schema: StructType, topic: str | None, typed: frozenset[str] = frozenset()
+) -> None:
+    """ColumnError unless the sink can write rows of this schema. Typed columns are of any type."""
     types = {field.name: field.dataType for field in schema.fields}
     if "value" not in types:
         found = ", ".join(types) or "none"
@@ -57,7 +59,9 @@ def check_schema(schema: StructType, topic: str | None) -> None:
             "no topic: give .option(\"topic\", ...) or a column 'topic' of type string"
         )
     for name, expected in EXPECTED.items():
-        if name in types and not _fits(name, types[name]):
+        if name in types and name not in typed and not _fits(name, types[name]):
+            if isinstance(types[name], StructType):
+                expected += f", or {name}.format for a typed column"
             raise ColumnError(
                 f"the column {name!r} is {types[name].simpleString()}; expected {expected}"
             )

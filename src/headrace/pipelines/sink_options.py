@@ -8,12 +8,22 @@ from typing import Literal
 from headrace.client.config import READ_HERE, ClientConfig
 from headrace.client.errors import ClientError
 from headrace.pipelines.cluster_client import cluster_client
+from headrace.pipelines.typed.options import SINK_NAMES as TYPED
+from headrace.pipelines.typed.options import TypedOptions, parse_typed
 from headrace.wire.compression import CODECS
 
 AT_LEAST_ONCE: Literal["at-least-once"] = "at-least-once"
 EXACTLY_ONCE: Literal["exactly-once"] = "exactly-once"
 
-NAMES = ("topic", "delivery", "ledger", "ledgerTopic", "transactionalIdPrefix", "includeHeaders")
+NAMES = (
+    "topic",
+    "delivery",
+    "ledger",
+    "ledgerTopic",
+    "transactionalIdPrefix",
+    "includeHeaders",
+    *TYPED,
+)
 SPARKS_OWN = frozenset({"checkpointlocation", "path", "queryname", "outputmode", "numrows"})
 """What Spark hands to every sink."""
 
@@ -85,13 +95,16 @@ class SinkOptions:
     batch_bytes: int
     in_flight: int
     transaction_ms: int
+    typed: TypedOptions | None = None
 
 
 def parse_options(given: Mapping[str, str]) -> SinkOptions:
     """What the options mean, or a SinkOptionError."""
     plain, kafka = _split(given)
+    topic = plain.get("topic") or None
     try:
         client = cluster_client(kafka)
+        typed = parse_typed({name: plain[name] for name in TYPED if name in plain}, topic)
     except ClientError as error:
         raise SinkOptionError(str(error)) from error
     patience_ms = _number(kafka, "delivery.timeout.ms", 120_000)
@@ -101,7 +114,6 @@ def parse_options(given: Mapping[str, str]) -> SinkOptions:
             "out or give all"
         )
     batch_bytes = _number(kafka, "batch.size", DEFAULT_BATCH_BYTES)
-    topic = plain.get("topic") or None
     return SinkOptions(
         client=replace(client, total_timeout_s=patience_ms / 1000),
         topic=topic,
@@ -113,6 +125,7 @@ def parse_options(given: Mapping[str, str]) -> SinkOptions:
         batch_bytes=min(batch_bytes, _number(kafka, "max.request.size", DEFAULT_REQUEST_BYTES)),
         in_flight=min(_number(kafka, "max.in.flight.requests.per.connection", 5), 5),
         transaction_ms=_number(kafka, "transaction.timeout.ms", DEFAULT_TRANSACTION_MS),
+        typed=typed,
     )
 
 

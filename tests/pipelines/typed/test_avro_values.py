@@ -232,7 +232,9 @@ def test_an_evolved_reader_sees_what_fastavro_resolves(data: st.DataObject) -> N
     assert vector.bad == singly.bad == {}
     assert vector.array.equals(singly.array)
     parsed = fastavro.parse_schema(writer), fastavro.parse_schema(reader)
-    expected = [fastavro.schemaless_reader(io.BytesIO(piece), *parsed) for piece in pieces]
+    expected: list[Any] = [
+        fastavro.schemaless_reader(io.BytesIO(piece), *parsed) for piece in pieces
+    ]
     assert vector.array.to_pylist() == [
         {name: as_bytes(value, vector.array.type.field(name).type) for name, value in each.items()}
         for each in expected
@@ -255,7 +257,7 @@ def record(*fields: dict[str, Any]) -> dict[str, Any]:
 
 def test_defaults_of_all_kinds_are_of_their_type() -> None:
     inner = {"type": "record", "name": "I", "fields": [{"name": "x", "type": "int", "default": 3}]}
-    fields = [
+    fields: list[Any] = [
         {"name": "b", "type": "bytes", "default": "\u00ff"},
         {"name": "d", "type": DECIMAL, "default": "\u0001"},
         {"name": "e", "type": ENUM, "default": "BLUE"},

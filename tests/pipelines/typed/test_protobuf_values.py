@@ -99,7 +99,7 @@ FILLED = {
     "counts": [("k", {"x": 5})], "at": datetime.datetime(2024, 1, 2, 3, 4, 5, 678900, UTC),
     "wrapped": 12, "words": ["a", "b"], "maybe": 0,
 }  # fmt: skip
-EMPTY = {
+EMPTY: dict[str, Any] = {
     **dict.fromkeys(SCALARS, 0), "f": 0.0, "d": 0.0, "b": False, "t": "", "r": b"",
     "colour": "RED", "inner": None, "many": [], "counts": [], "at": None, "wrapped": None,
     "words": [], "maybe": None,

@@ -24,7 +24,7 @@ from tests.support.counting_proxy import CountingProxy
 
 UTC = datetime.UTC
 PRICE = {"type": "bytes", "logicalType": "decimal", "precision": 12, "scale": 2}
-FLAT = {
+FLAT: dict[str, Any] = {
     "type": "record",
     "name": "Order",
     "namespace": "shop",
@@ -93,7 +93,7 @@ def test_nested_avro_goes_the_slow_way_to_the_same_types(
         ],
     }
     serializer = AvroSerializer(client, json.dumps(schema))
-    things = [
+    things: list[Any] = [
         {"order": ORDER, "more": [None, ORDER], "tags": {"a": 1}, "either": "x"},
         {"order": ORDER, "more": [], "tags": {}, "either": 5},
         {"order": ORDER, "more": [], "tags": {}, "either": None},
@@ -106,7 +106,7 @@ def test_nested_avro_goes_the_slow_way_to_the_same_types(
         None,
     ]
     assert found == [
-        {**thing, "tags": list(thing["tags"].items()), "either": member}  # type: ignore[attr-defined]
+        {**thing, "tags": list(thing["tags"].items()), "either": member}
         for thing, member in zip(things, members, strict=True)
     ]
 
@@ -226,7 +226,7 @@ def test_a_schema_that_the_reader_cannot_read_puts_its_records_aside(
 ) -> None:
     nothing_is_checked = ServerConfig(compatibility=ConfigCompatibilityLevel.NONE)
     client.set_config(topic.subject, config=nothing_is_checked)
-    strange = {**FLAT, "fields": [{"name": "id", "type": "string"}, *FLAT["fields"][1:]]}  # type: ignore[dict-item]
+    strange = {**FLAT, "fields": [{"name": "id", "type": "string"}, *FLAT["fields"][1:]]}
     topic.produce(
         AvroSerializer(client, json.dumps(strange))(ORDER | {"id": "7"}, topic.context),
         AvroSerializer(client, json.dumps(FLAT))(ORDER, topic.context),

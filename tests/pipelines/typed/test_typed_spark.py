@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
-from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.pipelines.typed.conftest import Topic
 from tests.pipelines.typed.test_reading import FLAT, ORDER, avro_versions
 from tests.support import java
 from tests.support.apache_kafka import ApacheKafka
+from tests.support.committed import committed_values
 from tests.support.counting_proxy import CountingProxy
 from tests.support.headrace_registry import HeadraceRegistry
 
@@ -88,6 +89,48 @@ def test_a_new_version_needs_no_restart(
     assert max(by_id.count(each) for each in by_id) <= 2
 
 
+def test_a_stream_is_written_typed_and_once(
+    spark: SparkSession, topic: Topic, client: SchemaRegistryClient, tmp_path: Path
+) -> None:
+    serializer = AvroSerializer(client, json.dumps(FLAT))
+    for number in range(4):
+        topic.produce(serializer(ORDER | {"id": number}, topic.context))
+    target = Topic(topic.bootstrap, topic.registry_url)
+    copied = (
+        spark.readStream.format("headrace")
+        .options(**topic.options(value__format="avro", startingOffsets="earliest"))
+        .option("maxOffsetsPerTrigger", "2")
+        .load()
+        .where("_error is null")
+        .selectExpr(
+            "struct(value.id as number) as key",
+            "struct(value.customer, value.price, array(value.id) as ids) as value",
+        )
+    )
+    query = (
+        copied.writeStream.format("headrace")
+        .option("kafka.bootstrap.servers", target.bootstrap)
+        .option("topic", target.name)
+        .option("schema.registry.url", target.registry_url)
+        .option("key.format", "json")
+        .option("value.format", "avro")
+        .option("delivery", "exactly-once")
+        .option("checkpointLocation", str(tmp_path))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination(300)
+    assert not query.isActive
+    deserializer = AvroDeserializer(client)
+    found = [deserializer(each, target.context) for each in committed_values(
+        target.bootstrap, target.name)]  # fmt: skip
+    expected = {"customer": ORDER["customer"], "price": ORDER["price"]}
+    assert found == [{**expected, "ids": [number]} for number in range(4)]
+    assert client.get_versions(f"{target.name}-key") == [1]
+    rows = table(spark, target, key__format="json", value__format="avro").select("key.number")
+    assert sorted(row.number for row in rows.collect()) == list(range(4))
+
+
 @pytest.fixture(scope="module")
 def kafka_registry(
     tmp_path_factory: pytest.TempPathFactory,
@@ -108,5 +151,18 @@ def test_the_same_on_apache_kafka(
     topic = Topic(kafka.bootstrap, registry.url)
     with SchemaRegistryClient({"url": registry.url}) as client:
         topic.produce(AvroSerializer(client, json.dumps(FLAT))(ORDER, topic.context))
-    (row,) = table(spark, topic, value__format="avro").select("value.*").collect()
+    frame = table(spark, topic, value__format="avro").select("value")
+    (row,) = frame.select("value.*").collect()
     assert (row.id, row.customer, row.state) == (7, ORDER["customer"], "SENT")
+    target = Topic(kafka.bootstrap, registry.url)
+    (
+        frame.write.format("headrace")
+        .mode("append")
+        .option("kafka.bootstrap.servers", kafka.bootstrap)
+        .option("topic", target.name)
+        .option("schema.registry.url", registry.url)
+        .option("value.format", "avro")
+        .save()
+    )
+    (copy,) = table(spark, target, value__format="avro").select("value.*").collect()
+    assert copy == row

@@ -9,3 +9,7 @@ class BadSchema(ClientError):
 
 class Unreadable(Exception):
     """Records of one schema cannot be read with another; names the field."""
+
+
+class BadColumn(ClientError):
+    """A column that cannot be written with its schema; says which and why."""

@@ -1,11 +1,12 @@
 """The options of typed topics, for source and sink: which format, which registry, which subject.
 
-value.format            avro, json or protobuf; key.format likewise
-value.subject           TOPIC-value unless it is said
-value.subject.version   the reader's schema: latest, or a version
-value.message           of a Protobuf file with several messages, the one to read
-schema.registry.url     addresses, separated by commas
-schema.registry.basic.auth.user.info    USER:PASSWORD
+- `value.format`, `key.format`: avro, json or protobuf
+- `value.subject`: TOPIC-value unless it is said
+- `value.subject.version`: the schema to read or write with: latest, or a version
+- `value.message`: of a Protobuf file with several messages, the one that is meant
+- `value.schema`: the text of a schema to write with
+- `auto.register.schemas`: false if what is written with has to be in the registry already
+- `schema.registry.url`, `schema.registry.basic.auth.user.info`
 """
 
 from collections.abc import Mapping
@@ -21,8 +22,10 @@ FORMATS = ("avro", "json", "protobuf")
 PARTS = ("key", "value")
 URL = "schema.registry.url"
 USER_INFO = "schema.registry.basic.auth.user.info"
+REGISTER = "auto.register.schemas"
 OF_PART = ("format", "subject", "subject.version", "message")
-NAMES = (URL, USER_INFO, *(f"{part}.{name}" for part in PARTS for name in OF_PART))
+SOURCE_NAMES = (URL, USER_INFO, *(f"{part}.{name}" for part in PARTS for name in OF_PART))
+SINK_NAMES = (*SOURCE_NAMES, REGISTER, *(f"{part}.schema" for part in PARTS))
 
 
 class TypedOptionError(ClientError):
@@ -37,8 +40,11 @@ class PartOptions:
     kind: str
     """The registry's word for the format: AVRO, JSON, PROTOBUF."""
     subject: str
-    version: str
+    version: str | None
+    """`latest` or a number, where one is named."""
     message: str | None
+    schema: str | None = None
+    register: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +61,7 @@ def parse_typed(given: Mapping[str, str], topic: str | None) -> TypedOptions | N
     Names are expected in lower case.
     """
     typed = [part for part in PARTS if given.get(f"{part}.format")]
-    for name in NAMES:
+    for name in SINK_NAMES:
         part = name.partition(".")[0]
         if given.get(name) and part in PARTS and part not in typed:
             raise TypedOptionError(f"{name} needs {part}.format: one of {', '.join(FORMATS)}")
@@ -92,12 +98,20 @@ def _part(given: Mapping[str, str], part: str, topic: str | None) -> PartOptions
             f"{part}.format with several topics needs {part}.subject: the subject whose schema is "
             "the type of all of them"
         )
-    version = (given.get(f"{part}.subject.version") or "latest").lower()
-    if version != "latest" and not (version.isdecimal() and 0 < int(version) < 1 << 31):
+    version = (given.get(f"{part}.subject.version") or "").lower() or None
+    if version not in (None, "latest") and not (version.isdecimal() and 0 < int(version) < 1 << 31):
         raise TypedOptionError(
             f"{part}.subject.version={version}: expected latest or a version from 1 on"
         )
     message = given.get(f"{part}.message") or None
     if message is not None and form != "protobuf":
         raise TypedOptionError(f"{part}.message is for {part}.format=protobuf")
-    return PartOptions(part, form.upper(), subject, version, message)
+    schema = given.get(f"{part}.schema") or None
+    if schema is not None and version is not None:
+        raise TypedOptionError(
+            f"{part}.schema and {part}.subject.version both say what to write with; give one"
+        )
+    register = given.get(REGISTER, "true").lower()
+    if register not in ("true", "false"):
+        raise TypedOptionError(f"{REGISTER}={register}: expected true or false")
+    return PartOptions(part, form.upper(), subject, version, message, schema, register == "true")

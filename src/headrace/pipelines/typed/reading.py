@@ -73,7 +73,7 @@ def look_up(options: TypedOptions) -> TypedTopic:
 
 def _reader(registry: Registry, part: PartOptions) -> Schema:
     try:
-        found = registry.by_version(part.subject, part.version, part.kind)
+        found = registry.by_version(part.subject, part.version or "latest", part.kind)
     except Refused as error:
         if error.status == UNKNOWN_STATUS:
             raise TypedOptionError(
@@ -91,7 +91,7 @@ def _reader(registry: Registry, part: PartOptions) -> Schema:
 
 
 def _version(part: PartOptions) -> str:
-    return f"subject {part.subject!r}, version {part.version}"
+    return f"subject {part.subject!r}, version {part.version or 'latest'}"
 
 
 def make_format(part: TypedPart) -> Format:
