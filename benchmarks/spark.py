@@ -21,6 +21,8 @@ from pyspark.sql import SparkSession
 
 from benchmarks.processes import BUSY_CORES, busy_cores
 from benchmarks.sides import Broker, SideName, new_broker
+from benchmarks.typed import AVRO, NESTED, typed_read
+from benchmarks.typed import JSON as TYPED_JSON
 from tests.support import java
 from tests.support import spark as support
 from tests.support.topics import create_topic
@@ -195,6 +197,18 @@ ROWS = (
     Row("spark-read-lz4", "Batch read, 2 M x 100 B, lz4", 1.8, batch_read(2_000_000, 100, "lz4")),
     Row("spark-stream", "Streaming epochs of 500 k x 100 B", 1.2, stream_epochs),
     Row("spark-sink", "Sink: exactly once beside at least once", 0.9, copy_epochs),
+    Row(
+        "spark-avro", "Typed: flat Avro beside from_avro", 1.0, typed_read(2_000_000, "avro", AVRO)
+    ),
+    Row(
+        "spark-nested",
+        "Typed: Avro with an array, from_avro",
+        1.0,
+        typed_read(500_000, "avro", NESTED),
+    ),
+    Row(
+        "spark-json", "Typed: JSON beside from_json", 1.0, typed_read(1_000_000, "json", TYPED_JSON)
+    ),
 )
 
 
@@ -234,8 +248,9 @@ def markdown() -> list[str]:
         "",
         "The same session (`local[2]`), broker and topics, the two sources in turns, into Spark's",
         "`noop` sink; for the sink a topic is copied in epochs of 500 k x 100 B by our source, and",
-        "Spark's own sink writes at least once, ours exactly once. Rows a second, medians with the",
-        "range of all rounds. Repeat with `python -m benchmarks.spark`.",
+        "Spark's own sink writes at least once, ours exactly once. Typed topics are records of",
+        "eight fields; ours become columns in the source, the others' with Spark's functions. Rows",
+        "a second, medians with the range of all rounds. Repeat with `python -m benchmarks.spark`.",
         "",
         "![Ratios to Spark's own connector](spark.svg)",
         "",
@@ -301,7 +316,7 @@ def arguments() -> argparse.Namespace:
 
 def measure_rows(options: argparse.Namespace, broker: Broker, name: SideName) -> None:
     rounds, scale = (2, 0.1) if options.quick else (options.rounds, 1.0)
-    spark = support.local_spark(WORK, {"spark.driver.memory": "2g"})
+    spark = support.local_spark(WORK, {"spark.driver.memory": "2g"}, support.avro_jars())
     bench = Bench(spark, broker.bootstrap, rounds, scale)
     stored = load()
     try:
@@ -332,7 +347,7 @@ def main() -> None:
     options = arguments()
     if reason := support.missing() or java.missing():
         raise SystemExit(f"this comparison needs Java: {reason}")
-    if not support.connector_jars():
+    if not support.connector_jars() or not support.avro_jars():
         raise SystemExit("no jars of Spark's own connector: run `make tools`")
     shutil.rmtree(WORK, ignore_errors=True)
     WORK.mkdir(parents=True)

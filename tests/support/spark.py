@@ -3,7 +3,7 @@
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).resolve().parents[2]
 CONNECTOR = ROOT / ".tools" / "spark-kafka"
+FROM_AVRO = ROOT / ".tools" / "spark-avro"
 
 
 @cache
@@ -26,7 +27,14 @@ def connector_jars() -> list[Path]:
     return sorted(CONNECTOR.glob("*/*.jar"))
 
 
-def local_spark(folder: Path, settings: Mapping[str, str] | None = None) -> SparkSession:
+def avro_jars() -> list[Path]:
+    """The jar of Spark's own from_avro, for comparisons; as above."""
+    return sorted(FROM_AVRO.glob("*/*.jar"))
+
+
+def local_spark(
+    folder: Path, settings: Mapping[str, str] | None = None, more_jars: Sequence[Path] = ()
+) -> SparkSession:
     """A session in this process, on loopback, without a web page, its files in `folder`."""
     # Workers would be another Python, and would not see the source tree.
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -47,7 +55,7 @@ def local_spark(folder: Path, settings: Mapping[str, str] | None = None) -> Spar
         "spark.ui.enabled": "false",
         **(settings or {}),
     }
-    if jars := connector_jars():
+    if jars := [*connector_jars(), *more_jars]:
         values["spark.jars"] = ",".join(map(str, jars))
     for name, value in values.items():
         builder = builder.config(name, value)

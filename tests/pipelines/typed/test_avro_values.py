@@ -304,6 +304,13 @@ def test_a_null_that_the_reader_does_not_allow_is_bad() -> None:
     assert found.bad == {1: "field 'n' is null, which the reader's schema does not allow"}
 
 
+def test_a_field_that_was_widened_is_read_as_long_as_it_fits() -> None:
+    writer, reader = ({"name": "n", "type": kind} for kind in ("long", "int"))
+    found = decoded(record(writer), record(reader), [{"n": 5}, {"n": 1 << 31}, {"n": -(1 << 31)}])
+    assert found.array.to_pylist() == [{"n": 5}, None, {"n": -(1 << 31)}]
+    assert found.bad == {1: "field 'n' has more than 32 bits"}
+
+
 def test_the_writer_says_what_its_timestamps_count() -> None:
     moment = datetime.datetime(2024, 1, 2, 3, 4, 5, 6000, UTC)
     for unit in ("millis", "micros"):

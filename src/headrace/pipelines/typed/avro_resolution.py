@@ -24,8 +24,9 @@ from headrace.pipelines.typed.avro_steps import (
 from headrace.pipelines.typed.cursors import Reasons, Rows
 from headrace.pipelines.typed.failures import BadSchema, Unreadable
 
-# What may be read as the type on the left.
-WHOLE = {"int": {"int"}, "long": {"int", "long"}}
+# What may be read as the type on the left. That a long may be read as an int is not Avro's: it lets
+# a query go on whose subject widens a field, as long as the numbers are not wider themselves.
+WHOLE = {"int": {"int", "long"}, "long": {"int", "long"}}
 REAL = {"float": {"int", "long", "float"}, "double": {"int", "long", "float", "double"}}
 
 
@@ -61,7 +62,7 @@ def _single(writer: Node, reader: Node, where: str, kind: pa.DataType) -> Step |
         if writer.kind in wide:
             # The writer knows best what its numbers count.
             unit = (writer.unit or reader.unit) if reader.unit else 0
-            return Whole(where, kind, writer.kind == "int", unit)
+            return Whole(where, kind, "int" in (writer.kind, reader.kind), unit)
     if writer.kind in ("float", "double") and writer.kind in REAL.get(reader.kind, ()):
         return Real(where, kind, 4 if writer.kind == "float" else 8)
     if writer.kind == reader.kind == "boolean":

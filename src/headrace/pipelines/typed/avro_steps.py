@@ -48,7 +48,7 @@ class Whole:
     path: str
     type: pa.DataType
     narrow: bool
-    """Whether the writer's type is int."""
+    """Whether one of the types is int."""
     unit: int = 0
     vector: ClassVar[bool] = True
 
