@@ -1,5 +1,7 @@
-"""For all tests: what belongs to the usual suite, and programs that can be interrupted."""
+"""For all tests: what belongs to the usual suite, a Spark that starts quickly, and programs that can
+be interrupted."""
 
+import os
 import signal
 
 import pytest
@@ -7,6 +9,11 @@ import pytest
 # A shell starts background jobs with SIGINT ignored, and children inherit that. A handler of our
 # own is not inherited: programs begin with the default again, and Ctrl-C reaches them.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# A test is over before Java's optimising compiler has paid for itself.
+QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
+for name in ("SPARK_LAUNCHER_OPTS", "SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
+    os.environ.setdefault(name, QUICK_START)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

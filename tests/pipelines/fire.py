@@ -1,19 +1,19 @@
 """A query that copies a topic, and ways to kill what it runs on.
 
-    python -m tests.pipelines.fire FOLDER BOOTSTRAP SOURCE FORMAT RECORDS_AN_EPOCH name=value...
+    python -m tests.pipelines.fire FOLDER BOOTSTRAP SOURCE RECORDS_AN_EPOCH '{"FORMAT": {options}}'
 
-is the query in a driver of its own:
-
-it prints a line for every epoch that is done, and `end` when the source is copied.
+is a driver of its own, with a query for each of the sinks. It prints a line for every epoch that
+one of them has done, and `end` when all have copied the source.
 """
 
+import json
 import os
 import random
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -24,6 +24,9 @@ from headrace.testing.running import RunningBroker
 EPOCHS = 8
 STARTS = 8
 PATIENCE_S = 90.0
+LOOK_S = 0.02
+
+Sinks = Mapping[str, Mapping[str, str]]
 
 
 def start(
@@ -32,7 +35,7 @@ def start(
     bootstrap: str,
     source: str,
     sink: str,
-    options: dict[str, str],
+    options: Mapping[str, str],
     records_an_epoch: int,
 ) -> StreamingQuery:
     """The query from its checkpoint on, to the end of the source as it is now."""
@@ -46,15 +49,17 @@ def start(
     )
     if sink in ("headrace", "kafka"):
         frame = frame.select("key", "value")
-    writer = frame.writeStream.format(sink).option("checkpointLocation", str(folder / "checkpoint"))
+    checkpoint = str(folder / f"checkpoint-{sink}")
+    writer = frame.writeStream.format(sink).option("checkpointLocation", checkpoint)
     for name, value in options.items():
         writer = writer.option(name, value)
     query: StreamingQuery = writer.trigger(availableNow=True).start()
     return query
 
 
-def epochs(query: StreamingQuery) -> Iterator[int]:
-    """The number of each epoch when it is done, until the query ends; raises what ended it."""
+def epochs(query: StreamingQuery) -> Iterator[int | None]:
+    """At each look the number of an epoch that is done since the last one, or None; ends with the
+    query, and raises what ended it."""
     seen = -1
     deadline = time.monotonic() + PATIENCE_S
     while True:
@@ -67,40 +72,39 @@ def epochs(query: StreamingQuery) -> Iterator[int]:
             query.awaitTermination(1)
             return
         assert time.monotonic() < deadline, f"the query hangs after epoch {seen}"
-        time.sleep(0.02)
+        yield None
 
 
 class Fire:
-    """Kills one thing at one random moment of a run, decided by a seed."""
+    """Kills one thing at random moments of a run, decided by a seed."""
 
-    def __init__(self, broker: RunningBroker, seed: int) -> None:
-        chosen = random.Random(seed)
-        self.broker = broker
-        self.after_epoch = chosen.randrange(EPOCHS - 2)
-        self.delay_s = chosen.uniform(0, 0.5)
-        self._chosen = chosen
-        self.hit = ""
+    def __init__(self, broker: RunningBroker, seed: int, kills: int = 1) -> None:
+        self._chosen = random.Random(seed)
+        self._broker = broker
+        self._after_epochs = sorted(self._chosen.sample(range(EPOCHS - 2), kills))
+
+    @property
+    def over(self) -> bool:
+        return not self._after_epochs
 
     def wait(self, epoch: int) -> bool:
-        """After which epoch, and how long after it."""
-        if self.hit or epoch < self.after_epoch:
+        """Whether somebody is to be killed after this epoch; returns at the moment for it."""
+        if self.over or epoch < self._after_epochs[0]:
             return False
-        time.sleep(self.delay_s)
+        del self._after_epochs[0]
+        time.sleep(self._chosen.uniform(0, 0.5))
         return True
 
     def kill_worker(self) -> None:
         """A Python process of Spark's: one that reads, writes, plans or commits."""
         victims = python_workers()
         assert victims, "Spark has no Python workers"
-        victim = self._chosen.choice(victims)
-        os.kill(victim, signal.SIGKILL)
-        self.hit = f"worker {victim}"
+        os.kill(self._chosen.choice(victims), signal.SIGKILL)
 
     def kill_broker(self) -> None:
         """The broker, which comes back with what it has on disk."""
-        self.broker.kill()
-        self.broker.start()
-        self.hit = "broker"
+        self._broker.kill()
+        self._broker.start()
 
 
 def python_workers() -> list[int]:
@@ -128,20 +132,14 @@ def python_workers() -> list[int]:
 
 
 class Driver:
-    """The query as a program of its own, with its own Spark."""
+    """The queries as a program of its own, with its own Spark."""
 
     def __init__(
-        self,
-        folder: Path,
-        bootstrap: str,
-        source: str,
-        sink: str,
-        options: dict[str, str],
-        records_an_epoch: int,
+        self, folder: Path, bootstrap: str, source: str, records_an_epoch: int, sinks: Sinks
     ) -> None:
         self._command = [
-            sys.executable, "-m", "tests.pipelines.fire", str(folder), bootstrap, source, sink,
-            str(records_an_epoch), *(f"{name}={value}" for name, value in options.items()),
+            sys.executable, "-m", "tests.pipelines.fire", str(folder), bootstrap, source,
+            str(records_an_epoch), json.dumps(sinks),
         ]  # fmt: skip
         self._log = folder / "driver.txt"
 
@@ -161,7 +159,6 @@ class Driver:
                 if line.strip() == "end":
                     return True
                 if fire is not None and line.strip().isdigit() and fire.wait(int(line)):
-                    fire.hit = "driver"
                     return False
         finally:
             os.killpg(process.pid, signal.SIGKILL)
@@ -170,17 +167,26 @@ class Driver:
         raise AssertionError(f"the driver ended by itself:\n{self._log.read_text()[-3000:]}")
 
 
-def main(words: list[str]) -> None:
+def main(folder: str, bootstrap: str, source: str, size: str, sinks: str) -> None:
     from tests.support.spark import local_spark
 
-    folder, bootstrap, source, sink, size, *pairs = words
-    options = dict(pair.split("=", 1) for pair in pairs)
     spark = local_spark(Path(folder))
-    query = start(spark, Path(folder), bootstrap, source, sink, options, int(size))
-    for number in epochs(query):
-        print(number, flush=True)
+    running = [
+        epochs(start(spark, Path(folder), bootstrap, source, sink, options, int(size)))
+        for sink, options in json.loads(sinks).items()
+    ]
+    while running:
+        for query in list(running):
+            try:
+                number = next(query)
+            except StopIteration:
+                running.remove(query)
+                continue
+            if number is not None:
+                print(number, flush=True)
+        time.sleep(LOOK_S)
     print("end", flush=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(*sys.argv[1:])

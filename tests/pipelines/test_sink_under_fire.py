@@ -1,14 +1,18 @@
 """Exactly once while drivers, Python workers and brokers are killed at random moments.
 
-A run copies a topic in several epochs and loses one of them once; Spark's part is started again
-from its checkpoint until the copy is complete. Then an independent consumer must find every record
-exactly once. The usual suite has five runs: a driver's takes a whole start of Spark, so that one of
-them is a driver's. `make endurance` has a hundred.
+A run copies a topic in several epochs, to a topic, to tables or to all at once, and loses one of
+them once or more; Spark's part is started again from its checkpoint until the copy is complete.
+Then every record must be there exactly once: in a topic by an independent consumer, in a table by
+`headrace lake verify`, which must also have no file that no commit names. A driver takes a whole
+start of Spark, so that in the usual suite one copies to everything. `make endurance` has a hundred
+runs of each kind.
 """
 
 import os
+import time
 import uuid
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,19 +21,21 @@ from confluent_kafka import Producer
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
+from headrace.cli.lake_topic import LibrdkafkaReader
 from headrace.pipelines.lake import verify as proof
 from headrace.pipelines.lake.views import open_view
 from headrace.testing.plugin import BrokerFactory
 from headrace.testing.running import RunningBroker
-from headrace.types import TopicPartition
 from tests.pipelines import fire as under
-from tests.pipelines.fire import EPOCHS, STARTS, Driver, Fire, epochs
+from tests.pipelines.fire import EPOCHS, LOOK_S, STARTS, Driver, Fire
 from tests.support.committed import committed_values
 from tests.support.topics import create_topic
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
 RECORDS = 1600
+TABLES = ("headrace-delta", "headrace-iceberg")
+EVERYTHING = ("headrace", *TABLES)
 MANY_RUNS = int(os.environ.get("HEADRACE_FIRE_RUNS", "100"))
 
 
@@ -48,9 +54,9 @@ class Copy:
 
     def options(self, sink: str) -> dict[str, str]:
         if sink == "headrace-delta":
-            return {"path": str(self.folder / "table")}
+            return {"path": str(self.folder / sink)}
         if sink == "headrace-iceberg":
-            return {"table": "lake.copy", "warehouse": str(self.folder / "warehouse")}
+            return {"table": "lake.copy", "warehouse": str(self.folder / sink)}
         return {
             "kafka.bootstrap.servers": self.bootstrap,
             "topic": self.target,
@@ -70,32 +76,52 @@ def new_copy(broker: RunningBroker, folder: Path) -> Copy:
     return Copy(broker, folder / name, source, target)
 
 
-def copy_in_session(spark: SparkSession, copy: Copy, sink: str, fire: Fire, victim: str) -> None:
-    """With workers or the broker under fire: the query may fail, and is then started again."""
-    failures: list[str] = []
-    for _ in range(STARTS):
+def copy_in_session(spark: SparkSession, copy: Copy, fire: Fire, victim: str, *sinks: str) -> None:
+    """With workers or the broker under fire: a query may fail, and is then started again."""
+
+    def start(sink: str) -> Iterator[int | None]:
         query = under.start(
             spark, copy.folder, copy.bootstrap, copy.source, sink, copy.options(sink),
             RECORDS // EPOCHS,
         )  # fmt: skip
-        try:
-            for epoch in epochs(query):
-                if fire.wait(epoch):
-                    fire.kill_worker() if victim == "worker" else fire.kill_broker()
-        except StreamingQueryException as error:
-            failures.append(str(error)[:2000])
-            continue
-        assert fire.hit, "the copy was complete before anything was killed"
-        return
-    raise AssertionError(f"{STARTS} starts were not enough: " + "\n\n".join(failures))
+        return under.epochs(query)
+
+    failures: list[str] = []
+    running = {sink: start(sink) for sink in sinks}
+    while running:
+        for sink, query in list(running.items()):
+            try:
+                epoch = next(query)
+            except StopIteration:
+                del running[sink]
+                continue
+            except StreamingQueryException as error:
+                failures.append(str(error)[:2000])
+                assert len(failures) < STARTS * len(sinks), "\n\n".join(failures)
+                running[sink] = start(sink)
+                continue
+            if epoch is not None and fire.wait(epoch):
+                fire.kill_worker() if victim == "worker" else fire.kill_broker()
+        time.sleep(LOOK_S)
+    assert fire.over, "the copy was complete before everything was killed"
 
 
-def copy_by_driver(copy: Copy, sink: str, fire: Fire) -> None:
+def copy_by_driver(copy: Copy, fire: Fire, *sinks: str) -> None:
+    """Killed and started again until the fire is over, then left alone."""
     driver = Driver(
-        copy.folder, copy.bootstrap, copy.source, sink, copy.options(sink), RECORDS // EPOCHS
+        copy.folder,
+        copy.bootstrap,
+        copy.source,
+        RECORDS // EPOCHS,
+        {sink: copy.options(sink) for sink in sinks},
     )
-    assert not driver.run(fire), "the copy was complete before the driver was killed"
+    while not fire.over:
+        assert not driver.run(fire), "the copy was complete before the driver was killed"
     assert driver.run(None)
+
+
+def check(copy: Copy, sink: str) -> None:
+    check_topic(copy) if sink == "headrace" else check_table(copy, sink)
 
 
 def check_topic(copy: Copy) -> None:
@@ -104,25 +130,14 @@ def check_topic(copy: Copy) -> None:
     assert sorted(seen) == list(range(RECORDS))
 
 
-class Filled:
-    """The source of a copy: every offset is a record."""
-
-    def bounds(self, topic: str) -> dict[int, tuple[int, int]]:
-        return {0: (0, RECORDS // 2), 1: (0, RECORDS // 2)}
-
-    def offsets(self, place: TopicPartition, first: int, last: int) -> proof.Offsets:
-        import numpy as np
-
-        return np.arange(first, last + 1)
-
-
 def check_table(copy: Copy, sink: str) -> None:
     options = copy.options(sink)
     view = open_view(options.get("path") or options["table"], warehouse=options.get("warehouse"))
-    wanted = proof.Wanted(copy.source, complete=True)
-    reports = proof.verify(view, wanted, Filled(), lambda *_: None)
+    wanted = proof.Wanted(copy.source, complete=True, full=True)
+    with LibrdkafkaReader(copy.bootstrap, None) as topic:
+        reports = proof.verify(view, wanted, topic, lambda *_: None)
     assert [(each.rows, each.findings) for each in reports] == [(RECORDS // 2, [])] * 2
-    on_disk = {path.name for path in copy.folder.rglob("data/headrace/*/*/*")}
+    on_disk = {path.name for path in (copy.folder / sink).rglob("data/headrace/*/*/*")}
     assert on_disk == {Path(file.path).name for file in view.files}
 
 
@@ -138,29 +153,56 @@ def test_nothing_is_lost_or_doubled_when_a_worker_or_the_broker_is_killed(
     spark: SparkSession, broker: RunningBroker, tmp_path: Path, victim: str, seed: int
 ) -> None:
     copy = new_copy(broker, tmp_path)
-    copy_in_session(spark, copy, "headrace", Fire(broker, seed), victim)
+    copy_in_session(spark, copy, Fire(broker, seed), victim, "headrace")
     check_topic(copy)
+
+
+def test_tables_have_every_record_once_when_the_broker_is_killed(
+    spark: SparkSession, broker: RunningBroker, tmp_path: Path
+) -> None:
+    copy = new_copy(broker, tmp_path)
+    copy_in_session(spark, copy, Fire(broker, 6, kills=3), "broker", *TABLES)
+    for sink in TABLES:
+        check(copy, sink)
 
 
 def test_nothing_is_lost_or_doubled_when_the_driver_is_killed(
     broker: RunningBroker, tmp_path: Path
 ) -> None:
     copy = new_copy(broker, tmp_path)
-    copy_by_driver(copy, "headrace", Fire(broker, 5))
-    check_topic(copy)
+    copy_by_driver(copy, Fire(broker, 5), *EVERYTHING)
+    for sink in EVERYTHING:
+        check(copy, sink)
 
 
 @pytest.mark.endurance
 @pytest.mark.parametrize("seed", range(MANY_RUNS))
 def test_nothing_is_lost_or_doubled_in_many_runs(
-    spark: SparkSession, broker: RunningBroker, tmp_path: Path, seed: int
+    request: pytest.FixtureRequest, broker: RunningBroker, tmp_path: Path, seed: int
 ) -> None:
     """Two topics to a table; a driver in every fifth run."""
     sink = ("headrace", "headrace", "headrace-delta", "headrace", "headrace-iceberg")[seed // 5 % 5]
     copy = new_copy(broker, tmp_path)
     fire = Fire(broker, 1000 + seed)
     if seed % 5 == 4:
-        copy_by_driver(copy, sink, fire)
+        copy_by_driver(copy, fire, sink)
     else:
-        copy_in_session(spark, copy, sink, fire, "broker" if seed % 2 else "worker")
-    check_topic(copy) if sink == "headrace" else check_table(copy, sink)
+        spark = request.getfixturevalue("spark")
+        copy_in_session(spark, copy, fire, "broker" if seed % 2 else "worker", sink)
+    check(copy, sink)
+
+
+@pytest.mark.endurance
+@pytest.mark.parametrize("seed", range(MANY_RUNS))
+def test_tables_have_every_record_once_in_many_runs(
+    request: pytest.FixtureRequest, broker: RunningBroker, tmp_path: Path, seed: int
+) -> None:
+    """Drivers that are killed three times over, and brokers."""
+    copy = new_copy(broker, tmp_path)
+    fire = Fire(broker, 2000 + seed, kills=3)
+    if seed % 2:
+        copy_in_session(request.getfixturevalue("spark"), copy, fire, "broker", *TABLES)
+    else:
+        copy_by_driver(copy, fire, *TABLES)
+    for sink in TABLES:
+        check(copy, sink)

@@ -99,6 +99,32 @@ def test_files_of_failed_attempts_are_gone_after_the_commit(lake: Lake) -> None:
     assert lake.offsets() == [0, 1]
 
 
+def test_a_replay_removes_what_was_left_when_the_driver_died_between_commit_and_sweep(
+    lake: Lake,
+) -> None:
+    sink = lake.sink()
+    sink.write(FIRST, iter([rows([0, 1])]))  # by a driver that was killed before its commit
+    kept = sink.write(FIRST, iter([rows([0, 1])]))
+    # And by one that was killed right after it.
+    lake.table.append(EpochCommit(FIRST, (kept,), sink._schema, overwrite=False))
+    assert kept.path is not None
+    assert len(lake.data_files()) == 2
+    lake.commit(FIRST, rows([0, 1]))
+    (left,) = lake.data_files()
+    assert left.endswith(kept.path)
+    assert lake.offsets() == [0, 1]
+
+
+def test_a_replay_leaves_files_that_the_tables_past_still_names(lake: Lake) -> None:
+    lake.commit(FIRST, rows([0, 1]))
+    past = lake.data_files()
+    rewrite = lake.sink(overwrite=True)
+    rewrite.commit([rewrite.write(Epoch("query-2", 0), iter([rows([0, 1])]))])
+    lake.commit(FIRST, rows([0, 1]))
+    assert past < lake.data_files()
+    assert lake.offsets() == [0, 1]
+
+
 def test_a_task_that_fails_leaves_no_file(lake: Lake) -> None:
     def torn() -> Iterator[pa.RecordBatch]:
         yield rows([0])

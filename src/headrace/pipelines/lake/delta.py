@@ -19,9 +19,10 @@ from deltalake.fs import DeltaStorageHandler
 from deltalake.schema import Schema
 from deltalake.transaction import AddAction
 
+from headrace.pipelines.epoch import Epoch
 from headrace.pipelines.lake import columns
-from headrace.pipelines.lake.files import TableFolder, WrittenFile
-from headrace.pipelines.lake.writers import EpochCommit, EpochTaken
+from headrace.pipelines.lake.files import TableFolder, WrittenFile, named_in
+from headrace.pipelines.lake.writers import EPOCH, QUERY, EpochCommit, EpochTaken
 
 COMMIT_ATTEMPTS = 10
 
@@ -102,6 +103,16 @@ class DeltaLake:
                 continue
             return
         raise failure
+
+    def files_of(self, epoch: Epoch) -> frozenset[str] | None:
+        wanted = (epoch.query, str(epoch.number))
+        for info in self.table().history():
+            if (info.get(QUERY), info.get(EPOCH)) == wanted:
+                # As of that version: somebody may have rewritten the table since, and the files
+                # are still part of its past.
+                then = DeltaTable(self.uri, info["version"], storage_options=dict(self.storage))
+                return named_in(then.file_uris(), epoch)
+        return None
 
     def _commit(self, table: DeltaTable, commit: EpochCommit) -> None:
         now_ms = int(time.time() * 1000)

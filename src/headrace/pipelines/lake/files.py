@@ -8,7 +8,7 @@ by attempts that failed, and `sweep` removes them when the epoch is committed.
 
 import logging
 import uuid
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -110,6 +110,12 @@ def epoch_of(path: str) -> Epoch | None:
     if not found or len(parts) != 3 or not parts[1].isdigit():
         return None
     return Epoch(parts[0], int(parts[1]))
+
+
+def named_in(paths: Iterable[str], epoch: Epoch) -> frozenset[str]:
+    """Those of some files that an epoch wrote, relative to the table as `sweep` names them."""
+    names = (path.rpartition("/")[2] for path in paths if epoch_of(path) == epoch)
+    return frozenset(f"{epoch_folder(epoch)}/{name}" for name in names)
 
 
 def _groups(

@@ -19,9 +19,10 @@ from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
 
+from headrace.pipelines.epoch import Epoch
 from headrace.pipelines.lake import columns
-from headrace.pipelines.lake.files import TableFolder
-from headrace.pipelines.lake.writers import EpochCommit, EpochTaken
+from headrace.pipelines.lake.files import TableFolder, named_in
+from headrace.pipelines.lake.writers import EPOCH, QUERY, EpochCommit, EpochTaken
 
 COMMIT_ATTEMPTS = 10
 EPOCH_PROPERTY = "headrace.epoch."
@@ -115,6 +116,15 @@ class IcebergLake:
                 continue
             return
         raise failure
+
+    def files_of(self, epoch: Epoch) -> frozenset[str] | None:
+        table = self.table()
+        for snapshot in reversed(table.metadata.snapshots):
+            said = snapshot.summary.additional_properties if snapshot.summary else {}
+            if (said.get(QUERY), said.get(EPOCH)) == (epoch.query, str(epoch.number)):
+                then = table.scan(snapshot_id=snapshot.snapshot_id)
+                return named_in((task.file.file_path for task in then.plan_files()), epoch)
+        return None
 
     def _commit(self, table: Table, commit: EpochCommit) -> None:
         summary = commit.properties()

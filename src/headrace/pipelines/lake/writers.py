@@ -46,6 +46,9 @@ class LakeTable(Protocol):
     def append(self, commit: "EpochCommit") -> None:
         """Add the files with their properties in one commit; EpochTaken if that was done."""
 
+    def files_of(self, epoch: Epoch) -> frozenset[str] | None:
+        """The files that the epoch's commit named; None if the table no longer knows it."""
+
 
 @dataclass(frozen=True, slots=True)
 class EpochCommit:
@@ -97,9 +100,14 @@ class LakeSink:
         except EpochTaken:
             _log.warning("epoch %d of query %s is in the table already", epoch.number, epoch.query)
             folder.remove(paths)
-            return
+            keep = self._table.files_of(epoch)
+            if keep is None:
+                return
+        else:
+            keep = frozenset(paths)
         try:
-            folder.sweep(epoch, keep=paths)
+            # After a replay, too: who committed may have been killed before it came to this line.
+            folder.sweep(epoch, keep)
         except OSError as error:
             # The commit stands. An exception here would make Spark abort what is committed.
             _log.warning("could not look for orphans of epoch %d: %s", epoch.number, error)
