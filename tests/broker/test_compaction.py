@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from confluent_kafka.admin import (
 )
 
 from headrace.testing.running import RunningBroker
+from tests.support.ports import free_port
 
 TOPIC = "states"
 KEYS = 40
@@ -244,3 +246,53 @@ def test_offsets_and_transactions_are_found_in_compacted_logs(broker: RunningBro
         producer.produce(TOPIC, b"after", b"in a transaction")
         producer.commit_transaction(20)
     assert read(broker)[-1][1:] == (b"in a transaction", b"after")
+
+
+def metrics(address: str) -> dict[str, float]:
+    """What Prometheus reads, by metric and labels."""
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer:
+        lines = answer.read().decode().splitlines()
+    return {
+        name.removeprefix("headrace_compaction_"): float(value)
+        for name, _, value in (line.rpartition(" ") for line in lines)
+        if name.startswith("headrace_compaction_")
+    }
+
+
+def test_operators_see_what_compaction_does_and_where_it_fails() -> None:
+    address = f"127.0.0.1:{free_port()}"
+    broker = RunningBroker({**SETTINGS, "headrace.metrics.address": address})
+    try:
+        create(broker)
+        before_s = time.time()
+        write(broker, 0)
+        wait_compacted(broker)
+        label = f'{{topic="{TOPIC}"}}'
+        wait_until("a look after it", lambda: metrics(address)["max_dirty_ratio"] == 0)
+        shown = metrics(address)
+        assert shown['runs_total{result="finished"}'] >= 1
+        assert 0 < shown[f"removed_records_total{label}"] < shown[f"read_records_total{label}"]
+        assert 0 < shown[f"removed_bytes_total{label}"] < shown[f"read_bytes_total{label}"]
+        assert 0 < shown["last_seconds"] <= shown["seconds_total"]
+        assert before_s - 1 < shown["last_end_timestamp_seconds"] <= time.time() + 1
+        assert shown["last_look_timestamp_seconds"] >= shown["last_end_timestamp_seconds"]
+        assert shown["uncleanable_partitions"] == shown["uncleanable_bytes"] == 0
+        # Bytes that rot before they are compacted.
+        alter(broker, ResourceType.TOPIC, TOPIC, min_cleanable_dirty_ratio="1")
+        write(broker, 1)
+        damaged = sorted(folder(broker).glob("*.log"))[-3]
+        content = bytearray(damaged.read_bytes())
+        content[len(content) // 2] ^= 0xFF
+        damaged.write_bytes(content)
+        alter(broker, ResourceType.TOPIC, TOPIC, min_cleanable_dirty_ratio="0.01")
+        wait_until("a failure", lambda: metrics(address)["uncleanable_partitions"] == 1)
+        shown = metrics(address)
+        assert shown['runs_total{result="failed"}'] >= 1
+        assert shown["uncleanable_bytes"] > 0
+        assert shown["max_dirty_ratio"] > 0
+        assert shown["in_progress"] == 0
+        client = admin(broker)
+        client.delete_topics([TOPIC])[TOPIC].result(20)
+        wait_until("no failure", lambda: metrics(address)["uncleanable_partitions"] == 0)
+    finally:
+        broker.close()

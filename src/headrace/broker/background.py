@@ -7,6 +7,7 @@ from concurrent.futures import Executor
 from typing import TYPE_CHECKING
 
 from headrace.broker.connection import Connection
+from headrace.broker.metrics import Metrics
 from headrace.broker.retention import Retention
 from headrace.clock import Clock
 from headrace.errors import KafkaError
@@ -34,6 +35,7 @@ class Background:
         executor: Executor,
         retention: Retention,
         clock: Clock,
+        metrics: Metrics,
     ) -> None:
         self._settings = settings
         self._replicas = replicas
@@ -41,6 +43,7 @@ class Background:
         self._executor = executor
         self._retention = retention
         self._clock = clock
+        self._metrics = metrics
         self._compaction: Compaction | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -87,7 +90,7 @@ class Background:
         # Imported here: a broker shall answer before it thinks of that.
         from headrace.broker.compaction import Compaction
 
-        self._compaction = Compaction(self._replicas, self._executor, self._clock)
+        self._compaction = Compaction(self._replicas, self._executor, self._clock, self._metrics)
         self._compaction.start()
 
     async def _checkpoint(self) -> None:

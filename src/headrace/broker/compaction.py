@@ -14,6 +14,7 @@ from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass
 
+from headrace.broker.metrics import Metrics
 from headrace.clock import Clock
 from headrace.errors import ErrorCode, KafkaError
 from headrace.log.compaction_job import (
@@ -53,6 +54,7 @@ class _Stale(Exception):
 class _Failures:
     count: int
     rest_until: float
+    plan: Plan | None
 
 
 class Worker:
@@ -106,8 +108,12 @@ class Worker:
 class Compaction:
     """Which logs are compacted, and when."""
 
-    def __init__(self, replicas: Replicas, executor: Executor, clock: Clock) -> None:
+    def __init__(
+        self, replicas: Replicas, executor: Executor, clock: Clock, metrics: Metrics
+    ) -> None:
         self._replicas = replicas
+        self._metrics = metrics
+        metrics.watch("headrace_compaction_in_progress", lambda: len(self._in_progress))
         self._executor = executor
         self._clock = clock
         self._in_progress: set[TopicPartition] = set()
@@ -161,32 +167,49 @@ class Compaction:
     def _filthiest(self) -> tuple[Partition, Plan] | None:
         """Of the logs that are due, the one with the largest dirty part."""
         now_ms, now = self._clock.now_ms(), self._clock.monotonic()
-        due: list[tuple[Partition, Plan]] = []
+        plans: list[tuple[Partition, Plan]] = []
         unopened = _OPENED_AT_ONCE
-        for partition in self._replicas.all_partitions():
-            settings = partition.settings
-            if "compact" not in settings.cleanup_policy or partition.name in self._in_progress:
-                continue
+        wanted = [
+            partition
+            for partition in self._replicas.all_partitions()
+            if "compact" in partition.settings.cleanup_policy
+        ]
+        names = {partition.name for partition in wanted}
+        self._failures = {name: each for name, each in self._failures.items() if name in names}
+        for partition in wanted:
             failures = self._failures.get(partition.name)
-            if failures is not None and failures.rest_until > now:
+            if (
+                partition.name in self._in_progress
+                or (failures is not None and failures.rest_until > now)
+                # Its copy could miss a tombstone.
+                or self._replicas.directories.is_moving(partition.name)
+            ):
                 continue
-            if self._replicas.directories.is_moving(partition.name):
-                continue  # its copy could miss a tombstone
             if not partition.opened:
                 unopened -= 1
                 if unopened < 0:
                     continue
             try:
-                if partition.log.offline is not None:
-                    continue
-                found = self._plan(partition, now_ms)
+                if partition.log.offline is None:
+                    plans.append((partition, self._plan(partition, now_ms)))
             except KafkaError as error:
                 logger.warning("%s cannot be compacted: %s", partition.name, error)
                 self._note_failure(partition.name)
-                continue
-            if found.is_due(settings):
-                due.append((partition, found))
+        self._tell(now_ms, [found for _, found in plans])
+        due = [item for item in plans if item[1].is_due(item[0].settings)]
         return max(due, key=lambda item: item[1].dirty_ratio, default=None)
+
+    def _tell(self, now_ms: int, plans: list[Plan]) -> None:
+        """What operators want to know after each look."""
+        failed = [failures.plan for failures in self._failures.values()]
+        known = [*plans, *(found for found in failed if found is not None)]
+        for metric, value in (
+            ("max_dirty_ratio", max((found.dirty_ratio for found in known), default=0)),
+            ("uncleanable_partitions", len(failed)),
+            ("uncleanable_bytes", sum(found.dirty_bytes for found in failed if found is not None)),
+            ("last_look_timestamp_seconds", now_ms / 1000),
+        ):
+            self._metrics.set(f"headrace_compaction_{metric}", value)
 
     def _plan(self, partition: Partition, now_ms: int) -> Plan:
         cleaned_to = self._home(partition.name).cleaned_to(partition.name)
@@ -198,12 +221,13 @@ class Compaction:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "its topic was deleted")
         return home
 
-    def _note_failure(self, name: TopicPartition) -> None:
+    def _note_failure(self, name: TopicPartition, found: Plan | None = None) -> None:
         known = self._failures.get(name)
         count = known.count + 1 if known is not None else 1
         backoff_ms = max(self._settings.integer("log.cleaner.backoff.ms"), 1000)
         rest_ms = min(backoff_ms << min(count, 20), _REST_MAX_MS)
-        self._failures[name] = _Failures(count, self._clock.monotonic() + rest_ms / 1000)
+        rest_until = self._clock.monotonic() + rest_ms / 1000
+        self._failures[name] = _Failures(count, rest_until, found)
 
     # -- doing ----------------------------------------------------------------------------------
 
@@ -226,16 +250,33 @@ class Compaction:
             await loop.run_in_executor(self._executor, _save, home, log)
             self._failures.pop(name, None)
             _report(name, found, finished)
+            self._count(name, finished)
         except _Stale as reason:
             logger.info("the compaction of %s is given up: %s", name, reason)
+            self._metrics.add("headrace_compaction_runs_total", 1, "given_up")
             await self._discard(worker, log)
         except KafkaError as error:
             logger.error("the compaction of %s failed: %s", name, error)
-            self._note_failure(name)
+            self._metrics.add("headrace_compaction_runs_total", 1, "failed")
+            self._note_failure(name, found)
             await self._discard(worker, log)
         finally:
             log.compacting = False
             self._in_progress.discard(name)
+
+    def _count(self, name: TopicPartition, run: Finished) -> None:
+        metrics, topic = self._metrics, name.topic
+        metrics.add("headrace_compaction_runs_total", 1, "finished")
+        for what, read, kept in (
+            ("bytes", run.bytes_read, run.bytes_kept),
+            ("records", run.records_read, run.records_kept),
+        ):
+            metrics.add(f"headrace_compaction_read_{what}_total", read, topic)
+            metrics.add(f"headrace_compaction_removed_{what}_total", read - kept, topic)
+        metrics.add("headrace_compaction_seconds_total", run.seconds)
+        metrics.set("headrace_compaction_last_seconds", run.seconds)
+        ended_s = self._clock.now_ms() / 1000
+        metrics.set("headrace_compaction_last_end_timestamp_seconds", ended_s)
 
     async def _take_answers(self, worker: Worker, log: Log) -> Finished:
         """Put each group of segments in place as it comes, until the job is finished."""

@@ -36,6 +36,30 @@ METRICS = (
            "retention.hold.bytes deletes it, likewise.", _GROUP),
     Metric("headrace_retention_left_records", "gauge", "Records until retention.messages deletes "
            "it, likewise.", _GROUP),
+    Metric("headrace_compaction_runs_total", "counter", "Compactions of a log that ended, by how: "
+           "finished, given_up because the log had changed, failed.", ("result",)),
+    Metric("headrace_compaction_read_bytes_total", "counter", "Bytes of batches that finished "
+           "compactions read.", ("topic",)),
+    Metric("headrace_compaction_read_records_total", "counter", "Records that they read.",
+           ("topic",)),
+    Metric("headrace_compaction_removed_bytes_total", "counter", "Bytes that they removed.",
+           ("topic",)),
+    Metric("headrace_compaction_removed_records_total", "counter", "Records that they removed.",
+           ("topic",)),
+    Metric("headrace_compaction_seconds_total", "counter", "Time that finished compactions took."),
+    Metric("headrace_compaction_last_seconds", "gauge", "Duration of the last one."),
+    Metric("headrace_compaction_last_end_timestamp_seconds", "gauge", "When it ended, in seconds "
+           "since 1970; 0 if there was none since the start."),
+    Metric("headrace_compaction_last_look_timestamp_seconds", "gauge", "When logs were last asked "
+           "whether they are due; if that is long ago, compaction hangs."),
+    Metric("headrace_compaction_max_dirty_ratio", "gauge", "Of all compacted logs the largest "
+           "share of bytes that could be compacted and were not yet, at the last look."),
+    Metric("headrace_compaction_in_progress", "gauge", "Logs that are being compacted."),
+    Metric("headrace_compaction_uncleanable_partitions", "gauge", "Partitions whose compaction "
+           "failed; it is tried again, less and less often."),
+    Metric("headrace_compaction_uncleanable_bytes", "gauge", "What waits in them for compaction."),
+    Metric("headrace_log_dirs_offline", "gauge", "Data folders that are offline."),
+    Metric("headrace_replica_moves", "gauge", "Replicas on their way to another data folder."),
 )  # fmt: skip
 
 

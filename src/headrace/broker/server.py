@@ -123,11 +123,14 @@ class Server:
         self._poller = Poller(self._replicas.wake)
         self._metrics = Metrics()
         self._metrics.watch("headrace_connections", lambda: len(self._connections))
+        self._metrics.watch("headrace_log_dirs_offline", lambda: len(self._problems()))
+        self._metrics.watch("headrace_replica_moves", lambda: self._replicas.moves.under_way)
         self._metrics_page: MetricsPage | None = None
         retention = Retention(self._replicas, clock, self._find_committed, self._metrics)
         self._background = Background(
-            settings, self._replicas, self._connections, self._executor, retention, clock
-        )
+            settings, self._replicas, self._connections, self._executor, retention, clock,
+            self._metrics,
+        )  # fmt: skip
         self._replication = None
         if shared:
             self._replication = self._replicate(membership, this)
