@@ -62,6 +62,7 @@ def test_exactly_once_holds_while_the_broker_and_clients_are_killed(
     assert verdict.clean, verdict
 
 
+ATTEMPTS = 5
 CASES = [
     ("sequence", lost_answers, "answers", {2}),
     ("epoch", zombies, "client", {4, 5, 6, 12}),
@@ -82,10 +83,17 @@ def test_a_bug_is_found_and_the_same_run_without_it_is_clean(
     (tmp_path / "right").mkdir()
     right = run(headrace_factory, tmp_path / "right", faults, struck)
     assert right.clean, right
-    (tmp_path / "wrong").mkdir()
     monkeypatch.setenv(TEST_BUGS, bug)
-    wrong = run(headrace_factory, tmp_path / "wrong", faults, struck)
-    assert wrong.rules & rules, wrong
+    verdicts = []
+    # On a busy machine the faults may all strike where the bug does no harm.
+    for attempt in range(ATTEMPTS):
+        folder = tmp_path / f"wrong-{attempt}"
+        folder.mkdir()
+        verdicts.append(run(headrace_factory, folder, faults, struck))
+        if verdicts[-1].rules & rules:
+            break
+    else:
+        pytest.fail(f"not found in {ATTEMPTS} runs: {verdicts}")
 
 
 def test_a_bug_that_does_not_exist_is_refused(
