@@ -28,7 +28,10 @@ class ApacheKafka:
         heap_mb: int = 512,
         port: int | None = None,
         settings: Mapping[str, str] | None = None,
+        voters: str | None = None,
     ) -> None:
+        """`voters` are the nodes of a cluster of several, which form a quorum from the start."""
+        self._voters = voters
         self.folder = folder
         self.data = folder / "data"
         self.port = port or free_port()
@@ -69,11 +72,18 @@ class ApacheKafka:
         run_tool(
             "kafka-storage",
             *("format", "--cluster-id", CLUSTER_ID),
-            *("--config", str(self._properties_file()), "--standalone"),
+            *("--config", str(self._properties_file())),
+            *(() if self._voters else ("--standalone",)),
         )
 
     def start(self, timeout_s: float = 90) -> float:
         """Starts the process; returns the seconds from exec to the first Metadata answer."""
+        began = self.launch()
+        self.wait_until_ready(timeout_s)
+        return time.monotonic() - began
+
+    def launch(self) -> float:
+        """Starts the process, and does not wait; returns when that was."""
         self.format()
         options = (
             f"-Xms{self.heap_mb}m",
@@ -93,13 +103,28 @@ class ApacheKafka:
             stdin=subprocess.DEVNULL,
         )
         self._process = process
+        return began
+
+    def wait_until_ready(self, timeout_s: float = 90) -> None:
+        """Until it answers."""
+        process = self._process
+        assert process is not None, "Apache Kafka was not started"
         try:
             wait_for_metadata(self.port, lambda: process.poll() is None, timeout_s)
         except (RuntimeError, TimeoutError) as error:
             self.stop()
             said = (self.folder / "output.txt").read_text()[-2000:]
             raise RuntimeError(f"Apache Kafka did not start: {error}\n{said}") from error
-        return time.monotonic() - began
+
+    def kill(self) -> None:
+        """Ends it at once, as a crash does."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+        if self._output is not None:
+            self._output.close()
+            self._output = None
 
     def stop(self, timeout_s: float = 60) -> None:
         """Stops cleanly, and by force when that takes too long."""
@@ -125,7 +150,11 @@ class ApacheKafka:
         values = {
             "process.roles": "broker,controller",
             "node.id": "1",
-            "controller.quorum.bootstrap.servers": f"127.0.0.1:{self._controller_port}",
+            **(
+                {}
+                if self._voters
+                else {"controller.quorum.bootstrap.servers": f"127.0.0.1:{self._controller_port}"}
+            ),
             "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://127.0.0.1:{self._controller_port}",
             "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
             "controller.listener.names": "CONTROLLER",

@@ -25,15 +25,16 @@ class RunningCluster:
 
     def __init__(
         self, folder: Path, count: int = 3, settings: Mapping[str, str] | None = None,
-        metadata: str | None = None,
+        metadata: str | None = None, quick: bool = True,
     ) -> None:  # fmt: skip
         folder.mkdir(exist_ok=True)
         where = metadata or f"sqlite:{folder}"
-        given = {**QUICK, "headrace.metadata": where, **(settings or {})}
+        given = {**(QUICK if quick else {}), "headrace.metadata": where, **(settings or {})}
         self.brokers: dict[int, RunningBroker] = {}
         try:
             for number in range(1, count + 1):
                 self.brokers[number] = RunningBroker(given, node_id=number)
+            self.wait_until_all_know_each_other()
         except BaseException:
             self.close()
             raise
@@ -56,6 +57,14 @@ class RunningCluster:
     def close(self) -> None:
         for broker in self.brokers.values():
             broker.close()
+
+    def wait_until_all_know_each_other(self) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        for broker in self.brokers.values():
+            admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+            while len(admin.list_topics(timeout=10).brokers) < len(self.brokers):
+                assert time.monotonic() < deadline, "the brokers do not find each other"
+                time.sleep(0.02)
 
     def admin(self) -> AdminClient:
         return AdminClient({"bootstrap.servers": self.bootstrap_servers})

@@ -1,15 +1,22 @@
 """Topics made and filled for tests, by librdkafka."""
 
+import time
 from collections.abc import Mapping
 
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic, TopicMetadata
+
+NOWHERE = TopicMetadata()
 
 
 def create_topic(
     bootstrap: str, name: str, partitions: int = 1, config: Mapping[str, str] | None = None
 ) -> str:
-    """Creates the topic and returns its name."""
+    """Creates the topic and returns its name, once every client can see it."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     new = NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
     admin.create_topics([new])[name].result(30)
+    deadline = time.monotonic() + 30
+    while len(admin.list_topics(timeout=10).topics.get(name, NOWHERE).partitions) < partitions:
+        assert time.monotonic() < deadline, f"{name} does not appear"
+        time.sleep(0.02)
     return name

@@ -17,7 +17,7 @@ from headrace.cluster.image import Broker
 from headrace.errors import ErrorCode, KafkaError
 from headrace.replication.flusher import flush_log
 from headrace.replication.partition import Partition
-from headrace.replication.peer import Answer, Peer, Unreachable
+from headrace.replication.peer import Answer, Interrupted, Peer, Unreachable
 from headrace.replication.truncation import next_step
 from headrace.settings import Settings
 from headrace.types import Epoch, TopicPartition
@@ -85,6 +85,8 @@ class Fetcher:
         self._forgotten: list[_Key] = []
         self._session = (0, 0)
         self._changed = asyncio.Event()
+        # Whom we wait for, if it may take its time to answer.
+        self._long_poll: Peer | None = None
 
     def follow(self, partitions: Iterable[Partition]) -> None:
         """Follow these, and nothing else."""
@@ -98,6 +100,9 @@ class Fetcher:
             if known is not None:
                 self._forget(key)
             self._followed[key] = _Followed(partition)
+            if self._long_poll is not None:
+                # Acknowledgements of the new one wait for us: do not sit out the leader's wait.
+                self._long_poll.interrupt()
         self._changed.set()
 
     def _forget(self, key: _Key) -> None:
@@ -109,6 +114,8 @@ class Fetcher:
         while True:
             try:
                 await self._follow_connected()
+            except Interrupted:
+                continue
             except Unreachable as error:
                 logger.info("cannot fetch from broker %d: %s", self.leader.id, error)
             except Exception:
@@ -245,7 +252,11 @@ class Fetcher:
         body = replica_fetch.fetch_request(
             (self._me.id, self._me.epoch), self._limits, self._session, wanted, forgotten
         )
-        raw = await peer.ask(replica_fetch.API_KEY, replica_fetch.VERSION, body)
+        self._long_poll = peer
+        try:
+            raw = await peer.ask(replica_fetch.API_KEY, replica_fetch.VERSION, body)
+        finally:
+            self._long_poll = None
         try:
             answer = replica_fetch.read_answer(raw.data, raw.start, raw.end)
         except (ValueError, IndexError, struct.error) as error:

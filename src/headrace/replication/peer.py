@@ -25,6 +25,10 @@ class Unreachable(Exception):
     """The broker cannot be connected to, went away, or answers with something else."""
 
 
+class Interrupted(Exception):
+    """An answer is not waited for any longer."""
+
+
 class Peer:
     """A broker that is being talked to. Not for two questions at once."""
 
@@ -34,6 +38,8 @@ class Peer:
         self.timeout_s = timeout_s
         self._correlation_id = 0
         self._buffer = bytearray(1 << 16)
+        self._asking: asyncio.Future[Answer] | None = None
+        self._interrupted = False
 
     @classmethod
     async def connect(cls, host: str, port: int, client_id: str, timeout_s: float) -> "Peer":
@@ -60,10 +66,23 @@ class Peer:
 
     async def ask(self, api_key: int, version: int, body: bytes) -> Answer:
         """The answer to a request of a flexible version; Unreachable if none comes."""
+        self._asking = asyncio.ensure_future(self._ask(api_key, version, body))
         try:
-            return await asyncio.wait_for(self._ask(api_key, version, body), self.timeout_s)
+            return await asyncio.wait_for(self._asking, self.timeout_s)
         except (OSError, TimeoutError) as error:
             raise Unreachable(str(error) or "no answer in time") from error
+        except asyncio.CancelledError:
+            if self._interrupted:
+                raise Interrupted from None
+            raise
+        finally:
+            self._asking = None
+
+    def interrupt(self) -> None:
+        """Let whoever waits for an answer hear Interrupted; this connection is of no more use."""
+        if self._asking is not None:
+            self._interrupted = True
+            self._asking.cancel()
 
     async def ask_message(self, request: object, shape: type[Shape]) -> Shape:
         """A question and its answer as kio's classes, in the version that `request` is of."""
