@@ -14,12 +14,12 @@ BENCH_ARGS  ?=
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(LOCK)
 
 .DEFAULT_GOAL := help
-.PHONY: help up down demo test endurance lint bench lock install dev tools clean
+.PHONY: help up down demo cluster-up test endurance lint bench lock install dev tools clean
 
 help: ## say what can be done
 	@echo "Headrace"
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null \
-	  || sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1   \2/p' $(MAKEFILE_LIST)
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null \
+	  || sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1   \2/p' $(MAKEFILE_LIST)
 	@echo
 	@echo "  LISTEN=HOST:PORT and DATA=FOLDER choose where \`make up\` listens and keeps its data."
 	@echo "  DEMO=no starts the broker only. SECONDS=60 is how long \`make demo\` runs."
@@ -34,6 +34,9 @@ down: ## stop what `make up` started
 demo: $(VENV)/.installed ## run the demo for a minute on a broker of its own, with a summary and a picture
 	@scripts/install-spark
 	@$(BIN)/python examples/sensors/demo.py --seconds "$(SECONDS)" --folder "$(DATA)/demo"
+
+cluster-up: dev tools ## three brokers and a ZooKeeper; leaders are killed while clients run (SECONDS=60)
+	@$(BIN)/python examples/cluster/failover.py --seconds "$(SECONDS)" --jars "$$(echo .tools/zookeeper/*)"
 
 test: dev tools lint ## install everything the tests need and run them all
 	$(BIN)/python -m pytest $(PYTEST_ARGS)

@@ -1,5 +1,4 @@
-"""For all tests: what belongs to the usual suite, a Spark that starts quickly, and programs that can
-be interrupted."""
+"""For all tests: the usual suite, a Spark that starts quickly, programs that can be interrupted."""
 
 import os
 import signal

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from confluent_kafka import Producer
 from findings import Cell
 from house_rules import READINGS
+
 from simulation import MINUTES_PER_SECOND, readings
 
 TICK_S = 0.02

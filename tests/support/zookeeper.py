@@ -26,7 +26,7 @@ def missing() -> str | None:
     """None when a ZooKeeper can be started, else a sentence naming what is missing."""
     if shutil.which("java") is None:
         return "no Java runtime: install the Debian package openjdk-17-jre-headless"
-    if not (_jars() / ".complete").exists():
+    if not (jars() / ".complete").exists():
         return "no ZooKeeper jars: run `make tools` (needs the Debian package maven)"
     return None
 
@@ -70,7 +70,7 @@ class Server:
                 "java",
                 *QUICK_START,
                 "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-                *("-cp", f"{_jars()}/*"),
+                *("-cp", f"{jars()}/*"),
                 "org.apache.zookeeper.server.quorum.QuorumPeerMain",
                 str(self.folder / "zoo.cfg"),
             ],
@@ -163,7 +163,8 @@ class ZooKeeper:
             server.kill()
 
 
-def _jars() -> Path:
+def jars() -> Path:
+    """Where ZooKeeper's jars are, once `make tools` has brought them."""
     found = re.search(r"<zookeeper\.version>(.*?)</zookeeper\.version>", POM.read_text())
     assert found, f"{POM} names no zookeeper.version"
     return ROOT / ".tools" / "zookeeper" / found[1]
