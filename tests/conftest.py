@@ -1,9 +1,14 @@
-"""For all tests: the usual suite, a Spark that starts quickly, programs that can be interrupted."""
+"""For all tests: what belongs to the usual suite, one Apache Kafka to compare with, a Spark that
+starts quickly, and programs that can be interrupted."""
 
 import os
 import signal
+from collections.abc import Iterator
 
 import pytest
+
+from tests.support import java
+from tests.support.apache_kafka import ApacheKafka
 
 # A shell starts background jobs with SIGINT ignored, and children inherit that. A handler of our
 # own is not inherited: programs begin with the default again, and Ctrl-C reaches them.
@@ -27,3 +32,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in set(left_out)]
+
+
+@pytest.fixture(scope="session")
+def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
+    """For all tests that use only topics and groups of their own; nobody stops or changes it."""
+    if reason := java.missing():
+        pytest.skip(reason)
+    settings = {"log.cleaner.backoff.ms": "200"}
+    with ApacheKafka(tmp_path_factory.mktemp("kafka"), settings=settings, quick=True) as running:
+        yield running

@@ -90,7 +90,7 @@ def test_the_demo_is_shown_live_and_ctrl_c_stops_everything(tmp_path: Path) -> N
         pytest.skip(reason)
     current = subprocess.run(["make", "-q", ".venv/.installed-demo"], cwd=ROOT, check=False)
     if current.returncode != 0:
-        pytest.skip("`make dev` has not brought what the demo needs")
+        pytest.skip("run `make dev`: .venv is older than pyproject.toml or the lock")
     port = free_port()
     address = f"127.0.0.1:{port}"
     assert script("up", address, str(tmp_path)).returncode == 0

@@ -8,17 +8,10 @@ import pytest
 from headrace.client.cluster import Cluster
 from headrace.client.config import ClientConfig, parse_bootstrap
 from headrace.testing.running import RunningBroker
-from tests.support import java
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.topics import create_topic
 
 Connect = Callable[[str], Cluster]
-
-
-@pytest.fixture(scope="session")
-def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
-    with ApacheKafka(tmp_path_factory.mktemp("kafka")) as running:
-        yield running
 
 
 @pytest.fixture(scope="session", params=["headrace", pytest.param("kafka", marks=pytest.mark.java)])
@@ -26,8 +19,6 @@ def bootstrap(request: pytest.FixtureRequest) -> str:
     if request.param == "headrace":
         broker: RunningBroker = request.getfixturevalue("headrace")
         return broker.bootstrap_servers
-    if reason := java.missing():
-        pytest.skip(reason)
     kafka: ApacheKafka = request.getfixturevalue("apache_kafka")
     return kafka.bootstrap
 

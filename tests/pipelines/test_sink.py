@@ -17,7 +17,6 @@ from headrace.pipelines.sink import Sink, TaskDone
 from headrace.pipelines.sink_options import parse_options
 from headrace.testing.plugin import BrokerFactory
 from headrace.testing.running import RunningBroker
-from tests.support import java
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.committed import committed_values
 from tests.support.topics import create_topic
@@ -25,12 +24,6 @@ from tests.support.topics import create_topic
 SCHEMA = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 TASKS = 3
 ROWS = 40
-
-
-@pytest.fixture(scope="module")
-def a_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
-    with ApacheKafka(tmp_path_factory.mktemp("kafka")) as running:
-        yield running
 
 
 # Apache Kafka takes its time to start, so that these are marked slow.
@@ -42,9 +35,7 @@ def bootstrap(request: pytest.FixtureRequest) -> str:
     if request.param == "headrace":
         broker: RunningBroker = request.getfixturevalue("headrace")
         return broker.bootstrap_servers
-    if reason := java.missing():
-        pytest.skip(reason)
-    kafka: ApacheKafka = request.getfixturevalue("a_kafka")
+    kafka: ApacheKafka = request.getfixturevalue("apache_kafka")
     return kafka.bootstrap
 
 

@@ -3,7 +3,6 @@
 import json
 import time
 import uuid
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -17,7 +16,6 @@ from headrace.testing.plugin import BrokerFactory
 from headrace.testing.running import RunningBroker
 from headrace.types import TopicPartition
 from headrace.wire.batch_columns import decode
-from tests.support import java
 from tests.support import spark as support
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.topics import create_topic
@@ -34,20 +32,11 @@ QUICK_COMPACTION = {
 }
 
 
-@pytest.fixture(scope="session")
-def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
-    settings = {"log.cleaner.backoff.ms": "200"}
-    with ApacheKafka(tmp_path_factory.mktemp("kafka"), settings=settings) as running:
-        yield running
-
-
 @pytest.fixture(scope="session", params=["headrace", pytest.param("kafka", marks=pytest.mark.java)])
 def bootstrap(request: pytest.FixtureRequest) -> str:
     if request.param == "headrace":
         broker: RunningBroker = request.getfixturevalue("headrace")
         return broker.bootstrap_servers
-    if reason := java.missing():
-        pytest.skip(reason)
     kafka: ApacheKafka = request.getfixturevalue("apache_kafka")
     return kafka.bootstrap
 

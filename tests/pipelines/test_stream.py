@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,19 +26,11 @@ pytestmark = pytest.mark.spark
 GROUP_TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 
 
-@pytest.fixture(scope="module")
-def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
-    with ApacheKafka(tmp_path_factory.mktemp("kafka")) as running:
-        yield running
-
-
 @pytest.fixture(scope="module", params=["headrace", pytest.param("kafka", marks=pytest.mark.java)])
 def bootstrap(request: pytest.FixtureRequest) -> str:
     if request.param == "headrace":
         broker: RunningBroker = request.getfixturevalue("headrace")
         return broker.bootstrap_servers
-    if reason := java.missing():
-        pytest.skip(reason)
     kafka: ApacheKafka = request.getfixturevalue("apache_kafka")
     return kafka.bootstrap
 

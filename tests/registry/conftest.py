@@ -7,7 +7,6 @@ import httpx
 import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
 
-from tests.support import java
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.headrace_broker import HeadraceBroker
 from tests.support.headrace_registry import HeadraceRegistry
@@ -20,16 +19,13 @@ def bootstrap(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
     """A cluster."""
-    folder = tmp_path_factory.mktemp("cluster")
-    if request.param == "headrace":
-        settings = {"group.initial.rebalance.delay.ms": "0"}
-        with HeadraceBroker(folder, settings=settings) as broker:
-            yield broker.bootstrap
-        return
-    if reason := java.missing():
-        pytest.skip(reason)
-    with ApacheKafka(folder) as kafka:
+    if request.param == "kafka":
+        kafka: ApacheKafka = request.getfixturevalue("apache_kafka")
         yield kafka.bootstrap
+        return
+    settings = {"group.initial.rebalance.delay.ms": "0"}
+    with HeadraceBroker(tmp_path_factory.mktemp("cluster"), settings=settings) as broker:
+        yield broker.bootstrap
 
 
 @pytest.fixture(scope="session")

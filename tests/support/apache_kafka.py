@@ -7,10 +7,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
-from tests.support.java import java_command, run_tool
+from tests.support.java import QUICK_START, java_command, run_tool
 from tests.support.ports import free_port, wait_for_metadata
 
 CLUSTER_ID = "aGVhZHJhY2UtYmVuY2gtMQ"
+
+# As in Kafka's own start script.
+FAST = ("-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35")
 
 QUIET_LOGGING = """\
 <?xml version="1.0" encoding="UTF-8"?>
@@ -29,8 +32,10 @@ class ApacheKafka:
         port: int | None = None,
         settings: Mapping[str, str] | None = None,
         voters: str | None = None,
+        quick: bool = False,
     ) -> None:
-        """`voters` are the nodes of a cluster of several, which form a quorum from the start."""
+        """`voters` are the nodes of a cluster of several, which form a quorum from the start.
+        `quick` starts sooner and never becomes fast: for tests, never for figures."""
         self._voters = voters
         self.folder = folder
         self.data = folder / "data"
@@ -38,6 +43,7 @@ class ApacheKafka:
         self.heap_mb = heap_mb
         self._controller_port = free_port()
         self._settings = dict(settings or {})
+        self._options = QUICK_START if quick else FAST
         self._process: subprocess.Popen[bytes] | None = None
         self._output: IO[bytes] | None = None
 
@@ -86,11 +92,9 @@ class ApacheKafka:
         """Starts the process, and does not wait; returns when that was."""
         self.format()
         options = (
+            *self._options,
             f"-Xms{self.heap_mb}m",
             f"-Xmx{self.heap_mb}m",
-            "-XX:+UseG1GC",
-            "-XX:MaxGCPauseMillis=20",
-            "-XX:InitiatingHeapOccupancyPercent=35",
             "-Djava.awt.headless=true",
             f"-Dlog4j2.configurationFile={self.folder / 'log4j2.xml'}",
         )
