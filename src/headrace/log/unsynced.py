@@ -4,6 +4,7 @@ The owner of the log notes it down; a worker that flushes brings it to the disk.
 """
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from headrace.disk import Disk, sync_file
 from headrace.log.checkpoints import PARTITION_METADATA, write_epochs
@@ -12,6 +13,11 @@ from headrace.log.epochs import EpochCache
 from headrace.log.segment import Segment, segment_path
 from headrace.log.snapshots import SNAPSHOT
 from headrace.log.transactions import EndedTransactions
+
+_MANY = 32
+_THREADS = 8
+"""Syncs that run side by side share the file system's commits: thousands take seconds, not half a
+minute."""
 
 Sealed = list[tuple[Segment, int]]
 """Sealed segments, each with the offset of the snapshot that was taken at its end."""
@@ -76,9 +82,19 @@ class Unsynced:
 
     def sync(self, sealed: Sealed, active: Segment | None, segments: Sequence[Segment]) -> None:
         """Bring segments to the disk, their snapshots, the epochs and all names."""
-        for segment, following in sealed:
+
+        def sync_one(item: tuple[Segment, int]) -> None:
+            segment, following = item
             _sync_segment(segment, segments)
             sync_file(self._disk, segment_path(self._folder, following, SNAPSHOT))
+
+        if len(sealed) < _MANY:
+            for item in sealed:
+                sync_one(item)
+        else:
+            with ThreadPoolExecutor(_THREADS, thread_name_prefix="sync") as pool:
+                for _ in pool.map(sync_one, sealed):
+                    pass
         if active is not None:
             _sync_segment(active, segments)
         self._transactions.save_checksums(self._disk, self._folder)
