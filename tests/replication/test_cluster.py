@@ -4,11 +4,13 @@ import itertools
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import OffsetSpec
 
 from tests.support import zookeeper
 from tests.support.cluster import PATIENCE_S, RunningCluster
@@ -307,3 +309,57 @@ def test_transactions_span_brokers_and_survive_their_coordinator(
         committed += [number * 3 + part for part in range(3)]
     found = read_all(cluster, topic)
     assert sorted(itertools.chain(*found.values())) == committed
+
+
+def test_what_a_group_of_another_broker_has_not_read_is_kept(tmp_path: Path) -> None:
+    settings = {"log.retention.check.interval.ms": "200", "offsets.topic.num.partitions": "12"}
+    with RunningCluster(tmp_path / "metadata", settings=settings) as cluster:
+        cluster.create(
+            "logs", cleanup_policy="consumed", segment_bytes="1048576", file_delete_delay_ms="0"
+        )
+        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 0})
+        for _ in range(60):
+            producer.produce("logs", b"x" * 200_000, partition=0)
+            assert producer.flush(PATIENCE_S) == 0
+        admin = cluster.admin()
+        slow = {"bootstrap.servers": cluster.bootstrap_servers, "enable.auto.commit": False}
+        groups: dict[int, str] = {}
+        for number in itertools.count():
+            if len(groups) == 3:
+                break
+            name = f"readers-{number}"
+            commit(slow, name, 20)
+            found = admin.describe_consumer_groups([name])[name].result(PATIENCE_S)
+            if groups.setdefault(found.coordinator.id, name) != name:
+                commit(slow, name, 60)
+        bound = wait_for_start(cluster, lambda start: start > 0)
+        assert bound <= 20
+        for name in groups.values():
+            commit(slow, name, 60)
+        wait_for_start(cluster, lambda start: start > 20)
+        # Those that follow delete what their leader has deleted.
+        deadline = time.monotonic() + PATIENCE_S
+        folders = [broker.data_dir / "logs-0" for broker in cluster.brokers.values()]
+        while any((folder / f"{0:020d}.log").exists() for folder in folders):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+
+def commit(settings: dict[str, Any], group: str, offset: int) -> None:
+    consumer = Consumer({**settings, "group.id": group})
+    consumer.commit(offsets=[TopicPartition("logs", 0, offset)], asynchronous=False)
+    consumer.close()
+
+
+def wait_for_start(cluster: RunningCluster, holds: Callable[[int], bool]) -> int:
+    """Until the log begins where it shall; where that is."""
+    admin = cluster.admin()
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        asked = {TopicPartition("logs", 0): OffsetSpec.earliest()}
+        (future,) = admin.list_offsets(asked).values()
+        start: int = future.result(PATIENCE_S).offset
+        if holds(start):
+            return start
+        assert time.monotonic() < deadline, f"the log begins at {start}"
+        time.sleep(0.1)

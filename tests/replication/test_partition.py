@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import ErrorCode, KafkaError
-from headrace.replication.partition import Partition, Verification
+from headrace.replication.partition import Partition
+from headrace.replication.verification import Verification
 from headrace.wire.batch import CODEC_MASK, LOG_APPEND_TIME, TRANSACTIONAL, read_header
 from headrace.wire.checksum import crc32c
 from headrace.wire.compression import CODECS, compress

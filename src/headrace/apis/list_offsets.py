@@ -45,7 +45,7 @@ def list_offsets(
 ) -> ListOffsetsResponse:
     """Answer each partition on its own."""
     named = Counter((t.name, p.partition_index) for t in request.topics for p in t.partitions)
-    visible_end = _visible_end(request)
+    visible_end = _visible_end(request, caller.version)
     topics = []
     for topic in request.topics:
         answers = []
@@ -69,13 +69,22 @@ def _check_timestamp(timestamp: int, version: int) -> None:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
 
 
-def _visible_end(request: ListOffsetsRequest) -> Callable[[Partition], int]:
+def _visible_end(request: ListOffsetsRequest, version: int) -> Callable[[Partition], int]:
     """Up to where this caller sees a log."""
     if request.replica_id != CONSUMER:
         return lambda partition: partition.log.end_offset
     if request.isolation_level == READ_COMMITTED:
-        return lambda partition: partition.last_stable_offset
-    return lambda partition: partition.high_watermark
+        return lambda partition: _settled(partition, version).last_stable_offset
+    return lambda partition: _settled(partition, version).high_watermark
+
+
+def _settled(partition: Partition, version: int) -> Partition:
+    """A new leader does not know yet what its predecessor has committed: clients try again."""
+    if not partition.knows_what_is_committed:
+        raise KafkaError(
+            ErrorCode.OFFSET_NOT_AVAILABLE if version >= 5 else ErrorCode.LEADER_NOT_AVAILABLE
+        )
+    return partition
 
 
 def _find(partition: Partition, timestamp: int, end: int) -> _Found:

@@ -12,7 +12,8 @@ from headrace.apis.context import Services
 from headrace.apis.transaction_errors import when_writing
 from headrace.coordination.transactions import Identity
 from headrace.errors import ErrorCode, KafkaError
-from headrace.replication.partition import Partition, Verification
+from headrace.replication.partition import Partition
+from headrace.replication.verification import Verification
 from headrace.types import TopicPartition
 from headrace.wire import batch
 from headrace.wire.fast import ProduceRequest

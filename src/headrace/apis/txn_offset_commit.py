@@ -26,7 +26,8 @@ from headrace.coordination.offsets import OffsetToCommit
 from headrace.coordination.outcome import Outcome, Reply
 from headrace.coordination.transactions import Identity
 from headrace.errors import ErrorCode, KafkaError
-from headrace.replication.partition import Partition, Verification
+from headrace.replication.partition import Partition
+from headrace.replication.verification import Verification
 from headrace.types import TopicPartition
 from headrace.wire.primitives import NO_THROTTLE, error
 

@@ -58,7 +58,8 @@ class Retention:
     async def look(self) -> None:
         """One pass over all partitions."""
         began_s = slice_s = self._clock.monotonic()
-        partitions = self._replicas.all_partitions()
+        # A follower deletes what its leader has deleted.
+        partitions = [one for one in self._replicas.all_partitions() if one.leads]
         committed = await self._find_committed(
             {each.name.topic for each in partitions if _limited(each)}
         )

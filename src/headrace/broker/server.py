@@ -280,9 +280,16 @@ class Server:
     async def _find_committed(self, topics: Collection[str]) -> CommittedOffsets:
         if OFFSETS_TOPIC not in self._services.metadata.image.topics:
             return {}
-        from headrace.coordination.committed import committed_here
+        from headrace.coordination.committed import committed_at, committed_here
 
-        return await committed_here(self._services.groups, topics)
+        services = self._services
+        found = await committed_here(services.groups, topics)
+        for broker in services.metadata.image.brokers:
+            if broker != services.node_id:
+                elsewhere = await committed_at(services.peers, broker, topics)
+                for topic, groups in elsewhere.items():
+                    found.setdefault(topic, {}).update(groups)
+        return found
 
     def _make_groups(self) -> "Coordinator":
         from headrace.coordination.runtime import Coordinator

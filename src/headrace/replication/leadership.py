@@ -41,13 +41,14 @@ class Follower:
 class Leadership:
     """The replicas of one partition during one leader epoch."""
 
-    __slots__ = ("_epoch_start", "_me", "_state", "followers")
+    __slots__ = ("_me", "_state", "epoch_start", "followers")
 
     def __init__(
         self, me: BrokerId, state: PartitionState, epoch_start: Offset, now_ms: int
     ) -> None:
         self._me = me
-        self._epoch_start = epoch_start
+        self.epoch_start = epoch_start
+        """Where the log ended when this leadership began."""
         self._state = state
         self.followers: dict[BrokerId, Follower] = {}
         self.use(state, now_ms)
@@ -73,7 +74,7 @@ class Leadership:
 
     def joining(self, high_watermark: Offset) -> tuple[BrokerId, ...]:
         """Followers that are not in sync, and hold everything that was committed."""
-        bound = max(high_watermark, self._epoch_start)
+        bound = max(high_watermark, self.epoch_start)
         return tuple(
             broker
             for broker, follower in self.followers.items()

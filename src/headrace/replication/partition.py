@@ -23,6 +23,7 @@ from headrace.replication.batch_rules import (
 )
 from headrace.replication.leadership import Leadership
 from headrace.replication.schema_ids import SchemaIds
+from headrace.replication.verification import Verification
 from headrace.settings import LogSettings
 from headrace.types import BrokerId, Epoch, Offset, TopicPartition
 from headrace.wire import batch
@@ -33,20 +34,6 @@ from headrace.wire.records import check_records, iterate, recompress
 _WALKED_RECORDS = 32
 """Batches of up to this many plain records are walked on append; larger ones are trusted to be
 what their checksum says, because a walk costs more than the append."""
-
-
-class Verification:
-    """A producer's leave to open a transaction in one partition, until the next marker comes.
-
-    It is asked for before the coordinator is, so that a marker that overtakes the coordinator's
-    answer makes it void: otherwise a late batch would open a transaction that nobody ends.
-    """
-
-    __slots__ = ("__weakref__", "needed")
-
-    def __init__(self, needed: bool) -> None:
-        self.needed = needed
-        """Whether the coordinator has to be asked; not if the transaction is open already."""
 
 
 class Watcher(Protocol):
@@ -225,6 +212,12 @@ class Partition:
         if self._log is None:
             self.log  # noqa: B018 - opening it finds the high watermark
         return self._high_watermark
+
+    @property
+    def knows_what_is_committed(self) -> bool:
+        """Whether the high watermark is no older than this leadership."""
+        leadership = self.leadership
+        return leadership is None or self._high_watermark >= leadership.epoch_start
 
     def check_epoch(self, current_leader_epoch: Epoch) -> None:
         """Refuse a client whose picture of the leadership is older or newer than ours."""
