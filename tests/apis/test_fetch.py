@@ -246,6 +246,21 @@ def test_a_session_wakes_for_a_partition_named_only_at_its_start(consumer: Consu
     assert list(partitions(read(asyncio.run(run())))) == [3]
 
 
+def test_a_session_that_waits_in_vain_hears_that_records_were_deleted(consumer: Consumer) -> None:
+    consumer.append("t", b"v", b"w")
+    first = consumer.ask(follow(offset=2), session_epoch=0)
+
+    async def run() -> Any:
+        waiting = consumer.send(session_id=first.session_id, session_epoch=1, max_wait_ms=50)
+        task = asyncio.ensure_future(waiting)
+        await asyncio.sleep(0)
+        consumer.broker.replicas.partition("t", 0).delete_records(1)
+        consumer.broker.replicas.wake()
+        return await asyncio.wait_for(task, 10)
+
+    assert partitions(read(asyncio.run(run())))[0].log_start_offset == 1
+
+
 def test_forgotten_partitions_are_left_out(consumer: Consumer) -> None:
     first = consumer.ask(follow(partition=0), follow(partition=1), session_epoch=0)
     consumer.append("t", b"v", partition=0)

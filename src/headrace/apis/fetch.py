@@ -150,11 +150,14 @@ class Fetch:
                 left = max(left - records.length, 0)
             elif result[1]:
                 failed = True
-            elif incremental:
-                if entry.offset >= end:
-                    quiet.append(entry)  # all was read; there may be more behind a limit otherwise
-                if result[2] == entry.sent_high_watermark and result[4] == entry.sent_start:
-                    continue
+            elif (
+                incremental
+                and result[2] == entry.sent_high_watermark
+                and result[4] == entry.sent_start
+            ):
+                if entry.offset >= end:  # there may be more behind a limit otherwise
+                    quiet.append(entry)
+                continue
             results = grouped.get(entry.key)
             if results is None:
                 grouped[entry.key] = [result]
