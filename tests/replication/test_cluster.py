@@ -61,7 +61,7 @@ class Writer:
         self.acknowledged: dict[int, set[int]] = {0: set(), 1: set(), 2: set()}
         self.failed: list[str] = []
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
+        self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:

@@ -53,6 +53,8 @@ class Replication:
         self._due: dict[Callable[[], None], None] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._out_at: asyncio.TimerHandle | None = None
+        self._out = False
+        """Whether this broker has stepped down, and has not heard since what it leads."""
 
     def start(self) -> None:
         """Begin; needs a running event loop."""
@@ -114,19 +116,31 @@ class Replication:
             # Others may take over once the session has ended; by then this broker has stopped.
             timeout_s = self._settings.integer("zookeeper.session.timeout.ms") / 1000
             loop = asyncio.get_running_loop()
-            self._out_at = loop.call_later(timeout_s, self._replicas.step_down)
+            self._out_at = loop.call_later(timeout_s, self._step_down)
             logger.warning("the metadata are out of reach; leading on for %g s at most", timeout_s)
         elif session is Session.EXPIRED:
             logger.warning("this broker's session has ended; registering again")
-            self._replicas.step_down()
+            self._step_down()
             self._soon(self._join_again)
+        elif self._out:
+            logger.warning("the metadata are within reach again, and this broker's session stands")
+            self._soon(self._lead_again)
         else:
             self._soon(self._refresh)
+
+    def _step_down(self) -> None:
+        self._out = True
+        self._replicas.step_down()
 
     def _join_again(self) -> None:
         self._metadata.refresh()
         self._rejoin()
+        self._lead_again()
+
+    def _lead_again(self) -> None:
+        self._metadata.refresh()
         self._replicas.use_again(self._metadata.image)
+        self._out = False
         self._soon(self._fetchers.update)
         self._soon(self._membership.look)
 

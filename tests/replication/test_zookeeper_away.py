@@ -1,0 +1,87 @@
+"""A cluster whose ZooKeeper is gone for a while, for all of its brokers or for one."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaError, Producer
+from confluent_kafka.admin import TopicMetadata
+
+from headrace.testing.running import RunningBroker
+from tests.replication.test_cluster import Writer, all_in_sync, check
+from tests.support import zookeeper
+from tests.support.cluster import PATIENCE_S, QUICK, RunningCluster
+from tests.support.link import Link
+from tests.support.stores import eventually
+from tests.support.zookeeper import ZooKeeper
+
+pytestmark = pytest.mark.java
+
+SETTINGS = {"zookeeper.session.timeout.ms": "1000"}
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[ZooKeeper]:
+    if reason := zookeeper.missing():
+        pytest.skip(reason)
+    with ZooKeeper(tmp_path / "zookeeper") as running:
+        yield running
+
+
+def outcome(bootstrap_servers: str, topic: str) -> KafkaError | None:
+    """What becomes of one record."""
+    errors: list[KafkaError | None] = []
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "message.timeout.ms": 1000})
+    producer.produce(topic, b"0", partition=0, on_delivery=lambda error, _: errors.append(error))
+    assert producer.flush(PATIENCE_S) == 0
+    return errors[0]
+
+
+def leaders(topic: TopicMetadata) -> set[int]:
+    return {partition.leader for partition in topic.partitions.values()}
+
+
+def test_without_zookeeper_nothing_is_acknowledged_and_all_goes_on_when_it_is_back(
+    running: ZooKeeper, tmp_path: Path
+) -> None:
+    where = running.address("/headrace")
+    with RunningCluster(tmp_path / "brokers", settings=SETTINGS, metadata=where) as cluster:
+        cluster.create("orders", 3, min_insync_replicas="2")
+        cluster.create("other")
+        writer = Writer(cluster, "orders", **{"queue.buffering.max.messages": "10000000"})
+        writer.wait_for_more()
+        running.kill()
+        eventually(lambda: outcome(cluster.bootstrap_servers, "other") is not None, "it stops")
+        before = writer.count()
+        assert outcome(cluster.bootstrap_servers, "other") is not None
+        assert writer.count() == before
+        assert len(cluster.topic("orders").partitions) == 3, "brokers tell what they know"
+        running.servers[0].start()
+        writer.wait_for_more()
+        writer.stop()
+        check(cluster, "orders", writer)
+        all_in_sync(cluster, "orders")
+
+
+def test_a_leader_that_zookeeper_hears_nothing_of_is_replaced_and_comes_back(
+    running: ZooKeeper, tmp_path: Path
+) -> None:
+    where = running.address("/headrace")
+    with (
+        Link(running.servers[0].port) as link,
+        RunningCluster(tmp_path / "brokers", 2, SETTINGS, where) as cluster,
+    ):
+        through = {"headrace.metadata": f"zookeeper://127.0.0.1:{link.port}/headrace"}
+        cluster.brokers[3] = RunningBroker({**QUICK, **SETTINGS, **through}, node_id=3)
+        cluster.create("orders", 3, min_insync_replicas="2")
+        assert 3 in leaders(cluster.topic("orders"))
+        writer = Writer(cluster, "orders")
+        writer.wait_for_more()
+        link.cut()
+        cluster.wait_for("orders", lambda topic: leaders(topic) <= {1, 2})
+        writer.wait_for_more()
+        link.hang_up()
+        link.heal()
+        all_in_sync(cluster, "orders")
+        writer.stop()
+        check(cluster, "orders", writer)
