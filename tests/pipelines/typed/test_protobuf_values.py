@@ -1,9 +1,12 @@
 """Protobuf topics that confluent-kafka's serializer wrote, as columns."""
 
+import base64
 import datetime
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pytest
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
@@ -14,8 +17,13 @@ from google.protobuf import (
     timestamp_pb2,
     wrappers_pb2,
 )
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from headrace.client.errors import ClientError
+from headrace.pipelines.typed.cursors import Values
+from headrace.pipelines.typed.protobuf_values import ProtobufFormat
+from headrace.pipelines.typed.registry import Schema as Registered
 from tests.pipelines.typed.conftest import Topic
 from tests.support.counting_proxy import CountingProxy
 
@@ -194,3 +202,80 @@ def test_a_message_that_contains_itself_is_refused(
     client.register_schema(topic.subject, Schema(tree, "PROTOBUF"))
     with pytest.raises(ClientError, match="Tree contains itself"):
         topic.source(value__format="protobuf").schema()
+
+
+# --- Flat messages, for all records at once -------------------------------------------------------
+
+FLAT = {name: kind for name, kind in SCALARS.items() if kind not in (F.TYPE_UINT64, F.TYPE_FIXED64)}
+INTS = {"i32": 31, "s32": 31, "y32": 31, "i64": 63, "s64": 63, "y64": 63}
+STRATEGIES: dict[str, Any] = {
+    **{name: st.integers(-(1 << bits), (1 << bits) - 1) for name, bits in INTS.items()},
+    "u32": st.integers(0, (1 << 32) - 1), "x32": st.integers(0, (1 << 32) - 1),
+    "f": st.floats(width=32, allow_nan=False), "d": st.floats(allow_nan=False), "b": st.booleans(),
+    "t": st.text(max_size=30), "r": st.binary(max_size=30), "e": st.sampled_from([0, 5]),
+}  # fmt: skip
+
+
+def flat_file(fields: Mapping[str, int], optional: frozenset[str]) -> Any:
+    file = descriptor_pb2.FileDescriptorProto(name="flat.proto", syntax="proto3")
+    enum = file.enum_type.add(name="E")
+    enum.value.add(name="NONE", number=0)
+    enum.value.add(name="FIVE", number=5)
+    message = file.message_type.add(name="Flat")
+    for name, number in fields.items():
+        field = message.field.add(name=name, number=number, label=F.LABEL_OPTIONAL)
+        field.type = FLAT.get(name, F.TYPE_ENUM)
+        if name == "e":
+            field.type_name = ".E"
+        if name in optional:
+            field.proto3_optional, field.oneof_index = True, len(message.oneof_decl)
+            message.oneof_decl.add(name=f"_{name}")
+    return file
+
+
+def flat_class(file: Any) -> Any:
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(file.SerializeToString())
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("Flat"))
+
+
+def registered(file: Any, schema_id: int) -> Registered:
+    text = base64.b64encode(file.SerializeToString()).decode()
+    return Registered("PROTOBUF", text, (), schema_id)
+
+
+def values_of(pieces: list[bytes]) -> Values:
+    lengths = np.array([len(piece) for piece in pieces], np.int64)
+    octets = np.frombuffer(b"".join(pieces) + b"\xff", np.uint8)
+    return Values(octets, np.cumsum(lengths) - lengths, lengths)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_flat_messages_are_the_same_at_once_and_one_by_one(data: st.DataObject) -> None:
+    names = data.draw(st.permutations(sorted(STRATEGIES)))
+    numbers = data.draw(st.lists(st.integers(1, 3000), min_size=15, max_size=15, unique=True))
+    everything = {name: number for name, number in zip(names, numbers, strict=False)
+                  if not 19000 <= number <= 19999}  # fmt: skip
+    optional = data.draw(st.frozensets(st.sampled_from(sorted(STRATEGIES))))
+    known = data.draw(st.integers(1, len(everything)))
+    writer = flat_file(everything, optional)
+    reader = flat_file(dict(list(everything.items())[:known]), optional)
+    kind = flat_class(writer)
+    records = data.draw(
+        st.lists(st.fixed_dictionaries({}, optional=STRATEGIES), min_size=1, max_size=8)
+    )
+    pieces = [b"\0" + kind(**record).SerializeToString() for record in records]
+    form = ProtobufFormat(registered(reader, 1), None)
+    at_once = form._decode_all(values_of(pieces), registered(writer, 2))
+    assert at_once is not None, "a flat message is read with numpy"
+    at_once.validate(full=True)
+    singly = form._decode_singly(values_of(pieces), registered(writer, 2))
+    assert singly.bad == {}
+    assert at_once.to_pylist() == singly.array.to_pylist()
+    if spoil := data.draw(st.binary(min_size=1, max_size=6)):
+        pieces[0] = pieces[0][: data.draw(st.integers(1, len(pieces[0])))] + spoil
+        found = form.decode(values_of(pieces), registered(writer, 2))
+        expected = form._decode_singly(values_of(pieces), registered(writer, 2))
+        assert found.bad == expected.bad
+        assert repr(found.array.to_pylist()) == repr(expected.array.to_pylist())

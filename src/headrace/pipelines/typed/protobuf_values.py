@@ -17,6 +17,8 @@ from pyspark.sql.pandas.types import to_arrow_type
 
 from headrace.pipelines.typed.cursors import Reasons, Values, scattered
 from headrace.pipelines.typed.decoded import Decoded, without_bad
+from headrace.pipelines.typed.failures import BadSchema
+from headrace.pipelines.typed.protobuf_columns import is_flat, read_flat
 from headrace.pipelines.typed.protobuf_schema import (
     TIMESTAMP,
     WRAPPERS,
@@ -40,10 +42,26 @@ class ProtobufFormat:
         self.spark_type = spark_type(self._message)
         self._type = to_arrow_type(self.spark_type, timezone="UTC")
         self._class = message_factory.GetMessageClass(self._message)
+        self._flat = is_flat(self._message)
         self._files: dict[int, FileDescriptor] = {}
         self._names: dict[tuple[int, tuple[int, ...]], str] = {}
 
     def decode(self, values: Values, writer: Schema) -> Decoded:
+        array = self._decode_all(values, writer) if self._flat else None
+        return self._decode_singly(values, writer) if array is None else Decoded(array, {})
+
+    def _decode_all(self, values: Values, writer: Schema) -> pa.Array | None:
+        """All messages at once, if they are all the file's first one and nothing is odd."""
+        if not len(values) or (values.length == 0).any() or values.octets[values.at].any():
+            return None
+        try:
+            self._check(writer, (0,))
+        except (ValueError, BadSchema):
+            return None
+        bodies = Values(values.octets, values.at + 1, values.length - 1)
+        return read_flat(self._message, self._type, bodies)
+
+    def _decode_singly(self, values: Values, writer: Schema) -> Decoded:
         reasons = Reasons(len(values))
         found: list[Any] = []
         good: list[int] = []
