@@ -250,7 +250,7 @@ def values_of(pieces: list[bytes]) -> Values:
     return Values(octets, np.cumsum(lengths) - lengths, lengths)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.data())
 def test_flat_messages_are_the_same_at_once_and_one_by_one(data: st.DataObject) -> None:
     names = data.draw(st.permutations(sorted(STRATEGIES)))

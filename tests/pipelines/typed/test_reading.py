@@ -79,9 +79,7 @@ def test_a_tombstone_is_null_and_no_error(topic: Topic, client: SchemaRegistryCl
     assert topic.values(value__format="avro") == [None, ORDER, None]
 
 
-def test_nested_avro_goes_the_slow_way_to_the_same_types(
-    topic: Topic, client: SchemaRegistryClient
-) -> None:
+def test_nested_avro_is_of_sparks_types(topic: Topic, client: SchemaRegistryClient) -> None:
     schema = {
         "type": "record",
         "name": "Nested",

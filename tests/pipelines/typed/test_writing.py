@@ -276,7 +276,7 @@ def test_columns_without_a_format_are_refused_with_a_hint(topic: Topic) -> None:
         sink(topic, StructType([StructField("d", DateType())]), value__format="protobuf")
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(flat_topic(), st.integers(0, 3))
 def test_encoded_avro_is_what_fastavro_writes(
     topic: tuple[dict[str, Any], list[dict[str, Any]]], start: int

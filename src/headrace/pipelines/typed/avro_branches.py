@@ -8,12 +8,14 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.pipelines.typed.avro_schema import Node
-from headrace.pipelines.typed.avro_steps import Nothing, Octets, Raw, Step
-from headrace.pipelines.typed.cursors import Cursors, Rows, scattered
+from headrace.pipelines.typed.avro_steps import Nothing, Octets, Raw, Record, Step
+from headrace.pipelines.typed.cursors import Cursors, Rows, Uneven, scattered
 from headrace.wire.columns import Numbers
 
 # Branches whose number fits into one byte.
 BRANCHES_MAX = 64
+# Items of the longest array or map that is read together with others.
+TURNS_MAX = 256
 PYTHON_TYPES: dict[str, tuple[type, ...]] = {
     "null": (type(None),),
     "boolean": (bool,),
@@ -131,17 +133,23 @@ def _bare(value: object) -> object:
 
 @dataclass(frozen=True, slots=True)
 class Several:
-    """array and map: only from Python's values."""
+    """array and map: blocks of items, each after their number, and a zero at the end."""
 
+    path: str
     type: pa.DataType
     step: Step
-    vector: ClassVar[bool] = False
+    key: Octets | None = None
+    """Of a map."""
+
+    @property
+    def vector(self) -> bool:
+        return self.step.vector and (self.key is not None or takes_room(self.step))
 
     def read(self, cursors: Cursors) -> pa.Array:
-        raise AssertionError("a step that is no vector is not read")
+        return self._read(cursors, keep=True)
 
     def skip(self, cursors: Cursors) -> None:
-        raise AssertionError("a step that is no vector is not read")
+        self._read(cursors, keep=False)
 
     def gather(self, values: Raw, rows: Rows) -> pa.Array:
         many = cast("Sequence[list[object] | dict[str, object]]", values)
@@ -150,11 +158,86 @@ class Several:
         for each in many:
             flat.extend(each.values() if isinstance(each, dict) else each)
         inner = self.step.gather(flat, rows.subset(np.repeat(np.arange(len(many)), counts)))
+        keys = pa.array([key for each in many if self.key for key in each], pa.string())
+        return self._made(counts, keys, inner)
+
+    def _read(self, cursors: Cursors, *, keep: bool) -> pa.Array:
+        """One item of each record in each turn; blocks are opened as they come."""
+        left = np.zeros(len(cursors), np.int64)
+        ended = np.zeros(len(cursors), np.bool_)
+        places: list[Numbers] = []
+        keys, items = [pa.nulls(0, pa.string())], [pa.nulls(0, self.step.type)]
+        for _ in range(TURNS_MAX):
+            rows = np.flatnonzero(~ended & (left == 0))
+            part = cursors.subset(rows)
+            left[rows] = self._block(part)
+            ended[rows] = left[rows] == 0
+            cursors.rejoin(rows, part)
+            rows = np.flatnonzero(left)
+            if not len(rows):
+                break
+            part = cursors.subset(rows)
+            if keep:
+                keys += [] if self.key is None else [self.key.read(part)]
+                items.append(self.step.read(part))
+                places.append(rows)
+            else:
+                self._skip_item(part)
+            cursors.rejoin(rows, part)
+            left[rows] = np.where(part.parked(), 0, left[rows] - 1)
+        else:
+            raise Uneven
+        if not keep:
+            return pa.nulls(len(cursors), self.type)
+        owner = np.concatenate([np.zeros(0, np.int64), *places])
+        order = pa.array(np.argsort(owner, kind="stable"))
+        counts = np.bincount(owner, minlength=len(cursors)).astype(np.int64)
+        names = keys[0]
+        if self.key is not None:
+            # A key that is not UTF-8 is null here, and its record is bad already.
+            names = pa.concat_arrays(keys).take(order).fill_null("")
+            _check_once(names, np.sort(owner))
+        return self._made(counts, names, pa.concat_arrays(items).take(order))
+
+    def _skip_item(self, cursors: Cursors) -> None:
+        if self.key is not None:
+            self.key.skip(cursors)
+        self.step.skip(cursors)
+
+    def _block(self, cursors: Cursors) -> Numbers:
+        """How many items come; a number below zero has the block's size behind it."""
+        count = cursors.zigzag(self.path)
+        sized = np.flatnonzero(count < 0)
+        if len(sized):
+            part = cursors.subset(sized)
+            part.zigzag(self.path)
+            cursors.rejoin(sized, part)
+            count = np.abs(count)
+        # An item has a byte at least, and the end of the blocks has one too.
+        bad = (count < 0) | (count > cursors.end - cursors.at)
+        cursors.fail(bad, f"{self.path} has more items than bytes")
+        return np.where(bad, 0, count)
+
+    def _made(self, counts: Numbers, keys: pa.Array, items: pa.Array) -> pa.Array:
         bounds = pa.array(np.concatenate(([0], np.cumsum(counts))).astype(np.int32))
-        if pa.types.is_map(self.type):
-            keys = pa.array([key for each in many for key in each], pa.string())
-            return pa.MapArray.from_arrays(bounds, keys, inner).cast(self.type)
-        return pa.ListArray.from_arrays(bounds, inner, type=self.type)
+        if self.key is not None:
+            return pa.MapArray.from_arrays(bounds, keys, items).cast(self.type)
+        return pa.ListArray.from_arrays(bounds, items, type=self.type)
+
+
+def _check_once(keys: pa.Array, owner: Numbers) -> None:
+    """Uneven if a map has a key twice: then the last one counts, as in Python's."""
+    coded = keys.dictionary_encode()
+    codes = coded.indices.to_numpy().astype(np.int64)
+    if len(np.unique(owner * max(len(coded.dictionary), 1) + codes)) != len(codes):
+        raise Uneven
+
+
+def takes_room(step: Step) -> bool:
+    """Whether every value has a byte at least: of others there might be any number in no bytes."""
+    if isinstance(step, Record):
+        return any(takes_room(part.step) for part in step.parts)
+    return not isinstance(step, Nothing) and not (isinstance(step, Octets) and step.size == 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,9 @@ def resolve(writer: Node, reader: Node, path: str = "") -> Step:
         return _record(writer, reader, path, kind)
     if writer.kind == reader.kind and writer.items is not None and reader.items is not None:
         mark = "[]" if writer.kind == "array" else "{}"
-        return Several(kind, resolve(writer.items, reader.items, f"{path}{mark}"))
+        inner = resolve(writer.items, reader.items, f"{path}{mark}")
+        key = Octets(_where(f"{path}.key"), pa.string()) if writer.kind == "map" else None
+        return Several(_where(path), kind, inner, key)
     step = _single(writer, reader, _where(path), kind)
     if step is None:
         raise Unreadable(f"{_where(path)}: {_name(writer)} cannot be read as {_name(reader)}")

@@ -1,5 +1,6 @@
 """Avro values as columns: with numpy where the schema allows it, else record by record."""
 
+import contextlib
 import io
 import json
 from collections.abc import Callable
@@ -10,7 +11,7 @@ import numpy as np
 from headrace.pipelines.typed.avro_resolution import arrow_type, resolve
 from headrace.pipelines.typed.avro_schema import parse, spark_type
 from headrace.pipelines.typed.avro_steps import Step
-from headrace.pipelines.typed.cursors import Reasons, Rows, Values, scattered, start
+from headrace.pipelines.typed.cursors import Reasons, Rows, Uneven, Values, scattered, start
 from headrace.pipelines.typed.decoded import Decoded, all_bad, without_bad
 from headrace.pipelines.typed.failures import BadSchema, Unreadable
 from headrace.pipelines.typed.registry import Schema
@@ -33,7 +34,8 @@ class AvroFormat:
         if isinstance(step, str):
             return all_bad(len(values), self._type, step)
         if step.vector:
-            return decode_vector(step, values)
+            with contextlib.suppress(Uneven):
+                return decode_vector(step, values)
         if writer.id not in self._readers:
             self._readers[writer.id] = single_reader(writer)
         return decode_singly(step, values, self._readers[writer.id])

@@ -16,7 +16,7 @@ from headrace.wire.columns import Bytes, Numbers
 Flags: TypeAlias = npt.NDArray[np.bool_]
 Words: TypeAlias = npt.NDArray[np.uint64]
 
-PADDING_BYTES = 24
+PADDING_BYTES = 32
 """Zeros behind the last value: as far as a step looks ahead."""
 VARINT_BYTES_MAX = 10
 
@@ -32,6 +32,10 @@ _PUSHES = tuple(
         (0x000000000FFFFFFF, 0x0FFFFFFF00000000, 4),
     )
 )
+
+
+class Uneven(Exception):
+    """Values differ too much to be read together."""
 
 
 class Reasons:
@@ -144,6 +148,11 @@ class Cursors:
             self.at[bad] = self.park
             self.end[bad] = self.park
 
+    def parked(self) -> Flags:
+        """Which were given up."""
+        found: Flags = self.end == self.park
+        return found
+
     def settle(self, path: str) -> None:
         """After a step: nobody may have gone past the end of the value."""
         self.fail(self.at > self.end, f"{path} reaches past the end of the value")
@@ -212,7 +221,8 @@ def start(values: Values, skip: int = 0) -> Cursors:
     at = values.at - first
     rows = np.arange(len(values))
     reasons = Reasons(len(values))
-    return Cursors(octets, at + skip, at + values.length, rows, reasons, last - first)
+    # One byte behind the last value, so that who is parked can be told from who is at its end.
+    return Cursors(octets, at + skip, at + values.length, rows, reasons, last - first + 1)
 
 
 def scattered(parts: list[tuple[Numbers, pa.Array]], count: int, kind: pa.DataType) -> pa.Array:
