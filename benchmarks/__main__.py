@@ -10,8 +10,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from benchmarks import blaster, report, sides
-from benchmarks.growth import GROWTH_ROWS, QUICK_SIZE, GrowthRow, Size
-from benchmarks.processes import busy_cores
+from benchmarks.growth import GROWTH_ROWS, QUICK_SIZE, Figure, GrowthRow, Size
+from benchmarks.processes import BUSY_CORES, busy_cores
 from benchmarks.rows import FULL, QUICK, ROWS, Effort, Row, warm_jvm
 from tests.support import java
 
@@ -131,7 +131,10 @@ def run_rows(
             running.stop()
         for grown in growth:
             progress.update(task, description=grown.title(size))
+            busy = busy_cores()
             figures = grown.measure(size)
+            if busy > BUSY_CORES:
+                figures.append(Figure("cores that other work kept busy at its start", busy, ""))
             results.growth[grown.name] = (grown.title(size), figures)
             keep()
             for figure in figures:
