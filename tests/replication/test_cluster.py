@@ -12,6 +12,9 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
+from headrace.client.config import ClientConfig, parse_bootstrap
+from headrace.client.connection import Connection
+from headrace.wire.primitives import TopicName, i8, i32, i64, milliseconds
 from tests.support import zookeeper
 from tests.support.cluster import PATIENCE_S, RunningCluster
 
@@ -363,3 +366,70 @@ def wait_for_start(cluster: RunningCluster, holds: Callable[[int], bool]) -> int
             return start
         assert time.monotonic() < deadline, f"the log begins at {start}"
         time.sleep(0.1)
+
+
+def test_consumers_read_from_the_replica_in_their_rack(tmp_path: Path) -> None:
+    selector = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+    racks = {number: {"broker.rack": f"rack-{number}"} for number in (1, 2, 3)}
+    with RunningCluster(
+        tmp_path / "metadata", settings={"replica.selector.class": selector}, each=racks
+    ) as cluster:
+        cluster.create("t", 3)
+        writer = Writer(cluster, "t")
+        writer.wait_for_more(300)
+        writer.stop()
+        leader = cluster.leader("t")
+        near = leader % 3 + 1
+        for isolation in (0, 1):
+            answer = fetch(cluster, leader, "t", f"rack-{near}", isolation)
+            assert (answer.preferred_read_replica, answer.records) == (near, b"")
+            assert fetch(cluster, leader, "t", "rack-x", isolation).records
+            assert fetch(cluster, near, "t", f"rack-{near}", isolation).records
+        # As librdkafka's consumer does it: it is sent there, and misses nothing.
+        consumer = Consumer(
+            {
+                "bootstrap.servers": cluster.bootstrap_servers,
+                "group.id": "audit",
+                "auto.offset.reset": "earliest",
+                "client.rack": f"rack-{near}",
+            }
+        )
+        consumer.assign([TopicPartition("t", 0, 0)])
+        read: set[int] = set()
+        deadline = time.monotonic() + PATIENCE_S
+        while read < writer.acknowledged[0]:
+            assert time.monotonic() < deadline, "records are missing"
+            message = consumer.poll(1)
+            if message is not None and message.error() is None:
+                read.add(int(message.value() or b"-1"))
+        consumer.close()
+
+
+def fetch(cluster: RunningCluster, broker: int, topic: str, rack: str, isolation: int) -> Any:
+    """What one broker answers to a consumer in a rack, for the first partition."""
+    from kio.schema.fetch.v12.request import FetchPartition, FetchRequest, FetchTopic
+    from kio.schema.fetch.v12.response import FetchResponse
+
+    request = FetchRequest(
+        max_wait=milliseconds(1000),
+        min_bytes=i32(1),
+        max_bytes=i32(1_000_000),
+        isolation_level=i8(isolation),
+        topics=(
+            FetchTopic(
+                topic=TopicName(topic),
+                partitions=(
+                    FetchPartition(
+                        partition=i32(0), fetch_offset=i64(0), partition_max_bytes=i32(1_000_000)
+                    ),
+                ),
+            ),
+        ),
+        forgotten_topics_data=(),
+        rack_id=rack,
+    )
+    where = parse_bootstrap(cluster.brokers[broker].bootstrap_servers)
+    with Connection(where[0], ClientConfig(where)) as connection:
+        answer = connection.ask(request, FetchResponse)
+    (found,) = answer.responses[0].partitions
+    return found

@@ -10,26 +10,36 @@ A follower, who gives its replica id, sees the log up to its end, and its fetch 
 it is.
 
 v7 incremental sessions; v12 flexible; v13 topics by id instead of by name; v15 the replica id
-moves into a tagged field. Not done: consumers that fetch from followers (KIP-392).
+moves into a tagged field.
+
+A consumer that says in which rack it is (v11) may be sent to a follower there, which serves it up
+to the high watermark that it knows (KIP-392, `replica.selector.class`).
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from typing import TypeAlias
 
 from headrace.apis.fetch_sessions import FINAL_EPOCH, Entry, Session, SessionCache
 from headrace.errors import ErrorCode, KafkaError
 from headrace.replication.partition import Partition
 from headrace.replication.replicas import Replicas
+from headrace.types import Offset
 from headrace.wire.fast import (
     FETCH_TOPIC_IDS_FROM,
+    Aborted,
     Chunk,
     FetchRequest,
     FetchResult,
+    Nearer,
     TopicKey,
     fetch_response,
 )
 
 READ_COMMITTED = 1
+
+FindNearest: TypeAlias = Callable[[Partition, str, Offset], Nearer | None]
+"""The replica in a rack that holds what comes from an offset on, if that is not this one."""
 
 _Topics = list[tuple[TopicKey, list[FetchResult]]]
 
@@ -37,10 +47,18 @@ _Topics = list[tuple[TopicKey, list[FetchResult]]]
 class Fetch:
     """Answers Fetch requests from the partitions of this broker."""
 
-    def __init__(self, replicas: Replicas, sessions: SessionCache, max_bytes: int) -> None:
+    def __init__(
+        self,
+        replicas: Replicas,
+        sessions: SessionCache,
+        max_bytes: int,
+        nearest: FindNearest | None = None,
+    ) -> None:
+        """`nearest` finds the replica for a rack; None if consumers fetch from leaders only."""
         self._replicas = replicas
         self._sessions = sessions
         self._max_bytes = max_bytes
+        self._nearest = nearest
 
     def __call__(
         self, request: FetchRequest, version: int, correlation_id: int
@@ -50,6 +68,7 @@ class Fetch:
             request.session_epoch == FINAL_EPOCH
             and not request.session_id
             and request.replica_id < 0
+            and not (request.rack and self._nearest)
         ):
             records = self._read_one(request)
             if records is not None:
@@ -142,8 +161,11 @@ class Fetch:
                     entry, min(entry.max_bytes, left), total == 0, request
                 )
             else:
-                result = self._read_entry(entry, min(entry.max_bytes, left), total == 0, committed)
+                result = self._read_entry(
+                    entry, min(entry.max_bytes, left), total == 0, committed, request.rack
+                )
                 end = result[3] if committed else result[2]
+                failed = failed or isinstance(result[6], Nearer)
             records = result[5]
             if records is not None:
                 total += records.length
@@ -169,7 +191,7 @@ class Fetch:
         return list(grouped.items()), failed or total >= request.min_bytes
 
     def _read_entry(
-        self, entry: Entry, max_bytes: int, whole_first: bool, committed: bool
+        self, entry: Entry, max_bytes: int, whole_first: bool, committed: bool, rack: str
     ) -> FetchResult:
         partition = self._partition(entry)
         if not isinstance(partition, Partition):
@@ -177,8 +199,12 @@ class Fetch:
         try:
             if entry.epoch >= 0:
                 partition.check_epoch(entry.epoch)
-            aborted = None
-            if committed:
+            aborted: Aborted | Nearer | None = None
+            if rack and self._nearest is not None:
+                aborted = self._nearest(partition, rack, entry.offset)
+            if isinstance(aborted, Nearer):
+                records = None
+            elif committed:
                 records, aborted = partition.read_committed(entry.offset, max_bytes, whole_first)
             else:
                 records = partition.read(entry.offset, max_bytes, whole_first)

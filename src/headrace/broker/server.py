@@ -33,6 +33,7 @@ from headrace.errors import KafkaError, SettingError
 from headrace.log.directories import LogDirectories
 from headrace.log.directory import FolderInUse, LogDirectory
 from headrace.logs import configure_logs
+from headrace.replication.nearest import Nearest
 from headrace.replication.peers import Peers
 from headrace.replication.replicas import Replicas
 from headrace.settings import Settings, log_settings
@@ -104,11 +105,7 @@ class Server:
         self._replicas.load(metadata.image)
         metadata.listeners.append(self._replicas.apply)
         services = self._services = self._make_services(node, metadata, clock)
-        sessions = SessionCache(
-            settings.integer("max.incremental.fetch.session.cache.slots"), clock
-        )
-        fetch = Fetch(self._replicas, sessions, settings.integer("fetch.max.bytes"))
-        dispatch = Dispatch(services, Produce(services), fetch)
+        dispatch = Dispatch(services, Produce(services), self._make_fetch(services))
         self.handler: Handler = dispatch
         self._faults = None
         if failpoints is not None:
@@ -147,6 +144,15 @@ class Server:
             self._make_transactions,
             Peers(metadata, node, timeout_s),
         )
+
+    def _make_fetch(self, services: Services) -> Fetch:
+        settings, replicas = self._settings, self._replicas
+        slots = settings.integer("max.incremental.fetch.session.cache.slots")
+        nearest = None
+        if replicas.followers_serve:
+            nearest = Nearest(services.metadata, services.node_id)
+        sessions = SessionCache(slots, services.clock)
+        return Fetch(replicas, sessions, settings.integer("fetch.max.bytes"), nearest)
 
     def _join(self, membership: Membership, this: Broker) -> Broker:
         """Be one of the cluster's brokers; after a crash one that has to catch up first."""

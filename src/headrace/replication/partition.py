@@ -46,6 +46,7 @@ class Shared(Protocol):
     """What all partitions of a broker have in common."""
 
     node_id: BrokerId
+    followers_serve: bool
     woken: list["Partition"]
     max_decompressed_bytes: int
     schema_ids: SchemaIds
@@ -72,7 +73,7 @@ class Partition:
     __slots__ = (
         "_commit_waiters", "_flushed", "_high_watermark", "_log", "_rewrites", "_shared", "_state",
         "closed", "flushes_first", "held", "hosted", "isr", "leader", "leader_epoch", "leadership",
-        "leads", "name", "replicas", "settings", "topic_id", "verifications", "watchers",
+        "leads", "name", "replicas", "serves", "settings", "topic_id", "verifications", "watchers",
     )  # fmt: skip
 
     def __init__(
@@ -92,6 +93,8 @@ class Partition:
         self.leads = False
         self.hosted = False
         """Whether this broker has a replica of it."""
+        self.serves = False
+        """Whether consumers may read it here."""
         self.isr = 0
         self.replicas = 0
         self.closed = False
@@ -138,6 +141,7 @@ class Partition:
         else:
             self._give_up(state)
         self.held = self.flushes_first or self.leadership is not None
+        self.serves = self.leads or (self.hosted and self._shared.followers_serve)
         if self.leadership is not None:
             self._commit_what_all_have()
 
@@ -180,7 +184,7 @@ class Partition:
         """Lead no more, before anybody has said who does: this broker may be out of the cluster."""
         if self.leads:
             self.leads, self.leadership, self.leader = False, None, NO_LEADER
-            self._state = None
+            self._state, self.serves = None, False
             self.fail_waiters(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
     @property
@@ -566,7 +570,7 @@ class Partition:
         self, offset: Offset, max_bytes: int, whole_first: bool
     ) -> tuple[Slice | None, list[tuple[int, Offset]]]:
         """Batches below the last stable offset, and the aborted transactions among them."""
-        if not self.leads:
+        if not self.serves:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         log = self._log or self.log
         limit = log.last_stable_offset(self._high_watermark)
@@ -577,7 +581,7 @@ class Partition:
 
     def read(self, offset: Offset, max_bytes: int, whole_first: bool) -> Slice | None:
         """Committed batches from `offset` on, or None where nothing is there yet."""
-        if not self.leads:
+        if not self.serves:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         log = self._log or self.log
         high_watermark = self._high_watermark

@@ -38,6 +38,7 @@ class Replicas:
         self.by_key: dict[bytes, list[Partition]] = {}
         """A topic's partitions by its name in UTF-8 and by the bytes of its id."""
         self.node_id = node_id
+        self.followers_serve = bool(settings.text("replica.selector.class"))
         self.woken: list[Partition] = []
         self.followed: dict[Partition, None] = {}
         """The replicas here that another broker leads."""

@@ -277,6 +277,10 @@ FETCHES = (
     _row("replica.socket.receive.buffer.bytes", INT, -1, at_least_or(1, -1),
          "SO_RCVBUF of a follower's sockets; -1 lets the kernel tune it.",
          kafka_default="65536"),
+    _row("replica.selector.class", STRING, "",
+         one_of("", "org.apache.kafka.common.replica.RackAwareReplicaSelector"),
+         "With RackAwareReplicaSelector, consumers that give their client.rack read from a replica "
+         "in that rack (broker.rack) if one is in sync; without, from leaders only."),
     _row("replica.high.watermark.checkpoint.interval.ms", LONG, 5000, at_least(1),
          "Time between two checkpoints of the high watermarks."),
     _live("num.replica.fetchers", INT, 1, at_least(1),

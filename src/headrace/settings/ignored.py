@@ -29,7 +29,6 @@ _EXACT = {
     "alter.config.policy.class.name": _JVM,
     "client.quota.callback.class": _JVM,
     "principal.builder.class": _JVM,
-    "replica.selector.class": _JVM,
     "security.providers": _JVM,
     "ssl.engine.factory.class": _JVM,
     "ssl.provider": _JVM,

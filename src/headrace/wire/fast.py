@@ -278,6 +278,7 @@ class FetchRequest(NamedTuple):
     topics: list[tuple[TopicKey, list[FetchPartition]]]
     forgotten: list[tuple[TopicKey, int]]
     replica_epoch: int = -1
+    rack: str = ""
 
 
 _fetch_head = struct.Struct(">iiiib").unpack_from
@@ -330,13 +331,17 @@ def parse_fetch(buf: Buffer, view: memoryview, pos: int, end: int, version: int)
         for _ in range(count):
             key, pos = _name(buf, view, pos, end)
             pos = _forget(buf, pos + 4, end, key, _i32(buf, pos)[0], forgotten)
+    rack = ""
     if version >= 11:
-        pos += 2 + max(_i16(buf, pos)[0], 0)
+        size = max(_i16(buf, pos)[0], 0)
+        pos += 2 + size
+        if size:
+            rack = str(view[pos - size : pos], "utf-8")
     if pos > end:
         raise MalformedRequest("the Fetch request is longer than its frame")
     return FetchRequest(
         replica_id, max_wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch,
-        topics, forgotten,
+        topics, forgotten, rack=rack,
     )  # fmt: skip
 
 
@@ -373,7 +378,10 @@ def _parse_flexible_fetch(
         pos = _forget(buf, pos, end, key, partition_count - 1, forgotten)
         pos = skip_tagged_fields(buf, pos)
     length, pos = read_uvarint(buf, pos)
-    pos += max(length - 1, 0)
+    rack = ""
+    if length > 1:
+        rack = str(view[pos : pos + length - 1], "utf-8")
+        pos += length - 1
     if pos >= end:
         raise MalformedRequest("the Fetch request is longer than its frame")
     replica_epoch = -1
@@ -381,7 +389,7 @@ def _parse_flexible_fetch(
         replica_id, replica_epoch = _tagged_replica(buf, pos, end, replica_id)
     return FetchRequest(
         replica_id, max_wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch,
-        topics, forgotten, replica_epoch,
+        topics, forgotten, replica_epoch, rack,
     )  # fmt: skip
 
 
@@ -459,7 +467,12 @@ class Records(Protocol):
 Aborted: TypeAlias = list[tuple[int, int]]
 """Producer id and first offset of each aborted transaction."""
 
-FetchResult: TypeAlias = tuple[int, int, int, int, int, Records | None, Aborted | None]
+
+class Nearer(int):
+    """The broker that a consumer had better fetch a partition from."""
+
+
+FetchResult: TypeAlias = tuple[int, int, int, int, int, Records | None, Aborted | Nearer | None]
 """Index, error code, high watermark, last stable offset, log start offset, records, and for those
 who read committed records the aborted transactions among them."""
 
@@ -534,9 +547,15 @@ def _flexible_fetch_response(
 
 
 def _fetched_committed(
-    version: int, fields: tuple[int, int, int, int, int], aborted: Aborted
+    version: int, fields: tuple[int, int, int, int, int], aborted: Aborted | Nearer
 ) -> bytes:
-    """A partition's fields up to its records, for those who read committed records only."""
+    """A partition's fields up to its records, for those who read committed records only.
+
+    And for those who are sent to another broker, which they can be from v11 on.
+    """
+    nearer = -1
+    if isinstance(aborted, Nearer):
+        nearer, aborted = aborted, []
     parts = [_fetched_start_v5(*fields) if version >= 5 else _fetched_start_v4(*fields[:4])]
     if version >= FETCH_FLEXIBLE_FROM:
         parts.append(uvarint(len(aborted) + 1))
@@ -545,7 +564,7 @@ def _fetched_committed(
         parts.append(_put_i32(len(aborted)))
         parts += [_aborted_v4(producer_id, first) for producer_id, first in aborted]
     if version >= 11:
-        parts.append(_put_i32(-1))
+        parts.append(_put_i32(nearer))
     return b"".join(parts)
 
 
