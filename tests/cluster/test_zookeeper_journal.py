@@ -2,11 +2,11 @@
 
 import pytest
 
-from headrace.cluster.zookeeper_journal import COMMITS, PATHS, Journal, load_journal
+from headrace.cluster.zookeeper_journal import COMMITS, PATHS, load_journal, new_journal
 
 
 def test_it_names_what_was_touched_since_a_commit() -> None:
-    journal = Journal().after(["/a"]).after(["/b", "/c", "/b"]).after([])
+    journal = new_journal().after(["/a"]).after(["/b", "/c", "/b"]).after([])
     assert journal.number == 3
     assert journal.since(0) == {"/a", "/b", "/c"}
     assert journal.since(1) == {"/b", "/c"}
@@ -14,7 +14,7 @@ def test_it_names_what_was_touched_since_a_commit() -> None:
 
 
 def test_it_says_so_when_it_does_not_reach_back_that_far() -> None:
-    journal = Journal()
+    journal = new_journal()
     for number in range(COMMITS + 5):
         journal = journal.after([f"/{number}"])
     assert journal.since(4) is None
@@ -22,21 +22,25 @@ def test_it_says_so_when_it_does_not_reach_back_that_far() -> None:
 
 
 def test_a_number_of_the_future_is_none_of_its_own() -> None:
-    assert Journal().after(["/a"]).since(2) is None
+    assert new_journal().after(["/a"]).since(2) is None
 
 
-def test_nothing_seen_is_never_up_to_date() -> None:
-    assert Journal().since(-1) is None
-    assert Journal().after(["/a"]).since(-1) is None
+def test_another_journal_or_an_older_state_of_it_does_not_continue_one() -> None:
+    journal = new_journal().after(["/a"])
+    later = journal.after(["/b"])
+    assert later.continues(journal)
+    assert journal.continues(journal)
+    assert not journal.continues(later)
+    assert not new_journal().after(["/a"]).after(["/b"]).continues(journal)
 
 
 @pytest.mark.parametrize("count", [PATHS - 1, PATHS, 10 * PATHS])
 def test_many_paths_push_out_the_commits_before(count: int) -> None:
-    journal = Journal().after(["/a"]).after(map(str, range(count)))
+    journal = new_journal().after(["/a"]).after(map(str, range(count)))
     assert len(journal.since(1) or ()) == count
     assert (journal.since(0) is None) == (count >= PATHS)
 
 
 def test_it_is_the_same_after_a_way_through_a_node() -> None:
-    journal = Journal().after(["/a/ä"]).after(["/b", "/c"])
+    journal = new_journal().after(["/a/ä"]).after(["/b", "/c"])
     assert load_journal(journal.dump()) == journal

@@ -3,12 +3,14 @@
 Whoever follows reads it when it changes, and then only the nodes that it names. One who is further
 behind than the journal reaches back reads everything again.
 
-    {"number": 17, "commits": [["/topics/a"], ["/topics/b", "/deleted/c"]]}
+    {"id": "6f1c...", "number": 17, "commits": [["/topics/a"], ["/topics/b", "/deleted/c"]]}
 
-`commits` are those up to `number`, the newest last.
+`commits` are those up to `number`, the newest last. `id` was drawn when the store was new: whoever
+finds another one, or a smaller number than before, is looking at other data.
 """
 
 import json
+import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -21,6 +23,7 @@ PATHS = 1000
 class Journal:
     """The number of the newest commit, and which paths it and those before it touched."""
 
+    id: str
     number: int = 0
     commits: tuple[tuple[str, ...], ...] = ()
 
@@ -30,7 +33,7 @@ class Journal:
         count = sum(map(len, commits))
         while count > PATHS and len(commits) > 1:
             count -= len(commits.pop(0))
-        return Journal(self.number + 1, tuple(commits))
+        return Journal(self.id, self.number + 1, tuple(commits))
 
     def since(self, number: int) -> set[str] | None:
         """The paths touched after commit `number`; None if that is too long ago to tell."""
@@ -39,13 +42,23 @@ class Journal:
             return None
         return {path for commit in self.commits[len(self.commits) - behind :] for path in commit}
 
+    def continues(self, other: "Journal") -> bool:
+        """Whether this is the same journal as `other`, now or later."""
+        return self.id == other.id and self.number >= other.number
+
     def dump(self) -> bytes:
         """The node's value."""
-        content = {"number": self.number, "commits": self.commits}
+        content = {"id": self.id, "number": self.number, "commits": self.commits}
         return json.dumps(content, separators=(",", ":")).encode()
 
 
 def load_journal(value: bytes) -> Journal:
     """The journal in a node's value."""
     content = json.loads(value)
-    return Journal(content["number"], tuple(tuple(paths) for paths in content["commits"]))
+    commits = tuple(tuple(paths) for paths in content["commits"])
+    return Journal(content["id"], content["number"], commits)
+
+
+def new_journal() -> Journal:
+    """That of a store in which nothing has happened yet."""
+    return Journal(uuid.uuid4().hex)

@@ -48,7 +48,7 @@ from headrace.cluster.store import (
     parent_and_name,
     tell_all,
 )
-from headrace.cluster.zookeeper_journal import Journal, load_journal
+from headrace.cluster.zookeeper_journal import Journal, load_journal, new_journal
 from headrace.cluster.zookeeper_reads import ReadNodes
 
 logger = logging.getLogger(__name__)
@@ -71,6 +71,7 @@ _READ_AT_ONCE = 200
 _PIPELINED = 100
 """Requests under way at once; kazoo blocks at a few hundred while the connection is lost."""
 _FOLLOW_SECONDS = 30.0
+_TRY_AGAIN_SECONDS = 1.0
 _ROUNDS = 100
 """How often to look again whether there was a commit while we read; then take what we have."""
 
@@ -96,7 +97,7 @@ class ZookeeperStore:
         hosts, self._root = _parse(address)
         self._nodes: _Nodes = {}
         self._containers: set[str] = set()
-        self._journal = Journal(-1)  # nothing seen yet
+        self._journal: Journal | None = None  # as long as nothing was read
         self._journal_version = -1
         # Held while asking ZooKeeper: commits and catching up come one after the other.
         self._asking = threading.Lock()
@@ -107,7 +108,7 @@ class ZookeeperStore:
         self._expired = False
         self._told: list[Callable[[Session], None]] = []
         self._changed: list[Callable[[], None]] = []
-        self._stopped = False
+        self._stopped = threading.Event()
         self._news = threading.Event()
         self._client = _client(hosts, session_timeout_ms, login)
         self._children = self._client.get_children_async
@@ -148,7 +149,7 @@ class ZookeeperStore:
             told(self._session)
 
     def close(self) -> None:
-        self._stopped = True
+        self._stopped.set()
         self._news.set()
         self._client.remove_listener(self._connection_changed)
         self._client.stop()
@@ -162,6 +163,7 @@ class ZookeeperStore:
         for change in changes:
             if isinstance(change, Create):
                 self._make_container(change.path, deadline)
+        assert self._journal is not None, "everything was read at the start"
         journal = self._journal.after(
             change.path for change in changes if not isinstance(change, Check)
         )
@@ -224,7 +226,7 @@ class ZookeeperStore:
             with self._readable_errors():
                 self._make_container(f"{LIVE}/", deadline)
                 with suppress(NodeExistsError):
-                    _wait(self._client.create_async(self._changes, Journal().dump()), deadline)
+                    _wait(self._client.create_async(self._changes, new_journal().dump()), deadline)
                 self._catch_up(deadline)
         except BaseException:
             self._client.stop()
@@ -235,19 +237,20 @@ class ZookeeperStore:
 
     def _follow(self) -> None:
         """The thread that keeps the nodes in memory in step, and tells of that."""
-        while not self._stopped:
+        while not self._stopped.is_set():
             self._news.wait()
             self._news.clear()
             losses = self._losses
             deadline = time.monotonic() + _FOLLOW_SECONDS
             try:
-                with self._turn(deadline):
+                with self._readable_errors(), self._turn(deadline):
                     self._catch_up(deadline)
-            except (KazooException, KazooTimeoutError) as error:
+            except StoreError as error:
+                self._suspend()
                 # Without a connection there is nothing to do: the next one is news.
-                if self._client.connected and not self._stopped:
-                    logger.warning("cannot follow the metadata in ZooKeeper: %r", error)
-                    time.sleep(0.1)
+                if self._client.connected and not self._stopped.is_set():
+                    logger.error("cannot follow the metadata: %s", error)
+                    self._stopped.wait(_TRY_AGAIN_SECONDS)
                     self._news.set()
                 continue
             self._connected(losses)
@@ -258,14 +261,12 @@ class ZookeeperStore:
 
     def _catch_up(self, deadline: float) -> None:
         """Read what was touched since the last time; the nodes are then those of one moment."""
-        nodes, number = self._nodes, self._journal.number
+        nodes, journal = self._nodes, self._journal
         changes, living = self._ask_all(self._looks(), deadline)
         for _ in range(_ROUNDS):
-            if changes is None or living is None:
-                raise NoNodeError(f"somebody has deleted {self._changes} or the parent of {LIVE}")
-            journal = load_journal(changes[0])
-            touched = journal.since(number)
-            number = journal.number
+            before, journal = journal, self._checked(changes, living)
+            version = changes[1].version
+            touched = None if before is None else journal.since(before.number)
             if touched is None:
                 nodes = self._read_all(deadline)
                 changes, living = self._ask_all(self._looks(), deadline)
@@ -278,7 +279,20 @@ class ZookeeperStore:
                 [*self._reads(touched), *self._looks()], deadline
             )
             nodes = _with_nodes(nodes, _found(touched, answers))
-        self._nodes, self._journal, self._journal_version = nodes, journal, changes[1].version
+        self._nodes, self._journal, self._journal_version = nodes, journal, version
+
+    def _checked(self, changes: Any, living: Any) -> Journal:
+        """The journal, if it is still that of the nodes that we know.
+
+        With other data all topics would seem to be deleted, and brokers would clear up.
+        """
+        journal = None if changes is None or living is None else load_journal(changes[0])
+        if journal is None or not (self._journal is None or journal.continues(self._journal)):
+            raise StoreError(
+                f"{self.address}: these are not the metadata that were there before; ZooKeeper has "
+                "lost its data, or was set back. Stop the brokers, and restore ZooKeeper's data"
+            )
+        return journal
 
     def _read_all(self, deadline: float) -> _Nodes:
         (names,) = self._ask_all([partial(self._children, self._root or "/")], deadline)
