@@ -156,7 +156,9 @@ class Produce:
                 results.append((index, 0, base, append_time, log_start, None))
             topics.append((key, results))
         if pending is not None and acks != 0:
-            return _wait(pending, topics, request.timeout_ms, version, correlation_id)
+            # At once: whoever stops leading before the answer is awaited fails them.
+            commits = [partition.wait_committed(offset) for _, _, partition, offset in pending]
+            return _wait(commits, pending, topics, request.timeout_ms, version, correlation_id)
         return _answer(acks, topics, version, correlation_id)
 
 
@@ -169,10 +171,14 @@ def _answer(acks: int, topics: _Topics, version: int, correlation_id: int) -> by
 
 
 async def _wait(
-    pending: _Pending, topics: _Topics, timeout_ms: int, version: int, correlation_id: int
+    commits: list[asyncio.Future[None]],
+    pending: _Pending,
+    topics: _Topics,
+    timeout_ms: int,
+    version: int,
+    correlation_id: int,
 ) -> bytes:
     """Answer when every batch is committed, or when the producer's patience ends."""
-    commits = [partition.wait_committed(offset) for _, _, partition, offset in pending]
     await asyncio.wait(commits, timeout=max(timeout_ms, 0) / 1000)
     for commit, (results, place, _, _) in zip(commits, pending, strict=True):
         index, _, _, _, log_start, _ = results[place]
