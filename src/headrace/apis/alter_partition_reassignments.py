@@ -1,13 +1,13 @@
 """AlterPartitionReassignments (45), versions 0-1.
 
 Asks that partitions be held by other brokers, or (no brokers named) that a move under way stop.
-Brokers that hold the partition already are granted at once.
+Answered once that is written down; the copying then takes its time, and the controller ends the
+move when all new replicas are in sync (`cluster/moves.py`). Any broker may be asked.
 
-v1 a caller may refuse that the number of replicas changes. Not done: moving replicas, so anything
-that would need a move is refused, and there is never a move to stop.
+v1 a caller may refuse that the number of replicas changes. Not needed: `timeout`, as nothing waits.
 """
 
-from collections.abc import Sequence
+from functools import partial
 
 from kio.schema.alter_partition_reassignments.v1.request import (
     AlterPartitionReassignmentsRequest,
@@ -19,24 +19,37 @@ from kio.schema.alter_partition_reassignments.v1.response import (
 )
 
 from headrace.apis.context import Caller, Services
-from headrace.cluster.image import Image
-from headrace.errors import ErrorCode, KafkaError
+from headrace.cluster.partition_requests import Wish, reassign
+from headrace.types import TopicPartition
 from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, error
 
 
 def alter_partition_reassignments(
     services: Services, request: AlterPartitionReassignmentsRequest, _caller: Caller
 ) -> AlterPartitionReassignmentsResponse:
-    """Grant what changes nothing; say for the rest what is wrong with it."""
-    image = services.metadata.image
+    """Begin and stop moves; one refusal does not hold up the others."""
+    wishes = [
+        Wish(TopicPartition(topic.name, one.partition_index), one.replicas)
+        for topic in request.topics
+        for one in topic.partitions
+    ]
+    results = services.metadata.ask_partitions(
+        partial(
+            reassign,
+            registered=services.metadata.registered(),
+            wishes=wishes,
+            may_resize=request.allow_replication_factor_change,
+        )
+    )
+    refusals = iter(results)
     topics = []
     for topic in request.topics:
         partitions = []
-        for wanted in topic.partitions:
-            refused = _refusal(image, topic.name, wanted.partition_index, wanted.replicas)
+        for one in topic.partitions:
+            refused = next(refusals)
             partitions.append(
                 ReassignablePartitionResponse(
-                    partition_index=wanted.partition_index,
+                    partition_index=one.partition_index,
                     error_code=NO_ERROR if refused is None else error(refused.code),
                     error_message=None if refused is None else refused.message,
                 )
@@ -49,22 +62,3 @@ def alter_partition_reassignments(
         error_message=None,
         responses=tuple(topics),
     )
-
-
-def _refusal(
-    image: Image, name: str, index: int, wanted: Sequence[int] | None
-) -> KafkaError | None:
-    topic = image.topics.get(name)
-    if topic is None or not 0 <= index < len(topic.partitions):
-        return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {name}-{index}")
-    if wanted is None:
-        return KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{name}-{index} is not moving")
-    if not wanted or len(set(wanted)) != len(wanted):
-        reason = "name at least one broker, and each only once"
-    elif unknown := [node for node in wanted if node not in image.brokers]:
-        reason = f"there is no broker {unknown[0]}"
-    elif tuple(wanted) == topic.partitions[index].replicas:
-        return None
-    else:
-        reason = "replicas cannot be moved yet"
-    return KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{name}-{index}: {reason}")

@@ -1,21 +1,57 @@
 """ListPartitionReassignments (46), version 0.
 
-The partitions whose replicas are on the move. Not done: moving replicas, so there are none.
+The partitions whose replicas are on the move, of all topics or of those named. A partition that
+does not move, or does not exist, is left out.
 """
+
+from collections.abc import Iterable
 
 from kio.schema.list_partition_reassignments.v0.request import ListPartitionReassignmentsRequest
 from kio.schema.list_partition_reassignments.v0.response import (
     ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
 )
 
 from headrace.apis.context import Caller, Services
-from headrace.wire.primitives import NO_ERROR, NO_THROTTLE
+from headrace.cluster.image import Topic
+from headrace.cluster.moves import is_moving
+from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, BrokerId, TopicName, i32
 
 
 def list_partition_reassignments(
-    _services: Services, _request: ListPartitionReassignmentsRequest, _caller: Caller
+    services: Services, request: ListPartitionReassignmentsRequest, _caller: Caller
 ) -> ListPartitionReassignmentsResponse:
-    """None."""
+    """The moves under way, as this broker knows them."""
+    topics = services.metadata.image.topics
+    if request.topics is None:
+        found = [_moving(topic, range(len(topic.partitions))) for topic in topics.values()]
+    else:
+        found = [
+            _moving(topics[one.name], one.partition_indexes)
+            for one in request.topics
+            if one.name in topics
+        ]
     return ListPartitionReassignmentsResponse(
-        throttle_time=NO_THROTTLE, error_code=NO_ERROR, error_message=None, topics=()
+        throttle_time=NO_THROTTLE,
+        error_code=NO_ERROR,
+        error_message=None,
+        topics=tuple(one for one in found if one.partitions),
+    )
+
+
+def _moving(topic: Topic, indexes: Iterable[int]) -> OngoingTopicReassignment:
+    states = topic.partitions
+    return OngoingTopicReassignment(
+        name=TopicName(topic.name),
+        partitions=tuple(
+            OngoingPartitionReassignment(
+                partition_index=i32(index),
+                replicas=tuple(map(BrokerId, states[index].replicas)),
+                adding_replicas=tuple(map(BrokerId, states[index].adding)),
+                removing_replicas=tuple(map(BrokerId, states[index].removing)),
+            )
+            for index in indexes
+            if 0 <= index < len(states) and is_moving(states[index])
+        ),
     )

@@ -15,8 +15,11 @@ from headrace.types import BrokerId
 
 
 def effective_min_isr(state: PartitionState, configured: int) -> int:
-    """How many replicas have to be in sync before anything is committed."""
-    return max(1, min(configured, len(state.replicas)))
+    """How many replicas have to be in sync before anything is committed.
+
+    Those that a move adds do not count yet: nothing waits for them.
+    """
+    return max(1, min(configured, len(state.replicas) - len(state.adding)))
 
 
 def without(
@@ -35,7 +38,7 @@ def without(
         last = state.leader if state.leader in state.isr else state.isr[0]
     leader = NO_LEADER if state.leader in gone else state.leader
     changed = replace(state, isr=isr, eligible=eligible, last_leader=last, leader=leader)
-    return _next(state, changed)
+    return with_epochs(state, changed)
 
 
 def elect(
@@ -44,18 +47,18 @@ def elect(
     """The state with a leader, if it had none and anybody may lead."""
     if state.leader in alive and state.leader in state.isr:
         return state
-    leader = _first(state.replicas, alive, state.isr)
+    leader = first_of(state.replicas, alive, state.isr)
     if leader is not None:
-        return _next(state, replace(state, leader=leader))
-    leader = _first(state.replicas, alive, state.eligible)
+        return with_epochs(state, replace(state, leader=leader))
+    leader = first_of(state.replicas, alive, state.eligible)
     if leader is None and not state.isr and not state.eligible and state.last_leader in alive:
         leader = state.last_leader
     if leader is None and unclean:
-        leader = _first(state.replicas, alive, state.replicas)
+        leader = first_of(state.replicas, alive, state.replicas)
     if leader is None:
-        return _next(state, replace(state, leader=NO_LEADER))
+        return with_epochs(state, replace(state, leader=NO_LEADER))
     eligible = tuple(broker for broker in state.eligible if broker != leader)
-    return _next(state, replace(state, leader=leader, isr=(leader,), eligible=eligible))
+    return with_epochs(state, replace(state, leader=leader, isr=(leader,), eligible=eligible))
 
 
 def prefer(state: PartitionState, alive: Collection[BrokerId]) -> PartitionState:
@@ -63,7 +66,7 @@ def prefer(state: PartitionState, alive: Collection[BrokerId]) -> PartitionState
     first = state.replicas[0]
     if state.leader == first or first not in alive or first not in state.isr:
         return state
-    return _next(state, replace(state, leader=first))
+    return with_epochs(state, replace(state, leader=first))
 
 
 def hand_over(
@@ -72,10 +75,10 @@ def hand_over(
     """The state without a broker that is about to stop, if another can lead or it does not."""
     others = [broker for broker in alive if broker != leaving]
     if state.leader == leaving:
-        leader = _first(state.replicas, others, state.isr)
+        leader = first_of(state.replicas, others, state.isr)
         if leader is None:
             return state
-        state = _next(state, replace(state, leader=leader))
+        state = with_epochs(state, replace(state, leader=leader))
     return state
 
 
@@ -86,16 +89,17 @@ def with_isr(state: PartitionState, isr: tuple[BrokerId, ...], min_isr: int) -> 
     else:
         left = (*state.eligible, *state.isr)
         eligible = tuple(broker for broker in dict.fromkeys(left) if broker not in isr)
-    return _next(state, replace(state, isr=isr, eligible=eligible))
+    return with_epochs(state, replace(state, isr=isr, eligible=eligible))
 
 
-def _first(
+def first_of(
     order: Collection[BrokerId], alive: Collection[BrokerId], among: Collection[BrokerId]
 ) -> BrokerId | None:
+    """The first in this order that is alive and one of those."""
     return next((broker for broker in order if broker in alive and broker in among), None)
 
 
-def _next(old: PartitionState, new: PartitionState) -> PartitionState:
+def with_epochs(old: PartitionState, new: PartitionState) -> PartitionState:
     """The new state with its epochs: a new leader, or none, begins an epoch."""
     if new == old:
         return old

@@ -1,8 +1,8 @@
 """This broker's place in the cluster: registered, perhaps the controller, and what follows from it.
 
 Every broker may become the controller: whoever finds that there is none and is first. Its work is
-to look at every partition after each change and to write down what `elections.py` makes of it; it
-keeps nothing in memory that the next controller would need.
+to look at every partition after each change and to write down what `elections.py` and `moves.py`
+make of it; it keeps nothing in memory that the next controller would need.
 """
 
 import logging
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
-from headrace.cluster import elections
+from headrace.cluster import elections, moves
 from headrace.cluster.image import Broker, Image, PartitionState, Topic
 from headrace.cluster.metadata import Metadata
 from headrace.errors import ErrorCode, KafkaError
@@ -88,6 +88,7 @@ class Membership:
             gone = [broker for broker in {*state.isr, state.leader} if broker not in alive]
             if gone:
                 state = elections.without(state, gone, rules.min_isr)
+            state = moves.finish(state, alive)
             return elections.elect(state, alive, unclean=rules.unclean)
 
         return self._each(image, settled)
@@ -124,7 +125,10 @@ class Membership:
                 state = changed.get(name, topic.partitions)[index]
                 if (state.leader, state.leader_epoch) != (self._node_id, epoch):
                     continue
-                present = tuple(broker for broker in isr if broker in image.brokers)
+                # A move that was stopped meanwhile may have taken a replica away.
+                present = tuple(
+                    broker for broker in isr if broker in image.brokers and broker in state.replicas
+                )
                 after = elections.with_isr(state, present, self._rules(topic).min_isr)
                 if after is not state:
                     changed.setdefault(name, list(topic.partitions))[index] = after

@@ -186,6 +186,10 @@ class Metadata:
             self._write("/controller", _dump({"epoch": epoch})),
         ]
 
+    def registered(self) -> set[BrokerId]:
+        """The brokers that have ever been in this cluster, alive or not."""
+        return {int(name) for name in self._store.children("/brokers")} | self.image.brokers.keys()
+
     def alter_partitions(
         self, decide_topics: Callable[[Image], list[Topic]], *, as_controller: bool = False
     ) -> None:
@@ -204,6 +208,20 @@ class Metadata:
             return _Decision([], image.with_topics(topics), changes)
 
         self._change(decide)
+
+    def ask_partitions(
+        self, decide_topics: Callable[[Image], tuple[list[_Result], list[Topic]]]
+    ) -> list[_Result]:
+        """As `alter_partitions`, for requests that want an answer for each partition."""
+        results: list[_Result] = []
+
+        def decide(image: Image) -> list[Topic]:
+            nonlocal results
+            results, topics = decide_topics(image)
+            return topics
+
+        self.alter_partitions(decide)
+        return results
 
     def _guard(self, as_controller: bool) -> list[Change]:
         """What has to hold while this broker changes partitions; KafkaError if it does not."""

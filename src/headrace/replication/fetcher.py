@@ -18,6 +18,7 @@ from headrace.errors import ErrorCode, KafkaError
 from headrace.replication.flusher import flush_log
 from headrace.replication.partition import Partition
 from headrace.replication.peer import Answer, Interrupted, Peer, Unreachable
+from headrace.replication.throttle import Throttle
 from headrace.replication.truncation import next_step
 from headrace.settings import Settings
 from headrace.types import Epoch, TopicPartition
@@ -68,12 +69,19 @@ class Fetcher:
     """Follows all partitions that one broker leads."""
 
     def __init__(
-        self, leader: Broker, me: Broker, settings: Settings, executor: Executor, clock: Clock
+        self,
+        leader: Broker,
+        me: Broker,
+        settings: Settings,
+        executor: Executor,
+        clock: Clock,
+        throttle: Throttle,
     ) -> None:
         self.leader = leader
         self._me = me
         self._clock = clock
         self._executor = executor
+        self._throttle = throttle
         self._limits = Limits(
             settings.integer("replica.fetch.wait.max.ms"),
             settings.integer("replica.fetch.min.bytes"),
@@ -151,6 +159,10 @@ class Fetcher:
         now = asyncio.get_running_loop().time()
         for key in [key for key, one in self._followed.items() if not one.is_current]:
             self._forget(key)
+        if self._throttle.is_on and self._throttle.is_overdrawn:
+            for one in self._followed.values():
+                if one.not_before <= now and self._throttle.applies_to(one.partition):
+                    self._sit_out(one)
         return [one for one in self._followed.values() if one.not_before <= now]
 
     def _sit_out(self, one: _Followed) -> None:
@@ -310,6 +322,8 @@ class Fetcher:
             return
         if fetched.end > fetched.start:
             _check_batches(view, fetched.start, fetched.end)
+            if self._throttle.is_on and self._throttle.applies_to(partition):
+                self._throttle.copied(fetched.end - fetched.start)
             log.append_replica(view, fetched.start, fetched.end, self._clock.now_ms())
         if fetched.log_start > log.start_offset:
             log.delete_records_before(min(fetched.log_start, log.end_offset))

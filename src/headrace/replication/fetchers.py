@@ -9,6 +9,7 @@ from headrace.cluster.metadata import Metadata
 from headrace.replication.fetcher import Fetcher
 from headrace.replication.partition import Partition
 from headrace.replication.replicas import Replicas
+from headrace.replication.throttle import Throttle
 from headrace.settings import Settings
 from headrace.types import BrokerId
 
@@ -29,6 +30,7 @@ class Fetchers:
         self._settings = settings
         self._executor = executor
         self._clock = clock
+        self._throttle = Throttle(replicas, metadata, clock)
         self._running: dict[BrokerId, tuple[Fetcher, asyncio.Task[None]]] = {}
 
     def update(self) -> None:
@@ -56,7 +58,9 @@ class Fetchers:
 
     def _fetcher(self, leader: Broker, me: Broker) -> Fetcher:
         if leader.id not in self._running:
-            fetcher = Fetcher(leader, me, self._settings, self._executor, self._clock)
+            fetcher = Fetcher(
+                leader, me, self._settings, self._executor, self._clock, self._throttle
+            )
             task = asyncio.get_running_loop().create_task(fetcher.run())
             self._running[leader.id] = (fetcher, task)
         return self._running[leader.id][0]

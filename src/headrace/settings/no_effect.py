@@ -8,7 +8,6 @@ from headrace.settings.setting import Setting
 
 TOPIC_NO_EFFECT = frozenset(
     {
-        "follower.replication.throttled.replicas",
         "leader.replication.throttled.replicas",
         "local.retention.bytes",
         "local.retention.ms",
@@ -65,6 +64,7 @@ BROKER_NO_EFFECT = frozenset(
         "group.streams.num.standby.replicas",
         "group.streams.session.timeout.ms",
         "inter.broker.listener.name",
+        "leader.replication.throttled.rate",
         "listener.security.protocol.map",
         "log.cleaner.io.buffer.size",
         "log.flush.start.offset.checkpoint.interval.ms",
@@ -82,6 +82,7 @@ BROKER_NO_EFFECT = frozenset(
         "queued.max.requests",
         "quota.window.num",
         "quota.window.size.seconds",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
         "replica.fetch.backoff.ms",
         "replica.socket.receive.buffer.bytes",
         "replication.quota.window.num",

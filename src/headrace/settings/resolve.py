@@ -48,6 +48,7 @@ class LogSettings:
     min_cleanable_dirty_ratio: float = 0.5
     min_insync_replicas: int = 1
     unclean_leader_election: bool = False
+    follower_throttled_replicas: frozenset[str] = frozenset()
     flush_messages: int = LONG_MAX
     flush_ms: int = LONG_MAX
     file_delete_delay_ms: int = 60_000
@@ -85,6 +86,7 @@ FIELDS = {
     "min.cleanable.dirty.ratio": "min_cleanable_dirty_ratio",
     "min.insync.replicas": "min_insync_replicas",
     "unclean.leader.election.enable": "unclean_leader_election",
+    "follower.replication.throttled.replicas": "follower_throttled_replicas",
     "flush.messages": "flush_messages",
     "flush.ms": "flush_ms",
     "file.delete.delay.ms": "file_delete_delay_ms",

@@ -81,13 +81,14 @@ _ROWS = (
            "The longest time that a record stays unsynced; by default the operating system "
            "decides."),
     _topic("follower.replication.throttled.replicas", Type.LIST, (), THROTTLED, "",
-           "Replicas whose copying is throttled on the follower's side."),
+           "Replicas that follower.replication.throttled.rate slows down while they are copied: "
+           "partition:broker pairs, or * for all."),
     _topic("index.interval.bytes", Type.INT, 4096, at_least(0), "log.index.interval.bytes",
            "Bytes of log between two entries of the offset index."),
     _topic("internal.segment.bytes", Type.INT, None, between(1, INT_MAX), "",
            "For tests: a segment size below the smallest that segment.bytes takes."),
     _topic("leader.replication.throttled.replicas", Type.LIST, (), THROTTLED, "",
-           "Replicas whose copying is throttled on the leader's side."),
+           "Kafka's tools set this too; copying is slowed down on the follower's side only."),
     _topic("local.retention.bytes", Type.LONG, -2, at_least(-2), "log.local.retention.bytes",
            "Bytes kept locally of a tiered topic."),
     _topic("local.retention.ms", Type.LONG, -2, at_least(-2), "log.local.retention.ms",

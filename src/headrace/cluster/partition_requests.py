@@ -1,0 +1,145 @@
+"""What becomes of a request to move partitions or to elect their leaders. Pure, as `controller.py`.
+
+The rules of a single partition are in `moves.py` and `elections.py`; here stand what Kafka refuses
+and with which error code.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from headrace.cluster import elections, moves
+from headrace.cluster.image import NO_LEADER, Image, PartitionState, Topic
+from headrace.errors import ErrorCode, KafkaError
+from headrace.types import BrokerId, TopicPartition
+
+_Wanted = TypeVar("_Wanted")
+Outcome = tuple[list[KafkaError | None], list[Topic]]
+"""For each partition that was named None or why it cannot be, and the topics that change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A partition that shall be held by these brokers; by those that held it before, if None."""
+
+    partition: TopicPartition
+    replicas: tuple[BrokerId, ...] | None
+
+
+def reassign(
+    image: Image,
+    registered: Collection[BrokerId],
+    wishes: Iterable[Wish],
+    *,
+    may_resize: bool = True,
+) -> Outcome:
+    """Begin moves, or stop them.
+
+    `registered` are the brokers that the cluster knows, alive or not; a move to one that is not
+    alive waits for it. `may_resize` is whether partitions may get more or fewer replicas.
+    """
+
+    def moved(state: PartitionState, wish: Wish) -> PartitionState:
+        before = moves.original(state)
+        if wish.replicas is None:
+            if not moves.is_moving(state):
+                raise KafkaError(
+                    ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{wish.partition} is not moving"
+                )
+            return moves.begin(state, before, image.brokers)
+        _check_target(wish.partition, wish.replicas, registered)
+        if not may_resize and len(wish.replicas) != len(before):
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                f"{wish.partition} has {len(before)} replica(s), {len(wish.replicas)} are named, "
+                "and the request forbids to change their number",
+            )
+        if wish.replicas == moves.target(state):
+            return state
+        return moves.begin(state, wish.replicas, image.brokers)
+
+    return _change(image, [(wish.partition, wish) for wish in wishes], moved)
+
+
+def elect_preferred(image: Image, partitions: Iterable[TopicPartition]) -> Outcome:
+    """Let the first replica of each partition lead."""
+
+    def elected(state: PartitionState, partition: TopicPartition) -> PartitionState:
+        first = state.replicas[0]
+        if state.leader == first:
+            raise _not_needed(partition, state)
+        after = elections.prefer(state, image.brokers)
+        if after is state:
+            raise KafkaError(
+                ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+                f"broker {first} cannot lead {partition} now: it is not alive and in sync",
+            )
+        return after
+
+    return _change(image, [(one, one) for one in partitions], elected)
+
+
+def elect_unclean(image: Image, partitions: Iterable[TopicPartition]) -> Outcome:
+    """Let any replica that is alive lead partitions without a leader; records may be lost."""
+
+    def elected(state: PartitionState, partition: TopicPartition) -> PartitionState:
+        if state.leader != NO_LEADER:
+            raise _not_needed(partition, state)
+        after = elections.elect(state, image.brokers, unclean=True)
+        if after.leader == NO_LEADER:
+            raise KafkaError(
+                ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"no replica of {partition} is alive"
+            )
+        return after
+
+    return _change(image, [(one, one) for one in partitions], elected)
+
+
+def _not_needed(partition: TopicPartition, state: PartitionState) -> KafkaError:
+    return KafkaError(
+        ErrorCode.ELECTION_NOT_NEEDED, f"{partition} is led by broker {state.leader} already"
+    )
+
+
+def _check_target(
+    partition: TopicPartition, wanted: Sequence[BrokerId], registered: Collection[BrokerId]
+) -> None:
+    if not wanted:
+        reason = "name at least one broker"
+    elif len(set(wanted)) != len(wanted):
+        reason = f"a broker is named more than once: {list(wanted)}"
+    elif unknown := [broker for broker in wanted if broker not in registered]:
+        reason = f"there is no broker {unknown[0]}"
+    else:
+        return
+    raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{partition}: {reason}")
+
+
+def _change(
+    image: Image,
+    wanted: Iterable[tuple[TopicPartition, _Wanted]],
+    change: Callable[[PartitionState, _Wanted], PartitionState],
+) -> Outcome:
+    """`change` applied to each partition in turn; one refusal does not hold up the others."""
+    results: list[KafkaError | None] = []
+    changed: dict[str, list[PartitionState]] = {}
+    for (name, index), wish in wanted:
+        topic = image.topics.get(name)
+        if topic is None or not 0 <= index < len(topic.partitions):
+            error = KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}-{index}"
+            )
+            results.append(error)
+            continue
+        states = changed.get(name) or list(topic.partitions)
+        try:
+            after = change(states[index], wish)
+        except KafkaError as error:
+            results.append(error)
+            continue
+        results.append(None)
+        if after is not states[index]:
+            states[index] = after
+            changed[name] = states
+    topics = [replace(image.topics[name], partitions=tuple(s)) for name, s in changed.items()]
+    return results, topics
