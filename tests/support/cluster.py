@@ -83,7 +83,8 @@ class RunningCluster:
         ) and len(topic.partitions) == partitions)  # fmt: skip
 
     def topic(self, name: str) -> TopicMetadata:
-        return self.admin().list_topics(name, timeout=10).topics[name]
+        """What the cluster says of a topic, once whoever is asked has heard of it."""
+        return self.wait_for(name, lambda _: True)
 
     def leader(self, name: str, partition: int = 0) -> int:
         found: int = self.topic(name).partitions[partition].leader
@@ -93,7 +94,7 @@ class RunningCluster:
         """Until what the cluster says of a topic is as wanted."""
         deadline = time.monotonic() + PATIENCE_S
         while True:
-            topic = self.topic(name)
+            topic = self.admin().list_topics(name, timeout=10).topics[name]
             if topic.error is None and holds(topic):
                 return topic
             assert time.monotonic() < deadline, {
