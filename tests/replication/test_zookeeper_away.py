@@ -8,11 +8,12 @@ from confluent_kafka import KafkaError, Producer
 from confluent_kafka.admin import TopicMetadata
 
 from headrace.testing.running import RunningBroker
-from tests.replication.test_cluster import Writer, all_in_sync, check
+from tests.replication.test_cluster import all_in_sync
 from tests.support import zookeeper
 from tests.support.cluster import PATIENCE_S, QUICK, RunningCluster
 from tests.support.link import Link
 from tests.support.stores import eventually
+from tests.support.traffic import Writer, check
 from tests.support.zookeeper import ZooKeeper
 
 pytestmark = pytest.mark.java

@@ -465,8 +465,6 @@ QUOTAS = (
           "follower.replication.throttled.replicas of their topics names."),
     _live("leader.replication.throttled.rate", LONG, LONG_MAX, at_least(0),
           "Kafka's tools set this too; copying is slowed down on the follower's side only."),
-    _live("replica.alter.log.dirs.io.max.bytes.per.second", LONG, LONG_MAX, at_least(0),
-          "Bytes a second when a replica moves between data folders."),
     _row("controller.quota.window.num", INT, 11, at_least(1),
          "As above, for changes of topics."),
     _row("controller.quota.window.size.seconds", INT, 1, at_least(1),

@@ -82,7 +82,6 @@ BROKER_NO_EFFECT = frozenset(
         "queued.max.requests",
         "quota.window.num",
         "quota.window.size.seconds",
-        "replica.alter.log.dirs.io.max.bytes.per.second",
         "replica.fetch.backoff.ms",
         "replica.socket.receive.buffer.bytes",
         "replication.quota.window.num",
