@@ -34,8 +34,8 @@ store.close()
 LIVE_FOREVER = """
 import sys
 from headrace.cluster.store import Create
-from tests.support.stores import open_store
-store = open_store(sys.argv[1])
+from tests.support.stores import SHORT_SESSION_MS, open_store
+store = open_store(sys.argv[1], SHORT_SESSION_MS)
 store.commit([Create("/stays", b""), Create("/live/7", b"here", ephemeral=True)])
 print("ready", flush=True)
 sys.stdin.read()

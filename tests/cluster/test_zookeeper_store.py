@@ -17,7 +17,7 @@ from headrace.cluster.zookeeper_store import COMMIT_BYTES, ZookeeperStore
 from headrace.settings import Settings
 from tests.support.link import Link
 from tests.support.ports import free_port
-from tests.support.stores import SESSION_TIMEOUT_MS, eventually, python_process
+from tests.support.stores import LONG_SESSION_MS, SHORT_SESSION_MS, eventually, python_process
 from tests.support.zookeeper import ZooKeeper
 
 pytestmark = pytest.mark.java
@@ -25,8 +25,8 @@ pytestmark = pytest.mark.java
 TELL_OF_THE_SESSION = """
 import sys
 from headrace.cluster.store import Create
-from tests.support.stores import open_store
-store = open_store(sys.argv[1])
+from tests.support.stores import SHORT_SESSION_MS, open_store
+store = open_store(sys.argv[1], SHORT_SESSION_MS)
 store.commit([Create("/live/7", b"", ephemeral=True)])
 store.on_session(lambda news: print(news.name, sorted(store.children("/live")), flush=True))
 sys.stdin.read()
@@ -48,7 +48,8 @@ def opened(zookeeper: ZooKeeper, chroot: str) -> Iterator[Open]:
         def open_one(link: Link | None = None) -> ZookeeperStore:
             port = zookeeper.servers[0].port if link is None else link.port
             store = ZookeeperStore(
-                f"zookeeper://127.0.0.1:{port}{chroot}", session_timeout_ms=SESSION_TIMEOUT_MS
+                f"zookeeper://127.0.0.1:{port}{chroot}",
+                session_timeout_ms=LONG_SESSION_MS if link is None else SHORT_SESSION_MS,
             )
             stack.callback(store.close)
             return store
@@ -175,7 +176,7 @@ def test_a_commit_that_takes_too_long_suspends_the_session_until_it_is_known(
 ) -> None:
     """The connection stands all the time: nobody gives up within a minute."""
     address = f"zookeeper://127.0.0.1:{link.port}{chroot}"
-    store = ZookeeperStore(address, session_timeout_ms=60_000)
+    store = ZookeeperStore(address, session_timeout_ms=LONG_SESSION_MS)
     store.commit([Create("/a", b"")])
     told = Told(store)
     link.cut_behind(b"happens")
@@ -326,7 +327,9 @@ def test_without_a_zookeeper_there_the_error_names_the_address() -> None:
 
 def test_with_a_login_nobody_else_reads_or_writes(zookeeper: ZooKeeper, chroot: str) -> None:
     address = zookeeper.address(chroot)
-    store = ZookeeperStore(address, login=("headrace", "secret"))
+    store = ZookeeperStore(
+        address, login=("headrace", "secret"), session_timeout_ms=LONG_SESSION_MS
+    )
     store.commit([Create("/a", b"1")])
     for login in (None, ("headrace", "guessed")):
         with pytest.raises(StoreError, match="another login"):

@@ -18,7 +18,7 @@ from tests.support.zookeeper import ZooKeeper
 
 pytestmark = pytest.mark.java
 
-SETTINGS = {"zookeeper.session.timeout.ms": "1000"}
+SETTINGS = {"zookeeper.session.timeout.ms": "2500"}
 
 
 @pytest.fixture

@@ -12,15 +12,17 @@ from headrace.cluster.store import Store
 from headrace.cluster.zookeeper_store import ZookeeperStore
 
 PATIENCE_S = 30
-SESSION_TIMEOUT_MS = 1000
+SHORT_SESSION_MS = 2500
+"""For those whose session shall end; long enough for a machine that has much to do."""
+LONG_SESSION_MS = 60_000
 
 
-def open_store(address: str) -> Store:
+def open_store(address: str, session_timeout_ms: int = LONG_SESSION_MS) -> Store:
     """The store at `sqlite:FOLDER` or `zookeeper://HOST:PORT/CHROOT`."""
     kind, _, place = address.partition(":")
     if kind == "sqlite":
         return SqliteStore(place)
-    return ZookeeperStore(address, session_timeout_ms=SESSION_TIMEOUT_MS)
+    return ZookeeperStore(address, session_timeout_ms=session_timeout_ms)
 
 
 class Place:

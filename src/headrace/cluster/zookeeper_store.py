@@ -261,6 +261,9 @@ class ZookeeperStore:
 
     def _catch_up(self, deadline: float) -> None:
         """Read what was touched since the last time; the nodes are then those of one moment."""
+        if self._session is Session.SUSPENDED:
+            # We may be with a server that is behind the one that took our last commit.
+            _wait(self._client.sync_async(self._changes), deadline)
         nodes, journal = self._nodes, self._journal
         changes, living = self._ask_all(self._looks(), deadline)
         for _ in range(_ROUNDS):
