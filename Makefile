@@ -9,6 +9,7 @@ LISTEN  ?= 127.0.0.1:9092
 DEMO    ?= yes
 SECONDS ?= 60
 PYTEST_ARGS ?=
+OLDEST_PYSPARK ?= 4.2.0
 BENCH_ARGS  ?=
 
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(LOCK)
@@ -43,6 +44,9 @@ test: dev tools lint ## install everything the tests need and run them all
 
 endurance: dev tools ## repeat the tests of faults hundreds of times (hours); `make test` has a few of each
 	$(BIN)/python -m pytest --endurance $(PYTEST_ARGS)
+
+oldspark: tools ## run the tests that start Spark on the oldest PySpark that is supported
+	@PYTHON="$(PYTHON)" scripts/test-on-pyspark "$(OLDEST_PYSPARK)" $(PYTEST_ARGS)
 
 lint: $(VENV)/.installed-dev ## ruff, mypy and the import rules
 	$(BIN)/ruff check .

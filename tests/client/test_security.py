@@ -58,6 +58,7 @@ def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doors]:
     kafka = ApacheKafka(
         folder / "kafka",
         port=kafka.port,
+        quick=True,
         settings={
             "controller.quorum.bootstrap.servers": controller,
             "listeners": f"{plain},CONTROLLER://{controller}",

@@ -230,7 +230,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
     if reason := java.missing():
         pytest.skip(reason)
     settings = {"log.cleaner.backoff.ms": "100", "log.cleaner.dedupe.buffer.size": "4000000"}
-    with ApacheKafka(tmp_path_factory.mktemp("kafka"), settings=settings) as broker:
+    with ApacheKafka(tmp_path_factory.mktemp("kafka"), settings=settings, quick=True) as broker:
         yield broker
 
 

@@ -30,7 +30,7 @@ def create(bootstrap: str) -> None:
 def written_by_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     if reason := java.missing():
         pytest.skip(reason)
-    with ApacheKafka(tmp_path_factory.mktemp("kafka")) as kafka:
+    with ApacheKafka(tmp_path_factory.mktemp("kafka"), quick=True) as kafka:
         create(kafka.bootstrap)
         for codec in CODECS:
             producer = Producer(

@@ -45,7 +45,9 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str
     with (
         HeadraceBroker(folder / "headrace", settings=interval) as ours,
         ApacheKafka(
-            folder / "kafka", settings={**interval, "log.initial.task.delay.ms": "100"}
+            folder / "kafka",
+            settings={**interval, "log.initial.task.delay.ms": "100"},
+            quick=True,
         ) as theirs,
     ):
         yield ours.bootstrap, theirs.bootstrap

@@ -87,7 +87,9 @@ def test_kafkas_dump_tool_reads_our_transactions(tmp_path: Path) -> None:
 @pytest.mark.parametrize("cleanly", [True, False])
 def test_a_folder_that_apache_kafka_wrote_is_opened(tmp_path: Path, cleanly: bool) -> None:
     kafka = ApacheKafka(
-        tmp_path / "kafka", settings={"log.segment.bytes": "1048576", "num.partitions": "1"}
+        tmp_path / "kafka",
+        settings={"log.segment.bytes": "1048576", "num.partitions": "1"},
+        quick=True,
     )
     with kafka:
         lines = "".join(f"line {n} {'x' * 3000}\n" for n in range(1000))
