@@ -23,6 +23,7 @@ from headrace.errors import ErrorCode
 from headrace.log.verification import Verification
 from headrace.testing.running import RunningBroker
 from tests.broker.test_data_folders import create, homes
+from tests.support.cluster import RunningCluster
 from tests.support.committed import committed_values
 from tests.support.java import run_tool
 from tests.support.messages import item, part
@@ -75,7 +76,7 @@ def wait_until_moved(broker: RunningBroker, folder: int) -> None:
 
 
 @contextmanager
-def writing(broker: RunningBroker, **options: object) -> Iterator[list[bytes]]:
+def writing(broker: RunningBroker | RunningCluster, **options: object) -> Iterator[list[bytes]]:
     """Somebody who writes numbered records all the time; what was acknowledged so far."""
     acknowledged: list[bytes] = []
     stop = threading.Event()
@@ -336,6 +337,39 @@ def test_transactions_and_acknowledged_syncs_do_not_notice_a_move(
     broker.stop()
     assert findings(broker) == []
     broker.start()
+
+
+@pytest.mark.slow
+def test_replicas_of_a_cluster_move_whether_they_lead_or_follow(tmp_path: Path) -> None:
+    with RunningCluster(tmp_path / "metadata", folders=2) as cluster:
+        cluster.create(TOPIC, 1, min_insync_replicas="2", segment_bytes=str(1 << 20))
+        leader = cluster.leader(TOPIC)
+        with writing(cluster) as acknowledged:
+            wait_for_more(acknowledged)
+            for number, broker in cluster.brokers.items():
+                if number != leader % 3 + 1:  # one of the followers stays where it is
+                    (home,) = homes(broker, TOPIC, 1)
+                    assert move(broker, 1 - home) == 0
+                    wait_until_moved(broker, 1 - home)
+                    wait_for_more(acknowledged)
+            cluster.brokers[leader].kill()
+            wait_for_more(acknowledged)
+            cluster.brokers[leader].start()
+            cluster.wait_for(TOPIC, lambda topic: len(topic.partitions[0].isrs) == 3)
+        assert committed_values(cluster.bootstrap_servers, TOPIC) == acknowledged
+        for broker in cluster.brokers.values():
+            broker.stop()
+        first, *others = [
+            b"".join(
+                path.read_bytes()
+                for data in broker.data_dirs
+                for path in sorted((data / f"{TOPIC}-0").glob("*.log"))
+            )
+            for broker in cluster.brokers.values()
+        ]
+        assert others == [first, first]
+        for broker in cluster.brokers.values():
+            broker.start()
 
 
 @pytest.mark.java

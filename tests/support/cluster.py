@@ -26,7 +26,7 @@ class RunningCluster:
     def __init__(
         self, folder: Path, count: int = 3, settings: Mapping[str, str] | None = None,
         metadata: str | None = None, quick: bool = True,
-        each: Mapping[int, Mapping[str, str]] | None = None,
+        each: Mapping[int, Mapping[str, str]] | None = None, folders: int = 1,
     ) -> None:  # fmt: skip
         folder.mkdir(exist_ok=True)
         where = metadata or f"sqlite:{folder}"
@@ -35,7 +35,7 @@ class RunningCluster:
         try:
             for number in range(1, count + 1):
                 self.brokers[number] = RunningBroker(
-                    {**given, **(each or {}).get(number, {})}, node_id=number
+                    {**given, **(each or {}).get(number, {})}, node_id=number, folders=folders
                 )
             self.wait_until_all_know_each_other()
         except BaseException:
