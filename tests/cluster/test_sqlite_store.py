@@ -3,13 +3,15 @@
 import signal
 import sqlite3
 import threading
+from contextlib import ExitStack
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from headrace.cluster.sqlite_store import FILE_NAME, SESSIONS_FILE_NAME, SqliteStore
 from headrace.cluster.store import Create, Node, Put, StoreError
-from tests.support.stores import python_process
+from tests.support.stores import eventually, python_process
 
 
 def test_what_is_committed_survives_a_kill(tmp_path: Path) -> None:
@@ -68,6 +70,53 @@ def test_after_a_kill_of_all_nobody_seems_to_live(tmp_path: Path) -> None:
         store = SqliteStore(str(tmp_path))
         assert store.children("/live") == {}
         store.close()
+
+
+def test_processes_that_are_killed_while_they_commit_tear_nothing(tmp_path: Path) -> None:
+    script = (
+        "import sys\n"
+        "from headrace.cluster.sqlite_store import SqliteStore\n"
+        "from headrace.cluster.store import Conflict, Create, Put\n"
+        "store, own = SqliteStore(sys.argv[1]), '/own/' + sys.argv[2]\n"
+        "store.watch(lambda: None)\n"
+        "store.commit([Create('/live/' + sys.argv[2], b'', ephemeral=True)])\n"
+        "print('ready', flush=True)\n"
+        "while True:\n"
+        "    mine, all_ = store.get(own), store.get('/all')\n"
+        "    plus = lambda node: b'%d' % (int(node.value) + 1)\n"
+        "    try:\n"
+        "        store.commit([Put(own, plus(mine), mine.version),\n"
+        "                      Put('/all', plus(all_), all_.version)])\n"
+        "    except Conflict:\n"
+        "        pass\n"
+    )
+    store = SqliteStore(str(tmp_path))
+    store.commit([Create("/all", b"0"), *(Create(f"/own/{number}", b"0") for number in range(3))])
+    random = Random(1)
+
+    def total() -> int:
+        return sum(int(node.value) for node in store.children("/own").values())
+
+    for _ in range(4):
+        before = total()
+        with ExitStack() as stack:
+            processes = [
+                stack.enter_context(python_process(script, str(tmp_path), str(number)))
+                for number in range(3)
+            ]
+            for process in processes:
+                assert process.stdout is not None
+                assert process.stdout.readline() == "ready\n"
+            eventually(lambda: total() > before + 10, "they count")  # noqa: B023
+            for process in random.sample(processes, 3):
+                process.kill()
+                process.wait()
+        everything = store.get("/all")
+        assert everything is not None
+        assert int(everything.value) == total()
+    store.watch(lambda: None)
+    eventually(lambda: store.children("/live") == {}, "the killed are cleared up behind")
+    store.close()
 
 
 def test_opening_does_not_end_the_sessions_of_others(tmp_path: Path) -> None:

@@ -291,13 +291,26 @@ def test_metadata_that_are_not_the_same_any_more_are_never_taken_for_deleted(
 
 def test_a_node_that_zookeeper_would_not_take_is_named_and_the_store_goes_on(opened: Open) -> None:
     store = opened()
-    store.commit([Create("/topics/wide", b"x" * (COMMIT_BYTES - 100))])
-    with pytest.raises(StoreError, match="/topics/too-wide would have 1,000,001 bytes"):
+    store.commit([Create("/topics/wide", b"x" * (COMMIT_BYTES - 200))])
+    with pytest.raises(StoreError, match="1,000,001 of them for /topics/too-wide"):
         store.commit(
             [Create("/topics/small", b"x"), Create("/topics/too-wide", b"x" * (COMMIT_BYTES + 1))]
         )
     assert store.children("/topics").keys() == {"wide"}
     store.commit([Create("/topics/small", b"x")])
+
+
+def test_as_many_nodes_as_are_allowed_are_taken_at_once(opened: Open) -> None:
+    """With the longest names and a full journal."""
+    store, other = opened(), opened()
+    for number in range(80):
+        store.commit([Create(f"/t/{number:0249}", b"")])
+    names = [f"{number:0249}" for number in range(100, 100 + COMMIT_BYTES // 700)]
+    changes = [Create(f"/t/{name}", b"x" * (700 - 604)) for name in names]
+    store.commit(changes)
+    eventually(lambda: len(other.children("/t")) == 80 + len(names), "the others see them")
+    with pytest.raises(StoreError, match=r"a change of 1,429 metadata nodes"):
+        store.commit([Delete(f"/t/{name}", 0) for name in names] + [Create("/u", b"x" * 400_000)])
 
 
 @pytest.mark.parametrize(

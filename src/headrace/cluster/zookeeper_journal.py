@@ -15,8 +15,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 COMMITS = 100
-PATHS = 1000
-"""Over all commits, so that the value stays a few ten KB; the newest commit is always there."""
+PATH_BYTES = 20_000
+"""Of all commits, so that the value stays small; but the newest commit is always there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +30,9 @@ class Journal:
     def after(self, paths: Iterable[str]) -> "Journal":
         """As it is once a commit has touched `paths`."""
         commits = [*self.commits[-(COMMITS - 1) :], tuple(dict.fromkeys(paths))]
-        count = sum(map(len, commits))
-        while count > PATHS and len(commits) > 1:
-            count -= len(commits.pop(0))
+        size = sum(map(_size, commits))
+        while size > PATH_BYTES and len(commits) > 1:
+            size -= _size(commits.pop(0))
         return Journal(self.id, self.number + 1, tuple(commits))
 
     def since(self, number: int) -> set[str] | None:
@@ -50,6 +50,10 @@ class Journal:
         """The node's value."""
         content = {"id": self.id, "number": self.number, "commits": self.commits}
         return json.dumps(content, separators=(",", ":")).encode()
+
+
+def _size(paths: Iterable[str]) -> int:
+    return sum(map(len, paths))
 
 
 def load_journal(value: bytes) -> Journal:

@@ -59,12 +59,14 @@ CONNECT_TIMEOUT_MS = 18_000
 CALL_SECONDS = 3.0
 """How long a commit may take, all in all."""
 COMMIT_BYTES = 1_000_000
-"""What ZooKeeper takes in one request (`jute.maxbuffer`), less what stands around our values."""
+"""ZooKeeper takes 1,048,575 bytes in one request (`jute.maxbuffer`); some are the journal's."""
 
 _HOST = r"(?:\[[0-9a-fA-F:.]+\]|[\w.-]+)(?::\d{1,5})?"
 _ADDRESS = re.compile(
     rf"{SCHEME}(?P<hosts>{_HOST}(?:,{_HOST})*)(?P<chroot>(?:/[\w-][\w.-]*)*)/?", re.ASCII
 )
+_CHANGE_BYTES = 100
+"""What a change takes in a request beside its value and its path, which the journal has too."""
 _CHANGES = "changes"
 _TOP = "top"
 _READ_AT_ONCE = 200
@@ -215,6 +217,7 @@ class ZookeeperStore:
     def _start(self, connect_seconds: float) -> None:
         """Connect, read everything, and begin to follow."""
         deadline = time.monotonic() + connect_seconds
+        losses = self._losses
         try:
             self._client.start(connect_seconds)
         except KazooTimeoutError:
@@ -232,7 +235,9 @@ class ZookeeperStore:
             self._client.stop()
             self._client.close()
             raise
-        self._session = Session.CONNECTED
+        with self._telling:
+            if losses == self._losses:
+                self._session = Session.CONNECTED
         self._thread.start()
 
     def _follow(self) -> None:
@@ -246,9 +251,11 @@ class ZookeeperStore:
                 with self._readable_errors(), self._turn(deadline):
                     self._catch_up(deadline)
             except StoreError as error:
+                if self._stopped.is_set():
+                    return
                 self._suspend()
                 # Without a connection there is nothing to do: the next one is news.
-                if self._client.connected and not self._stopped.is_set():
+                if self._client.connected:
                     logger.error("cannot follow the metadata: %s", error)
                     self._stopped.wait(_TRY_AGAIN_SECONDS)
                     self._news.set()
@@ -452,16 +459,17 @@ def _parse(address: str) -> tuple[str, str]:
 def _check_size(changes: Sequence[Change]) -> None:
     """ZooKeeper would hang up on us, and not say why."""
     sizes = {
-        change.path: len(change.value) for change in changes if isinstance(change, Create | Put)
+        change.path: len(change.value) if isinstance(change, Create | Put) else 0
+        for change in changes
     }
-    if sum(sizes.values()) + sum(map(len, sizes)) <= COMMIT_BYTES:
-        return
-    path = max(sizes, key=lambda path: sizes[path])
-    raise StoreError(
-        f"the metadata node {path} would have {sizes[path]:,} bytes, of {sum(sizes.values()):,} in "
-        f"this change; ZooKeeper takes {COMMIT_BYTES:,} at once. For a topic: give it fewer "
-        "partitions, or change fewer topics at once"
-    )
+    total = sum(size + 2 * len(path) + _CHANGE_BYTES for path, size in sizes.items())
+    if total > COMMIT_BYTES:
+        path = max(sizes, key=lambda path: sizes[path])
+        raise StoreError(
+            f"a change of {len(sizes):,} metadata nodes would have {total:,} bytes, "
+            f"{sizes[path]:,} of them for {path}; ZooKeeper takes {COMMIT_BYTES:,} at once. Change "
+            "fewer topics at once, or give a topic fewer partitions"
+        )
 
 
 def _wait(asked: Any, deadline: float) -> Any:
