@@ -353,6 +353,30 @@ def test_a_registry_that_stumbles_is_asked_again(
     assert topic.values(value__format="avro") == [ORDER]
 
 
+def test_another_address_is_asked_where_nobody_is(
+    topic: Topic, client: SchemaRegistryClient, proxy: CountingProxy
+) -> None:
+    topic.produce(AvroSerializer(client, json.dumps(FLAT))(ORDER, topic.context))
+    addresses = {"schema__registry__url": f"http://127.0.0.1:9, {proxy.url}"}
+    assert topic.values(value__format="avro", **addresses) == [ORDER]
+
+
+def test_a_registry_that_is_down_fails_the_task_and_blames_no_record(
+    topic: Topic, client: SchemaRegistryClient, proxy: CountingProxy
+) -> None:
+    old, new = (AvroSerializer(client, json.dumps(each)) for each in avro_versions(2))
+    topic.produce(old({"id": 1, "name": "a"}, topic.context))
+    new({"id": 1, "name": "a", "f0": 0}, topic.context)
+    source = topic.source(value__format="avro")
+    reader = source.reader(source.schema())
+    (partition,) = reader.partitions()
+    proxy.failures_left = 1000
+    with pytest.raises(ClientError, match=f"the schema registry at {proxy.url} says 503"):
+        list(reader.read(partition))
+    proxy.failures_left = 0
+    assert [batch.num_rows for batch in reader.read(partition)] == [1]
+
+
 def test_a_login_goes_with_every_request(
     topic: Topic, client: SchemaRegistryClient, proxy: CountingProxy
 ) -> None:

@@ -1,6 +1,7 @@
 """Typed topics through Spark itself: batches, streams, and a version that comes while one runs."""
 
 import json
+import runpy
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -129,6 +130,24 @@ def test_a_stream_is_written_typed_and_once(
     assert client.get_versions(f"{target.name}-key") == [1]
     rows = table(spark, target, key__format="json", value__format="avro").select("key.number")
     assert sorted(row.number for row in rows.collect()) == list(range(4))
+
+
+def test_the_example_reads_both_versions_and_puts_the_stranger_aside(
+    spark: SparkSession, topic: Topic, proxy: CountingProxy
+) -> None:
+    path = Path(__file__).resolve().parents[3] / "examples" / "typed" / "orders.py"
+    example = runpy.run_path(str(path))
+    cluster = {"kafka.bootstrap.servers": topic.bootstrap}
+    frame = example["run"](spark, cluster, topic.registry_url, topic.name)
+    rows = frame.selectExpr("value.id", "value.customer", "value.price", "_error").collect()
+    found = sorted((row.id, row.customer, row.price) for row in rows if row._error is None)
+    assert found[:3] == [(number, f"customer-{number}", None) for number in range(3)]
+    assert found[3:] == [(number, f"customer-{number}", number * 1.5) for number in range(3, 6)]
+    assert [row._error for row in rows if row.id is None] == [
+        "value: begins with 0x6e, and not with 0x00 and a schema's id"
+    ]
+    # Schemas are registered by the driver, once a write.
+    assert len([each for each in proxy.requests if each.startswith("POST")]) == 2
 
 
 @pytest.fixture(scope="module")

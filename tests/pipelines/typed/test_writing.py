@@ -171,8 +171,9 @@ def test_types_that_only_avro_has_go_there_and_back(
     assert topic.values(value__format="avro") == rows
 
 
-def test_a_new_nullable_column_is_a_new_version(topic: Topic, client: SchemaRegistryClient) -> None:
-    more = StructType([StructField("new", StringType()), *THING.fields])
+def test_a_new_column_is_a_new_version(topic: Topic, client: SchemaRegistryClient) -> None:
+    # That Spark knows of no null does not make the field one that others must have.
+    more = StructType([StructField("new", StringType(), False), *THING.fields])
     row = {**FULL, "counts": dict(FULL["counts"]), "new": "x"}
     for form in ("avro", "json", "protobuf"):
         subject = {"value__subject": f"{topic.name}-{form}", "value__format": form}
@@ -274,6 +275,12 @@ def test_columns_without_a_format_are_refused_with_a_hint(topic: Topic) -> None:
             sink(topic, intervals, value__format=form)
     with pytest.raises(ClientError, match="d is date, for which Protobuf has no type"):
         sink(topic, StructType([StructField("d", DateType())]), value__format="protobuf")
+
+
+def test_a_number_that_json_does_not_know_names_its_column(topic: Topic) -> None:
+    kind = StructType([StructField("d", DoubleType())])
+    with pytest.raises(ClientError, match="a row of value has a number that JSON does not know"):
+        write(topic, kind, [{"d": 1.0}, {"d": float("nan")}], value__format="json")
 
 
 @settings(max_examples=60, deadline=None)

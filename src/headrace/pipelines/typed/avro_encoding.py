@@ -6,7 +6,6 @@ that a Spark type has by itself.
 
 import json
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +26,7 @@ from pyspark.sql.types import (
     MapType,
     ShortType,
     StringType,
+    StructField,
     StructType,
     TimestampNTZType,
     TimestampType,
@@ -59,21 +59,31 @@ VARINT_BYTES_MAX = 10
 
 
 def derived(kind: DataType, name: str) -> str:
-    """The schema of a column; its records get names that begin with this one."""
+    """The schema of a column; its records get names that begin with this one.
+
+    Whatever is inside may be null, whether Spark knows of a null or not: that it does not is often
+    an accident of the query, and only such fields may be added and left out later.
+    """
     return json.dumps(_schema(kind, name, name))
 
 
 def _schema(kind: DataType, name: str, path: str) -> object:
     if isinstance(kind, StructType):
-        return {"type": "record", "name": name, "fields": [
-            _field(each.name, each.dataType, each.nullable, name, path) for each in kind.fields
-        ]}  # fmt: skip
+        fields = [
+            {
+                "name": each.name,
+                "type": ["null", _schema(each.dataType, f"{name}_{each.name}", _in(path, each))],
+                "default": None,
+            }
+            for each in kind.fields
+        ]
+        return {"type": "record", "name": name, "fields": fields}
     if isinstance(kind, ArrayType):
         items = _schema(kind.elementType, f"{name}_item", f"{path}[]")
-        return {"type": "array", "items": ["null", items] if kind.containsNull else items}
+        return {"type": "array", "items": ["null", items]}
     if isinstance(kind, MapType) and isinstance(kind.keyType, StringType):
         values = _schema(kind.valueType, f"{name}_value", f"{path}{{}}")
-        return {"type": "map", "values": ["null", values] if kind.valueContainsNull else values}
+        return {"type": "map", "values": ["null", values]}
     if isinstance(kind, DecimalType):
         return {
             "type": "bytes",
@@ -86,11 +96,8 @@ def _schema(kind: DataType, name: str, path: str) -> object:
     raise BadColumn(f"{path} is {kind.simpleString()}, for which Avro has no type; convert it")
 
 
-def _field(name: str, kind: DataType, nullable: bool, record: str, path: str) -> dict[str, Any]:
-    schema = _schema(kind, f"{record}_{name}", f"{path}.{name}")
-    if nullable:
-        return {"name": name, "type": ["null", schema], "default": None}
-    return {"name": name, "type": schema}
+def _in(path: str, field: StructField) -> str:
+    return f"{path}.{field.name}"
 
 
 class AvroEncoding:

@@ -50,7 +50,8 @@ SIMPLE: dict[type[DataType], dict[str, str]] = {
 
 
 def derived(kind: DataType, name: str) -> str:
-    """The schema of a column. It is closed, so that a field may be added later."""
+    """The schema of a column. It is closed, and all fields are optional, so that some may be added
+    and left out later."""
     draft = {"$schema": "http://json-schema.org/draft-07/schema#", "title": name}
     return json.dumps({**draft, **_schema(kind, name)})
 
@@ -58,47 +59,48 @@ def derived(kind: DataType, name: str) -> str:
 def _schema(kind: DataType, path: str) -> dict[str, Any]:
     if isinstance(kind, StructType):
         fields = {
-            each.name: _optional(_schema(each.dataType, f"{path}.{each.name}"), each.nullable)
+            each.name: _optional(_schema(each.dataType, f"{path}.{each.name}"))
             for each in kind.fields
         }
-        required = [each.name for each in kind.fields if not each.nullable]
-        made: dict[str, Any] = {"type": "object", "properties": fields}
-        return {**made, "required": required, "additionalProperties": False}
+        return {"type": "object", "properties": fields, "additionalProperties": False}
     if isinstance(kind, ArrayType):
-        items = _schema(kind.elementType, f"{path}[]")
-        return {"type": "array", "items": _optional(items, kind.containsNull)}
+        return {"type": "array", "items": _optional(_schema(kind.elementType, f"{path}[]"))}
     if isinstance(kind, MapType) and isinstance(kind.keyType, StringType):
         values = _schema(kind.valueType, f"{path}{{}}")
-        return {
-            "type": "object",
-            "additionalProperties": _optional(values, kind.valueContainsNull),
-        }
+        return {"type": "object", "additionalProperties": _optional(values)}
     if type(kind) in SIMPLE:
         return dict(SIMPLE[type(kind)])
     raise BadColumn(f"{path} is {kind.simpleString()}, for which JSON has no type; convert it")
 
 
-def _optional(schema: dict[str, Any], nullable: bool) -> dict[str, Any]:
-    return {"oneOf": [{"type": "null"}, schema]} if nullable else schema
+def _optional(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"oneOf": [{"type": "null"}, schema]}
 
 
 class JsonEncoding:
     """Rows as JSON documents."""
 
-    def __init__(self, kind: DataType) -> None:
+    def __init__(self, kind: DataType, column: str) -> None:
         self._plain = plain(kind)
+        self._column = column
 
     def encode(self, array: pa.Array) -> pa.Array:
         """A document for each row that is not null."""
-        documents = [
-            None
-            if each is None
-            else json.dumps(
-                self._plain(each), separators=(",", ":"), ensure_ascii=False, allow_nan=False
-            ).encode()
-            for each in array.to_pylist()
-        ]
-        return pa.array(documents, pa.binary())
+        return pa.array(
+            [None if each is None else self._document(each) for each in array.to_pylist()],
+            pa.binary(),
+        )
+
+    def _document(self, row: Any) -> bytes:
+        try:
+            text = json.dumps(
+                self._plain(row), separators=(",", ":"), ensure_ascii=False, allow_nan=False
+            )
+        except ValueError:
+            raise BadColumn(
+                f"a row of {self._column} has a number that JSON does not know: NaN or an infinity"
+            ) from None
+        return text.encode()
 
 
 def plain(kind: DataType) -> Callable[[Any], Any]:

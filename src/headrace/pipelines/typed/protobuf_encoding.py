@@ -85,7 +85,7 @@ def _fill(message: DescriptorProto, kind: StructType, path: str, known: Descript
         field = message.field.add(name=each.name, number=number, label=F.LABEL_OPTIONAL)
         inner = None if before is None else before.message_type
         _type(message, field, each.dataType, path, inner)
-        if each.nullable and field.label == F.LABEL_OPTIONAL and field.type != F.TYPE_MESSAGE:
+        if field.label == F.LABEL_OPTIONAL and field.type != F.TYPE_MESSAGE:
             field.proto3_optional = True
             field.oneof_index = len(message.oneof_decl)
             message.oneof_decl.add(name=f"_{each.name}")

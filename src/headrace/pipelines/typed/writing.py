@@ -73,7 +73,7 @@ def make_encoding(part: WrittenPart) -> Encoding:
     if part.options.kind == "JSON":
         from headrace.pipelines.typed.json_encoding import JsonEncoding
 
-        return JsonEncoding(part.kind)
+        return JsonEncoding(part.kind, column)
     from headrace.pipelines.typed.protobuf_encoding import ProtobufEncoding
 
     return ProtobufEncoding(part.schema, part.options.message, column)
