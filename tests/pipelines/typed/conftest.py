@@ -14,6 +14,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from headrace.testing.running import RunningBroker
 from pyspark_headrace import DefaultSource
+from tests.support import java
+from tests.support.apache_kafka import ApacheKafka
 from tests.support.counting_proxy import CountingProxy
 from tests.support.headrace_registry import HeadraceRegistry
 from tests.support.topics import create_topic
@@ -87,12 +89,29 @@ def read_source(source: DefaultSource) -> pa.Table:
     return pa.Table.from_batches(batches, expected)
 
 
+KAFKA = pytest.param("kafka", marks=[pytest.mark.java, pytest.mark.slow])
+
+
+@pytest.fixture(scope="session", params=["headrace", KAFKA])
+def bootstrap(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """Our broker and a real Apache Kafka: what passes here must pass there."""
+    if request.param == "headrace":
+        broker: RunningBroker = request.getfixturevalue("headrace")
+        yield broker.bootstrap_servers
+        return
+    if reason := java.missing():
+        pytest.skip(reason)
+    with ApacheKafka(tmp_path_factory.mktemp("kafka")) as kafka:
+        yield kafka.bootstrap
+
+
 @pytest.fixture(scope="session")
 def registry(
-    headrace: RunningBroker, tmp_path_factory: pytest.TempPathFactory
+    bootstrap: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[HeadraceRegistry]:
-    folder = tmp_path_factory.mktemp("registry")
-    with HeadraceRegistry(headrace.bootstrap_servers, folder) as running:
+    with HeadraceRegistry(bootstrap, tmp_path_factory.mktemp("registry")) as running:
         yield running
 
 
@@ -109,5 +128,5 @@ def client(registry: HeadraceRegistry) -> Iterator[SchemaRegistryClient]:
 
 
 @pytest.fixture
-def topic(headrace: RunningBroker, proxy: CountingProxy) -> Topic:
-    return Topic(headrace.bootstrap_servers, proxy.url)
+def topic(bootstrap: str, proxy: CountingProxy) -> Topic:
+    return Topic(bootstrap, proxy.url)

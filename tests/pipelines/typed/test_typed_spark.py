@@ -3,7 +3,6 @@
 import json
 import runpy
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from pyspark.sql import DataFrame, SparkSession
 
+from headrace.testing.running import RunningBroker
 from tests.pipelines.typed.conftest import Topic
 from tests.pipelines.typed.test_reading import FLAT, ORDER, avro_versions
 from tests.support import java
@@ -20,6 +20,12 @@ from tests.support.counting_proxy import CountingProxy
 from tests.support.headrace_registry import HeadraceRegistry
 
 pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="session")
+def bootstrap(headrace: RunningBroker) -> str:
+    """Spark itself takes its time, so that most of it is shown with one broker."""
+    return headrace.bootstrap_servers
 
 
 def table(spark: SparkSession, topic: Topic, **more: str) -> DataFrame:
@@ -150,38 +156,27 @@ def test_the_example_reads_both_versions_and_puts_the_stranger_aside(
     assert len([each for each in proxy.requests if each.startswith("POST")]) == 2
 
 
-@pytest.fixture(scope="module")
-def kafka_registry(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[tuple[ApacheKafka, HeadraceRegistry]]:
-    if reason := java.missing():
-        pytest.skip(reason)
-    folder = tmp_path_factory.mktemp("kafka")
-    with ApacheKafka(folder) as kafka, HeadraceRegistry(kafka.bootstrap, folder) as registry:
-        yield kafka, registry
-
-
 @pytest.mark.java
 @pytest.mark.slow
-def test_the_same_on_apache_kafka(
-    spark: SparkSession, kafka_registry: tuple[ApacheKafka, HeadraceRegistry]
-) -> None:
-    kafka, registry = kafka_registry
-    topic = Topic(kafka.bootstrap, registry.url)
-    with SchemaRegistryClient({"url": registry.url}) as client:
-        topic.produce(AvroSerializer(client, json.dumps(FLAT))(ORDER, topic.context))
-    frame = table(spark, topic, value__format="avro").select("value")
-    (row,) = frame.select("value.*").collect()
-    assert (row.id, row.customer, row.state) == (7, ORDER["customer"], "SENT")
-    target = Topic(kafka.bootstrap, registry.url)
-    (
-        frame.write.format("headrace")
-        .mode("append")
-        .option("kafka.bootstrap.servers", kafka.bootstrap)
-        .option("topic", target.name)
-        .option("schema.registry.url", registry.url)
-        .option("value.format", "avro")
-        .save()
-    )
-    (copy,) = table(spark, target, value__format="avro").select("value.*").collect()
-    assert copy == row
+def test_the_same_on_apache_kafka(spark: SparkSession, tmp_path: Path) -> None:
+    if reason := java.missing():
+        pytest.skip(reason)
+    with ApacheKafka(tmp_path) as kafka, HeadraceRegistry(kafka.bootstrap, tmp_path) as registry:
+        topic = Topic(kafka.bootstrap, registry.url)
+        with SchemaRegistryClient({"url": registry.url}) as client:
+            topic.produce(AvroSerializer(client, json.dumps(FLAT))(ORDER, topic.context))
+        frame = table(spark, topic, value__format="avro").select("value")
+        (row,) = frame.select("value.*").collect()
+        assert (row.id, row.customer, row.state) == (7, ORDER["customer"], "SENT")
+        target = Topic(kafka.bootstrap, registry.url)
+        (
+            frame.write.format("headrace")
+            .mode("append")
+            .option("kafka.bootstrap.servers", kafka.bootstrap)
+            .option("topic", target.name)
+            .option("schema.registry.url", registry.url)
+            .option("value.format", "avro")
+            .save()
+        )
+        (copy,) = table(spark, target, value__format="avro").select("value.*").collect()
+        assert copy == row
