@@ -6,6 +6,7 @@ import struct
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pytest
 from confluent_kafka.schema_registry import (
     ConfigCompatibilityLevel,
@@ -19,6 +20,9 @@ from confluent_kafka.schema_registry.json_schema import JSONSerializer
 
 from headrace.client.errors import ClientError
 from headrace.pipelines.options import OptionError
+from headrace.pipelines.typed.cursors import Reasons, Values
+from headrace.pipelines.typed.json_values import JsonFormat
+from headrace.pipelines.typed.registry import Schema as Registered
 from tests.pipelines.typed.conftest import Topic
 from tests.support.counting_proxy import CountingProxy
 
@@ -324,6 +328,20 @@ def test_bad_json_is_put_aside_and_odd_json_is_not(
     assert reasons[8] == "value: the value is not of type object"
     assert all(reason.startswith("value: no JSON: ") for reason in reasons[9:11])
     assert reasons[11] == "value: field 'tags[].t' is not of type string"
+
+
+def test_any_number_of_reasons_has_room() -> None:
+    reader = Registered("JSON", json_schema(1), (), 1)
+    pieces = [b" " * (number % 300) + b"%d nonsense" % number for number in range(40_000)]
+    lengths = np.array([len(each) for each in pieces], np.int64)
+    octets = np.frombuffer(b"".join(pieces), np.uint8)
+    values = Values(octets, np.cumsum(lengths) - lengths, lengths)
+    found = JsonFormat(reader).decode(values, reader)
+    assert found.array.null_count == len(found.bad) == len(pieces)
+    many = Reasons(100_000)
+    for row in range(100_000):
+        many.add(np.array([row]), f"reason {row}")
+    assert many.found()[99_999] == "reason 99999"
 
 
 def test_what_a_json_schema_leaves_open_is_text(topic: Topic, client: SchemaRegistryClient) -> None:

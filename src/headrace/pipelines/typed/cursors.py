@@ -19,6 +19,7 @@ Words: TypeAlias = npt.NDArray[np.uint64]
 PADDING_BYTES = 32
 """Zeros behind the last value: as far as a step looks ahead."""
 VARINT_BYTES_MAX = 10
+REASON_CHARACTERS = 500
 
 _TOP_BITS = np.uint64(0x8080808080808080)
 _LOW_BITS = np.uint64(0x7F7F7F7F7F7F7F7F)
@@ -44,20 +45,19 @@ class Reasons:
     __slots__ = ("_codes", "_texts")
 
     def __init__(self, rows: int) -> None:
-        self._codes = np.zeros(rows, np.int16)
-        self._texts: list[str] = [""]
+        self._codes = np.zeros(rows, np.int32)
+        self._texts: dict[str, int] = {}
 
     def add(self, rows: Numbers, why: str) -> None:
         new = rows[self._codes[rows] == 0]
         if len(new):
-            if why not in self._texts:
-                self._texts.append(why)
-            self._codes[new] = self._texts.index(why)
+            self._codes[new] = self._texts.setdefault(why[:REASON_CHARACTERS], len(self._texts) + 1)
 
     def found(self) -> dict[int, str]:
         """By row."""
         bad = np.flatnonzero(self._codes)
-        return {row: self._texts[self._codes[row]] for row in bad.tolist()}
+        texts = ["", *self._texts]
+        return {row: texts[self._codes[row]] for row in bad.tolist()}
 
 
 @dataclass(frozen=True, slots=True)
