@@ -69,6 +69,14 @@ def test_a_broker_that_stops_hands_over_what_others_can_lead() -> None:
     assert elections.hand_over(alone, 1, {1, 2}) is alone
 
 
+def test_a_broker_that_cannot_serve_retires_only_if_another_can_lead() -> None:
+    after = elections.retire(FIRST, 1, {1, 2, 3}, 2)
+    assert (after.leader, after.isr) == (2, (2, 3))
+    assert elections.retire(FIRST, 3, {1, 2, 3}, 2).isr == (1, 2)
+    alone = PartitionState(1, 4, (1, 2), (1,), 7)
+    assert elections.retire(alone, 1, {1, 2}, 1) is alone
+
+
 BROKERS = (1, 2, 3, 4)
 
 

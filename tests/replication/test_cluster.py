@@ -1,5 +1,6 @@
 """Three brokers with real clients: nothing acknowledged is lost, and clients just go on."""
 
+import errno
 import itertools
 import time
 import uuid
@@ -218,6 +219,22 @@ def test_transactions_span_brokers_and_survive_their_coordinator(
         committed += [number * 3 + part for part in range(3)]
     found = read_all(cluster, topic)
     assert sorted(itertools.chain(*found.values())) == committed
+
+
+def test_a_leader_whose_disk_fails_gives_up_what_others_can_lead(tmp_path: Path) -> None:
+    with RunningCluster(tmp_path / "metadata", folders=2) as cluster:
+        cluster.create("t", 3, min_insync_replicas="2")
+        writer = Writer(cluster, "t")
+        writer.wait_for_more()
+        leader = cluster.leader("t")
+        broker = cluster.brokers[leader]
+        (folder,) = [one for one in broker.data_dirs if (one / "t-0").exists()]
+        broker.spoil_disk("pwrite .log", code=errno.EIO, count=-1, under=str(folder))
+        found = cluster.wait_for("t", lambda topic: topic.partitions[0].leader not in (-1, leader))
+        assert leader not in found.partitions[0].isrs
+        writer.wait_for_more()
+        writer.stop()
+        check(cluster, "t", writer)
 
 
 def test_what_a_group_of_another_broker_has_not_read_is_kept(tmp_path: Path) -> None:

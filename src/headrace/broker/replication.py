@@ -61,6 +61,7 @@ class Replication:
         loop = asyncio.get_running_loop()
         self._replicas.on_roles = lambda: self._soon(self._fetchers.update)
         self._replicas.on_isr = lambda: self._soon(self._in_sync.expand)
+        self._replicas.on_unfit = lambda: self._soon(self._retire)
         self._metadata.listeners.append(self._changed)
 
         def changed() -> None:
@@ -84,6 +85,7 @@ class Replication:
         self._soon(self._refresh)
         self._soon(self._membership.look)
         self._soon(self._fetchers.update)
+        self._soon(self._retire)
 
     async def hand_over(self) -> None:
         """Before a stop: let others lead, so that clients go on without a pause."""
@@ -143,6 +145,12 @@ class Replication:
         self._out = False
         self._soon(self._fetchers.update)
         self._soon(self._membership.look)
+
+    def _retire(self) -> None:
+        unfit = [partition.name for partition in self._replicas.unfit]
+        if unfit:
+            self._membership.retire(unfit)
+            self._replicas.unfit.clear()
 
     def _save(self) -> None:
         asyncio.get_running_loop().run_in_executor(

@@ -82,6 +82,17 @@ def hand_over(
     return state
 
 
+def retire(
+    state: PartitionState, broker: BrokerId, alive: Collection[BrokerId], min_isr: int
+) -> PartitionState:
+    """The state once a broker cannot serve its replica, if anybody else can lead."""
+    if broker not in (state.leader, *state.isr):
+        return state
+    others = [one for one in alive if one != broker]
+    after = elect(without(state, (broker,), min_isr), others)
+    return state if after.leader == NO_LEADER else after
+
+
 def with_isr(state: PartitionState, isr: tuple[BrokerId, ...], min_isr: int) -> PartitionState:
     """The state with the in-sync set that its leader asks for."""
     if len(isr) >= effective_min_isr(state, min_isr):

@@ -139,6 +139,27 @@ class Membership:
 
         self._metadata.alter_partitions(decide)
 
+    def retire(self, partitions: Iterable[TopicPartition]) -> None:
+        """Let others have what this broker cannot serve any more, because a disk has failed."""
+        names = set(partitions)
+
+        def decide(image: Image) -> list[Topic]:
+            changed = []
+            for name in {partition.topic for partition in names} & image.topics.keys():
+                topic = image.topics[name]
+                min_isr = self._rules(topic).min_isr
+                states = tuple(
+                    elections.retire(state, self._node_id, image.brokers.keys(), min_isr)
+                    if TopicPartition(name, index) in names
+                    else state
+                    for index, state in enumerate(topic.partitions)
+                )
+                if any(a is not b for a, b in zip(states, topic.partitions, strict=True)):
+                    changed.append(replace(topic, partitions=states))
+            return changed
+
+        self._metadata.alter_partitions(decide)
+
     def hand_over(self) -> None:
         """Before a stop: let others lead what this broker leads, where anybody can."""
 

@@ -59,6 +59,8 @@ class Shared(Protocol):
 
     def isr_due(self, partition: "Partition") -> None: ...
 
+    def cannot_serve(self, partition: "Partition") -> None: ...
+
     def flush_later(self, partition: "Partition") -> None: ...
 
     def wake(self) -> bool: ...
@@ -163,7 +165,13 @@ class Partition:
         changed = self.leader_epoch != state.leader_epoch
         self.leads, self.leader, self.leader_epoch = True, state.leader, state.leader_epoch
         if len(state.replicas) > 1 and (changed or self.leadership is None):
-            self.leadership = Leadership(state.leader, state, self.log.end_offset, now_ms)
+            try:
+                end = self.log.end_offset
+            except KafkaError:
+                self.leads = False
+                self._shared.cannot_serve(self)
+                return
+            self.leadership = Leadership(state.leader, state, end, now_ms)
             self._flushed = 0 if self.flushes_first else self._flushed
             if self.flushes_first:
                 self._shared.flush_later(self)

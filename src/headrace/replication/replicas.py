@@ -50,6 +50,10 @@ class Replicas:
         """Called when partitions came, went, or are led by somebody else."""
         self.on_isr: Callable[[], None] = _nothing
         """Called when `isr_wanted` has something new."""
+        self.unfit: dict[Partition, None] = {}
+        """Those that this broker cannot serve though it has a replica: a data folder has failed."""
+        self.on_unfit: Callable[[], None] = _nothing
+        """Called when `unfit` has something new."""
         self._clock = clock
         self._high_watermarks: dict[TopicPartition, int] = {}
         self.directories = directories
@@ -187,7 +191,9 @@ class Replicas:
         removals = []
         for partition in self.by_key.pop(topic.id.bytes, ()):
             partition.close()
-            for noted in (self._without_folder, self.followed, self.shared_out, self.isr_wanted):
+            for noted in (
+                self._without_folder, self.followed, self.shared_out, self.isr_wanted, self.unfit,
+            ):  # fmt: skip
                 noted.pop(partition, None)
             self._out_of_reach.discard(partition)
             if self.directories.has(partition.name):
@@ -276,7 +282,14 @@ class Replicas:
                 partition.fail_waiters(error)
                 if partition.watchers:
                     self.woken.append(partition)
+                if partition.replicas > 1:
+                    self.cannot_serve(partition)
         self.wake()
+
+    def cannot_serve(self, partition: Partition) -> None:
+        """Others shall lead this partition, and not count on this broker."""
+        self.unfit[partition] = None
+        self.on_unfit()
 
     def resume_moves(self) -> None:
         """Go on with moves between data folders; needs a running event loop."""
