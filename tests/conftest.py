@@ -5,6 +5,7 @@ import os
 import signal
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 
 from tests.support import java
@@ -13,6 +14,10 @@ from tests.support.apache_kafka import ApacheKafka
 # A shell starts background jobs with SIGINT ignored, and children inherit that. A handler of our
 # own is not inherited: programs begin with the default again, and Ctrl-C reaches them.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# How long an example takes says more about the machine than about the code.
+hypothesis.settings.register_profile("any machine", deadline=None)
+hypothesis.settings.load_profile("any machine")
 
 # A test is over before Java's optimising compiler has paid for itself.
 QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"

@@ -24,6 +24,7 @@ from headrace.replication.batch_rules import (
 from headrace.replication.leadership import Leadership
 from headrace.replication.schema_ids import SchemaIds
 from headrace.replication.verification import Verification
+from headrace.replication.waiters import CommitWaiters
 from headrace.settings import LogSettings
 from headrace.types import BrokerId, Epoch, Offset, TopicPartition
 from headrace.wire import batch
@@ -73,7 +74,7 @@ class Partition:
     """
 
     __slots__ = (
-        "_commit_waiters", "_flushed", "_high_watermark", "_log", "_rewrites", "_shared", "_state",
+        "_flushed", "_high_watermark", "_log", "_rewrites", "_shared", "_state", "_waiters",
         "closed", "flushes_first", "held", "hosted", "isr", "leader", "leader_epoch", "leadership",
         "leads", "name", "replicas", "serves", "settings", "topic_id", "verifications", "watchers",
     )  # fmt: skip
@@ -104,7 +105,7 @@ class Partition:
         self.watchers: dict[Watcher, None] = {}
         # By producer id; one lives as long as a request that holds it.
         self.verifications: WeakValueDictionary[int, Verification] | None = None
-        self._commit_waiters: list[tuple[Offset, asyncio.Future[None]]] = []
+        self._waiters = CommitWaiters()
         self._high_watermark = 0
         self._flushed = 0
         self._state: PartitionState | None = None
@@ -514,9 +515,7 @@ class Partition:
 
     def wait_committed(self, offset: Offset) -> asyncio.Future[None]:
         """Done when everything below `offset` is committed, or failed when it never will be."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._commit_waiters.append((offset, future))
-        return future
+        return self._waiters.wait(offset)
 
     def advance(self, offset: Offset) -> None:
         """Everything below `offset` is committed now."""
@@ -524,18 +523,11 @@ class Partition:
             self._high_watermark = offset
         if self.watchers:
             self._shared.woken.append(self)
-        waiting = self._commit_waiters
-        self._commit_waiters = [waiter for waiter in waiting if waiter[0] > offset]
-        for wanted, future in waiting:
-            if wanted <= offset and not future.done():
-                future.set_result(None)
+        self._waiters.reached(offset)
 
     def fail_waiters(self, error: KafkaError) -> None:
         """Nothing that is still waiting to be committed will be."""
-        waiting, self._commit_waiters = self._commit_waiters, []
-        for _, future in waiting:
-            if not future.done():
-                future.set_exception(error)
+        self._waiters.fail(error)
 
     def delete_records(self, offset: Offset) -> Offset:
         """Forget what lies below `offset` (-1: all that is committed); the new low watermark."""

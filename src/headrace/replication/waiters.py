@@ -1,0 +1,38 @@
+"""Who waits until records of a partition are committed."""
+
+import asyncio
+
+from headrace.errors import KafkaError
+from headrace.types import Offset
+
+
+class CommitWaiters:
+    """Futures, each with the offset below which everything has to be committed."""
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[Offset, asyncio.Future[None]]] = []
+
+    def wait(self, offset: Offset) -> asyncio.Future[None]:
+        """Done when everything below `offset` is committed, or failed when it never will be."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((offset, future))
+        return future
+
+    def reached(self, offset: Offset) -> None:
+        """Everything below `offset` is committed."""
+        waiting = self._waiting
+        if not waiting:
+            return
+        self._waiting = [waiter for waiter in waiting if waiter[0] > offset]
+        for wanted, future in waiting:
+            if wanted <= offset and not future.done():
+                future.set_result(None)
+
+    def fail(self, error: KafkaError) -> None:
+        """Nobody's records will be."""
+        waiting, self._waiting = self._waiting, []
+        for _, future in waiting:
+            if not future.done():
+                future.set_exception(error)
