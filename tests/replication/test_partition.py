@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.cluster.image import PartitionState
 from headrace.errors import ErrorCode, KafkaError
 from headrace.replication.partition import Partition
 from headrace.replication.verification import Verification
@@ -340,3 +341,15 @@ def test_the_brokers_own_transactional_records_need_no_sequence(broker: OneBroke
     with pytest.raises(KafkaError) as raised:
         partition.append_own(in_transaction(-1), NOW)
     assert raised.value.code == ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+# -- replication ---------------------------------------------------------------------------------
+
+
+def test_a_flush_that_ends_after_the_leadership_commits_nothing(broker: OneBroker) -> None:
+    partition = topic(broker, flush_messages="1")
+    partition.use_state(PartitionState(1, 1, (1, 2), (1, 2)))
+    append(partition, batch(b"v"))
+    partition.use_state(PartitionState(2, 2, (1, 2), (1, 2)))
+    partition.flushed(partition.log.flush())
+    assert (partition.log.end_offset, partition.high_watermark) == (1, 0)

@@ -16,6 +16,7 @@ from headrace.cluster.store import Session, Store
 from headrace.errors import KafkaError
 from headrace.replication.fetchers import Fetchers
 from headrace.replication.in_sync import InSync
+from headrace.replication.peer import Connect, Peer
 from headrace.replication.replicas import Replicas
 from headrace.settings import Settings
 
@@ -38,6 +39,7 @@ class Replication:
         executor: Executor,
         clock: Clock,
         rejoin: Callable[[], Broker],
+        connect: Connect = Peer.connect,
     ) -> None:
         self._settings = settings
         self._store = store
@@ -48,7 +50,7 @@ class Replication:
         self._rejoin = rejoin
         max_lag_ms = settings.integer("replica.lag.time.max.ms")
         self._in_sync = InSync(replicas, metadata, membership, max_lag_ms)
-        self._fetchers = Fetchers(replicas, metadata, settings, executor, clock)
+        self._fetchers = Fetchers(replicas, metadata, settings, executor, clock, connect)
         self._max_lag_ms = max_lag_ms
         self._due: dict[Callable[[], None], None] = {}
         self._tasks: list[asyncio.Task[None]] = []
@@ -106,6 +108,8 @@ class Replication:
 
     def _changed(self, _old: Image, _new: Image) -> None:
         self._soon(self._membership.look)
+        if self._replicas.isr_wanted:
+            self._soon(self._in_sync.expand)
 
     def _refresh(self) -> None:
         self._metadata.refresh()
@@ -115,6 +119,7 @@ class Replication:
             self._out_at.cancel()
             self._out_at = None
         if session is Session.SUSPENDED:
+            self._in_sync.suspended()
             # Others may take over once the session has ended; by then this broker has stopped.
             timeout_s = self._settings.integer("zookeeper.session.timeout.ms") / 1000
             loop = asyncio.get_running_loop()
@@ -123,12 +128,19 @@ class Replication:
         elif session is Session.EXPIRED:
             logger.warning("this broker's session has ended; registering again")
             self._step_down()
+            self._do(self._connected)
             self._soon(self._join_again)
-        elif self._out:
-            logger.warning("the metadata are within reach again, and this broker's session stands")
-            self._soon(self._lead_again)
         else:
-            self._soon(self._refresh)
+            self._do(self._connected)
+            if self._out:
+                logger.warning("the metadata are within reach again; this broker's session stands")
+                self._soon(self._lead_again)
+
+    def _connected(self) -> None:
+        """At once, before anything else is written: only now the image tells of what was lost."""
+        self._metadata.refresh()
+        self._in_sync.connected()
+        self._soon(self._in_sync.expand)
 
     def _step_down(self) -> None:
         self._out = True

@@ -209,6 +209,7 @@ class Server:
             await asyncio.start_unix_server(self._faults.serve, os.environ[FAULT_PORT])
         await self._start_metrics()
         loop.add_reader(self._listener, self._accept)
+        self._replicas.start()
         self._background.start()
         image = self._services.metadata.image
         self._wake_coordinators(image, image)

@@ -17,7 +17,7 @@ from headrace.cluster.image import Broker
 from headrace.errors import ErrorCode, KafkaError
 from headrace.replication.flusher import flush_log
 from headrace.replication.partition import Partition
-from headrace.replication.peer import Answer, Interrupted, Peer, Unreachable
+from headrace.replication.peer import Answer, Connect, Interrupted, Peer, Unreachable
 from headrace.replication.throttle import Throttle
 from headrace.replication.truncation import next_step
 from headrace.settings import Settings
@@ -76,9 +76,11 @@ class Fetcher:
         executor: Executor,
         clock: Clock,
         throttle: Throttle,
+        connect: Connect,
     ) -> None:
         self.leader = leader
-        self._me = me
+        self._connect = connect
+        self.me = me
         self._clock = clock
         self._executor = executor
         self._throttle = throttle
@@ -132,9 +134,9 @@ class Fetcher:
 
     async def _follow_connected(self) -> None:
         leader = self.leader
-        client_id = f"broker-{self._me.id}-fetcher"
+        client_id = f"broker-{self.me.id}-fetcher"
         timeout_s = min(self._timeout_s, _CONNECT_TIMEOUT_S)
-        peer = await Peer.connect(leader.host, leader.port, client_id, timeout_s)
+        peer = await self._connect(leader.host, leader.port, client_id, timeout_s)
         try:
             self._begin_session()
             while True:
@@ -235,7 +237,7 @@ class Fetcher:
 
         asked = {self._followed[key].partition.name: key for key in epochs}
         request = epoch_request(
-            self._me.id,
+            self.me.id,
             [(name, self._followed[key].epoch, epochs[key]) for name, key in asked.items()],
         )
         answer = await peer.ask_message(request, OffsetForLeaderEpochResponse)
@@ -262,7 +264,7 @@ class Fetcher:
         if not self._session[0]:
             forgotten = []
         body = replica_fetch.fetch_request(
-            (self._me.id, self._me.epoch), self._limits, self._session, wanted, forgotten
+            (self.me.id, self.me.epoch), self._limits, self._session, wanted, forgotten
         )
         self._long_poll = peer
         try:

@@ -8,6 +8,7 @@ from headrace.cluster.image import Broker
 from headrace.cluster.metadata import Metadata
 from headrace.replication.fetcher import Fetcher
 from headrace.replication.partition import Partition
+from headrace.replication.peer import Connect
 from headrace.replication.replicas import Replicas
 from headrace.replication.throttle import Throttle
 from headrace.settings import Settings
@@ -24,6 +25,7 @@ class Fetchers:
         settings: Settings,
         executor: Executor,
         clock: Clock,
+        connect: Connect,
     ) -> None:
         self._replicas = replicas
         self._metadata = metadata
@@ -31,6 +33,7 @@ class Fetchers:
         self._executor = executor
         self._clock = clock
         self._throttle = Throttle(replicas, metadata, clock)
+        self._connect = connect
         self._running: dict[BrokerId, tuple[Fetcher, asyncio.Task[None]]] = {}
 
     def update(self) -> None:
@@ -44,7 +47,12 @@ class Fetchers:
                     by_leader.setdefault(partition.leader, []).append(partition)
         for leader in list(self._running):
             fetcher, _ = self._running[leader]
-            if leader not in by_leader or fetcher.leader != image.brokers[leader]:
+            # A broker that has registered anew has another epoch, and speaks for itself with that.
+            if (
+                leader not in by_leader
+                or fetcher.leader != image.brokers[leader]
+                or fetcher.me != me
+            ):
                 self._end(leader)
         for leader, partitions in by_leader.items():
             assert me is not None
@@ -59,7 +67,13 @@ class Fetchers:
     def _fetcher(self, leader: Broker, me: Broker) -> Fetcher:
         if leader.id not in self._running:
             fetcher = Fetcher(
-                leader, me, self._settings, self._executor, self._clock, self._throttle
+                leader,
+                me,
+                self._settings,
+                self._executor,
+                self._clock,
+                self._throttle,
+                self._connect,
             )
             task = asyncio.get_running_loop().create_task(fetcher.run())
             self._running[leader.id] = (fetcher, task)

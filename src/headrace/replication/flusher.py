@@ -5,6 +5,7 @@ larger groups, not longer queues.
 """
 
 import asyncio
+import contextlib
 import logging
 from concurrent.futures import Executor
 
@@ -22,11 +23,16 @@ class Flusher:
         self._wanted: dict[Partition, None] = {}
         self._task: asyncio.Task[None] | None = None
 
+    def start(self) -> None:
+        """Begin with what was asked for before there was an event loop."""
+        if self._wanted and self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
     def request(self, partition: Partition) -> None:
         """See to it that everything appended to `partition` so far gets to the disk."""
         self._wanted[partition] = None
-        if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._run())
+        with contextlib.suppress(RuntimeError):  # no event loop yet: `start` follows
+            self.start()
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()

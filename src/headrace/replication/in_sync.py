@@ -8,7 +8,6 @@ import logging
 
 from headrace.cluster.membership import IsrChange, Membership
 from headrace.cluster.metadata import Metadata
-from headrace.errors import KafkaError
 from headrace.replication.partition import Partition
 from headrace.replication.replicas import Replicas
 from headrace.types import BrokerId
@@ -26,24 +25,56 @@ class InSync:
         self._metadata = metadata
         self._membership = membership
         self._max_lag_ms = max_lag_ms
+        self._suspended = False
+        # Nobody knows yet whether what was proposed for them has been written down.
+        self._unsure: dict[Partition, None] = {}
+
+    def suspended(self) -> None:
+        """The store is out of reach: until it is back, nothing is proposed."""
+        self._suspended = True
+
+    def connected(self) -> None:
+        """The store is back, and the image tells what became of every proposal."""
+        self._suspended = False
+        for partition in self._unsure:
+            if partition.leadership is not None:
+                partition.leadership.settle()
+                partition.commit_what_all_have()
+        self._unsure.clear()
 
     def expand(self) -> None:
-        """Let in who has caught up."""
-        waiting = list(self._replicas.isr_wanted)
-        self._replicas.isr_wanted.clear()
-        changes = []
-        for partition in waiting:
+        """Let in who has caught up; KafkaError, worth another try, if the store refuses.
+
+        A follower whose registration this broker has not heard of yet stays wanted: it may have
+        nothing more to fetch, so that nobody would think of it again.
+        """
+        if self._suspended:
+            return
+        wanted = self._replicas.isr_wanted
+        changes: dict[Partition, IsrChange] = {}
+        for partition in list(wanted):
             leadership = partition.leadership
-            if leadership is None or partition.closed:
+            caught_up = () if leadership is None else leadership.joining(partition.high_watermark)
+            if leadership is None or partition.closed or not caught_up:
+                del wanted[partition]
                 continue
-            joining = leadership.joining(partition.high_watermark)
-            joining = tuple(one for one in joining if self._is_who_fetched(partition, one))
+            joining = tuple(one for one in caught_up if self._is_who_fetched(partition, one))
             if joining:
-                changes.append(_change(partition, (*leadership.isr, *joining)))
-        self._write(changes)
+                changes[partition] = _change(partition, (*leadership.isr, *joining))
+                leadership.propose(joining)
+        if not changes:
+            return
+        self._unsure.update(dict.fromkeys(changes))
+        self._membership.alter_isr(changes.values())
+        for partition in changes:
+            del self._unsure[partition]
+            if partition.leadership is not None:
+                partition.leadership.settle()
 
     def shrink(self) -> None:
-        """Put out who lags; in time, since nothing is committed without it."""
+        """Put out who lags; KafkaError, worth another try, if the store refuses."""
+        if self._suspended:
+            return
         now_ms = self._replicas.now_ms()
         changes = []
         for partition in self._replicas.shared_out:
@@ -58,7 +89,8 @@ class InSync:
                                partition.name, ", ".join(map(str, lagging)))  # fmt: skip
                 rest = tuple(one for one in leadership.isr if one not in lagging)
                 changes.append(_change(partition, rest))
-        self._write(changes)
+        if changes:
+            self._membership.alter_isr(changes)
 
     def _is_who_fetched(self, partition: Partition, broker: BrokerId) -> bool:
         """Whether the broker has not restarted since its fetch: it may have lost what it had."""
@@ -66,14 +98,6 @@ class InSync:
         leadership = partition.leadership
         assert leadership is not None
         return known is not None and known.epoch == leadership.followers[broker].epoch
-
-    def _write(self, changes: list[IsrChange]) -> None:
-        if not changes:
-            return
-        try:
-            self._membership.alter_isr(changes)
-        except KafkaError as error:
-            logger.warning("cannot write down who is in sync, trying again: %s", error.message)
 
 
 def _change(partition: Partition, isr: tuple[BrokerId, ...]) -> IsrChange:

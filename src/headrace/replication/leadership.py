@@ -41,7 +41,7 @@ class Follower:
 class Leadership:
     """The replicas of one partition during one leader epoch."""
 
-    __slots__ = ("_me", "_state", "epoch_start", "followers")
+    __slots__ = ("_me", "_proposed", "_state", "epoch_start", "followers")
 
     def __init__(
         self, me: BrokerId, state: PartitionState, epoch_start: Offset, now_ms: int
@@ -50,6 +50,7 @@ class Leadership:
         self.epoch_start = epoch_start
         """Where the log ended when this leadership began."""
         self._state = state
+        self._proposed: tuple[BrokerId, ...] = ()
         self.followers: dict[BrokerId, Follower] = {}
         self.use(state, now_ms)
 
@@ -61,15 +62,29 @@ class Leadership:
     def use(self, state: PartitionState, now_ms: int) -> None:
         """Take over who holds the partition and who is in sync, as it was written down."""
         self._state = state
+        self._proposed = ()
         others = [broker for broker in state.replicas if broker != self._me]
         self.followers = {one: self.followers.get(one) or Follower(now_ms) for one in others}
+
+    def propose(self, joining: tuple[BrokerId, ...]) -> None:
+        """These are about to be written down as in sync.
+
+        Until it is known what became of that, nothing is committed without them: others may see
+        them as in sync already, and elect them.
+        """
+        self._proposed = joining
+
+    def settle(self) -> None:
+        """What was proposed has been written down by now, or never will be."""
+        self._proposed = ()
 
     def committed(self, own_end: Offset, min_isr: int) -> Offset:
         """Up to where everybody in sync has everything; -1 if that is not known yet."""
         isr = self._state.isr
         if len(isr) < effective_min_isr(self._state, min_isr) or self._me not in isr:
             return UNKNOWN
-        ends = [self.followers[broker].end for broker in isr if broker != self._me]
+        needed = (*isr, *self._proposed) if self._proposed else isr
+        ends = [self.followers[broker].end for broker in needed if broker != self._me]
         return min([own_end, *ends])
 
     def joining(self, high_watermark: Offset) -> tuple[BrokerId, ...]:

@@ -146,7 +146,7 @@ class Partition:
         self.held = self.flushes_first or self.leadership is not None
         self.serves = self.leads or (self.hosted and self._shared.followers_serve)
         if self.leadership is not None:
-            self._commit_what_all_have()
+            self.commit_what_all_have()
 
     def _lead(self, state: PartitionState) -> None:
         now_ms = self._shared.now_ms()
@@ -300,7 +300,7 @@ class Partition:
         if self.flushes_first:
             self._shared.flush_later(self)
         elif self.leadership is not None:
-            self._commit_what_all_have()
+            self.commit_what_all_have()
         if self.watchers:  # followers wait for the log's end
             self._shared.woken.append(self)
 
@@ -467,7 +467,7 @@ class Partition:
         log = self._log or self.log
         known.fetched(offset, epoch, log.end_offset, self._shared.now_ms())
         if follower in leadership.isr:
-            self._commit_what_all_have()
+            self.commit_what_all_have()
         elif leadership.joining(self._high_watermark):
             self._shared.isr_due(self)
 
@@ -479,10 +479,10 @@ class Partition:
     def flushed(self, offset: Offset) -> None:
         """Everything below `offset` is on this broker's disk."""
         self._flushed = offset
-        if self.leadership is None:
+        if self.leadership is not None:
+            self.commit_what_all_have()
+        elif self.leads:
             self.advance(offset)
-        else:
-            self._commit_what_all_have()
 
     def follow_to(self, high_watermark: Offset) -> None:
         """A follower learns what is committed."""
@@ -500,7 +500,8 @@ class Partition:
         self.log.restart_at(offset)
         self._high_watermark = offset
 
-    def _commit_what_all_have(self) -> None:
+    def commit_what_all_have(self) -> None:
+        """Commit what everybody in sync has."""
         leadership, log = self.leadership, self._log or self.log
         if leadership is None:
             return

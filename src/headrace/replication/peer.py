@@ -3,7 +3,8 @@
 import asyncio
 import socket
 import struct
-from typing import NamedTuple, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from headrace.errors import MalformedRequest
 
@@ -123,3 +124,7 @@ class Peer:
                 if count == 0:
                     raise Unreachable("the connection was closed")
                 start += count
+
+
+Connect: TypeAlias = Callable[[str, int, str, float], Awaitable[Peer]]
+"""As `Peer.connect`: host, port, client id, and the patience in seconds."""

@@ -130,6 +130,10 @@ class Replicas:
         for work in self.directories.take_leftovers():
             self._executor.submit(work)
 
+    def start(self) -> None:
+        """Begin with what waits for the event loop, which runs by now."""
+        self._flusher.start()
+
     def _settings_for(self, partition: TopicPartition) -> LogSettings:
         for known in self.topic(partition.topic)[partition.partition :]:
             return known.settings
@@ -230,9 +234,8 @@ class Replicas:
 
     def isr_due(self, partition: Partition) -> None:
         """A follower of this partition can be counted as in sync."""
-        if partition not in self.isr_wanted:
-            self.isr_wanted[partition] = None
-            self.on_isr()
+        self.isr_wanted[partition] = None
+        self.on_isr()
 
     def save_high_watermarks(self) -> None:
         """Write down what is committed in partitions with several replicas. Made for a worker."""
