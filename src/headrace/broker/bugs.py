@@ -6,9 +6,12 @@ broker loses and doubles records; it says so loudly in its log.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
+from headrace.broker.replication_bugs import REPLICATION_BUGS
+from headrace.broker.swaps import restore, swap
 from headrace.coordination.outcome import Outcome
 from headrace.coordination.transaction_records import Transaction
 from headrace.coordination.transactions import Identity, Transactions
@@ -32,7 +35,7 @@ def _ignore_sequences() -> None:
                 raise
         return -1
 
-    _swap(ProducerState, "judge", careless)
+    swap(ProducerState, "judge", careless)
 
 
 def _ignore_epochs() -> None:
@@ -57,9 +60,9 @@ def _ignore_epochs() -> None:
             return -1
         return judge(self, header)
 
-    _swap(Transactions, "_of", find_any)
-    _swap(Transactions, "end", end_any)
-    _swap(ProducerState, "judge", judge_any)
+    swap(Transactions, "_of", find_any)
+    swap(Transactions, "end", end_any)
+    swap(ProducerState, "judge", judge_any)
 
 
 def _show_open_transactions() -> None:
@@ -68,13 +71,14 @@ def _show_open_transactions() -> None:
     def everything(_self: Log, high_watermark: int) -> int:
         return high_watermark
 
-    _swap(Log, "last_stable_offset", everything)
+    swap(Log, "last_stable_offset", everything)
 
 
 BUGS: dict[str, Callable[[], None]] = {
     "sequence": _ignore_sequences,
     "epoch": _ignore_epochs,
     "stable": _show_open_transactions,
+    **REPLICATION_BUGS,
 }
 
 
@@ -87,6 +91,11 @@ def plant(names: str) -> None:
         _logger.critical("this broker is broken on purpose (%s): for tests only", name)
 
 
-def _swap(owner: type, name: str, method: Callable[..., object]) -> None:
-    assert hasattr(owner, name), f"{owner.__name__} has no {name} to spoil"
-    setattr(owner, name, method)
+@contextmanager
+def planted(name: str) -> Iterator[None]:
+    """One bug for a while, in this process."""
+    BUGS[name]()
+    try:
+        yield
+    finally:
+        restore()

@@ -1,0 +1,231 @@
+"""A broker of the simulation: every part is the real one, but for sockets, threads and the disk."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from random import Random
+from typing import TYPE_CHECKING, Any, cast
+
+from headrace.apis.context import Services
+from headrace.apis.fetch import Fetch
+from headrace.apis.fetch_sessions import SessionCache
+from headrace.apis.produce import Produce
+from headrace.broker.background import Background
+from headrace.broker.connection import Answer, CloseConnection, Connection
+from headrace.broker.dispatch import Dispatch
+from headrace.broker.metrics import Metrics
+from headrace.broker.replication import Replication
+from headrace.broker.retention import CommittedOffsets, Retention
+from headrace.cluster.image import Broker, Topic
+from headrace.cluster.membership import Membership, Rules
+from headrace.cluster.metadata import Metadata
+from headrace.cluster.store import Change, Node, Session
+from headrace.disk import MemoryDisk
+from headrace.log.directories import LogDirectories
+from headrace.replication.peer import Peer
+from headrace.replication.peers import Peers
+from headrace.replication.replicas import Replicas
+from headrace.settings import Settings, log_settings
+from tests.simulation.loop import Process, SimulatedClock, SimulatedLoop, Threads
+from tests.simulation.network import Link, Network
+from tests.simulation.store import Ensemble, SimulatedStore
+
+if TYPE_CHECKING:
+    from headrace.wire.fast import Chunk
+
+FOLDER = "/data"
+PORT = 9000
+
+
+class Machine:
+    """What outlives a broker's process: its disk and its clock."""
+
+    def __init__(self, node: int, loop: SimulatedLoop, seed: int) -> None:
+        self.node = node
+        self.disk = MemoryDisk(seed)
+        self.clock = SimulatedClock(loop)
+        self.broker: SimulatedBroker | None = None
+        self.incarnation = 0
+
+    @property
+    def name(self) -> str:
+        return f"broker-{self.node}"
+
+
+class SimulatedBroker:
+    """One process of a broker, from its start to its end."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        loop: SimulatedLoop,
+        network: Network,
+        ensemble: Ensemble,
+        random: Random,
+        settings: Mapping[str, str],
+    ) -> None:
+        self.machine = machine
+        self.node = machine.node
+        self.loop = loop
+        self.network = network
+        self.ensemble = ensemble
+        self.process = Process(loop, machine.name)
+        self.raw_store: SimulatedStore = ensemble.open()
+        self._store = _ProcessStore(self.raw_store, self.process)
+        self._random = random
+        self._settings = Settings.parse(settings)
+        self._working: dict[Link, list[asyncio.Task[None]]] = {}
+        self.joined = False
+        """Whether everybody can know that it has started, and whether cleanly."""
+
+    def start(self) -> None:
+        """As `broker/server.py` does it; to be called in the context of the process."""
+        asyncio._set_running_loop(None)  # a server is built before its loop runs
+        try:
+            self._build()
+        finally:
+            asyncio._set_running_loop(self.loop)
+        self.replicas.start()
+        self.background.start()
+        self.replication.start()
+        self.network.listeners[PORT + self.node] = self
+        self.joined = True
+
+    def _build(self) -> None:
+        clock, settings = self.machine.clock, self._settings
+        executor = Threads(self.process, self._random)
+        self.directories = LogDirectories((FOLDER,), self.machine.disk, clock)
+        self.directories.open()
+        self.metadata = Metadata(self._store, self.node, clock)
+        self.metadata.load((self.directories.first.meta or {}).get("cluster.id"))
+        self.directories.write_meta(
+            {
+                "version": "1",
+                "node.id": str(self.node),
+                "cluster.id": self.metadata.image.cluster_id,
+            }
+        )
+        self.replicas = Replicas(self.node, settings, self.directories, executor, clock)
+        self.membership = Membership(self.metadata, self.node, self._rules)
+        this = Broker(self.node, "localhost", PORT + self.node)
+        folder = (self.directories.first.meta or {})["directory.id"]
+        clean = all(one.stopped_cleanly for one in self.directories.healthy)
+        self.membership.join(this, folder, clean=clean)
+        self.membership.look()
+        self.replicas.load(self.metadata.image)
+        self.metadata.listeners.append(self.replicas.apply)
+        services = self._services(settings, clock)
+        fetch = Fetch(self.replicas, SessionCache(100, clock), 1 << 20)
+        self._dispatch = Dispatch(services, Produce(services), fetch)
+        metrics = Metrics()
+        retention = Retention(self.replicas, clock, _nobody_has_committed, metrics)
+        self.background = Background(
+            settings, self.replicas, set(), executor, retention, clock, metrics
+        )
+        self.replication = Replication(
+            settings,
+            self._store,
+            self.metadata,
+            self.membership,
+            self.replicas,
+            executor,
+            clock,
+            lambda: self.membership.join(this, folder, clean=True),
+            self._connect,
+        )
+
+    async def stop(self) -> None:
+        """As SIGTERM: leave no trace but the data."""
+        await self.replication.hand_over()
+        self.replication.stop()
+        self.background.stop()
+        self.directories.close()
+        self._store.close()
+
+    def _services(self, settings: Settings, clock: SimulatedClock) -> Services:
+        return Services(
+            self.node,
+            settings,
+            clock,
+            self.metadata,
+            self.replicas,
+            _no_coordinator,
+            _no_coordinator,
+            Peers(self.metadata, self.node, 2),
+        )
+
+    def _rules(self, topic: Topic) -> Rules:
+        settings = log_settings(self.replicas.settings_now, topic.configs)
+        return Rules(settings.min_insync_replicas, settings.unclean_leader_election)
+
+    async def _connect(self, _host: str, port: int, client_id: str, timeout_s: float) -> Peer:
+        return await self.network.connect(self.process, port, client_id, timeout_s)
+
+    # ------------------------------------------------------------------------------ requests
+
+    def receive(self, link: Link, frame: bytes) -> None:
+        """A request arrives; answers leave in the order of the requests."""
+        working = self._working.setdefault(link, [])
+        before = working[-1] if working else None
+        working.append(self.process.start(self._answer(link, bytearray(frame), before)))
+
+    async def _answer(
+        self, link: Link, frame: bytearray, before: "asyncio.Task[None] | None"
+    ) -> None:
+        caller = cast("Connection", _Caller())
+        try:
+            answer = self._dispatch.handle(caller, frame, memoryview(frame), 0, len(frame))
+            if isinstance(answer, Coroutine):
+                answer = await answer
+        except CloseConnection:
+            self.network.reset(link)
+            return
+        if before is not None:
+            await before
+        if answer is not None and not link.closed:
+            link.answer(_bytes_of(answer))
+
+    def hung_up(self, link: Link) -> None:
+        """The client is gone: nothing of what it waits for matters."""
+        for task in self._working.pop(link, ()):
+            task.cancel()
+
+
+class _Caller:
+    """What handlers see of a connection."""
+
+    address = "client:1"
+
+    def hold(self) -> None: ...
+
+
+class _ProcessStore:
+    """A store whose news reach their process as everything else does: not while it is stopped."""
+
+    def __init__(self, store: SimulatedStore, process: Process) -> None:
+        self._store = store
+        self._process = process
+        self.commit: Callable[[Sequence[Change]], None] = store.commit
+        self.get: Callable[[str], Node | None] = store.get
+        self.children: Callable[[str], dict[str, Node]] = store.children
+        self.close: Callable[[], None] = store.close
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        self._store.watch(lambda: self._process.soon(changed))
+
+    def on_session(self, told: Callable[[Session], None]) -> None:
+        self._store.on_session(lambda session: self._process.soon(told, session))
+
+
+def _bytes_of(answer: Answer) -> bytes:
+    chunks: list[Chunk] = answer if isinstance(answer, list) else [answer]  # type: ignore[list-item]
+    return b"".join(
+        chunk if isinstance(chunk, bytes) else cast("Any", chunk).read() for chunk in chunks
+    )
+
+
+async def _nobody_has_committed(_topics: object) -> CommittedOffsets:
+    return {}
+
+
+def _no_coordinator() -> Any:
+    raise AssertionError("the simulation has no coordinators")

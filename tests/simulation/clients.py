@@ -1,0 +1,200 @@
+"""Producers and readers of the simulation; they retry as clients do, and remember what they saw."""
+
+import asyncio
+import struct
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import NamedTuple, Protocol
+
+from headrace.errors import ErrorCode
+from headrace.replication.peer import Peer, Unreachable
+from headrace.wire import replica_fetch
+from headrace.wire.batch import HEADER_BYTES, OVERHEAD, read_header
+from headrace.wire.records import Record, encode_batch, iterate
+from headrace.wire.replica_fetch import Limits, Wanted
+from headrace.wire.varint import uvarint
+from tests.simulation.broker import PORT
+from tests.simulation.loop import Process
+from tests.simulation.network import Network
+
+_TIMEOUT_S = 2.0
+_PRODUCE, _PRODUCE_VERSION = 0, 9
+_LIMITS = Limits(500, 1, 1 << 20, 1 << 20)
+_produced = struct.Struct(">ihq").unpack_from
+_RETRIED = {
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+}
+
+
+class Witness(Protocol):
+    """Who is told what clients saw."""
+
+    def acknowledged(self, offset: int, value: bytes) -> None: ...
+
+    def read(self, offset: int, value: bytes) -> None: ...
+
+    def refused(self, client: str, code: ErrorCode) -> None: ...
+
+
+class _Client:
+    """Asks one broker after the other until it has found the leader."""
+
+    def __init__(self, process: Process, network: Network, random: Random, nodes: int) -> None:
+        self.process = process
+        self._network = network
+        self._random = random
+        self._nodes = nodes
+        self._node = random.randint(1, nodes)
+        self._peer: Peer | None = None
+        self.stopping = False
+
+    async def run(self) -> None:
+        """Until told to stop."""
+        raise NotImplementedError
+
+    async def _ask(self, key: int, version: int, body: bytes) -> bytes | None:
+        """An answer's body; None if nobody knows what became of it."""
+        try:
+            if self._peer is None:
+                port = PORT + self._node
+                self._peer = await self._network.connect(
+                    self.process, port, self.process.name, _TIMEOUT_S
+                )
+            answer = await self._peer.ask(key, version, body)
+            return bytes(answer.data[answer.start : answer.end])
+        except Unreachable:
+            await self._elsewhere()
+            return None
+
+    async def _elsewhere(self) -> None:
+        if self._peer is not None:
+            self._peer.close()
+        self._peer = None
+        self._node = self._random.randint(1, self._nodes)
+        await asyncio.sleep(self._random.uniform(0.01, 0.2))
+
+
+class SimulatedProducer(_Client):
+    """An idempotent producer with acks=all; sends each batch until it is acknowledged."""
+
+    def __init__(
+        self,
+        process: Process,
+        network: Network,
+        random: Random,
+        nodes: int,
+        topic: str,
+        producer_id: int,
+        witness: Witness,
+        now_ms: Callable[[], int],
+    ) -> None:
+        super().__init__(process, network, random, nodes)
+        self._topic = topic.encode()
+        self._producer_id = producer_id
+        self._witness = witness
+        self._now_ms = now_ms
+        self._sequence = 0
+        self.sent = 0
+        self.done = False
+
+    async def run(self) -> None:
+        while not self.stopping:
+            values = []
+            for _ in range(self._random.randint(1, 3)):
+                values.append(b"%d.%d" % (self._producer_id, self.sent))
+                self.sent += 1
+            await self._deliver(values)
+            await asyncio.sleep(self._random.expovariate(8))
+        self.done = True
+
+    async def _deliver(self, values: list[bytes]) -> None:
+        records = [Record(0, self._now_ms(), None, value) for value in values]
+        batch = encode_batch(
+            records,
+            producer_id=self._producer_id,
+            producer_epoch=0,
+            base_sequence=self._sequence,
+        )
+        head = b"\0" + struct.pack(">hi", -1, 1500) + b"\x02" + uvarint(len(self._topic) + 1)
+        rows = b"\x02" + bytes(4) + uvarint(len(batch) + 1) + bytes(batch) + b"\0\0\0"
+        body = head + self._topic + rows
+        while True:
+            answer = await self._ask(_PRODUCE, _PRODUCE_VERSION, body)
+            if answer is None:
+                continue
+            _, code, base = _produced(answer, 1 + 1 + len(self._topic) + 1)
+            if not code:
+                break
+            if code not in _RETRIED:
+                self._witness.refused(self.process.name, ErrorCode(code))
+            await self._elsewhere()
+        self._sequence += len(values)
+        for index, value in enumerate(values):
+            self._witness.acknowledged(base + index, value)
+
+
+class SimulatedReader(_Client):
+    """Reads the whole topic in its order, over and over again."""
+
+    def __init__(
+        self,
+        process: Process,
+        network: Network,
+        random: Random,
+        nodes: int,
+        topic_id: bytes,
+        witness: Witness,
+    ) -> None:
+        super().__init__(process, network, random, nodes)
+        self._topic_id = topic_id
+        self._witness = witness
+        self.offset = 0
+
+    async def run(self) -> None:
+        while not self.stopping:
+            wanted = Wanted(self._topic_id, 0, -1, self.offset, 0)
+            body = replica_fetch.fetch_request((-1, -1), _LIMITS, (0, -1), [wanted], ())
+            raw = await self._ask(replica_fetch.API_KEY, replica_fetch.VERSION, body)
+            if raw is None:
+                continue
+            data = bytearray(raw)
+            answer = replica_fetch.read_answer(data, 0, len(data))
+            (found,) = answer.partitions
+            if found.error:
+                if found.error not in _RETRIED:
+                    self._witness.refused(self.process.name, ErrorCode(found.error))
+                await self._elsewhere()
+                continue
+            for offset, _, value in records_in(bytes(data[found.start : found.end])):
+                if offset >= self.offset:
+                    self._witness.read(offset, value)
+                    self.offset = offset + 1
+            if self._random.random() < 0.02:
+                self.offset = self._random.randint(0, self.offset)
+            await asyncio.sleep(self._random.expovariate(10))
+
+
+class Held(NamedTuple):
+    """A record as it lies in a log."""
+
+    offset: int
+    epoch: int
+    """Of the leader that wrote it."""
+    value: bytes
+
+
+def records_in(data: bytes) -> Iterator[Held]:
+    """The records of all whole batches."""
+    pos = 0
+    while pos + HEADER_BYTES <= len(data):
+        header = read_header(data, pos)
+        end = pos + OVERHEAD + header[1]
+        for record in iterate(data, pos, end, 1 << 20):
+            yield Held(record.offset, header[2], record.value or b"")
+        pos = end

@@ -1,0 +1,74 @@
+"""Three brokers under faults in the order of a seed: what they promise holds after every step.
+
+A failing seed tells its story, and can be run again alone: HEADRACE_TEST_SEED=123.
+"""
+
+import os
+
+import pytest
+
+from headrace.broker.bugs import planted
+from headrace.broker.replication_bugs import REPLICATION_BUGS
+from tests.simulation.world import Failure, World
+
+USUAL_SEEDS = 160
+ENDURANCE_SEEDS = 5000
+CHUNK = 20
+SEEDS_FOR_A_BUG = 60
+
+
+def run(seeds: range) -> list[World]:
+    worlds = []
+    for seed in seeds:
+        world = World(seed)
+        world.run()
+        worlds.append(world)
+    return worlds
+
+
+def chunks(first: int, count: int) -> list[range]:
+    if only := os.environ.get("HEADRACE_TEST_SEED"):
+        return [range(int(only), int(only) + 1)] if first == 0 else []
+    return [range(seed, seed + CHUNK) for seed in range(first, first + count, CHUNK)]
+
+
+def named(seeds: range) -> str:
+    return f"seeds {seeds.start}-{seeds.stop - 1}"
+
+
+@pytest.mark.parametrize("seeds", chunks(0, USUAL_SEEDS), ids=named)
+def test_what_was_acknowledged_outlives_every_fault(seeds: range) -> None:
+    worlds = run(seeds)
+    for world in worlds:
+        assert world.judge.acknowledgements
+        assert world.judge.reads >= len(world.judge.committed) > 0
+    if len(worlds) == CHUNK:
+        assert sum(world.judge.elections for world in worlds) > CHUNK, "hardly anything happened"
+        assert {world.flushes for world in worlds} == {True, False}
+        assert {world.min_isr for world in worlds} == {1, 2}
+
+
+@pytest.mark.endurance
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("seeds", chunks(USUAL_SEEDS, ENDURANCE_SEEDS), ids=named)
+def test_what_was_acknowledged_outlives_thousands_of_faults(seeds: range) -> None:
+    assert all(world.judge.acknowledgements for world in run(seeds))
+
+
+@pytest.mark.parametrize("bug", REPLICATION_BUGS)
+def test_a_planted_bug_is_found(bug: str) -> None:
+    with planted(bug), pytest.raises(Failure) as raised:
+        run(range(SEEDS_FOR_A_BUG))
+    told = str(raised.value)
+    assert f"HEADRACE_TEST_SEED={raised.value.seed} " in told
+    assert "leads in epoch 0" in told
+
+
+def test_a_seed_tells_the_same_story_each_time() -> None:
+    stories = []
+    for _ in range(2):
+        world = World(7)
+        world.run()
+        stories.append(world.story())
+    assert stories[0] == stories[1]
+    assert len(stories[0]) > 10
