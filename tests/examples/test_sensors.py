@@ -94,6 +94,30 @@ def test_without_java_the_demo_says_what_is_missing(tmp_path: Path) -> None:
     assert not (tmp_path / "demo").exists()
 
 
+@pytest.mark.parametrize(
+    ("says", "goes_on"), [("Python worker failed to connect back.", True), ("no module x", False)]
+)
+def test_spark_is_started_again_only_where_the_machine_was_too_busy(
+    tmp_path: Path, says: str, goes_on: bool
+) -> None:
+    demo = module("demo")
+    pipeline = demo.Pipeline("nowhere:1", tmp_path)
+    program = f"import os, time; print({says!r}); os.path.exists('again') and time.sleep(60)"
+    pipeline._command = [sys.executable, "-c", f"import os; os.chdir({str(tmp_path)!r}); {program}"]
+    pipeline.start()
+    pipeline._process.wait(30)
+    (tmp_path / "again").touch()
+    try:
+        if goes_on:
+            pipeline.check()
+            assert pipeline._process.poll() is None
+        else:
+            with pytest.raises(demo.DemoFailed, match="no module x"):
+                pipeline.check()
+    finally:
+        pipeline.stop()
+
+
 def test_the_same_seed_gives_the_same_day_with_its_accidents() -> None:
     readings = module("simulation").readings
     hour = list(islice(readings(SEVEN, 80, 1), 80 * 60))
