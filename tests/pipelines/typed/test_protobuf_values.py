@@ -269,10 +269,10 @@ def test_flat_messages_are_the_same_at_once_and_one_by_one(data: st.DataObject) 
     form = ProtobufFormat(registered(reader, 1), None)
     at_once = form._decode_all(values_of(pieces), registered(writer, 2))
     assert at_once is not None, "a flat message is read with numpy"
-    at_once.validate(full=True)
+    at_once.array.validate(full=True)
     singly = form._decode_singly(values_of(pieces), registered(writer, 2))
     assert singly.bad == {}
-    assert at_once.to_pylist() == singly.array.to_pylist()
+    assert at_once.array.to_pylist() == singly.array.to_pylist()
     if spoil := data.draw(st.binary(min_size=1, max_size=6)):
         pieces[0] = pieces[0][: data.draw(st.integers(1, len(pieces[0])))] + spoil
         found = form.decode(values_of(pieces), registered(writer, 2))

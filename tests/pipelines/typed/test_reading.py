@@ -330,6 +330,19 @@ def test_bad_json_is_put_aside_and_odd_json_is_not(
     assert reasons[11] == "value: field 'tags[].t' is not of type string"
 
 
+def test_odd_documents_stay_at_their_rows_among_many() -> None:
+    reader = Registered("JSON", json_schema(1), (), 1)
+    pieces = [b'{"f0": %d}' % number for number in range(5000)]
+    pieces[7], pieces[4242], pieces[4999] = b"nonsense", b'{"f0":\n 4242.0}', b'{"f0": "x"}'
+    lengths = np.array([len(each) for each in pieces], np.int64)
+    octets = np.frombuffer(b"".join(pieces), np.uint8)
+    values = Values(octets, np.cumsum(lengths) - lengths, lengths)
+    found = JsonFormat(reader).decode(values, reader)
+    assert sorted(found.bad) == [7, 4999]
+    numbers = [each and each["f0"] for each in found.array.to_pylist()]
+    assert numbers == [None if row in found.bad else row for row in range(5000)]
+
+
 def test_any_number_of_reasons_has_room() -> None:
     reader = Registered("JSON", json_schema(1), (), 1)
     pieces = [b" " * (number % 300) + b"%d nonsense" % number for number in range(40_000)]

@@ -1,6 +1,5 @@
 """Avro values as columns: with numpy where the schema allows it, else record by record."""
 
-import contextlib
 import io
 import json
 from collections.abc import Callable
@@ -12,7 +11,7 @@ from headrace.pipelines.typed.avro_resolution import arrow_type, resolve
 from headrace.pipelines.typed.avro_schema import parse, spark_type
 from headrace.pipelines.typed.avro_steps import Step
 from headrace.pipelines.typed.cursors import Reasons, Rows, Uneven, Values, scattered, start
-from headrace.pipelines.typed.decoded import Decoded, all_bad, without_bad
+from headrace.pipelines.typed.decoded import Decoded, all_bad, decode_in_parts, without_bad
 from headrace.pipelines.typed.failures import BadSchema, Unreadable
 from headrace.pipelines.typed.registry import Schema
 
@@ -33,12 +32,18 @@ class AvroFormat:
         step = self._plan(writer)
         if isinstance(step, str):
             return all_bad(len(values), self._type, step)
-        if step.vector:
-            with contextlib.suppress(Uneven):
-                return decode_vector(step, values)
+        if not step.vector:
+            return decode_singly(step, values, self._single(writer))
+        return decode_in_parts(
+            values,
+            lambda part: decode_vector(step, part),
+            lambda part: decode_singly(step, part, self._single(writer)),
+        )
+
+    def _single(self, writer: Schema) -> ReadOne:
         if writer.id not in self._readers:
             self._readers[writer.id] = single_reader(writer)
-        return decode_singly(step, values, self._readers[writer.id])
+        return self._readers[writer.id]
 
     def _plan(self, writer: Schema) -> Step | str:
         if writer.id not in self._plans:
@@ -49,10 +54,13 @@ class AvroFormat:
         return self._plans[writer.id]
 
 
-def decode_vector(step: Step, values: Values) -> Decoded:
-    """All values at once."""
+def decode_vector(step: Step, values: Values) -> Decoded | None:
+    """All values at once; None if they differ too much for that."""
     cursors = start(values)
-    array = step.read(cursors)
+    try:
+        array = step.read(cursors)
+    except Uneven:
+        return None
     cursors.fail(cursors.at < cursors.end, "the value has bytes behind its last field")
     return without_bad(array, cursors.reasons)
 

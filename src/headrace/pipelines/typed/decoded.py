@@ -1,5 +1,6 @@
 """What a format makes of values: an array, and why some rows have none."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -19,6 +20,11 @@ class Decoded:
     bad: dict[int, str]
 
 
+PARTS = 8
+PART_ROWS = 128
+"""Fewer values than this are not divided further."""
+
+
 class Format(Protocol):
     """Values of one format, read with the reader's schema."""
 
@@ -27,6 +33,29 @@ class Format(Protocol):
 
     def decode(self, values: Values, writer: Schema) -> Decoded:
         """Values without the schema's id, which is the writer's."""
+
+
+def decode_in_parts(
+    values: Values,
+    at_once: Callable[[Values], Decoded | None],
+    singly: Callable[[Values], Decoded],
+) -> Decoded:
+    """All values at once; where that fails, in smaller parts, so that an odd one slows down only
+    its neighbours."""
+    found = at_once(values)
+    if found is not None:
+        return found
+    if len(values) <= PART_ROWS:
+        return singly(values)
+    arrays, bad = [], dict[int, str]()
+    step = -(-len(values) // PARTS)
+    for first in range(0, len(values), step):
+        rows = slice(first, first + step)
+        part = Values(values.octets, values.at[rows], values.length[rows])
+        decoded = decode_in_parts(part, at_once, singly)
+        arrays.append(decoded.array)
+        bad |= {first + row: why for row, why in decoded.bad.items()}
+    return Decoded(pa.concat_arrays(arrays), bad)
 
 
 def without_bad(array: pa.Array, reasons: Reasons) -> Decoded:

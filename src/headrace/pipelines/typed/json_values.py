@@ -11,7 +11,7 @@ from pyspark.sql.pandas.types import to_arrow_type
 
 from headrace.pipelines.arrow import byte_array
 from headrace.pipelines.typed.cursors import Reasons, Rows, Values, scattered
-from headrace.pipelines.typed.decoded import Decoded, without_bad
+from headrace.pipelines.typed.decoded import Decoded, decode_in_parts, without_bad
 from headrace.pipelines.typed.json_schema import ANY, Shape, parse, spark_type
 from headrace.pipelines.typed.registry import Schema
 
@@ -27,13 +27,11 @@ class JsonFormat:
         self._type = to_arrow_type(self.spark_type, timezone="UTC")
 
     def decode(self, values: Values, writer: Schema) -> Decoded:
-        if self._shape.kind == "object" and self._shape.is_plain and len(values):
-            array = self._parse_all(values)
-            if array is not None:
-                return Decoded(array, {})
-        return self._parse_singly(values)
+        if self._shape.kind != "object" or not self._shape.is_plain:
+            return self._parse_singly(values)
+        return decode_in_parts(values, self._parse_all, self._parse_singly)
 
-    def _parse_all(self, values: Values) -> pa.Array | None:
+    def _parse_all(self, values: Values) -> Decoded | None:
         """All documents in one go; None if one of them needs a closer look."""
         from pyarrow import json as arrow_json
 
@@ -70,7 +68,7 @@ class JsonFormat:
             pa.concat_arrays(table.column(field.name).chunks).cast(field.type)
             for field in self._type
         ]
-        return pa.StructArray.from_arrays(columns, fields=list(self._type))
+        return Decoded(pa.StructArray.from_arrays(columns, fields=list(self._type)), {})
 
     def _parse_singly(self, values: Values) -> Decoded:
         reasons = Reasons(len(values))

@@ -16,7 +16,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescript
 from pyspark.sql.pandas.types import to_arrow_type
 
 from headrace.pipelines.typed.cursors import Reasons, Values, scattered
-from headrace.pipelines.typed.decoded import Decoded, without_bad
+from headrace.pipelines.typed.decoded import Decoded, decode_in_parts, without_bad
 from headrace.pipelines.typed.failures import BadSchema
 from headrace.pipelines.typed.protobuf_columns import is_flat, read_flat
 from headrace.pipelines.typed.protobuf_schema import (
@@ -47,10 +47,15 @@ class ProtobufFormat:
         self._names: dict[tuple[int, tuple[int, ...]], str] = {}
 
     def decode(self, values: Values, writer: Schema) -> Decoded:
-        array = self._decode_all(values, writer) if self._flat else None
-        return self._decode_singly(values, writer) if array is None else Decoded(array, {})
+        if not self._flat:
+            return self._decode_singly(values, writer)
+        return decode_in_parts(
+            values,
+            lambda part: self._decode_all(part, writer),
+            lambda part: self._decode_singly(part, writer),
+        )
 
-    def _decode_all(self, values: Values, writer: Schema) -> pa.Array | None:
+    def _decode_all(self, values: Values, writer: Schema) -> Decoded | None:
         """All messages at once, if they are all the file's first one and nothing is odd."""
         if not len(values) or (values.length == 0).any() or values.octets[values.at].any():
             return None
@@ -59,7 +64,8 @@ class ProtobufFormat:
         except (ValueError, BadSchema):
             return None
         bodies = Values(values.octets, values.at + 1, values.length - 1)
-        return read_flat(self._message, self._type, bodies)
+        array = read_flat(self._message, self._type, bodies)
+        return None if array is None else Decoded(array, {})
 
     def _decode_singly(self, values: Values, writer: Schema) -> Decoded:
         reasons = Reasons(len(values))
