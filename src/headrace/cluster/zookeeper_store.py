@@ -438,7 +438,7 @@ def _client(hosts: str, session_timeout_ms: int, login: tuple[str, str] | None) 
         hosts,
         timeout=session_seconds,
         handler=_Handler(session_seconds / (hosts.count(",") + 2)),
-        connection_retry={"max_tries": -1, "delay": 0.05, "max_delay": 0.5},
+        connection_retry={"max_tries": -1, "delay": 0.05, "max_delay": 0.2},
         auth_data=[("digest", ":".join(login))] if login else None,
         default_acl=[make_digest_acl(*login, all=True)] if login else None,
         logger=logger,
