@@ -10,7 +10,17 @@ from random import Random
 
 import pytest
 
-from headrace.cluster.store import Change, Check, Conflict, Create, Delete, Node, Put, Session
+from headrace.cluster.store import (
+    Change,
+    Check,
+    Conflict,
+    Create,
+    Delete,
+    Node,
+    Put,
+    Session,
+    Store,
+)
 from tests.simulation.store import Ensemble
 from tests.support.stores import Place, eventually, open_store, python_process
 from tests.support.zookeeper import ZooKeeper
@@ -168,6 +178,64 @@ def test_processes_that_count_at_the_same_time_lose_nothing(place: Place) -> Non
         assert [process.wait(60) for process in counting] == [0, 0, 0, 0]
     assert place.open().get("/counter") == Node(b"100", 100)
     eventually(lambda: store.get("/counter") == Node(b"100", 100), "the news reached the first")
+
+
+def random_change(random: Random, nodes: dict[str, Node]) -> Change:
+    """Mostly one that fits."""
+    path = random.choice(["/a", "/t/a", "/t/b", "/t/a/x", "/live/1", "/live/2"])
+    version = nodes[path].version if path in nodes else 0
+    if random.random() < 0.1:
+        version = random.choice([version + 1, max(0, version - 1)])
+    kind = random.choice(
+        [Create, Put, Put, Delete, Check] if path in nodes else [Create, Create, Put]
+    )
+    if kind is Create:
+        return Create(path, random.randbytes(3), path.startswith("/live") and random.random() < 0.5)
+    if kind is Put:
+        return Put(path, random.randbytes(3), version)
+    return kind(path, version)
+
+
+def below(store: Store, parent: str, nodes: dict[str, Node]) -> bool:
+    return store.children(parent) == nodes
+
+
+@real_only
+def test_any_sequence_of_commits_ends_as_in_the_model(place: Place) -> None:
+    """The model is the simulated store's inside: what a commit does, and on which node it fails."""
+    random = Random(1)
+    model = Ensemble(Random(0), lambda _seconds, _action: None)
+    stores = {number: place.open() for number in (1, 2)}
+    conflicts = 0
+    for _ in range(300):
+        number = random.choice([1, 2])
+        changes = [random_change(random, model.nodes) for _ in range(random.choice([1, 1, 2, 4]))]
+        expected = found = None
+        try:
+            model.apply(changes, number)
+        except Conflict as conflict:
+            expected = conflict.path
+        try:
+            stores[number].commit(changes)
+        except Conflict as conflict:
+            found = conflict.path
+        assert found == expected, changes
+        conflicts += found is not None
+        for path in {change.path for change in changes}:
+            assert stores[number].get(path) == model.nodes.get(path), changes
+    assert 50 < conflicts < 250
+    place.close(stores[1])
+    model.end_session(1)
+    fresh = place.open()
+    for parent in ("", "/t", "/t/a", "/live"):
+        expected_nodes = {
+            path.removeprefix(f"{parent}/"): node
+            for path, node in model.nodes.items()
+            if path.rpartition("/")[0] == parent
+        }
+        assert fresh.children(parent) == expected_nodes
+        same = partial(below, stores[2], parent, expected_nodes)
+        eventually(same, f"the other one has the same below {parent}")
 
 
 # ------------------------------------------------------------------------------------------ life

@@ -198,7 +198,9 @@ class ZookeeperStore:
         path = self._place(change.path)
         if isinstance(change, Create):
             transaction.create(path, change.value, ephemeral=change.ephemeral)
-        elif isinstance(change, Put):
+            return
+        assert change.version >= 0, f"{change}: to ZooKeeper -1 is any version"
+        if isinstance(change, Put):
             transaction.set_data(path, change.value, change.version)
         elif isinstance(change, Delete):
             transaction.delete(path, change.version)
