@@ -124,7 +124,9 @@ def test_a_query_is_a_group_that_is_never_ahead_of_its_checkpoint(
         if epoch == 3:
             go_on.wait(60)
 
-    frame = stream(spark, bootstrap, topic, group__id=group, maxOffsetsPerTrigger="300")
+    # A stopped query's member is gone when its session is over.
+    options = {"group.id": group, "kafka.session.timeout.ms": "10000"}
+    frame = stream(spark, bootstrap, topic, maxOffsetsPerTrigger="300", **options)
     query = (
         frame.writeStream.foreachBatch(look)
         .option("checkpointLocation", str(tmp_path / "checkpoint"))
