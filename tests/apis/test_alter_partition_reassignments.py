@@ -102,6 +102,8 @@ def test_a_leader_cannot_count_a_replica_that_a_stopped_move_took_away(broker: O
     assert _answer(broker, None) is ErrorCode.NONE
     membership = Membership(broker.metadata, NODE, lambda _: Rules(1, False))
     state = broker.metadata.image.topics["t"].partitions[0]
-    change = IsrChange(TopicPartition("t", 0), state.leader_epoch, (NODE, OTHER))
+    change = IsrChange(
+        TopicPartition("t", 0), state.leader_epoch, state.partition_epoch, (NODE, OTHER)
+    )
     membership.alter_isr([change])
     assert broker.metadata.image.topics["t"].partitions[0].isr == (NODE,)

@@ -39,7 +39,7 @@ class Witness(Protocol):
 
     def read(self, offset: int, value: bytes) -> None: ...
 
-    def refused(self, client: str, code: ErrorCode) -> None: ...
+    def refused(self, node: int, code: ErrorCode) -> None: ...
 
 
 class _Client:
@@ -132,7 +132,7 @@ class SimulatedProducer(_Client):
             if not code:
                 break
             if code not in _RETRIED:
-                self._witness.refused(self.process.name, ErrorCode(code))
+                self._witness.refused(self._node, ErrorCode(code))
             await self._elsewhere()
         self._sequence += len(values)
         for index, value in enumerate(values):
@@ -168,7 +168,7 @@ class SimulatedReader(_Client):
             (found,) = answer.partitions
             if found.error:
                 if found.error not in _RETRIED:
-                    self._witness.refused(self.process.name, ErrorCode(found.error))
+                    self._witness.refused(self._node, ErrorCode(found.error))
                 await self._elsewhere()
                 continue
             for offset, _, value in records_in(bytes(data[found.start : found.end])):

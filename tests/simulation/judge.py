@@ -247,8 +247,14 @@ class Judge:
         self.reads += 1
         self._check_committed("read", offset, value)
 
-    def refused(self, client: str, code: ErrorCode) -> None:
-        raise self._broken(f"{client} got {code!r}, which no retry mends")
+    def refused(self, node: int, code: ErrorCode) -> None:
+        """A client got an error that no retry mends.
+
+        One who still takes itself for the leader knows neither the latest records nor the latest
+        sequences, and may say so.
+        """
+        if self.state is not None and self.state.leader == node:
+            raise self._broken(f"broker {node} answered a client with {code!r}")
 
     def _check_committed(self, what: str, offset: int, value: bytes) -> None:
         held = self.committed[offset].value if offset < len(self.committed) else None

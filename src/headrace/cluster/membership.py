@@ -27,11 +27,14 @@ class Rules(NamedTuple):
 
 
 class IsrChange(NamedTuple):
-    """A leader's wish: these replicas are in sync."""
+    """A leader's wish: these replicas are in sync, if the partition is still as it knows it."""
 
     partition: TopicPartition
     leader_epoch: Epoch
+    partition_epoch: int
     isr: tuple[BrokerId, ...]
+    starts: tuple[tuple[BrokerId, int], ...] = ()
+    """Who is let in, each with the epoch of the broker that caught up."""
 
 
 class Membership:
@@ -113,17 +116,23 @@ class Membership:
     # ------------------------------------------------------------------------- what brokers ask
 
     def alter_isr(self, wanted: Iterable[IsrChange]) -> None:
-        """Write down who is in sync, for partitions that this broker still leads in that epoch."""
+        """Write down who is in sync, for partitions that are as their leader knew them.
+
+        Otherwise it might put somebody back who has lost records since. The image tells it.
+        """
         changes = list(wanted)
+        starts = {start for change in changes for start in change.starts}
 
         def decide(image: Image) -> list[Topic]:
             changed: dict[str, list[PartitionState]] = {}
-            for (name, index), epoch, isr in changes:
+            for (name, index), epoch, partition_epoch, isr, _ in changes:
                 topic = image.topics.get(name)
                 if topic is None or index >= len(topic.partitions):
                     continue
                 state = changed.get(name, topic.partitions)[index]
                 if (state.leader, state.leader_epoch) != (self._node_id, epoch):
+                    continue
+                if state.partition_epoch != partition_epoch:
                     continue
                 # A move that was stopped meanwhile may have taken a replica away.
                 present = tuple(
@@ -137,7 +146,7 @@ class Membership:
                 for name, states in changed.items()
             ]
 
-        self._metadata.alter_partitions(decide)
+        self._metadata.alter_partitions(decide, starts=sorted(starts))
 
     def retire(self, partitions: Iterable[TopicPartition]) -> None:
         """Let others have what this broker cannot serve any more, because a disk has failed."""

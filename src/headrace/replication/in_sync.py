@@ -8,6 +8,7 @@ import logging
 
 from headrace.cluster.membership import IsrChange, Membership
 from headrace.cluster.metadata import Metadata
+from headrace.replication.leadership import Leadership
 from headrace.replication.partition import Partition
 from headrace.replication.replicas import Replicas
 from headrace.types import BrokerId
@@ -60,7 +61,7 @@ class InSync:
                 continue
             joining = tuple(one for one in caught_up if self._is_who_fetched(partition, one))
             if joining:
-                changes[partition] = _change(partition, (*leadership.isr, *joining))
+                changes[partition] = _change(partition, leadership, (*leadership.isr, *joining))
                 leadership.propose(joining)
         if not changes:
             return
@@ -88,7 +89,7 @@ class InSync:
                 logger.warning("%s: brokers %s lag behind and are not in sync any more",
                                partition.name, ", ".join(map(str, lagging)))  # fmt: skip
                 rest = tuple(one for one in leadership.isr if one not in lagging)
-                changes.append(_change(partition, rest))
+                changes.append(_change(partition, leadership, rest))
         if changes:
             self._membership.alter_isr(changes)
 
@@ -100,5 +101,12 @@ class InSync:
         return known is not None and known.epoch == leadership.followers[broker].epoch
 
 
-def _change(partition: Partition, isr: tuple[BrokerId, ...]) -> IsrChange:
-    return IsrChange(partition.name, partition.leader_epoch, isr)
+def _change(partition: Partition, leadership: Leadership, isr: tuple[BrokerId, ...]) -> IsrChange:
+    starts = tuple(
+        (one, leadership.followers[one].epoch)
+        for one in isr
+        if one in leadership.followers and one not in leadership.isr
+    )
+    return IsrChange(
+        partition.name, partition.leader_epoch, leadership.partition_epoch, isr, starts
+    )

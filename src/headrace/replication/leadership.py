@@ -59,6 +59,11 @@ class Leadership:
         """Who counts as in sync, as the cluster's metadata have it."""
         return self._state.isr
 
+    @property
+    def partition_epoch(self) -> int:
+        """Of the state that the cluster's metadata have, as far as this broker knows."""
+        return self._state.partition_epoch
+
     def use(self, state: PartitionState, now_ms: int) -> None:
         """Take over who holds the partition and who is in sync, as it was written down."""
         self._state = state
