@@ -35,6 +35,9 @@ class Member:
     def state(self) -> PartitionState:
         return self.metadata.image.topics["t"].partitions[0]
 
+    def in_sync(self) -> tuple[int, ...]:
+        return self.state.isr
+
     def ask(self, *isr: int, joining: "Member | None" = None) -> None:
         """Write down who is in sync, as this one knows the partition."""
         starts = () if joining is None else ((joining.node, joining.epoch),)
@@ -64,9 +67,9 @@ def test_who_restarted_uncleanly_is_not_put_back_by_a_leader_that_lets_another_i
     leader.ask(1, 3)
     third.start(clean=False)
     leader.ask(1, 3, 2, joining=second)
-    assert leader.state.isr == (1,)
+    assert leader.in_sync() == (1,)
     leader.ask(1, 2, joining=second)
-    assert leader.state.isr == (1, 2)
+    assert leader.in_sync() == (1, 2)
 
 
 def test_who_restarted_since_it_fetched_is_not_let_in(
@@ -80,4 +83,4 @@ def test_who_restarted_since_it_fetched_is_not_let_in(
     with pytest.raises(KafkaError) as raised:
         leader.ask(1, 3, 2, joining=second)
     assert raised.value.code is ErrorCode.STALE_BROKER_EPOCH
-    assert leader.state.isr == (1, 3)
+    assert leader.in_sync() == (1, 3)
