@@ -7,40 +7,40 @@ import pytest
 
 from headrace.broker.server import TEST_BUGS
 from headrace.testing.plugin import BrokerFactory
-from headrace.testing.running import BrokerDied
+from headrace.testing.running import BrokerDied, RunningBroker
 from tests.checker.verdict import Verdict, judge
 from tests.checker.workload import Workload
 
 SETTINGS = {"transaction.state.log.num.partitions": "3", "offsets.topic.num.partitions": "1"}
 
-Faults = Callable[[Workload], None]
+Faults = Callable[[Workload, RunningBroker], None]
 
 
-def kills(workload: Workload) -> None:
+def kills(workload: Workload, broker: RunningBroker) -> None:
     """The broker dies three times, and a client after each."""
     for number in range(3):
         workload.go_on()
-        workload.kill_broker()
+        workload.kill_broker(broker)
         workload.go_on(3)
         workload.kill_client(number)
     workload.go_on()
 
 
-def lost_answers(workload: Workload) -> None:
+def lost_answers(workload: Workload, broker: RunningBroker) -> None:
     for _ in range(3):
         workload.go_on(3)
-        workload.lose_answers(5)
+        workload.lose_answers(broker, 5)
     workload.go_on(3)
 
 
-def zombies(workload: Workload) -> None:
+def zombies(workload: Workload, _broker: RunningBroker) -> None:
     for number in range(3):
         workload.go_on(3)
         workload.make_zombie(number)
     workload.go_on(3)
 
 
-def open_transactions(workload: Workload) -> None:
+def open_transactions(workload: Workload, _broker: RunningBroker) -> None:
     """Transactions that are open for a while, beside others who read."""
     workload.go_on(10)
     workload.kill_client()
@@ -50,8 +50,8 @@ def open_transactions(workload: Workload) -> None:
 def run(headrace_factory: BrokerFactory, folder: Path, faults: Faults, *struck: str) -> Verdict:
     pause_s = 0.1 if faults in (zombies, open_transactions) else 0.0
     broker = headrace_factory(SETTINGS)
-    with Workload(broker, folder, pause_in_transaction_s=pause_s) as workload:
-        faults(workload)
+    with Workload(broker.bootstrap_servers, folder, pause_in_transaction_s=pause_s) as workload:
+        faults(workload, broker)
         return judge(workload.finish(), struck)
 
 

@@ -4,7 +4,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -34,18 +34,22 @@ class Client:
 
 
 class Workload:
-    """Clients at work on one broker; a context manager that leaves none of them behind."""
+    """Clients at work on brokers; a context manager that leaves none of them behind."""
 
     def __init__(
         self,
-        broker: RunningBroker,
+        bootstrap_servers: str,
         folder: Path,
         *,
         clients: int = 3,
         seed: int = 1,
         pause_in_transaction_s: float = 0.0,
+        replicas: int = 1,
+        configs: Mapping[str, str] | None = None,
     ) -> None:
-        self._broker = broker
+        self._bootstrap_servers = bootstrap_servers
+        self._replicas = replicas
+        self._configs = dict(configs or {})
         self._folder = folder
         self._seed = seed
         self._pause_in_transaction_s = pause_in_transaction_s
@@ -56,8 +60,13 @@ class Workload:
         self._all: list[Client] = []
 
     def __enter__(self) -> Self:
-        admin = AdminClient({"bootstrap.servers": self._broker.bootstrap_servers})
-        made = admin.create_topics([NewTopic(name, count) for name, count in TOPICS.items()])
+        admin = AdminClient({"bootstrap.servers": self._bootstrap_servers})
+        made = admin.create_topics(
+            [
+                NewTopic(name, count, self._replicas, config=self._configs)
+                for name, count in TOPICS.items()
+            ]
+        )
         for created in made.values():
             created.result(PATIENCE_S)
         self.running = [self._start(f"x-{n}") for n in range(self._clients)]
@@ -78,7 +87,7 @@ class Workload:
         process = f"client-{self._started}"
         spec = Spec(
             process,
-            self._broker.bootstrap_servers,
+            self._bootstrap_servers,
             str(self._folder / f"{process}.jsonl"),
             transactional_id,
             KEYS,
@@ -130,27 +139,27 @@ class Workload:
 
     # ------------------------------------------------------------------------------ faults
 
-    def kill_broker(self) -> None:
+    def kill_broker(self, broker: RunningBroker) -> None:
         """SIGKILL, and start it again."""
-        pid = self._broker.pid
-        self._broker.kill()
+        pid = broker.pid
+        broker.kill()
         gone = not Path(f"/proc/{pid}").exists()
-        self._struck("broker", gone)
-        self._broker.start()
+        self.struck("broker", gone)
+        broker.start()
 
     def kill_client(self, number: int = 0) -> None:
         """SIGKILL; another one takes its place and its transactional id."""
         client = self.running[number]
         client.process.kill()
         code = client.process.wait()
-        self._struck(client.spec.process, code == -signal.SIGKILL)
+        self.struck(client.spec.process, code == -signal.SIGKILL)
         self.running[number] = self._start(client.spec.transactional_id)
 
-    def lose_answers(self, count: int) -> None:
+    def lose_answers(self, broker: RunningBroker, count: int) -> None:
         """The broker works on the next Produces, and their answers are lost."""
-        self._broker.cut("Produce", count, after=True)
-        self._await(lambda: self._broker.faults_left() == 0, f"{count} Produces were cut")
-        self._struck("answers", True)
+        broker.cut("Produce", count, after=True)
+        self._await(lambda: broker.faults_left() == 0, f"{count} Produces were cut")
+        self.struck("answers", True)
 
     def make_zombie(self, number: int = 0) -> None:
         """A client stands still in a transaction, another takes its place, the first goes on."""
@@ -160,7 +169,7 @@ class Workload:
         stopped = self._in_transaction(zombie)
         self.running[number] = self._start(zombie.spec.transactional_id)
         self.go_on(2)
-        self._struck(zombie.spec.process, stopped)
+        self.struck(zombie.spec.process, stopped)
         zombie.process.send_signal(signal.SIGCONT)
 
     def _in_transaction(self, client: Client) -> bool:
@@ -169,7 +178,8 @@ class Workload:
         lines = path.read_bytes().splitlines() if path.exists() else []
         return bool(lines) and b'"invoke", "f": "txn"' in lines[-1]
 
-    def _struck(self, process: str, landed: bool) -> None:
+    def struck(self, process: str, landed: bool) -> None:
+        """Write down that something was struck, and whether there is proof of it."""
         kind: Type = "info" if landed else "fail"
         with (self._folder / "faults.jsonl").open("ab") as file:
             file.write(to_line(time.monotonic_ns(), process, kind, "crash"))
@@ -186,7 +196,7 @@ class Workload:
         return read_lines(sorted(self._folder.glob("*.jsonl")))
 
     def _read_everything(self) -> None:
-        consumer = consuming(self._broker.bootstrap_servers)
+        consumer = consuming(self._bootstrap_servers)
         with (self._folder / "final.jsonl").open("ab") as file:
 
             def write(kind: Type, f: What, ops: Sequence[Poll] = ()) -> None:

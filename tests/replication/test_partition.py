@@ -1,10 +1,13 @@
 """What a leader accepts, what it makes of a batch, and what it refuses."""
 
+import asyncio
 import time
+from collections.abc import Coroutine
 from pathlib import Path
 
 import pytest
 
+from headrace.apis.produce import Produce
 from headrace.cluster.image import PartitionState
 from headrace.errors import ErrorCode, KafkaError
 from headrace.replication.partition import Partition
@@ -14,7 +17,9 @@ from headrace.wire.checksum import crc32c
 from headrace.wire.compression import CODECS, compress
 from headrace.wire.markers import encode_marker
 from headrace.wire.records import Record, encode_batch, iterate
+from tests.apis import one_broker
 from tests.apis.one_broker import OneBroker
+from tests.support import raw
 
 NOW = int(time.time() * 1000)
 CAP = 48 * 1024 * 1024
@@ -353,3 +358,59 @@ def test_a_flush_that_ends_after_the_leadership_commits_nothing(broker: OneBroke
     partition.use_state(PartitionState(2, 2, (1, 2), (1, 2)))
     partition.flushed(partition.log.flush())
     assert (partition.log.end_offset, partition.high_watermark) == (1, 0)
+
+
+def test_a_leader_that_steps_down_tells_who_waits_for_records(broker: OneBroker) -> None:
+    class Told:
+        times = 0
+
+        def changed(self) -> None:
+            self.times += 1
+
+    partition, told = topic(broker), Told()
+    partition.watchers[told] = None
+    broker.replicas.step_down()
+    assert (told.times, partition.leads) == (1, False)
+
+
+def shared(broker: OneBroker) -> Partition:
+    """A partition with a follower that has fetched nothing yet."""
+    partition = topic(broker)
+    partition.use_state(PartitionState(1, 3, (1, 2), (1, 2)))
+    return partition
+
+
+def test_nothing_is_acknowledged_for_what_comes_after_the_leadership_has_ended(
+    broker: OneBroker,
+) -> None:
+    told = asyncio.run(acknowledged_late(broker, shared(broker)))
+    assert raw.produce_error(told[4:], "t")[0] == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def acknowledged_late(broker: OneBroker, partition: Partition) -> bytes:
+    lost = encode_batch([Record(0, one_broker.NOW, None, b"lost")])
+    sent = raw.produce("t", lost, acks=-1)[4 + 8 + 2 + len(raw.CLIENT_ID) + 1 :]
+    buf = bytearray(sent)
+    answer = Produce(broker.services)(buf, memoryview(buf), 0, len(buf), 9, 1)
+    assert isinstance(answer, Coroutine)
+    # Between the append and the wait somebody else leads, and has something else there.
+    partition.use_state(PartitionState(2, 4, (1, 2), (1, 2)))
+    partition.truncate_to(0)
+    data = batch(b"other")
+    partition.log.append_replica(memoryview(data), 0, len(data), NOW)
+    partition.follow_to(1)
+    told = await answer
+    assert isinstance(told, bytes)
+    return told
+
+
+def test_a_follower_waits_for_no_commit(broker: OneBroker) -> None:
+    partition = shared(broker)
+    partition.use_state(PartitionState(2, 4, (1, 2), (1, 2)))
+
+    async def wait() -> None:
+        await partition.wait_committed(1)
+
+    with pytest.raises(KafkaError) as raised:
+        asyncio.run(wait())
+    assert raised.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -1,14 +1,20 @@
 """Several brokers with one store of metadata, each a process of its own."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from confluent_kafka.admin import AdminClient, NewTopic, TopicMetadata
 
+from headrace.clock import SystemClock
+from headrace.cluster.image import Image, PartitionState
+from headrace.cluster.metadata import Metadata
+from headrace.cluster.zookeeper_store import ZookeeperStore
 from headrace.testing.running import RunningBroker
+from tests.support.network import HERE, Place
 
 PATIENCE_S = 60
 
@@ -24,19 +30,39 @@ class RunningCluster:
     """Brokers 1 to N."""
 
     def __init__(
-        self, folder: Path, count: int = 3, settings: Mapping[str, str] | None = None,
-        metadata: str | None = None, quick: bool = True,
-        each: Mapping[int, Mapping[str, str]] | None = None, folders: int = 1,
-    ) -> None:  # fmt: skip
+        self,
+        folder: Path,
+        count: int = 3,
+        settings: Mapping[str, str] | None = None,
+        metadata: str | None = None,
+        quick: bool = True,
+        each: Mapping[int, Mapping[str, str]] | None = None,
+        folders: int = 1,
+        places: Sequence[Place] = (),
+        homes: Mapping[int, Path] | None = None,
+    ) -> None:
+        """`each` are settings of single brokers, `places` where they are in a network,
+        `homes` where their files are.
+        """
         folder.mkdir(exist_ok=True)
         where = metadata or f"sqlite:{folder}"
         given = {**(QUICK if quick else {}), "headrace.metadata": where, **(settings or {})}
+        self._metadata = where
+        self._watched: tuple[ZookeeperStore, Metadata] | None = None
         self.brokers: dict[int, RunningBroker] = {}
+
+        def start(number: int) -> None:
+            settings = {**given, **(each or {}).get(number, {})}
+            home = (homes or {}).get(number)
+            place = places[number - 1] if places else HERE
+            self.brokers[number] = RunningBroker(
+                settings, number, folders, home=home, host=place.host, under=place.under
+            )
+
         try:
-            for number in range(1, count + 1):
-                self.brokers[number] = RunningBroker(
-                    {**given, **(each or {}).get(number, {})}, node_id=number, folders=folders
-                )
+            with ThreadPoolExecutor(count) as pool:
+                list(pool.map(start, range(1, count + 1)))
+            self.brokers = dict(sorted(self.brokers.items()))
             self.wait_until_all_know_each_other()
         except BaseException:
             self.close()
@@ -58,6 +84,8 @@ class RunningCluster:
         return ",".join(broker.bootstrap_servers for broker in self.brokers.values())
 
     def close(self) -> None:
+        if self._watched is not None:
+            self._watched[0].close()
         for broker in self.brokers.values():
             broker.close()
 
@@ -68,6 +96,39 @@ class RunningCluster:
             while len(admin.list_topics(timeout=10).brokers) < len(self.brokers):
                 assert time.monotonic() < deadline, "the brokers do not find each other"
                 time.sleep(0.02)
+
+    def image(self) -> Image:
+        """The cluster as its ZooKeeper has it, whatever the brokers know of it."""
+        if self._watched is None:
+            store = ZookeeperStore(self._metadata)
+            self._watched = store, Metadata(store, -1, SystemClock())
+            self._watched[1].load()
+        self._watched[1].refresh()
+        return self._watched[1].image
+
+    def state(self, name: str, partition: int = 0) -> PartitionState:
+        """Who leads a partition and who is in sync, as ZooKeeper has it."""
+        return self.image().topics[name].partitions[partition]
+
+    def wait_for_state(
+        self, name: str, holds: Callable[[PartitionState], bool], partition: int = 0
+    ) -> PartitionState:
+        """Until that is as wanted."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not holds(state := self.state(name, partition)):
+            assert time.monotonic() < deadline, state
+            time.sleep(0.05)
+        return state
+
+    def wait_until_in_sync(self, *names: str) -> None:
+        """Until every replica of these topics is in sync, and one of them leads."""
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            states = [state for name in names for state in self.image().topics[name].partitions]
+            if all(set(one.isr) == set(one.replicas) and one.leader >= 0 for one in states):
+                return
+            assert time.monotonic() < deadline, states
+            time.sleep(0.05)
 
     def admin(self) -> AdminClient:
         return AdminClient({"bootstrap.servers": self.bootstrap_servers})

@@ -34,8 +34,17 @@ def missing() -> str | None:
 class Server:
     """One server: a process that can be killed, stopped for a while and started again."""
 
-    def __init__(self, folder: Path, number: int = 1, ensemble: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        number: int = 1,
+        ensemble: Sequence[str] = (),
+        host: str = "127.0.0.1",
+        under: Sequence[str] = (),
+    ) -> None:
         self.folder = folder
+        self._host = host
+        self._under = under
         self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
         self._output: IO[bytes] | None = None
@@ -47,7 +56,7 @@ class Server:
             "syncLimit=20",
             "maxSessionTimeout=60000",
             f"dataDir={folder / 'data'}",
-            "clientPortAddress=127.0.0.1",
+            f"clientPortAddress={host}",
             f"clientPort={self.port}",
             "maxClientCnxns=0",
             "admin.enableServer=false",
@@ -58,7 +67,7 @@ class Server:
 
     @property
     def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return f"{self._host}:{self.port}"
 
     def start(self) -> None:
         reason = missing()
@@ -67,6 +76,7 @@ class Server:
         self._output = (self.folder / "output.txt").open("ab")
         self._process = subprocess.Popen(
             [
+                *self._under,
                 "java",
                 *QUICK_START,
                 "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
@@ -91,7 +101,7 @@ class Server:
     def mode(self) -> str:
         """`standalone`, `leader` or `follower`; empty while it does not serve."""
         try:
-            with socket.create_connection(("127.0.0.1", self.port), 2) as connection:
+            with socket.create_connection((self._host, self.port), 2) as connection:
                 connection.sendall(b"srvr")
                 said = b""
                 while piece := connection.recv(4096):
@@ -119,27 +129,35 @@ class Server:
 class ZooKeeper:
     """One server, or an ensemble of several; a context manager that ends them."""
 
-    def __init__(self, folder: Path, servers: int = 1) -> None:
+    def __init__(
+        self, folder: Path, servers: int = 1, host: str = "127.0.0.1", under: Sequence[str] = ()
+    ) -> None:
+        """`host` is where they listen; `under` a command that runs them."""
         ensemble: list[str] = []
         if servers > 1:
             ensemble = [
-                f"server.{number}=127.0.0.1:{free_port()}:{free_port()}"
+                f"server.{number}={host}:{free_port()}:{free_port()}"
                 for number in range(1, servers + 1)
             ]
         self.servers = [
-            Server(folder / str(number), number, ensemble) for number in range(1, servers + 1)
+            Server(folder / str(number), number, ensemble, host, under)
+            for number in range(1, servers + 1)
         ]
 
     def __enter__(self) -> Self:
         try:
-            for server in self.servers:
-                server.start()
-            for server in self.servers:
-                server.wait_until_it_serves()
+            self.start()
         except BaseException:
             self.kill()
             raise
         return self
+
+    def start(self) -> None:
+        """Start all of them; returns once they serve."""
+        for server in self.servers:
+            server.start()
+        for server in self.servers:
+            server.wait_until_it_serves()
 
     def __exit__(
         self,

@@ -143,6 +143,7 @@ class Replication:
         self._soon(self._in_sync.expand)
 
     def _step_down(self) -> None:
+        logger.warning("this broker leads nothing until it hears what it leads")
         self._out = True
         self._replicas.step_down()
 

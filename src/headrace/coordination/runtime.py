@@ -217,6 +217,8 @@ class Runtime(Generic[_Machine]):
             if partition.log.size_bytes <= _SMALL_LOG_BYTES:
                 for _ in self._load_steps(shard):
                     pass
+        if not shard.partition.leads:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)  # not told yet who does
         if shard.ready:
             return shard
         if shard.failed:

@@ -35,11 +35,16 @@ class Fetchers:
         self._throttle = Throttle(replicas, metadata, clock)
         self._connect = connect
         self._running: dict[BrokerId, tuple[Fetcher, asyncio.Task[None]]] = {}
+        self._me: Broker | None = None
 
     def update(self) -> None:
         """Follow what there is to be followed now; needs a running event loop."""
         image = self._metadata.image
         me = image.brokers.get(self._replicas.node_id)
+        if me != self._me:
+            # Registered anew: leaders count nobody as in sync who fetches under an old epoch.
+            self.stop()
+            self._me = me
         by_leader: dict[BrokerId, list[Partition]] = {}
         if me is not None:
             for partition in self._replicas.followed:

@@ -195,6 +195,7 @@ class Partition:
             self.leads, self.leadership, self.leader = False, None, NO_LEADER
             self._state, self.serves = None, False
             self.fail_waiters(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+            self._shared.woken.append(self)  # consumers shall look for who leads now
 
     @property
     def log(self) -> Log:
@@ -515,8 +516,11 @@ class Partition:
         return self._high_watermark >= offset
 
     def wait_committed(self, offset: Offset) -> asyncio.Future[None]:
-        """Done when everything below `offset` is committed, or failed when it never will be."""
-        return self._waiters.wait(offset)
+        """Done when everything below `offset` is committed, failed if that is not ours to say."""
+        future = self._waiters.wait(offset)
+        if not self.leads:
+            self.fail_waiters(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        return future
 
     def advance(self, offset: Offset) -> None:
         """Everything below `offset` is committed now."""

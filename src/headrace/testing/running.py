@@ -30,9 +30,22 @@ class RunningBroker:
     """
 
     def __init__(
-        self, settings: Mapping[str, str] | None = None, node_id: int = 1, folders: int = 1
+        self,
+        settings: Mapping[str, str] | None = None,
+        node_id: int = 1,
+        folders: int = 1,
+        *,
+        home: Path | None = None,
+        host: str = "127.0.0.1",
+        under: Sequence[str] = (),
     ) -> None:
-        self._home = Path(tempfile.mkdtemp(prefix="headrace-"))
+        """`home` is where its files go, if not into a temporary folder; `host` where it listens.
+
+        `under` is a command that runs it, such as `ip netns exec NAME`.
+        """
+        self._home = home or Path(tempfile.mkdtemp(prefix="headrace-"))
+        self._host = host
+        self._under = under
         # Kafka waits three seconds before a new group begins, for more members to come.
         self._settings = {"group.initial.rebalance.delay.ms": "0", **(settings or {})}
         self._node_id = node_id
@@ -46,7 +59,7 @@ class RunningBroker:
     @property
     def bootstrap_servers(self) -> str:
         """What clients call `bootstrap.servers`."""
-        return f"127.0.0.1:{self._port}"
+        return f"{self._host}:{self._port}"
 
     @property
     def pid(self) -> int:
@@ -62,8 +75,8 @@ class RunningBroker:
         """
         assert self._process is None, "the broker is running already"
         command = [
-            sys.executable, "-m", "headrace.cli", "serve",
-            "--listen", f"127.0.0.1:{self._port}",
+            *self._under, sys.executable, "-m", "headrace.cli", "serve",
+            "--listen", f"{self._host}:{self._port}",
             "--node-id", str(self._node_id),
         ]  # fmt: skip
         for folder in self.data_dirs:
@@ -100,6 +113,14 @@ class RunningBroker:
         """Stop at once, as a crash does; nothing is flushed or closed."""
         self._end(signal.SIGKILL)
 
+    def pause(self) -> None:
+        """Stop it in its tracks, as SIGSTOP does, until `go_on`."""
+        self._running().send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Let it run on from where it was paused."""
+        self._running().send_signal(signal.SIGCONT)
+
     def wait_until_dead(self) -> int:
         """Wait until the broker has ended by itself; its exit code, below 0 for a signal."""
         process = self._running()
@@ -132,6 +153,11 @@ class RunningBroker:
         assert process.stdout is not None
         process.stdout.close()
         self._process = None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started and not ended since; it may have died by itself."""
+        return self._process is not None
 
     def _running(self) -> "subprocess.Popen[str]":
         assert self._process is not None, "the broker is not running"
