@@ -86,7 +86,7 @@ class Leaves:
             for index, start, end in batches:
                 if partitions is None or not 0 <= index < len(partitions):
                     continue
-                if end - start < batch.HEADER_BYTES:
+                if end - start < batch.HEADER_BYTES or not partitions[index].leads:
                     continue  # the partition will say what is wrong
                 header = batch.read_header(buf, start)
                 if header[5] & batch.TRANSACTIONAL:

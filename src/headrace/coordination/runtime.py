@@ -21,7 +21,7 @@ from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from headrace.clock import Clock
 from headrace.cluster.controller import Defaults, NewTopic
-from headrace.cluster.image import OFFSETS_TOPIC, Image
+from headrace.cluster.image import NO_LEADER, OFFSETS_TOPIC, Image
 from headrace.cluster.metadata import Metadata
 from headrace.coordination.groups.group import WallTime
 from headrace.coordination.groups.registry import Groups
@@ -186,9 +186,12 @@ class Runtime(Generic[_Machine]):
         return java_hash(name) % count
 
     def leader_of(self, name: str) -> int:
-        """The broker that coordinates the group or transactional id."""
+        """The broker that coordinates the group or transactional id; -1 while nobody knows."""
         index = self.partition_of(name)
-        return self._metadata.image.topics[self._topic].partitions[index].leader
+        leader = self._metadata.image.topics[self._topic].partitions[index].leader
+        if leader == self._replicas.node_id and not self._replicas.topic(self._topic)[index].leads:
+            return NO_LEADER  # this broker has stepped down, and has not heard who else leads
+        return leader
 
     def _create_topic(self) -> int:
         new = self._new_topic()
