@@ -517,10 +517,7 @@ class Partition:
 
     def wait_committed(self, offset: Offset) -> asyncio.Future[None]:
         """Done when everything below `offset` is committed, failed if that is not ours to say."""
-        future = self._waiters.wait(offset)
-        if not self.leads:
-            self.fail_waiters(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
-        return future
+        return self._waiters.wait(offset, self.leads)
 
     def advance(self, offset: Offset) -> None:
         """Everything below `offset` is committed now."""

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from headrace.errors import KafkaError
+from headrace.errors import ErrorCode, KafkaError
 from headrace.types import Offset
 
 
@@ -14,10 +14,16 @@ class CommitWaiters:
     def __init__(self) -> None:
         self._waiting: list[tuple[Offset, asyncio.Future[None]]] = []
 
-    def wait(self, offset: Offset) -> asyncio.Future[None]:
-        """Done when everything below `offset` is committed, or failed when it never will be."""
+    def wait(self, offset: Offset, leads: bool) -> asyncio.Future[None]:
+        """Done when everything below `offset` is committed, or failed when it never will be.
+
+        That is only a leader's to say: what a follower has there may be something else.
+        """
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((offset, future))
+        if leads:
+            self._waiting.append((offset, future))
+        else:
+            future.set_exception(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
         return future
 
     def reached(self, offset: Offset) -> None:
