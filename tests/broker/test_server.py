@@ -122,6 +122,20 @@ def test_another_node_id_than_the_folder_has_is_refused(headrace_factory: Factor
         broker.start()
 
 
+def test_data_of_one_cluster_are_not_used_in_another(headrace_factory: Factory) -> None:
+    """The other cluster knows none of its topics, and has others of the same names."""
+    broker, other = headrace_factory(), headrace_factory()
+    send(broker, "orders", b"kept")
+    broker.stop()
+    settings = broker._settings
+    broker._settings = {**settings, "headrace.metadata": f"sqlite:{other.data_dir}"}
+    with pytest.raises(BrokerDied, match=r"belong to cluster .*--metadata"):
+        broker.start()
+    broker._settings = settings
+    broker.start()
+    assert end_of(broker, "orders") == 1
+
+
 def test_a_torn_tail_is_cut_and_the_rest_is_kept_after_kill_9(headrace_factory: Factory) -> None:
     broker = headrace_factory()
     for value in (b"a", b"b", b"c"):

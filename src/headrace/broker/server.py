@@ -89,7 +89,7 @@ class Server:
         self._executor = ThreadPoolExecutor(2, thread_name_prefix="disk")
         self._store, shared = open_store(settings, self.directories.first.path)
         metadata = Metadata(self._store, node, clock)
-        metadata.load((self.directories.first.meta or {}).get("cluster.id"))
+        _load(metadata, self.directories.first)
         self.directories.write_meta(
             {"version": "1", "node.id": str(node), "cluster.id": metadata.image.cluster_id}
         )
@@ -459,6 +459,18 @@ def _claim(directory: LogDirectory, node_id: int | None, settings: Settings) -> 
             f"Start with --node-id {known}, or with another --data-dir."
         )
     return node_id
+
+
+def _load(metadata: Metadata, directory: LogDirectory) -> None:
+    """Read the metadata, and see that the data belong to them; new metadata take the data's id."""
+    known = (directory.meta or {}).get("cluster.id")
+    metadata.load(known)
+    if known is not None and known != metadata.image.cluster_id:
+        raise SettingError(
+            f"the data in {directory.path} belong to cluster {known}, but the metadata are those "
+            f"of cluster {metadata.image.cluster_id}. Give this broker a folder of its own with "
+            "--data-dir, or the metadata of its own cluster with --metadata."
+        )
 
 
 def _adopt_folders(metadata: Metadata, directories: LogDirectories) -> None:
