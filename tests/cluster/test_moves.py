@@ -1,7 +1,7 @@
 """A partition moves without ever giving up what it holds."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.cluster import elections, moves
@@ -87,6 +87,7 @@ def test_nothing_waits_for_a_replica_that_is_only_being_added() -> None:
     assert elections.effective_min_isr(moving, 2) == 1
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_whatever_happens_on_the_way_the_leader_holds_what_was_committed(
     data: st.DataObject,

@@ -49,6 +49,7 @@ class RunningCluster:
         given = {**(QUICK if quick else {}), "headrace.metadata": where, **(settings or {})}
         self._metadata = where
         self._watched: tuple[ZookeeperStore, Metadata] | None = None
+        self._given = given
         self.brokers: dict[int, RunningBroker] = {}
 
         def start(number: int) -> None:
@@ -129,6 +130,13 @@ class RunningCluster:
                 return
             assert time.monotonic() < deadline, states
             time.sleep(0.05)
+
+    def add(self) -> int:
+        """One more broker; its number."""
+        number = max(self.brokers) + 1
+        self.brokers[number] = RunningBroker(self._given, node_id=number)
+        self.wait_until_all_know_each_other()
+        return number
 
     def admin(self) -> AdminClient:
         return AdminClient({"bootstrap.servers": self.bootstrap_servers})

@@ -60,6 +60,21 @@ METRICS = (
     Metric("headrace_compaction_uncleanable_bytes", "gauge", "What waits in them for compaction."),
     Metric("headrace_log_dirs_offline", "gauge", "Data folders that are offline."),
     Metric("headrace_replica_moves", "gauge", "Replicas on their way to another data folder."),
+    Metric("headrace_brokers", "gauge", "Brokers in the cluster, as this one sees it."),
+    Metric("headrace_is_controller", "gauge", "1 if this broker is the controller, else 0."),
+    Metric("headrace_leaders", "gauge", "Partitions that this broker leads."),
+    Metric("headrace_replicas", "gauge", "Partitions of which this broker has a replica."),
+    Metric("headrace_under_replicated_partitions", "gauge", "Partitions that this broker leads "
+           "and of which a replica is not in sync."),
+    Metric("headrace_under_min_isr_partitions", "gauge", "Those of them with fewer replicas in "
+           "sync than min.insync.replicas: they take no acks=all."),
+    Metric("headrace_offline_partitions", "gauge", "Partitions of the cluster without a leader; "
+           "only the controller counts them, others say 0."),
+    Metric("headrace_isr_shrinks_total", "counter", "Replicas fell out of sync, of partitions "
+           "that this broker leads."),
+    Metric("headrace_isr_expands_total", "counter", "Replicas came in sync, likewise."),
+    Metric("headrace_replica_lag_records_max", "gauge", "Records that the slowest follower of "
+           "any partition led here lacks."),
 )  # fmt: skip
 
 

@@ -58,6 +58,11 @@ class Replication:
         self._out = False
         """Whether this broker has stepped down, and has not heard since what it leads."""
 
+    @property
+    def is_out(self) -> bool:
+        """Whether this broker leads nothing, because it may not be in the cluster any more."""
+        return self._out
+
     def start(self) -> None:
         """Begin; needs a running event loop."""
         loop = asyncio.get_running_loop()

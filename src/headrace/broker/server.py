@@ -17,6 +17,7 @@ from headrace.apis.fetch import Fetch
 from headrace.apis.fetch_sessions import SessionCache
 from headrace.apis.produce import Produce
 from headrace.broker.background import Background
+from headrace.broker.cluster_metrics import ClusterMetrics
 from headrace.broker.connection import Buffers, Connection, Handler, Limits
 from headrace.broker.dispatch import Dispatch
 from headrace.broker.metadata_stores import open_store
@@ -120,8 +121,9 @@ class Server:
         self._poller = Poller(self._replicas.wake)
         self._metrics = Metrics()
         self._metrics.watch("headrace_connections", lambda: len(self._connections))
-        self._metrics.watch("headrace_log_dirs_offline", lambda: len(self._problems()))
+        self._metrics.watch("headrace_log_dirs_offline", lambda: len(self._broken_folders()))
         self._metrics.watch("headrace_replica_moves", lambda: self._replicas.moves.under_way)
+        self._cluster_metrics = ClusterMetrics(self._metrics, metadata, self._replicas, self._rules)
         self._metrics_page: MetricsPage | None = None
         retention = Retention(self._replicas, clock, self._find_committed, self._metrics)
         self._background = Background(
@@ -264,6 +266,12 @@ class Server:
 
     def _problems(self) -> list[str]:
         """What keeps this broker from being healthy."""
+        out = []
+        if self._replication is not None and self._replication.is_out:
+            out.append("this broker is out of the cluster, because the metadata are out of reach")
+        return [*self._broken_folders(), *out, *self._cluster_metrics.problems()]
+
+    def _broken_folders(self) -> list[str]:
         return [
             f"{directory.path} is offline: {directory.offline}"
             for directory in self.directories.all

@@ -61,7 +61,7 @@ ENTRIES = {
     "lake": Entry("lake", PIPELINES, "Verify that a Delta or Iceberg table holds a topic, once."),
     "schemas": Entry("schemas", DATA, "Schemas of topics: list, register, check, compare."),
     "configs": Entry("configs", INSIDE, "Show and change settings of topics and brokers."),
-    "cluster": Entry("cluster", INSIDE, "Brokers, controller, features, API versions."),
+    "cluster": Entry("cluster", INSIDE, "Brokers, controller, health; balance and drain."),
     "log": Entry("log", INSIDE, "Read a partition's files from disk."),
     "bench": Entry("bench", INSIDE, "Measure throughput and latency of a cluster."),
 }

@@ -1,50 +1,31 @@
-"""`headrace cluster`: who is in it, and what it can do."""
+"""`headrace cluster`: who is in it, how it fares, and how to even it out."""
 
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headrace.cli import output
+from headrace.cli.failures import not_found
+from headrace.cli.moving import AtOnce, DryRun, Yes
 from headrace.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, ClientConfig, examples
 
 if TYPE_CHECKING:
-    from headrace.cli.client import Cluster
-    from headrace.cli.direct import ApiRange
+    from headrace.client.layout import Layout
+    from headrace.cluster.balance import Plan
 
 app = typer.Typer(
     no_args_is_help=True,
-    epilog=examples("headrace cluster describe", "headrace cluster describe --apis"),
+    epilog=examples(
+        "headrace cluster describe",
+        "headrace cluster balance --dry-run",
+        "headrace cluster drain 3",
+    ),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerView:
-    """One broker, at the address that it tells clients."""
-
-    id: int
-    host: str
-    port: int
-    rack: str | None
-    controller: bool
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterView:
-    """The cluster; None where it told nothing."""
-
-    cluster_id: str
-    controller: int | None
-    brokers: list[BrokerView]
-    topics: int
-    partitions: int
-    features: dict[str, int] | None
-    apis: "list[ApiRange] | None"
 
 
 @app.callback()
 def _group() -> None:
-    """Brokers, controller, features, API versions."""
+    """Brokers, controller, health; even out replicas and leaders; empty a broker."""
 
 
 @app.command(
@@ -52,6 +33,7 @@ def _group() -> None:
         "headrace cluster describe",
         "headrace cluster describe --apis                     which versions of which API",
         "headrace cluster describe --json | jq .cluster_id",
+        "headrace cluster describe --json | jq -e '.offline == [] and .under_replicated == []'",
     )
 )
 def describe(
@@ -60,79 +42,77 @@ def describe(
     as_json: AsJson = False,
     client_config: ClientConfig = None,
 ) -> None:
-    """Show the cluster's id, brokers, controller and features.
+    """Show brokers, controller, features, and what is under-replicated, offline or moving.
 
-    With --json the API versions are always there. A cluster behind TLS or a login shows neither
-    features nor API versions.
+    Skew is how much more, or less, a broker leads than an even share. With --json the API versions
+    are always there. A cluster behind TLS or a login shows neither features nor API versions.
     """
-    from headrace.cli import client
+    from headrace.cli import client, cluster_view
+
+    view = cluster_view.look(client.connect(bootstrap, client_config))
+    if as_json:
+        output.print_json(view.as_json())
+    else:
+        cluster_view.show(view, apis=apis)
+
+
+@app.command(
+    epilog=examples(
+        "headrace cluster balance --dry-run                   only the plan",
+        "headrace cluster balance --yes --at-once 5",
+        "headrace cluster balance --dry-run --json | jq '.moves | length'",
+    )
+)
+def balance(
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    at_once: AtOnce = 10,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: AsJson = False,
+    client_config: ClientConfig = None,
+) -> None:
+    """Even out replicas and leaders over all brokers, after asking; new brokers get their share.
+
+    The plan says which partitions move and why. It counts replicas, not bytes; replicas of a
+    partition stay in different racks, or get there. A replica on a broker that is not there stays.
+    """
+    from headrace.cli import client, moving
+    from headrace.cluster.balance import even_out
+
+    def plan(layout: "Layout") -> "Plan":
+        return even_out(layout.racks, moving.held_by(layout))
 
     cluster = client.connect(bootstrap, client_config)
-    view = _look(cluster)
-    if as_json:
-        output.print_json(asdict(view))
-    else:
-        _show(view, apis=apis)
-
-
-def _look(cluster: "Cluster") -> ClusterView:
-    from headrace.cli import client, direct
-
-    admin = client.admin(cluster)
-    with client.translated(cluster, "the cluster"):
-        found = admin.describe_cluster(request_timeout=client.ANSWER_TIMEOUT_S).result()
-    topics = client.metadata(cluster, admin).topics
-    can = direct.abilities(cluster)
-    controller = None if found.controller is None else int(found.controller.id)
-    brokers = [
-        BrokerView(
-            id=int(node.id),
-            host=str(node.host),
-            port=int(node.port),
-            rack=node.rack,
-            controller=node.id == controller,
-        )
-        for node in sorted(found.nodes, key=lambda node: int(node.id))
-    ]
-    return ClusterView(
-        cluster_id=str(found.cluster_id),
-        controller=controller,
-        brokers=brokers,
-        topics=len(topics),
-        partitions=sum(len(topic.partitions) for topic in topics.values()),
-        features=can.features if can else None,
-        apis=list(can.apis) if can else None,
+    moving.run(
+        cluster, plan, yes=yes, dry_run=dry_run, at_once=at_once, as_json=as_json, elect=True
     )
 
 
-def _show(view: ClusterView, *, apis: bool) -> None:
-    features = sorted((view.features or {}).items())
-    output.print_facts(
-        {
-            "Cluster id": view.cluster_id,
-            "Controller": "none" if view.controller is None else f"broker {view.controller}",
-            "Topics": f"{view.topics:,} with {view.partitions:,} partitions",
-            "Features": ", ".join(f"{name}={level}" for name, level in features) or "-",
-        }
-    )
-    print()
-    output.print_table(
-        ("Broker", "Address", "Rack", "Role"),
-        [
-            (
-                str(each.id),
-                f"{each.host}:{each.port}",
-                each.rack or "-",
-                "controller" if each.controller else "",
-            )
-            for each in view.brokers
-        ],
-        numbers=("Broker",),
-    )
-    if apis and view.apis:
-        print()
-        output.print_table(
-            ("Key", "API", "Versions"),
-            [(str(api.key), api.name, f"{api.min} to {api.max}") for api in view.apis],
-            numbers=("Key",),
-        )
+@app.command(
+    epilog=examples("headrace cluster drain 3 --dry-run", "headrace cluster drain 3 --yes")
+)
+def drain(
+    broker: Annotated[int, typer.Argument(metavar="BROKER", help="The broker's id.")],
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    at_once: AtOnce = 10,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: AsJson = False,
+    client_config: ClientConfig = None,
+) -> None:
+    """Move everything off a broker, after asking, so that it can be removed; dead or alive.
+
+    Stop the broker soon after: new topics may still be given to it.
+    """
+    from headrace.cli import client, moving
+    from headrace.cluster import balance as planning
+
+    def plan(layout: "Layout") -> "Plan":
+        known = {one for row in layout.partitions.values() for one in row.replicas}
+        if broker not in known | layout.racks.keys():
+            listed = ", ".join(map(str, sorted(known | layout.racks.keys())))
+            raise not_found(f"there is no broker {broker}", f"There are {listed}.")
+        return planning.drain(layout.racks, moving.held_by(layout), broker)
+
+    cluster = client.connect(bootstrap, client_config)
+    moving.run(cluster, plan, yes=yes, dry_run=dry_run, at_once=at_once, as_json=as_json)

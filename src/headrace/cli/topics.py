@@ -24,6 +24,10 @@ from headrace.cli.options import (
 if TYPE_CHECKING:
     from confluent_kafka.admin import PartitionMetadata
 
+    from headrace.cli.client import Cluster
+    from headrace.client.layout import Layout
+    from headrace.cluster.balance import Plan
+
 CLUSTER_S = "as the cluster is set"
 
 app = typer.Typer(
@@ -34,6 +38,7 @@ app = typer.Typer(
         "headrace topics describe clicks",
         "headrace topics sizes",
         "headrace topics alter clicks --set cleanup.policy=compact --unset retention.ms",
+        "headrace topics alter clicks --replication-factor 3",
         "headrace topics add-partitions clicks 12",
         "headrace topics delete clicks --yes",
     ),
@@ -249,6 +254,7 @@ def sizes(
     epilog=examples(
         "headrace topics alter clicks --set retention.ms=3600000",
         "headrace topics alter clicks --set cleanup.policy=compact --unset retention.ms",
+        "headrace topics alter clicks --replication-factor 3",
     )
 )
 def alter(
@@ -261,20 +267,46 @@ def alter(
         list[str] | None,
         typer.Option("--unset", metavar="NAME", help="Back to the default; may be repeated."),
     ] = None,
+    replication_factor: Annotated[
+        int | None,
+        typer.Option(
+            "--replication-factor", "-r", metavar="N", min=1, help="Copies; waits for them."
+        ),
+    ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
     client_config: ClientConfig = None,
 ) -> None:
-    """Set and unset settings of a topic; the others stay as they are."""
+    """Set and unset settings of a topic; the others stay as they are. Or change how often it
+    is kept: new copies go where there are few, and the leaders stay.
+    """
     from headrace.cli import client, config_changes
 
+    if replication_factor is not None:
+        if to_set or to_unset:
+            raise bad_usage("--replication-factor goes alone", "Change settings in a second step.")
+        _resize(client.connect(bootstrap, client_config), name, replication_factor, as_json)
+        return
     if not to_set and not to_unset:
-        raise bad_usage("nothing to change", "Give --set NAME=VALUE or --unset NAME.")
+        raise bad_usage(
+            "nothing to change", "Give --set NAME=VALUE, --unset NAME or --replication-factor N."
+        )
     changes = config_changes.Changes(pairs(to_set or [], "--set"), tuple(to_unset or ()))
     cluster = client.connect(bootstrap, client_config)
     client.describe_topics(cluster, client.admin(cluster), [name])
     config_changes.apply(cluster, "topic", name, changes)
     config_changes.report(f"topic {name}", changes, as_json=as_json)
+
+
+def _resize(cluster: "Cluster", name: str, factor: int, as_json: bool) -> None:
+    from headrace.cli import client, moving
+    from headrace.cluster.balance import resize
+
+    def plan(layout: "Layout") -> "Plan":
+        return resize(layout.racks, moving.held_by(layout), name, factor)
+
+    client.describe_topics(cluster, client.admin(cluster), [name])
+    moving.run(cluster, plan, yes=True, dry_run=False, at_once=10, as_json=as_json)
 
 
 @app.command(epilog=examples("headrace topics delete clicks", "headrace topics delete a b --yes"))

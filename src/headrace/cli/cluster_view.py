@@ -1,0 +1,191 @@
+"""The cluster as a whole: who is in it, who leads how much, and what is wrong."""
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from headrace.cli import output
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
+    from headrace.cli.client import Cluster
+    from headrace.cli.direct import ApiRange
+    from headrace.client.layout import Held, Layout
+    from headrace.types import TopicPartition
+
+SHOWN_PARTITIONS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerView:
+    """One broker, at the address that it tells clients."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None
+    controller: bool
+    leaders: int
+    replicas: int
+    leader_skew_percent: int
+    """How much more, or less, it leads than an even share."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """The cluster; None where it told nothing."""
+
+    cluster_id: str
+    controller: int | None
+    brokers: list[BrokerView]
+    absent_brokers: list[int]
+    """Brokers that hold replicas and are not there."""
+    topics: int
+    partitions: int
+    under_replicated: list[str]
+    under_min_isr: list[str]
+    offline: list[str]
+    moving: list[str]
+    not_led_by_first_replica: int
+    features: dict[str, int] | None
+    apis: "list[ApiRange] | None"
+
+    def as_json(self) -> dict[str, object]:
+        return asdict(self)
+
+
+def look(cluster: "Cluster") -> ClusterView:
+    """Ask for everything."""
+    from headrace.cli import client, direct
+    from headrace.client.layout import moves_under_way, read_layout
+
+    admin = client.admin(cluster)
+    with client.translated(cluster, "the cluster"):
+        found = admin.describe_cluster(request_timeout=client.ANSWER_TIMEOUT_S).result()
+    with client.own(cluster) as connected:
+        layout = connected.patiently("asking who holds what", lambda: read_layout(connected))
+        moving = connected.patiently("listing moves", lambda: moves_under_way(connected))
+    can = direct.abilities(cluster)
+    held = layout.partitions
+    short = {
+        partition: row
+        for partition, row in held.items()
+        # Whoever a move is still adding is not missing yet.
+        if len(row.isr)
+        < len(row.replicas) - (len(moving[partition].adding) if partition in moving else 0)
+    }
+    controller = None if found.controller is None else int(found.controller.id)
+    return ClusterView(
+        cluster_id=str(found.cluster_id),
+        controller=controller,
+        brokers=[
+            _broker(int(node.id), str(node.host), int(node.port), node.rack, controller, layout)
+            for node in sorted(found.nodes, key=lambda node: int(node.id))
+        ],
+        absent_brokers=sorted({one for row in held.values() for one in row.replicas}
+                              - layout.racks.keys()),
+        topics=len({partition.topic for partition in held}),
+        partitions=len(held),
+        under_replicated=sorted(map(str, short)),
+        under_min_isr=_under_min_isr(cluster, admin, short),
+        offline=sorted(str(partition) for partition, row in held.items() if row.leader < 0),
+        moving=sorted(map(str, moving)),
+        not_led_by_first_replica=sum(row.leader != row.replicas[0] for row in held.values()),
+        features=can.features if can else None,
+        apis=list(can.apis) if can else None,
+    )  # fmt: skip
+
+
+def _broker(
+    broker: int, host: str, port: int, rack: str | None, controller: int | None, layout: "Layout"
+) -> BrokerView:
+    rows = layout.partitions.values()
+    leaders = sum(row.leader == broker for row in rows)
+    share = len(rows) / max(1, len(layout.racks))
+    return BrokerView(
+        id=broker,
+        host=host,
+        port=port,
+        rack=rack,
+        controller=broker == controller,
+        leaders=leaders,
+        replicas=sum(broker in row.replicas for row in rows),
+        leader_skew_percent=round(100 * (leaders / share - 1)) if share else 0,
+    )
+
+
+def _under_min_isr(
+    cluster: "Cluster", admin: "AdminClient", short: "dict[TopicPartition, Held]"
+) -> list[str]:
+    """Partitions that take no acks=all; only topics with replicas out of sync are looked at."""
+    from confluent_kafka.admin import ConfigResource
+
+    from headrace.cli import client
+
+    topics = sorted({partition.topic for partition in short})
+    if not topics:
+        return []
+    resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in topics]
+    wanted: dict[str, int] = {}
+    with client.translated(cluster, "min.insync.replicas"):
+        futures = admin.describe_configs(resources, request_timeout=client.ANSWER_TIMEOUT_S)
+        for resource, future in futures.items():
+            wanted[str(resource.name)] = int(future.result()["min.insync.replicas"].value)
+    return sorted(
+        str(partition)
+        for partition, row in short.items()
+        if len(row.isr) < min(wanted[partition.topic], len(row.replicas))
+    )
+
+
+# ------------------------------------------------------------------------------------- showing
+
+
+def show(view: ClusterView, *, apis: bool) -> None:
+    """For people."""
+    features = sorted((view.features or {}).items())
+    absent = ", ".join(map(str, view.absent_brokers))
+    facts = {
+        "Cluster id": view.cluster_id,
+        "Controller": "none" if view.controller is None else f"broker {view.controller}",
+        "Topics": f"{view.topics:,} with {view.partitions:,} partitions",
+        "Under-replicated": _some(view.under_replicated),
+        "Under min ISR": _some(view.under_min_isr),
+        "Offline": _some(view.offline),
+        "Moving": _some(view.moving),
+        "Features": ", ".join(f"{name}={level}" for name, level in features) or "-",
+    }
+    if absent:
+        facts["Absent brokers"] = f"{absent} (they hold replicas)"
+    output.print_facts(facts)
+    print()
+    output.print_table(
+        ("Broker", "Address", "Rack", "Leaders", "Skew", "Replicas", "Role"),
+        [
+            (
+                str(each.id),
+                f"{each.host}:{each.port}",
+                each.rack or "-",
+                output.number(each.leaders),
+                f"{each.leader_skew_percent:+d} %",
+                output.number(each.replicas),
+                "controller" if each.controller else "",
+            )
+            for each in view.brokers
+        ],
+        numbers=("Broker", "Leaders", "Skew", "Replicas"),
+    )
+    if apis and view.apis:
+        print()
+        output.print_table(
+            ("Key", "API", "Versions"),
+            [(str(api.key), api.name, f"{api.min} to {api.max}") for api in view.apis],
+            numbers=("Key",),
+        )
+
+
+def _some(names: list[str]) -> str:
+    if not names:
+        return "none"
+    more = f" and {len(names) - SHOWN_PARTITIONS:,} more" if len(names) > SHOWN_PARTITIONS else ""
+    return f"{len(names):,}: {', '.join(names[:SHOWN_PARTITIONS])}{more}"
