@@ -93,8 +93,12 @@ class SimulatedProducer(_Client):
         producer_id: int,
         witness: Witness,
         now_ms: Callable[[], int],
+        *,
+        gives_up: bool,
     ) -> None:
         super().__init__(process, network, random, nodes)
+        self._gives_up = gives_up
+        """Whether it begins anew where no retry helps."""
         self._topic = topic.encode()
         self._producer_id = producer_id
         self._witness = witness
@@ -133,6 +137,10 @@ class SimulatedProducer(_Client):
                 break
             if code not in _RETRIED:
                 self._witness.refused(self._node, ErrorCode(code))
+                if self._gives_up:
+                    self._producer_id += 100
+                    self._sequence = 0
+                    return
             await self._elsewhere()
         self._sequence += len(values)
         for index, value in enumerate(values):
@@ -169,6 +177,7 @@ class SimulatedReader(_Client):
             if found.error:
                 if found.error not in _RETRIED:
                     self._witness.refused(self._node, ErrorCode(found.error))
+                    self.offset = 0
                 await self._elsewhere()
                 continue
             for offset, _, value in records_in(bytes(data[found.start : found.end])):

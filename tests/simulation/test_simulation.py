@@ -13,6 +13,7 @@ from tests.simulation.world import Failure, World
 
 USUAL_SEEDS = 160
 ENDURANCE_SEEDS = 5000
+UNCLEAN_SEEDS = 20
 CHUNK = 20
 SEEDS_FOR_A_BUG = 60
 
@@ -46,6 +47,17 @@ def test_what_was_acknowledged_outlives_every_fault(seeds: range) -> None:
         assert sum(world.judge.elections for world in worlds) > CHUNK, "hardly anything happened"
         assert {world.flushes for world in worlds} == {True, False}
         assert {world.min_isr for world in worlds} == {1, 2}
+
+
+def test_replicas_are_equal_in_the_end_where_a_topic_allows_loss() -> None:
+    lost = 0
+    seeds = [seed for chunk in chunks(0, UNCLEAN_SEEDS) for seed in chunk]
+    for seed in seeds:
+        world = World(seed, unclean=True)
+        world.run()
+        ((_, replica), *_) = world.judge.opened()
+        lost += world.judge.acknowledgements > replica.log.end_offset
+    assert lost or len(seeds) == 1, "nothing was lost, so that nothing could differ"
 
 
 @pytest.mark.endurance

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from headrace.cluster.controller import Defaults, NewTopic
 from headrace.cluster.store import StoreError
 from headrace.errors import KafkaError
-from tests.simulation.broker import Machine, SimulatedBroker
+from tests.simulation.broker import FOLDER, Machine, SimulatedBroker
 from tests.simulation.clients import SimulatedProducer, SimulatedReader
 from tests.simulation.judge import Broken, Judge
 from tests.simulation.loop import Process, SimulatedLoop
@@ -53,8 +53,10 @@ Script: TypeAlias = "Callable[[World], Awaitable[None]]"
 class World:
     """One run."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, unclean: bool = False) -> None:
         self.seed = seed
+        self.unclean = unclean
+        """Whether the topic rather loses records than waits: then the end is judged."""
         self.random = Random(seed)
         self.loop = SimulatedLoop()
         self.trace: list[tuple[float, str, str, tuple[Any, ...]]] = []
@@ -66,7 +68,7 @@ class World:
             Machine(node, self.loop, self.random.randrange(1 << 30))
             for node in range(1, BROKERS + 1)
         ]
-        self.judge = Judge(TOPIC, self.machines, self.ensemble)
+        self.judge = Judge(TOPIC, self.machines, self.ensemble, lenient=unclean)
         self.judge.tell = self.tell
         self.flushes = self.random.random() < 0.4
         """Whether acknowledgements wait for the disk, so that power cuts lose nothing."""
@@ -107,7 +109,8 @@ class World:
         self.tell("world", "everything is healed")
         self._heal_all()
         await self.calm()
-        end = len(self.judge.committed)
+        self.judge.check_equal()
+        (end,) = {one.log.end_offset for _, one in self.judge.opened()}
         await self.until(lambda: self.reader.offset >= end, "the reader read to the end")
 
     async def _random_faults(self) -> None:
@@ -128,6 +131,7 @@ class World:
         configs = {
             "min.insync.replicas": str(self.min_isr),
             **({"flush.messages": "1"} if self.flushes else {}),
+            **({"unclean.leader.election.enable": "true"} if self.unclean else {}),
         }
         new = NewTopic(TOPIC, 1, BROKERS, configs=tuple(configs.items()))
         broker = self.machines[-1].broker
@@ -142,7 +146,7 @@ class World:
         self.producers = [
             SimulatedProducer(
                 process, self.network, Random(self.random.random()), BROKERS, TOPIC, number,
-                self.judge, now_ms,
+                self.judge, now_ms, gives_up=self.unclean,
             )
             for number in range(self.random.randint(1, 3))
         ]  # fmt: skip
@@ -245,11 +249,14 @@ class World:
 
         Without flushes: as long as there is somebody who has lost records and does not know it.
         """
-        if machine.broker is None or (self._lost and not self._others_than(machine)):
+        others = self._others_than(machine)
+        if machine.broker is None or (self._lost and not others):
             return
         self.tell(machine.name, "is killed")
         self._kill(machine)
         self._down.add(machine.node)
+        if others and self.random.random() < 0.2:
+            self._cut_tail(machine)
         self._restart_later(machine)
 
     def _kill_all(self, _machine: Machine) -> None:
@@ -272,7 +279,18 @@ class World:
         """Who has everything that is committed, and will not be taken for somebody who has not."""
         state = self.judge.state
         assert state is not None
+        if self.unclean:
+            return {0}  # nobody minds
         return {*state.isr, *state.eligible} - {machine.node} - self._down
+
+    def _cut_tail(self, machine: Machine) -> None:
+        """The end of the log is lost, while nobody looks."""
+        path = f"{FOLDER}/{TOPIC}-0/{0:020d}.log"
+        content = machine.disk.content(path)
+        cut = self.random.randint(0, min(len(content), 400))
+        self.tell(machine.name, f"lacks the last {cut} bytes of its log")
+        machine.disk.corrupt(path, content[: len(content) - cut])
+        self._lost.add(machine.node)
 
     def stop(self, machine: Machine) -> None:
         broker = machine.broker
