@@ -65,7 +65,8 @@ def make_cluster(
     network.heal()
     for cluster in made:
         for number, broker in cluster.brokers.items():
-            shutil.copy(broker.log_file, tmp_path / f"broker{number}.log")
+            if broker.log_file.exists():
+                shutil.copy(broker.log_file, tmp_path / f"broker{number}.log")
         cluster.close()
 
 

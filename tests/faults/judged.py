@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
 from headrace.cluster.image import PartitionState
 from headrace.errors import ErrorCode
 from headrace.testing.running import RunningBroker
@@ -84,6 +86,31 @@ def led_by_another(before: PartitionState) -> Callable[[PartitionState], bool]:
         return state.leader_epoch > before.leader_epoch and state.leader not in (-1, before.leader)
 
     return holds
+
+
+def values(cluster: RunningCluster, topic: str) -> list[bytes]:
+    """All records of a topic's only partition."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "group.id": "audit",
+            "enable.partition.eof": True,
+        }
+    )
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    found: list[bytes] = []
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        message = consumer.poll(1)
+        if message is None:
+            continue
+        error = message.error()
+        if error is None:
+            found.append(message.value() or b"")
+        elif error.code() == KafkaError._PARTITION_EOF:
+            consumer.close()
+            return found
+    raise AssertionError(f"the end of {topic} was not reached")
 
 
 class Writer:

@@ -4,7 +4,6 @@ import time
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from headrace.errors import ErrorCode
 from tests.checker.workload import TOPICS
@@ -16,6 +15,7 @@ from tests.faults.judged import (
     led_by_another,
     place,
     same_replicas,
+    values,
     wait_for,
 )
 from tests.support.cluster import PATIENCE_S, RunningCluster
@@ -23,31 +23,6 @@ from tests.support.network import Network
 from tests.support.zookeeper import ZooKeeper
 
 pytestmark = pytest.mark.java
-
-
-def values(cluster: RunningCluster, topic: str) -> list[bytes]:
-    """All records of a topic's only partition."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": cluster.bootstrap_servers,
-            "group.id": "audit",
-            "enable.partition.eof": True,
-        }
-    )
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    found: list[bytes] = []
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
-        message = consumer.poll(1)
-        if message is None:
-            continue
-        error = message.error()
-        if error is None:
-            found.append(message.value() or b"")
-        elif error.code() == KafkaError._PARTITION_EOF:
-            consumer.close()
-            return found
-    raise AssertionError(f"the end of {topic} was not reached")
 
 
 def test_a_leader_without_zookeeper_acknowledges_nothing_once_another_leads(

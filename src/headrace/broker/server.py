@@ -159,7 +159,7 @@ class Server:
     def _join(self, membership: Membership, this: Broker) -> Broker:
         """Be one of the cluster's brokers; after a crash one that has to catch up first."""
         folder = (self.directories.first.meta or {})["directory.id"]
-        clean = all(one.stopped_cleanly for one in self.directories.healthy)
+        clean = all(one.is_whole() for one in self.directories.healthy)
         return membership.join(this, folder, clean=clean)
 
     def _replicate(self, membership: Membership, this: Broker) -> "Replication":

@@ -53,6 +53,7 @@ from headrace.log.log import Log
 from headrace.log.recovery import Checkpoint, create_log, open_log
 from headrace.log.removal import Removal
 from headrace.log.segment import DELETED, LOG, Segment, remove_if_there
+from headrace.log.sizes import shrunken_logs, write_sizes
 from headrace.settings import LogSettings
 from headrace.types import TopicPartition
 
@@ -190,12 +191,20 @@ class LogDirectory:
             try:
                 self.checkpoint()
                 if clean:
+                    write_sizes(self.disk, self.path, self._logs.values(), self._unopened)
                     replace_file(self.disk, f"{self.path}/{CLEAN_SHUTDOWN}", _CLEAN_CONTENT)
             except (KafkaError, OSError) as error:
                 _logger.error("%s could not be closed cleanly: %s", self.path, error)
         if self._lock >= 0:
             self.disk.close(self._lock)
             self._lock = -1
+
+    def is_whole(self) -> bool:
+        """Whether it was stopped cleanly and no log has lost anything since."""
+        lost = list(shrunken_logs(self.disk, self.path)) if self.stopped_cleanly else []
+        for partition, size in lost:
+            _logger.error("%s in %s has lost %d bytes since its stop", partition, self.path, size)
+        return self.stopped_cleanly and not lost
 
     # -- logs -----------------------------------------------------------------------------------
 

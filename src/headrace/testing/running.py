@@ -41,7 +41,7 @@ class RunningBroker:
     ) -> None:
         """`home` is where its files go, if not into a temporary folder; `host` where it listens.
 
-        `under` is a command that runs it, such as `ip netns exec NAME`.
+        `under` is a command that runs it, such as `nsenter --net=FILE`.
         """
         self._home = home or Path(tempfile.mkdtemp(prefix="headrace-"))
         self._host = host

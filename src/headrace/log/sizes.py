@@ -1,0 +1,36 @@
+"""How large the logs of a data folder were at its clean stop: what got lost since is noticed.
+
+A clean stop says that nothing was lost with the broker's memory. It does not say what becomes of
+the files while the broker is down.
+"""
+
+from collections.abc import Collection, Iterable, Iterator
+
+from headrace.disk import Disk
+from headrace.log.checkpoints import read_offsets, write_offsets
+from headrace.log.log import Log
+from headrace.log.segment import LOG
+from headrace.types import TopicPartition
+
+SIZES = "clean-size-checkpoint"
+
+
+def write_sizes(
+    disk: Disk, folder: str, logs: Iterable[Log], unopened: Collection[TopicPartition]
+) -> None:
+    """Write down the size of each log; of those that nobody has opened, what it was."""
+    path = f"{folder}/{SIZES}"
+    known = read_offsets(disk, path) or {}
+    sizes = {partition: size for partition, size in known.items() if partition in unopened}
+    sizes.update((log.partition, log.size_bytes) for log in logs)
+    write_offsets(disk, path, sizes)
+
+
+def shrunken_logs(disk: Disk, folder: str) -> Iterator[tuple[TopicPartition, int]]:
+    """The partitions whose files are shorter than that, and by how many bytes."""
+    for partition, size in (read_offsets(disk, f"{folder}/{SIZES}") or {}).items():
+        place = f"{folder}/{partition}"
+        names = disk.list_folder(place) if disk.is_folder(place) else []
+        found = sum(disk.file_size(f"{place}/{name}") for name in names if name.endswith(LOG))
+        if found < size:
+            yield partition, size - found
