@@ -9,6 +9,7 @@ from random import Random
 
 import pytest
 
+from headrace.cluster import sqlite_store
 from headrace.cluster.sqlite_store import FILE_NAME, SESSIONS_FILE_NAME, SqliteStore
 from headrace.cluster.store import Create, Node, Put, StoreError
 from tests.support.stores import eventually, python_process
@@ -74,7 +75,7 @@ def test_after_a_kill_of_all_nobody_seems_to_live(tmp_path: Path) -> None:
 
 def test_processes_that_are_killed_while_they_commit_tear_nothing(tmp_path: Path) -> None:
     script = (
-        "import sys\n"
+        "import sys, time\n"
         "from headrace.cluster.sqlite_store import SqliteStore\n"
         "from headrace.cluster.store import Conflict, Create, Put\n"
         "store, own = SqliteStore(sys.argv[1]), '/own/' + sys.argv[2]\n"
@@ -89,6 +90,7 @@ def test_processes_that_are_killed_while_they_commit_tear_nothing(tmp_path: Path
         "                      Put('/all', plus(all_), all_.version)])\n"
         "    except Conflict:\n"
         "        pass\n"
+        "    time.sleep(0.01)\n"  # SQLite lets others starve behind one that never pauses
     )
     store = SqliteStore(str(tmp_path))
     store.commit([Create("/all", b"0"), *(Create(f"/own/{number}", b"0") for number in range(3))])
@@ -117,6 +119,19 @@ def test_processes_that_are_killed_while_they_commit_tear_nothing(tmp_path: Path
     store.watch(lambda: None)
     eventually(lambda: store.children("/live") == {}, "the killed are cleared up behind")
     store.close()
+
+
+def test_a_session_that_begins_under_its_own_watch_is_not_taken_for_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_store, "POLL_SECONDS", 0.0001)
+    for number in range(20):
+        store = SqliteStore(str(tmp_path))
+        store.watch(lambda: None)
+        store.commit([Create("/live/1", b"", ephemeral=True)])
+        sessions = sqlite3.connect(store.path).execute("select number from sessions").fetchall()
+        assert sessions == [(number + 1,)]
+        store.close()
 
 
 def test_opening_does_not_end_the_sessions_of_others(tmp_path: Path) -> None:

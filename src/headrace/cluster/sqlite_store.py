@@ -169,18 +169,20 @@ class SqliteStore:
     def _begin_session(self) -> None:
         if self._session is not None:
             return
-        sessions, number = self._sessions(), None
+        sessions = self._sessions()
         try:
             with _transaction(self._connection):
                 number = self._connection.execute("insert into sessions values (null)").lastrowid
                 assert number is not None, "an insert has a row"
-                # Before others can see the number: they would take it for one that has ended.
+                # Before anybody can see the number: others would take it for one that has ended,
+                # and so would our own watch, to which our own lock is none.
+                self._session = number
                 sessions.hold(number)
         except BaseException:
-            if number is not None:
-                sessions.release(number)  # it will be given out again, to anybody
+            if self._session is not None:
+                sessions.release(self._session)  # it will be given out again, to anybody
+                self._session = None
             raise
-        self._session = number
 
     def _sessions(self) -> SessionFile:
         if self._session_file is None:
