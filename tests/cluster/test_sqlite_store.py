@@ -3,7 +3,8 @@
 import signal
 import sqlite3
 import threading
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from random import Random
 
@@ -124,14 +125,23 @@ def test_processes_that_are_killed_while_they_commit_tear_nothing(tmp_path: Path
 def test_a_session_that_begins_under_its_own_watch_is_not_taken_for_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_store, "POLL_SECONDS", 0.0001)
-    for number in range(20):
-        store = SqliteStore(str(tmp_path))
-        store.watch(lambda: None)
-        store.commit([Create("/live/1", b"", ephemeral=True)])
-        sessions = sqlite3.connect(store.path).execute("select number from sessions").fetchall()
-        assert sessions == [(number + 1,)]
-        store.close()
+    store = SqliteStore(str(tmp_path))
+    watching = sqlite3.connect(store.path, isolation_level=None)
+    transaction = sqlite_store._transaction
+
+    @contextmanager
+    def looked_at(connection: sqlite3.Connection) -> Iterator[None]:
+        """As when the watch looks in the very moment after a commit."""
+        with transaction(connection):
+            yield
+        if connection is store._connection:
+            store._clear_up(watching)
+
+    monkeypatch.setattr(sqlite_store, "_transaction", looked_at)
+    store.commit([Create("/live/1", b"", ephemeral=True)])
+    assert watching.execute("select count(*) from sessions").fetchone() == (1,)
+    watching.close()
+    store.close()
 
 
 def test_opening_does_not_end_the_sessions_of_others(tmp_path: Path) -> None:
