@@ -296,8 +296,8 @@ class Fetcher:
         with memoryview(raw.data) as view:
             for fetched in answer.partitions:
                 one = self._followed.get((fetched.topic_id, fetched.partition))
-                if one is None or not one.is_current:
-                    continue
+                if one is None or not one.is_current or not one.truncated:
+                    continue  # it may have been asked for before the log was cut
                 try:
                     self._take_one(one, fetched, view)
                 except KafkaError as error:
