@@ -7,7 +7,7 @@ from random import Random
 from typing import NamedTuple, Protocol
 
 from headrace.errors import ErrorCode
-from headrace.replication.peer import Peer, Unreachable
+from headrace.replication.peer import Unreachable
 from headrace.wire import replica_fetch
 from headrace.wire.batch import HEADER_BYTES, OVERHEAD, read_header
 from headrace.wire.records import Record, encode_batch, iterate
@@ -15,8 +15,10 @@ from headrace.wire.replica_fetch import Limits, Wanted
 from headrace.wire.varint import uvarint
 from tests.simulation.broker import PORT
 from tests.simulation.loop import Process
-from tests.simulation.network import Network
+from tests.simulation.network import Network, SimulatedPeer
 
+MOST_UNDER_WAY = 5
+"""Batches of one producer, as Kafka's clients have it."""
 _TIMEOUT_S = 2.0
 _PRODUCE, _PRODUCE_VERSION = 0, 9
 _LIMITS = Limits(500, 1, 1 << 20, 1 << 20)
@@ -39,7 +41,7 @@ class Witness(Protocol):
 
     def read(self, offset: int, value: bytes) -> None: ...
 
-    def refused(self, node: int, code: ErrorCode) -> None: ...
+    def refused(self, node: int, code: ErrorCode, under_way: int) -> None: ...
 
 
 class _Client:
@@ -51,7 +53,7 @@ class _Client:
         self._random = random
         self._nodes = nodes
         self._node = random.randint(1, nodes)
-        self._peer: Peer | None = None
+        self._peer: SimulatedPeer | None = None
         self.stopping = False
 
     async def run(self) -> None:
@@ -61,16 +63,19 @@ class _Client:
     async def _ask(self, key: int, version: int, body: bytes) -> bytes | None:
         """An answer's body; None if nobody knows what became of it."""
         try:
-            if self._peer is None:
-                port = PORT + self._node
-                self._peer = await self._network.connect(
-                    self.process, port, self.process.name, _TIMEOUT_S
-                )
-            answer = await self._peer.ask(key, version, body)
+            answer = await (await self._connected()).ask(key, version, body)
             return bytes(answer.data[answer.start : answer.end])
         except Unreachable:
             await self._elsewhere()
             return None
+
+    async def _connected(self) -> SimulatedPeer:
+        if self._peer is None:
+            port = PORT + self._node
+            self._peer = await self._network.connect(
+                self.process, port, self.process.name, _TIMEOUT_S
+            )
+        return self._peer
 
     async def _elsewhere(self) -> None:
         if self._peer is not None:
@@ -81,7 +86,8 @@ class _Client:
 
 
 class SimulatedProducer(_Client):
-    """An idempotent producer with acks=all; sends each batch until it is acknowledged."""
+    """An idempotent producer with acks=all; sends batches, several at once, until each is
+    acknowledged."""
 
     def __init__(
         self,
@@ -103,21 +109,25 @@ class SimulatedProducer(_Client):
         self._producer_id = producer_id
         self._witness = witness
         self._now_ms = now_ms
+        self._window = random.choice((1, 2, MOST_UNDER_WAY))
         self._sequence = 0
-        self.sent = 0
+        self._sent = 0
         self.done = False
 
     async def run(self) -> None:
-        while not self.stopping:
-            values = []
-            for _ in range(self._random.randint(1, 3)):
-                values.append(b"%d.%d" % (self._producer_id, self.sent))
-                self.sent += 1
-            await self._deliver(values)
+        waiting: list[_Batch] = []
+        while waiting or not self.stopping:
+            while len(waiting) < self._window and not self.stopping:
+                waiting.append(self._next_batch())
+            waiting = await self._deliver(waiting)
             await asyncio.sleep(self._random.expovariate(8))
         self.done = True
 
-    async def _deliver(self, values: list[bytes]) -> None:
+    def _next_batch(self) -> "_Batch":
+        values = []
+        for _ in range(self._random.randint(1, 3)):
+            values.append(b"%d.%d" % (self._producer_id, self._sent))
+            self._sent += 1
         records = [Record(0, self._now_ms(), None, value) for value in values]
         batch = encode_batch(
             records,
@@ -125,26 +135,49 @@ class SimulatedProducer(_Client):
             producer_epoch=0,
             base_sequence=self._sequence,
         )
+        self._sequence += len(values)
         head = b"\0" + struct.pack(">hi", -1, 1500) + b"\x02" + uvarint(len(self._topic) + 1)
         rows = b"\x02" + bytes(4) + uvarint(len(batch) + 1) + bytes(batch) + b"\0\0\0"
-        body = head + self._topic + rows
-        while True:
-            answer = await self._ask(_PRODUCE, _PRODUCE_VERSION, body)
-            if answer is None:
-                continue
-            _, code, base = _produced(answer, 1 + 1 + len(self._topic) + 1)
-            if not code:
-                break
-            if code not in _RETRIED:
-                self._witness.refused(self._node, ErrorCode(code))
-                if self._gives_up:
-                    self._producer_id += 100
-                    self._sequence = 0
-                    return
+        return _Batch(values, head + self._topic + rows)
+
+    async def _deliver(self, waiting: "list[_Batch]") -> "list[_Batch]":
+        """Send all of them at once; those that have to be sent again."""
+        try:
+            peer = await self._connected()
+        except Unreachable:
             await self._elsewhere()
-        self._sequence += len(values)
-        for index, value in enumerate(values):
-            self._witness.acknowledged(base + index, value)
+            return waiting
+        node = self._node
+        asked = [peer.send(_PRODUCE, _PRODUCE_VERSION, one.body) for one in waiting]
+        await asyncio.wait(asked, timeout=_TIMEOUT_S)
+        left = []
+        for batch, answer in zip(waiting, asked, strict=True):
+            if not answer.done() or answer.exception() is not None:
+                answer.cancel()
+                left.append(batch)
+                continue
+            _, code, base = _produced(answer.result(), 9 + 1 + 1 + len(self._topic) + 1)
+            if code:
+                # Behind one that was refused, a batch is out of order.
+                if code not in _RETRIED and not left:
+                    self._witness.refused(node, ErrorCode(code), self._window)
+                    if self._gives_up or self._window > 1:
+                        self._producer_id += 100
+                        self._sequence = 0
+                        return []
+                left.append(batch)
+                continue
+            for index, value in enumerate(batch.values):
+                self._witness.acknowledged(base + index, value)
+        if left:
+            await self._elsewhere()
+        return left
+
+
+class _Batch(NamedTuple):
+    values: list[bytes]
+    body: bytes
+    """Of the request that brings it."""
 
 
 class SimulatedReader(_Client):
@@ -176,7 +209,7 @@ class SimulatedReader(_Client):
             (found,) = answer.partitions
             if found.error:
                 if found.error not in _RETRIED:
-                    self._witness.refused(self._node, ErrorCode(found.error))
+                    self._witness.refused(self._node, ErrorCode(found.error), 1)
                     self.offset = 0
                 await self._elsewhere()
                 continue

@@ -76,6 +76,7 @@ class Judge:
         self.committed: list[Entry] = []
         self.commit_epochs: list[int] = []
         """Of the leader under which each offset was committed first."""
+        self._values: set[bytes] = set()
         self.acknowledgements = 0
         self.reads = 0
         self.elections = 0
@@ -212,6 +213,9 @@ class Judge:
             return
         if led is not None:  # perhaps it commits and gives up at once
             for offset in range(len(self.committed), bound):
+                if entries[offset].value in self._values:
+                    raise self._broken(f"{entries[offset]} is there twice, at {offset} again")
+                self._values.add(entries[offset].value)
                 self.committed.append(entries[offset])
                 self.commit_epochs.append(led)
         self._check_same(f"broker {node} below its high watermark", entries, bound)
@@ -257,13 +261,16 @@ class Judge:
         self.reads += 1
         self._check_committed("read", offset, value)
 
-    def refused(self, node: int, code: ErrorCode) -> None:
+    def refused(self, node: int, code: ErrorCode, under_way: int) -> None:
         """A client got an error that no retry mends.
 
         One who still takes itself for the leader knows neither the latest records nor the latest
-        sequences, and may say so.
+        sequences, and may say so. One who has restarted knows of each producer only its last
+        batch, as Kafka does, and not those before that are still under way.
         """
-        if self.state is not None and self.state.leader == node and not self._lenient:
+        forgot = under_way > 1 and self._machines[node - 1].incarnation > 1
+        leads = self.state is not None and self.state.leader == node
+        if leads and not forgot and not self._lenient:
             raise self._broken(f"broker {node} answered a client with {code!r}")
 
     def _check_committed(self, what: str, offset: int, value: bytes) -> None:

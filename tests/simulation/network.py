@@ -176,7 +176,8 @@ class SimulatedPeer(Peer):
     def close(self) -> None:
         self.link.hang_up()
 
-    async def _ask(self, api_key: int, version: int, body: bytes) -> Answer:
+    def send(self, api_key: int, version: int, body: bytes) -> "asyncio.Future[bytes]":
+        """Ask without waiting; answers come in the order of the questions."""
         self._correlation_id += 1
         frame = bytearray()
         name = self._client_id
@@ -184,6 +185,9 @@ class SimulatedPeer(Peer):
             (api_key, 2), (version, 2), (self._correlation_id, 4), (len(name), 2),
         ):  # fmt: skip
             frame += number.to_bytes(size, "big")
-        answer = await self.link.ask(bytes(frame + name + b"\0" + body))
+        return self.link.ask(bytes(frame + name + b"\0" + body))
+
+    async def _ask(self, api_key: int, version: int, body: bytes) -> Answer:
+        answer = await self.send(api_key, version, body)
         assert int.from_bytes(answer[4:8], "big") == self._correlation_id
         return Answer(bytearray(answer), 9, len(answer))
