@@ -125,7 +125,8 @@ class Replication:
             self._out_at = None
         if session is Session.SUSPENDED:
             self._in_sync.suspended()
-            # Others may take over once the session has ended; by then this broker has stopped.
+            # Long enough for ZooKeeper to elect a leader of its own. If another broker takes over
+            # before that, nothing is acknowledged here with acks=all, since nobody follows.
             timeout_s = self._settings.integer("zookeeper.session.timeout.ms") / 1000
             loop = asyncio.get_running_loop()
             self._out_at = loop.call_later(timeout_s, self._step_down)
