@@ -1,5 +1,6 @@
 """Logs that lost their end or grew apart: no offset is reused, and replicas become the same."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from tests.faults.judged import (
     Writer,
     judged,
     led_by_another,
+    log_bytes,
     place,
     same_replicas,
     values,
@@ -104,3 +106,39 @@ def test_a_power_cut_among_pauses_splits_nothing(make_cluster: MakeCluster, tmp_
             cluster.brokers[3].go_on()
             cluster.wait_until_in_sync(*TOPICS)
         cluster.close()
+
+
+def test_a_bit_that_flipped_in_one_replica_is_neither_served_nor_spread(
+    cluster: RunningCluster,
+) -> None:
+    """The replica that has it leads, and another one has lost everything."""
+    cluster.create("orders", min_insync_replicas="2")
+    healthy = cluster.state("orders").leader
+    rotten, empty = sorted(cluster.brokers.keys() - {healthy})
+    writer = Writer(cluster.brokers[healthy])
+    for number in range(5):
+        assert writer.write("orders", b"value %d" % number) == (ErrorCode.NONE, number)
+    cluster.brokers[rotten].stop()
+    (segment,) = (cluster.brokers[rotten].data_dir / "orders-0").glob("*.log")
+    segment.write_bytes(segment.read_bytes().replace(b"value 2", b"value 3"))
+    cluster.brokers[rotten].start()
+    cluster.wait_until_in_sync("orders")
+    cluster.brokers[healthy].stop()
+    cluster.brokers[empty].stop()
+    shutil.rmtree(cluster.brokers[empty].data_dir / "orders-0")
+    cluster.wait_for_state("orders", lambda state: state.leader == rotten)
+    cluster.brokers[empty].start()
+    said = cluster.brokers[rotten].log_file
+    wait_for(lambda: "is damaged at position" in said.read_text(), "somebody reads what is rotten")
+    wait_for(
+        lambda: b"value 1" in log_bytes(cluster.brokers[empty], "orders-0"),
+        "what comes before it is copied",
+    )
+    assert empty not in cluster.state("orders").isr
+    cluster.brokers[healthy].start()
+    cluster.wait_for_state("orders", lambda state: healthy in state.isr)
+    cluster.brokers[rotten].stop()
+    cluster.wait_for_state("orders", lambda state: set(state.isr) == {healthy, empty})
+    assert values(cluster, "orders") == [b"value %d" % number for number in range(5)]
+    logs = [log_bytes(cluster.brokers[number], "orders-0") for number in (healthy, empty)]
+    assert logs[0] == logs[1]
