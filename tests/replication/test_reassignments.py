@@ -5,11 +5,17 @@ import subprocess
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import TopicMetadata
+from confluent_kafka import Producer
+from confluent_kafka.admin import (
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    TopicMetadata,
+)
 
 from headrace.client import layout
 from headrace.client.cluster import Cluster
@@ -18,7 +24,8 @@ from headrace.errors import ErrorCode
 from headrace.types import TopicPartition
 from tests.support import java
 from tests.support.cluster import PATIENCE_S, RunningCluster
-from tests.support.traffic import read_all
+from tests.support.stores import eventually
+from tests.support.traffic import Writer, read_all
 
 BROKERS = (1, 2, 3, 4)
 java_tools = pytest.mark.java
@@ -120,7 +127,7 @@ def others(found: list[int]) -> list[int]:
 
 
 def ask(
-    cluster: RunningCluster, wanted: dict[TopicPartition, tuple[int, ...] | None]
+    cluster: RunningCluster, wanted: Mapping[TopicPartition, tuple[int, ...] | None]
 ) -> dict[TopicPartition, ErrorCode]:
     """Asks for moves as Kafka's tool does, which knows no broker that is dead; the refusals."""
     config = client_config({"bootstrap.servers": cluster.bootstrap_servers})
@@ -207,3 +214,50 @@ def test_kafkas_tools_elect_leaders_and_see_who_is_out_of_sync(
     cluster.wait_for(topic, lambda found: len(found.partitions[0].isrs) == 2)
     assert "Successfully completed leader election" in tool.run(*elect, "preferred")
     cluster.wait_for(topic, lambda found: found.partitions[0].leader == first)
+
+
+def set_rate(cluster: RunningCluster, brokers: Iterable[int], rate: int) -> None:
+    """How many bytes a second these brokers copy of throttled replicas."""
+    name = "follower.replication.throttled.rate"
+    entry = ConfigEntry(name, str(rate), incremental_operation=AlterConfigOpType.SET)
+    for broker in brokers:
+        resource = ConfigResource(
+            ConfigResource.Type.BROKER, str(broker), incremental_configs=[entry]
+        )
+        admin = cluster.admin()
+        admin.incremental_alter_configs([resource])[resource].result(PATIENCE_S)
+
+
+def test_a_throttled_move_outlives_its_leader_and_loses_nothing(cluster: RunningCluster) -> None:
+    topic = f"t-{uuid.uuid4().hex[:8]}"
+    throttled = {"follower.replication.throttled.replicas": "*"}
+    cluster.create(topic, 3, 2, **throttled)
+    filler = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    for number in range(300):
+        filler.produce(topic, b"%d" % -number + b" " * 10_000, partition=0)
+    assert filler.flush(PATIENCE_S) == 0
+    before = replicas(cluster.topic(topic))[0]
+    new = others(before)
+    set_rate(cluster, new, 1)
+    wanted = {TopicPartition(topic, 0): tuple(new)}
+    assert ask(cluster, wanted) == {}
+    writer = Writer(cluster, topic)
+    files = [cluster.brokers[one].data_dir / f"{topic}-0" / f"{0:020}.log" for one in new]
+    eventually(lambda: all(one.exists() and one.stat().st_size for one in files), "copying")
+    leader = cluster.leader(topic)
+    cluster.brokers[leader].kill()
+    writer.wait_for_more()
+    cluster.brokers[leader].start()
+    writer.wait_for_more()
+    cluster.wait_for(topic, lambda found: len(found.partitions[0].isrs) == 2)
+    assert sorted(replicas(cluster.topic(topic))[0]) == list(BROKERS), "held up by the throttle"
+    assert all(one.stat().st_size < 3_000_000 for one in files)
+    set_rate(cluster, new, 100_000_000)
+    cluster.wait_for(topic, lambda found: replicas(found)[0] == new)
+    writer.wait_for_more()
+    writer.stop()
+    assert writer.failed == []
+    found = read_all(cluster, topic)
+    for partition, acknowledged in writer.acknowledged.items():
+        assert acknowledged <= set(found[partition])
+    assert {-number for number in range(300)} <= set(found[0])
