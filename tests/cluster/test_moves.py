@@ -29,7 +29,17 @@ def test_old_replicas_stay_until_all_new_ones_are_in_sync() -> None:
 def test_a_leader_that_stays_leads_on() -> None:
     moving = elections.with_isr(moves.begin(FIRST, (2, 4, 1), ALL), (1, 2, 3, 4), 2)
     after = moves.finish(moving, ALL)
-    assert (after.leader, after.leader_epoch, after.replicas) == (1, 4, (2, 4, 1))
+    assert (after.leader, after.replicas) == (1, (2, 4, 1))
+
+
+def test_an_epoch_begins_when_a_replica_goes() -> None:
+    """Otherwise what its leader knows of it would outlive its folder."""
+    moving = moves.begin(FIRST, (1, 2, 4), ALL)
+    assert moving.leader_epoch == FIRST.leader_epoch
+    stopped = moves.begin(moving, moves.original(moving), ALL)
+    assert stopped.leader_epoch == FIRST.leader_epoch + 1
+    done = moves.finish(elections.with_isr(moving, (1, 2, 3, 4), 2), ALL)
+    assert (done.leader, done.leader_epoch) == (1, FIRST.leader_epoch + 1)
 
 
 def test_fewer_replicas_need_nobody_to_catch_up() -> None:

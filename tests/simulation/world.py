@@ -107,7 +107,7 @@ class World:
         self._start_clients()
         await script(self)
         self.tell("world", "everything is healed")
-        self._heal_all()
+        self.heal_all()
         await self.calm()
         self.judge.check_equal()
         (end,) = {one.log.end_offset for _, one in self.judge.opened()}
@@ -116,7 +116,7 @@ class World:
     async def _random_faults(self) -> None:
         for _ in range(self.random.randint(3, 10)):
             await asyncio.sleep(self.random.expovariate(0.8))
-            self._fault()
+            self.fault()
         await asyncio.sleep(self.random.uniform(0, 3))
 
     async def calm(self) -> None:
@@ -234,7 +234,7 @@ class World:
 
     # --------------------------------------------------------------------------- faults
 
-    def _fault(self) -> None:
+    def fault(self) -> None:
         self.faults += 1
         faults: list[tuple[Callable[[Machine], None], int]] = [
             (self.kill_one, 4), (self._power_cut, 4), (self.stop, 3), (self.pause, 3),
@@ -369,7 +369,7 @@ class World:
             if self.random.random() < 0.5:
                 self.network.reset(link)
 
-    def _heal_all(self) -> None:
+    def heal_all(self) -> None:
         self.network.cuts.clear()
         for machine in self.machines:
             broker = machine.broker

@@ -47,7 +47,7 @@ def begin(
     leader = state.leader
     if leader not in replicas:
         leader = _leader(replicas, alive, isr)
-    return with_epochs(
+    return _changed(
         state,
         replace(
             state,
@@ -72,7 +72,7 @@ def finish(state: PartitionState, alive: Collection[BrokerId]) -> PartitionState
     leader = state.leader
     if leader not in replicas:
         leader = _leader(replicas, alive, replicas)
-    return with_epochs(
+    return _changed(
         state,
         replace(
             state,
@@ -84,6 +84,18 @@ def finish(state: PartitionState, alive: Collection[BrokerId]) -> PartitionState
             removing=(),
         ),
     )
+
+
+def _changed(old: PartitionState, new: PartitionState) -> PartitionState:
+    """The new state with its epochs: when a replica goes, a leader epoch begins, as in Kafka.
+
+    Its folder goes with it. If it comes back, nobody may take an old fetch of it, or what the
+    leader remembers of it, for a sign of what it holds.
+    """
+    after = with_epochs(old, new)
+    if set(old.replicas) <= set(new.replicas) or after.leader_epoch != old.leader_epoch:
+        return after
+    return replace(after, leader_epoch=old.leader_epoch + 1)
 
 
 def _among(brokers: tuple[BrokerId, ...], allowed: Collection[BrokerId]) -> tuple[BrokerId, ...]:

@@ -54,12 +54,15 @@ def _flush_all(group: list[Partition]) -> list[int | KafkaError]:
 
 def flush_log(partition: Partition) -> int | KafkaError:
     """Flush a partition's log: up to which offset, or why not. Made for a worker."""
-    while True:
-        log = partition.log
-        try:
-            return log.flush()
-        except KafkaError as error:
-            if partition.log is log:  # else it has been moved to another data folder meanwhile
-                return error
-        except OSError as error:
-            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+    try:
+        while True:
+            log = partition.log
+            try:
+                return log.flush()
+            except KafkaError as error:
+                if partition.log is log:  # else it has been moved to another data folder meanwhile
+                    return error
+    except KafkaError as error:
+        return error  # it has been moved to another broker
+    except OSError as error:
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))

@@ -159,9 +159,6 @@ class Partition:
                         f"{self.name} lost in-sync replicas; {self.isr} are left",
                     )
                 )
-            if len(state.replicas) == 1:
-                self.leadership = None
-                self.advance(self.log.end_offset)
             return
         changed = self.leader_epoch != state.leader_epoch
         self.leads, self.leader, self.leader_epoch = True, state.leader, state.leader_epoch
@@ -176,6 +173,9 @@ class Partition:
             self._flushed = 0 if self.flushes_first else self._flushed
             if self.flushes_first:
                 self._shared.flush_later(self)
+        elif len(state.replicas) == 1 and self.leadership is not None:  # the others have left
+            self.leadership = None
+            self.advance(self.log.end_offset)
         if self.watchers:
             self._shared.woken.append(self)
 
