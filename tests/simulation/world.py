@@ -250,7 +250,7 @@ class World:
         Without flushes: as long as there is somebody who has lost records and does not know it.
         """
         others = self._others_than(machine)
-        if machine.broker is None or (self._lost and not others):
+        if not self._may_leave(machine):
             return
         self.tell(machine.name, "is killed")
         self._kill(machine)
@@ -281,7 +281,14 @@ class World:
         assert state is not None
         if self.unclean:
             return {0}  # nobody minds
-        return {*state.isr, *state.eligible} - {machine.node} - self._down
+        out_of_touch = {
+            one.node for one in self.machines if one.broker and not one.broker.raw_store.linked
+        }
+        return {*state.isr, *state.eligible} - {machine.node} - self._down - out_of_touch
+
+    def _may_leave(self, machine: Machine) -> bool:
+        """Whether the cluster can do without it: one that lost records may still be in sync."""
+        return machine.broker is not None and (not self._lost or bool(self._others_than(machine)))
 
     def _cut_tail(self, machine: Machine) -> None:
         """The end of the log is lost, while nobody looks."""
@@ -294,7 +301,7 @@ class World:
 
     def stop(self, machine: Machine) -> None:
         broker = machine.broker
-        if broker is None or broker.process.paused:
+        if broker is None or broker.process.paused or not self._may_leave(machine):
             return
         self.tell(machine.name, "is stopped cleanly")
 
@@ -307,7 +314,7 @@ class World:
 
     def pause(self, machine: Machine) -> None:
         broker = machine.broker
-        if broker is None or broker.process.paused:
+        if broker is None or broker.process.paused or not self._may_leave(machine):
             return
         self.tell(machine.name, "stands still")
         broker.process.pause()
@@ -341,7 +348,7 @@ class World:
 
     def _cut_store(self, machine: Machine) -> None:
         broker = machine.broker
-        if broker is not None:
+        if broker is not None and self._may_leave(machine):
             self.tell(machine.name, "is cut off from the store")
             self.ensemble.cut(broker.raw_store)
             self.loop.later(
@@ -349,7 +356,7 @@ class World:
             )
 
     def _expire(self, machine: Machine) -> None:
-        if machine.broker is not None:
+        if machine.broker is not None and self._may_leave(machine):
             self.tell(machine.name, "has its session ended")
             self.ensemble.expire(machine.broker.raw_store)
 
