@@ -90,8 +90,8 @@ def parsed(key: Key) -> tuple[str, int]:
     return topic, int(partition)
 
 
-def consuming(bootstrap: str) -> Consumer:
-    """A consumer of what is committed."""
+def consuming(bootstrap: str, isolation: str = "read_committed") -> Consumer:
+    """A consumer of what is committed, unless told otherwise."""
     return Consumer(
         {
             **USUAL,
@@ -100,7 +100,7 @@ def consuming(bootstrap: str) -> Consumer:
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "auto.offset.reset": "earliest",
-            "isolation.level": "read_committed",
+            "isolation.level": isolation,
             "fetch.wait.max.ms": 50,
         }
     )

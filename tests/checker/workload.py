@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from headrace.testing.running import RunningBroker
-from tests.checker.history import FINAL, Event, Key, Poll, Type, What, read_lines, to_line
+from tests.checker.history import FINAL, Event, Poll, Type, What, read_lines, to_line
 from tests.checker.worker import FENCED, PATIENCE_S, Spec, consuming, parsed
 
 TOPICS = {"left": 2, "right": 1}
@@ -197,6 +197,9 @@ class Workload:
 
     def _read_everything(self) -> None:
         consumer = consuming(self._bootstrap_servers)
+        # Clients hear of a commit before its markers are written: who waits for those must know
+        # how far the log goes, and not only how far it is settled.
+        ends = consuming(self._bootstrap_servers, "read_uncommitted")
         with (self._folder / "final.jsonl").open("ab") as file:
 
             def write(kind: Type, f: What, ops: Sequence[Poll] = ()) -> None:
@@ -207,17 +210,19 @@ class Workload:
                 consumer.assign([TopicPartition(*parsed(key), 0)])
                 write("ok", "assign")
                 write("invoke", "poll")
-                records, whole = _read_to_the_end(consumer, key)
+                where = TopicPartition(*parsed(key))
+                _, end = ends.get_watermark_offsets(where, PATIENCE_S)
+                records, whole = _read_to_the_end(consumer, end)
                 write("ok" if whole else "info", "poll", [Poll({key: records})])
         consumer.close()
+        ends.close()
 
 
-def _read_to_the_end(consumer: Consumer, key: Key) -> tuple[list[tuple[int, str]], bool]:
-    """All records below the high watermark, and whether that was reached.
+def _read_to_the_end(consumer: Consumer, end: int) -> tuple[list[tuple[int, str]], bool]:
+    """All records below the high watermark `end`, and whether that was reached.
 
     Open transactions hold the reader back: not to get there is as bad as to lose something.
     """
-    _, end = consumer.get_watermark_offsets(TopicPartition(*parsed(key)), PATIENCE_S)
     records: list[tuple[int, str]] = []
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:

@@ -28,7 +28,9 @@ def test_a_leader_without_followers_refuses_what_could_be_lost_until_it_has_them
         appended, _ = writer.write("orders", b"appended")
         assert appended is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         state = cluster.wait_for_state("orders", lambda state: state.isr == (leader,))
-        assert set(state.eligible) == followers
+        # Whoever left first may have missed what the other two went on to commit.
+        assert state.eligible
+        assert set(state.eligible) <= followers
         workload.struck("network", True)
         assert writer.write("orders", b"refused")[0] is ErrorCode.NOT_ENOUGH_REPLICAS
         network.heal()
