@@ -1,5 +1,7 @@
 """OffsetForLeaderEpoch tells where epochs ended."""
 
+from dataclasses import replace
+
 import pytest
 from kio.schema.offset_for_leader_epoch.v4.request import (
     OffsetForLeaderEpochRequest,
@@ -8,6 +10,7 @@ from kio.schema.offset_for_leader_epoch.v4.request import (
 )
 
 from headrace.apis.offset_for_leader_epoch import offset_for_leader_epoch
+from headrace.cluster.image import Image, Topic
 from headrace.errors import ErrorCode
 from headrace.wire.primitives import TopicName, i32
 from tests.apis.one_broker import NOW, OneBroker
@@ -53,3 +56,18 @@ def test_what_cannot_be_answered(
 ) -> None:
     broker.create("t")
     assert end_of(broker, 0, current, topic) == (code, -1, -1)
+
+
+def test_an_epoch_of_which_a_new_leader_has_nothing_ends_where_its_log_does(
+    broker: OneBroker,
+) -> None:
+    """Otherwise a follower that has some of it cuts its log to what it takes for committed."""
+    topic = broker.create("t")
+    broker.append("t", [NOW, NOW])
+
+    def lead_in_epoch_two(_image: Image) -> list[Topic]:
+        return [replace(topic, partitions=(replace(topic.partitions[0], leader_epoch=2),))]
+
+    broker.metadata.alter_partitions(lead_in_epoch_two)
+    assert end_of(broker, 1) == (0, 0, 2)
+    assert end_of(broker, 3) == (0, -1, -1)

@@ -50,4 +50,8 @@ def _end_of(partition: Partition, epoch: int) -> tuple[int, int]:
     if epoch == partition.leader_epoch:
         # Also where this epoch has written nothing yet, so that the log has no entry for it.
         return epoch, log.end_offset
+    latest = log.epochs.latest
+    if 0 <= latest < epoch < partition.leader_epoch:
+        # An epoch between of which this log has nothing, and its own has written nothing yet.
+        return latest, log.end_offset
     return log.epochs.end_offset(epoch, log.end_offset)
