@@ -61,7 +61,6 @@ def test_a_broker_that_hears_nothing_of_zookeeper_leads_nothing_until_it_heals(
         network.cut(ZOOKEEPER, place(before.leader), one_way=True)
         cluster.wait_for_state("left", led_by_another(before))
         workload.struck("network", True)
-        workload.go_on(2)
         network.heal()
         cluster.wait_until_in_sync(*TOPICS)
 
