@@ -17,6 +17,9 @@ class Writer:
             {
                 "bootstrap.servers": cluster.bootstrap_servers,
                 "enable.idempotence": True,
+                # With several in flight librdkafka may send them out of order after a change of
+                # leader, begin a new epoch, and write twice.
+                "max.in.flight.requests.per.connection": 1,
                 "linger.ms": 2,
                 **settings,
             }
