@@ -265,12 +265,12 @@ class Judge:
         """A client got an error that no retry mends.
 
         One who still takes itself for the leader knows neither the latest records nor the latest
-        sequences, and may say so. One who has restarted knows of each producer only its last
-        batch, as Kafka does, and not those before that are still under way.
+        sequences, and may say so. With several batches under way there are two more reasons, both
+        Kafka's: after a restart only a producer's last batch is known, and the first batch of one
+        that is not known may have any sequence, though those before it were refused.
         """
-        forgot = under_way > 1 and self._machines[node - 1].incarnation > 1
         leads = self.state is not None and self.state.leader == node
-        if leads and not forgot and not self._lenient:
+        if leads and under_way == 1 and not self._lenient:
             raise self._broken(f"broker {node} answered a client with {code!r}")
 
     def _check_committed(self, what: str, offset: int, value: bytes) -> None:
