@@ -265,7 +265,8 @@ class World:
 
     def _power_cut(self, machine: Machine) -> None:
         """Without flushes only where somebody else is left who has everything."""
-        if machine.broker is None or not (self.flushes or self._others_than(machine)):
+        enough = self.flushes and not self._lost
+        if machine.broker is None or not (enough or self._others_than(machine)):
             return
         self.tell(machine.name, "loses power")
         self._kill(machine)
