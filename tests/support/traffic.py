@@ -36,12 +36,21 @@ class Writer:
         for number in itertools.count():
             if self._stop.is_set():
                 return
-            self._producer.produce(
-                self._topic, b"%d" % number, partition=number % 3, on_delivery=self._delivered
-            )
-            self._producer.poll(0)
+            self._send(number)
             if number % 50 == 0:
                 time.sleep(0.005)
+
+    def _send(self, number: int) -> None:
+        while True:
+            try:
+                self._producer.produce(
+                    self._topic, b"%d" % number, partition=number % 3, on_delivery=self._delivered
+                )
+            except BufferError:  # it is full until somebody leads again
+                self._producer.poll(0.05)
+            else:
+                self._producer.poll(0)
+                return
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
