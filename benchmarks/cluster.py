@@ -60,6 +60,14 @@ class Measured:
     busy_cores: list[float] = field(default_factory=list)
 
 
+ROWS: tuple[tuple[str, str, Callable[[Measured], list[float]]], ...] = (
+    ("records of 1 KB a second, acks=all, batches of 16 KB", "≥ 3", lambda one: one.records_per_s),
+    ("gap in acknowledgements after kill -9 of a leader, s", "≤ 0.3", lambda one: one.gap_s),
+    ("memory of three idle brokers, MB", "≤ 0.17", lambda one: one.memory_mb),
+    ("catching up 1 GB, MB/s", "≥ 1", lambda one: one.catch_up_mb_per_s),
+)
+
+
 @contextmanager
 def side(name: str, folder: Path) -> Iterator[Side]:
     """The cluster, running."""
@@ -219,15 +227,36 @@ def main() -> None:
         RESULTS.write_text(json.dumps(document, indent=1) + "\n")
 
 
+def markdown() -> list[str]:
+    """The section of RESULTS.md; nothing while nothing was measured."""
+    if not RESULTS.exists():
+        return []
+    found = {name: Measured(**values) for name, values in json.loads(RESULTS.read_text()).items()}
+    kafka = found[KAFKA]
+    busy = max(max(one.busy_cores) for one in found.values())
+    lines = [
+        "",
+        "## Three brokers beside three of Apache Kafka",
+        "",
+        "Replication factor 3, `min.insync.replicas=2`, all on the same two cores, one cluster at",
+        "a time, in turns; medians with the range. Other work kept at most",
+        f"{busy:.2f} cores busy. Repeat with `python -m benchmarks.cluster --write`.",
+        "",
+        "| work | Apache Kafka | Headrace, ZooKeeper | ratio | Headrace, SQLite | ratio | bar |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for title, bar, take in ROWS:
+        cells = [title, _spread(take(kafka))]
+        for name in (ZOOKEEPER, SQLITE):
+            ratio = statistics.median(take(found[name])) / statistics.median(take(kafka))
+            cells += [_spread(take(found[name])), f"**{ratio:.2f}**"]
+        lines.append(f"| {' | '.join([*cells, bar])} |")
+    return lines
+
+
 def show(console: Console, found: dict[str, Measured]) -> None:
     table = Table("", *found)
-    for title, take in (
-        ("records/s, acks=all", lambda one: one.records_per_s),
-        ("gap after kill -9, s", lambda one: one.gap_s),
-        ("memory of three, MB", lambda one: one.memory_mb),
-        ("catching up, MB/s", lambda one: one.catch_up_mb_per_s),
-        ("cores busy before", lambda one: one.busy_cores),
-    ):
+    for title, _, take in (*ROWS, ("cores busy before", "", lambda one: one.busy_cores)):
         table.add_row(title, *(_spread(take(one)) for one in found.values()))
     console.print(table)
 

@@ -153,10 +153,11 @@ def markdown(results: Results) -> str:
             f"| {row.title} | {row.unit} | {spread(measured.kafka)} | {spread(measured.headrace)} "
             f"| **{measured.ratio:.2f}** | {bar_text(row)} | {verdict} |"
         )
-    from benchmarks import compaction, spark
+    from benchmarks import cluster, compaction, spark
 
     lines += spark.markdown()
     lines += compaction.markdown()
+    lines += cluster.markdown()
     if results.growth:
         lines += ["", "## Cost growth", "", "Headrace alone.", ""]
     for title, figures in results.growth.values():
