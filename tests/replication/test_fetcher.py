@@ -1,6 +1,8 @@
 """What a follower takes over from its leader, and what it does not."""
 
 import asyncio
+import socket
+import struct
 from pathlib import Path
 
 from headrace.cluster.image import Broker, PartitionState
@@ -8,9 +10,35 @@ from headrace.replication.fetcher import Fetcher
 from headrace.replication.peer import Answer, Peer
 from headrace.replication.throttle import Throttle
 from headrace.settings import Settings
+from headrace.wire.fast import FetchRequest, parse_fetch
 from headrace.wire.records import Record, encode_batch
 from headrace.wire.replica_fetch import FetchAnswer, Fetched
 from tests.apis.one_broker import NOW, OneBroker
+
+
+def fetcher_of(broker: OneBroker) -> Fetcher:
+    async def connect(host: str, port: int, name: str, timeout_s: float) -> Peer:
+        raise AssertionError("nobody connects here")
+
+    clock = broker.services.clock
+    return Fetcher(
+        Broker(2, "localhost", 1), Broker(1, "localhost", 2), Settings.parse({}), broker.executor,
+        clock, Throttle(broker.replicas, broker.metadata, clock), connect,
+    )  # fmt: skip
+
+
+class Leader(Peer):
+    """Hears requests, and answers that there is nothing new in session 7."""
+
+    def __init__(self) -> None:
+        super().__init__(socket.socket(), "test", 1)
+        self.heard: list[FetchRequest] = []
+
+    async def _ask(self, api_key: int, version: int, body: bytes) -> Answer:
+        heard = bytearray(body)
+        self.heard.append(parse_fetch(heard, memoryview(heard), 0, len(heard), version))
+        nothing = bytearray(struct.pack(">ihiBB", 0, 0, 7, 1, 0))
+        return Answer(nothing, 0, len(nothing))
 
 
 def test_an_answer_from_before_the_log_was_cut_leaves_no_hole(tmp_path: Path) -> None:
@@ -18,15 +46,7 @@ def test_an_answer_from_before_the_log_was_cut_leaves_no_hole(tmp_path: Path) ->
     broker = OneBroker(tmp_path)
     broker.create("t")
     partition = broker.replicas.partition("t", 0)
-    services = broker.services
-
-    async def connect(host: str, port: int, name: str, timeout_s: float) -> Peer:
-        raise AssertionError("nobody connects here")
-
-    fetcher = Fetcher(
-        Broker(2, "localhost", 1), Broker(1, "localhost", 2), Settings.parse({}), broker.executor,
-        services.clock, Throttle(broker.replicas, broker.metadata, services.clock), connect,
-    )  # fmt: skip
+    fetcher = fetcher_of(broker)
     late = encode_batch([Record(0, NOW, None, b"v")], 7)
     fetched = Fetched(partition.topic_id.bytes, 0, 0, 8, 0, 0, len(late))
 
@@ -37,4 +57,31 @@ def test_an_answer_from_before_the_log_was_cut_leaves_no_hole(tmp_path: Path) ->
 
     asyncio.run(take())
     assert (partition.log.end_offset, partition.high_watermark) == (0, 0)
+    broker.close()
+
+
+def test_what_is_followed_anew_is_not_forgotten_in_the_same_breath(tmp_path: Path) -> None:
+    """A leader adds first and forgets then: it would never send anything of it again."""
+    broker = OneBroker(tmp_path)
+    broker.create("t")
+    partition = broker.replicas.partition("t", 0)
+    fetcher, leader = fetcher_of(broker), Leader()
+
+    async def follow_in(epoch: int) -> None:
+        partition.use_state(PartitionState(2, epoch, (1, 2), (1, 2)))
+        fetcher.follow([partition])
+        ready = fetcher._ready()
+        await fetcher._truncate(leader, ready)  # an empty log has nothing to ask about
+        await fetcher._fetch(leader, ready)
+
+    async def two_epochs() -> None:
+        await follow_in(4)
+        await follow_in(5)
+
+    asyncio.run(two_epochs())
+    first, second = leader.heard
+    assert (first.session_id, second.session_id) == (0, 7)
+    assert [row[1] for row in second.topics[0][1]] == [5]
+    assert list(second.forgotten) == []
+    leader.close()
     broker.close()

@@ -40,7 +40,7 @@ class Failure(AssertionError):
         story = "\n".join(trace[-_TOLD:])
         super().__init__(
             f"seed {seed}: {reason}\n{story}\n"
-            f"Again with: HEADRACE_TEST_SEED={seed} pytest tests/simulation/test_simulation.py"
+            f"Again with: HEADRACE_TEST_SEED={seed} pytest tests/simulation"
         )
         self.seed = seed
         self.reason = reason

@@ -260,9 +260,10 @@ class Fetcher:
                 one.asked = log.end_offset
                 topic_id, index = one.key
                 wanted.append(Wanted(topic_id, index, one.epoch, one.asked, log.start_offset))
-        forgotten, self._forgotten = self._forgotten, []
-        if not self._session[0]:
-            forgotten = []
+        # A leader adds first and forgets then: what is followed anew must not be among both.
+        again = {(one.topic_id, one.partition) for one in wanted}
+        forgotten = [key for key in self._forgotten if self._session[0] and key not in again]
+        self._forgotten = []
         body = replica_fetch.fetch_request(
             (self.me.id, self.me.epoch), self._limits, self._session, wanted, forgotten
         )
