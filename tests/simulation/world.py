@@ -293,7 +293,11 @@ class World:
 
     def _cut_tail(self, machine: Machine) -> None:
         """The end of the log is lost, while nobody looks."""
-        path = f"{FOLDER}/{TOPIC}-0/{0:020d}.log"
+        folder = f"{FOLDER}/{TOPIC}-0"
+        if not machine.disk.is_folder(folder):
+            return  # its replica was moved away
+        *_, last = (one for one in sorted(machine.disk.list_folder(folder)) if one.endswith(".log"))
+        path = f"{folder}/{last}"
         content = machine.disk.content(path)
         cut = self.random.randint(0, min(len(content), 400))
         self.tell(machine.name, f"lacks the last {cut} bytes of its log")
