@@ -77,6 +77,18 @@ def test_a_broker_that_cannot_serve_retires_only_if_another_can_lead() -> None:
     assert elections.retire(alone, 1, {1, 2}, 1) is alone
 
 
+def test_a_damaged_replica_is_not_counted_on_until_it_caught_up_in_a_new_epoch() -> None:
+    led = elections.without_damaged(FIRST, 1, {1, 2, 3})
+    assert (led.leader, led.isr, led.leader_epoch) == (2, (2, 3), FIRST.leader_epoch + 1)
+    followed = elections.without_damaged(FIRST, 3, {1, 2, 3})
+    assert (followed.leader, followed.isr) == (1, (1, 2))
+    assert followed.leader_epoch == FIRST.leader_epoch + 1
+    eligible = PartitionState(1, 4, (1, 2, 3), (1,), 7, eligible=(2, 3))
+    assert elections.without_damaged(eligible, 2, {1, 2, 3}).eligible == (3,)
+    assert elections.without_damaged(eligible, 1, {1, 2, 3}) is eligible, "nobody else is in sync"
+    assert elections.without_damaged(FIRST, 1, {1}) is FIRST, "nobody else is there"
+
+
 BROKERS = (1, 2, 3, 4)
 
 

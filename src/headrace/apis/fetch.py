@@ -209,6 +209,8 @@ class Fetch:
             else:
                 records = partition.read(entry.offset, max_bytes, whole_first)
         except KafkaError as error:
+            if error.code is ErrorCode.CORRUPT_MESSAGE:
+                self._replicas.found_damaged(partition, entry.offset)
             return (entry.index, error.code, -1, -1, -1, None, None)
         return (
             entry.index, 0, partition.high_watermark, partition.last_stable_offset,
@@ -231,6 +233,8 @@ class Fetch:
             records = partition.read_to_end(entry.offset, max_bytes, whole_first)
         except KafkaError as error:
             code = error.code
+            if code is ErrorCode.CORRUPT_MESSAGE:
+                self._replicas.found_damaged(partition, entry.offset)
         high_watermark = partition.high_watermark if end >= 0 else -1
         return (entry.index, code, high_watermark, -1, start, records, None), end
 

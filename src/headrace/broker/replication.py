@@ -14,6 +14,7 @@ from headrace.cluster.membership import Membership
 from headrace.cluster.metadata import Metadata
 from headrace.cluster.store import Session, Store
 from headrace.errors import KafkaError
+from headrace.replication.damage import Damage
 from headrace.replication.fetchers import Fetchers
 from headrace.replication.in_sync import InSync
 from headrace.replication.peer import Connect, Peer
@@ -51,6 +52,7 @@ class Replication:
         max_lag_ms = settings.integer("replica.lag.time.max.ms")
         self._in_sync = InSync(replicas, metadata, membership, max_lag_ms)
         self._fetchers = Fetchers(replicas, metadata, settings, executor, clock, connect)
+        self._damage = Damage(replicas, membership)
         self._max_lag_ms = max_lag_ms
         self._due: dict[Callable[[], None], None] = {}
         self._tasks: list[asyncio.Task[None]] = []
@@ -69,6 +71,7 @@ class Replication:
         self._replicas.on_roles = lambda: self._soon(self._fetchers.update)
         self._replicas.on_isr = lambda: self._soon(self._in_sync.expand)
         self._replicas.on_unfit = lambda: self._soon(self._retire)
+        self._replicas.on_damaged = lambda: self._soon(self._damage.mend)
         self._metadata.listeners.append(self._changed)
 
         def changed() -> None:

@@ -110,8 +110,8 @@ def verify(
 
     Checksums, the order of offsets, indexes against their batches, transactions, snapshots and
     checkpoints. Each finding has a file and a byte position, and any makes the exit code 1. A
-    broker mends indexes and a torn tail by itself when it starts; a wrong checksum it cannot mend,
-    and never serves.
+    broker mends indexes and a torn tail by itself when it starts. A batch with a wrong checksum it
+    never serves; in a cluster it fetches that again from another replica, once somebody reads it.
     """
     from headrace.cli.folder_lock import hold
     from headrace.disk import RealDisk

@@ -93,6 +93,30 @@ def retire(
     return state if after.leader == NO_LEADER else after
 
 
+def without_damaged(
+    state: PartitionState, broker: BrokerId, alive: Collection[BrokerId]
+) -> PartitionState:
+    """The state once a broker's replica was found damaged, if another one in sync can lead.
+
+    An epoch begins in any case: what the leader remembers of this replica, or hears late, is from
+    before its log was cut.
+    """
+    others = tuple(one for one in state.isr if one != broker)
+    leader = state.leader if state.leader != broker else None
+    if leader not in alive:
+        leader = first_of(state.replicas, alive, others)
+    if broker not in state.replicas or leader is None:
+        return state
+    return replace(
+        state,
+        leader=leader,
+        isr=others,
+        eligible=tuple(one for one in state.eligible if one != broker),
+        leader_epoch=state.leader_epoch + 1,
+        partition_epoch=state.partition_epoch + 1,
+    )
+
+
 def with_isr(state: PartitionState, isr: tuple[BrokerId, ...], min_isr: int) -> PartitionState:
     """The state with the in-sync set that its leader asks for."""
     if len(isr) >= effective_min_isr(state, min_isr):

@@ -6,7 +6,7 @@ make of it; it keeps nothing in memory that the next controller would need.
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -150,6 +150,23 @@ class Membership:
 
     def retire(self, partitions: Iterable[TopicPartition]) -> None:
         """Let others have what this broker cannot serve any more, because a disk has failed."""
+        self._alter(
+            partitions,
+            lambda state, alive, min_isr: elections.retire(state, self._node_id, alive, min_isr),
+        )
+
+    def give_up_damaged(self, partitions: Iterable[TopicPartition]) -> None:
+        """Count this broker's replicas of these as in sync no more, where another one can lead."""
+        self._alter(
+            partitions,
+            lambda state, alive, _: elections.without_damaged(state, self._node_id, alive),
+        )
+
+    def _alter(
+        self,
+        partitions: Iterable[TopicPartition],
+        rule: Callable[[PartitionState, Collection[BrokerId], int], PartitionState],
+    ) -> None:
         names = set(partitions)
 
         def decide(image: Image) -> list[Topic]:
@@ -158,7 +175,7 @@ class Membership:
                 topic = image.topics[name]
                 min_isr = self._rules(topic).min_isr
                 states = tuple(
-                    elections.retire(state, self._node_id, image.brokers.keys(), min_isr)
+                    rule(state, image.brokers.keys(), min_isr)
                     if TopicPartition(name, index) in names
                     else state
                     for index, state in enumerate(topic.partitions)

@@ -34,12 +34,14 @@ _STEP_RECORDS = 500
 class Latest:
     """The last value of each key in the order of writing, and what open transactions hold."""
 
-    __slots__ = ("pending", "records")
+    __slots__ = ("offset", "pending", "records")
 
     def __init__(self) -> None:
         self.records: dict[bytes, bytes | None] = {}
         self.pending: dict[int, dict[bytes, bytes | None]] = {}
         """By producer id."""
+        self.offset = 0
+        """How far the log was read."""
 
     def put(self, key: bytes, value: bytes | None) -> None:
         """A record that counts."""
@@ -66,6 +68,7 @@ def latest_records(partition: Partition, max_decompressed: int, latest: Latest) 
     offset = partition.log.start_offset
     # To the log's end: what a leader holds will be committed, or it leads no more.
     while offset < partition.log.end_offset:
+        latest.offset = offset
         found = partition.read_to_end(offset, _STEP_BYTES, True)
         if found is None:
             return

@@ -266,6 +266,8 @@ class Runtime(Generic[_Machine]):
             yield from latest_records(partition, limit, latest)
             yield from self._replay_steps(shard.state, latest)
         except (KafkaError, OSError, ValueError) as error:
+            if isinstance(error, KafkaError) and error.code is ErrorCode.CORRUPT_MESSAGE:
+                self._replicas.found_damaged(partition, latest.offset)
             logger.error("cannot read the state in %s: %s", shard.partition.name, error)
             shard.failed = True
             return

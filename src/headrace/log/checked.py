@@ -107,7 +107,8 @@ def _damaged(segment: Segment, position: int) -> KafkaError:
     error = KafkaError(
         ErrorCode.CORRUPT_MESSAGE,
         f"{segment.path(LOG)} is damaged at position {position}; the batch there is not served. "
-        "`headrace log verify` shows what is lost, and readers may go on behind it",
+        "It is fetched again from another replica, if one is in sync; else `headrace log verify` "
+        "shows what is lost, and readers may go on behind it",
     )
     if segment.damaged_at != position:  # said once, however often clients ask
         segment.damaged_at = position

@@ -426,7 +426,7 @@ class Log:
         index = index_of(self._segments, offset)
         segment = self._segments[index]
         try:
-            position, header = segment.locate(offset)
+            position, header = segment.locate(offset) if offset > segment.base_offset else (0, None)
             end = offset if header is None else min(offset, header[0])
             dropped = self._segments[index + 1 :]
             del self._segments[index + 1 :]

@@ -16,7 +16,7 @@ from headrace.replication.moves import Moves
 from headrace.replication.partition import Partition
 from headrace.replication.schema_ids import SchemaIds
 from headrace.settings import LogSettings, Settings, log_settings
-from headrace.types import TopicPartition
+from headrace.types import Offset, TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +54,10 @@ class Replicas:
         """Those that this broker cannot serve though it has a replica: a data folder has failed."""
         self.on_unfit: Callable[[], None] = _nothing
         """Called when `unfit` has something new."""
+        self.damaged: dict[Partition, Offset] = {}
+        """Those whose log is damaged, and an offset in the segment that is; see `damage.py`."""
+        self.on_damaged: Callable[[], None] = _nothing
+        """Called when `damaged` has something new."""
         self._clock = clock
         self._high_watermarks: dict[TopicPartition, int] = {}
         self.directories = directories
@@ -197,6 +201,7 @@ class Replicas:
             partition.close()
             for noted in (
                 self._without_folder, self.followed, self.shared_out, self.isr_wanted, self.unfit,
+                self.damaged,
             ):  # fmt: skip
                 noted.pop(partition, None)
             self._out_of_reach.discard(partition)
@@ -293,6 +298,12 @@ class Replicas:
         """Others shall lead this partition, and not count on this broker."""
         self.unfit[partition] = None
         self.on_unfit()
+
+    def found_damaged(self, partition: Partition, offset: Offset) -> None:
+        """What is at this offset cannot be read: another replica has it, if there is one."""
+        if partition.replicas > 1:
+            self.damaged[partition] = min(offset, self.damaged.get(partition, offset))
+            self.on_damaged()
 
     def resume_moves(self) -> None:
         """Go on with moves between data folders; needs a running event loop."""

@@ -1,0 +1,58 @@
+"""A replica with a damaged log: others lead, and what is damaged is fetched again from them.
+
+First the cluster's metadata say that this replica is not in sync, in a new leader epoch; only then
+is its log cut, from the damaged segment on, and the fetcher does the rest. So nobody ever counts
+on what was cut. Where no other replica is in sync nothing is cut: what is whole is still served.
+"""
+
+import logging
+
+from headrace.cluster.membership import Membership
+from headrace.errors import KafkaError
+from headrace.log.lookup import index_of
+from headrace.replication.partition import Partition
+from headrace.replication.replicas import Replicas
+from headrace.types import Offset
+
+logger = logging.getLogger(__name__)
+
+
+class Damage:
+    """Mends the replicas of this broker that were found damaged."""
+
+    def __init__(self, replicas: Replicas, membership: Membership) -> None:
+        self._replicas = replicas
+        self._membership = membership
+
+    def mend(self) -> None:
+        """Give up what is damaged; KafkaError, worth another try, if the store refuses.
+
+        Where that cannot be just now, whoever reads it the next time brings it up again.
+        """
+        damaged = self._replicas.damaged
+        if not damaged:
+            return
+        epochs = {partition: partition.leader_epoch for partition in damaged}
+        self._membership.give_up_damaged(partition.name for partition in damaged)
+        for partition, offset in list(damaged.items()):
+            # Without a new epoch nobody else can lead; and whoever leads does not follow.
+            if partition.leader_epoch > epochs[partition] and not partition.leads:
+                _cut(partition, offset)
+        damaged.clear()
+
+
+def _cut(partition: Partition, offset: Offset) -> None:
+    log = partition.log
+    index = index_of(log.segments, offset)
+    start = log.segments[index].base_offset
+    logger.warning(
+        "%s is damaged at offset %d: fetching everything from %d on again from broker %d",
+        partition.name, offset, start, partition.leader,
+    )  # fmt: skip
+    try:
+        if index:
+            partition.truncate_to(start)
+        else:
+            partition.restart_at(start)
+    except KafkaError as error:
+        logger.error("cannot cut %s: %s", partition.name, error.message)
