@@ -2,7 +2,9 @@
 
 import contextlib
 import os
+import select
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -14,24 +16,42 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from headrace.broker.lanes import LanePlan, command
+from headrace.client.cluster import Cluster
+from headrace.client.config import Address, ClientConfig
+from headrace.cluster.sqlite_store import FILE_NAME, SqliteStore
+from headrace.cluster.store import LIVE
+from tests.support.stores import eventually
 
 PATIENCE_S = 60
 
 
 @contextlib.contextmanager
-def serving(folder: Path, brokers: int) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def started(folder: Path, brokers: int) -> Iterator[subprocess.Popen[str]]:
+    """The command, which may not be ready yet."""
     words = ["serve", "--brokers", str(brokers), "--data-dir", str(folder)]
     words += ["--listen", "127.0.0.1:0"]
     process = subprocess.Popen(
         [sys.executable, "-m", "headrace.cli", *words], stdout=subprocess.PIPE, text=True
     )
-    assert process.stdout is not None
     try:
-        line = process.stdout.readline()
-        yield process, line.removeprefix("Headrace is ready on ").split(",")[0]
+        yield process
     finally:
         process.terminate()
         process.wait(PATIENCE_S)
+
+
+def addresses(process: subprocess.Popen[str]) -> list[str]:
+    """Of all its brokers, once it is ready."""
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line.startswith("Headrace is ready on "), line
+    return line.split(" brokers at ")[1].split(", data in ")[0].split(", ")
+
+
+@contextlib.contextmanager
+def serving(folder: Path, brokers: int) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    with started(folder, brokers) as process:
+        yield process, ",".join(addresses(process))
 
 
 def children(process: subprocess.Popen[str]) -> list[int]:
@@ -41,8 +61,21 @@ def children(process: subprocess.Popen[str]) -> list[int]:
 
 def brokers(bootstrap: str) -> dict[int, int]:
     """Ports by number."""
-    found = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=10).brokers
+    found = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=PATIENCE_S).brokers
     return {number: broker.port for number, broker in found.items()}
+
+
+def leaders(admin: AdminClient) -> list[int]:
+    """Of the topic's partitions, as whichever broker is asked has heard of them."""
+    topics = admin.list_topics(timeout=PATIENCE_S).topics
+    return sorted(part.leader for part in topics["t"].partitions.values()) if "t" in topics else []
+
+
+def known_at(address: str) -> list[int]:
+    """The brokers that one broker tells of."""
+    host, _, port = address.rpartition(":")
+    with Cluster(ClientConfig((Address(host, int(port)),))) as cluster:
+        return sorted(cluster.brokers())
 
 
 def wait_until_gone(pids: list[int]) -> None:
@@ -52,15 +85,68 @@ def wait_until_gone(pids: list[int]) -> None:
         time.sleep(0.05)
 
 
+@contextlib.contextmanager
+def held_up(pid: int, folder: Path) -> Iterator[None]:
+    """A broker is stopped in its tracks, though not while others would have to wait for it."""
+    store = sqlite3.connect(folder / FILE_NAME, timeout=PATIENCE_S, isolation_level=None)
+    store.execute("begin immediate")
+    os.kill(pid, signal.SIGSTOP)
+    store.execute("rollback")
+    store.close()
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def registered(folder: Path) -> bool:
+    """Whether the second broker is in the metadata that all share."""
+    store = SqliteStore(str(folder))
+    try:
+        return "2" in store.children(LIVE)
+    finally:
+        store.close()
+
+
+def test_it_is_not_ready_before_every_broker_has_heard_of_all_others(tmp_path: Path) -> None:
+    with started(tmp_path, 2) as process:
+        eventually(lambda: len(children(process)) == 2, "the second broker was started")
+        with held_up(children(process)[0], tmp_path):
+            eventually(lambda: registered(tmp_path), "the second broker is there")
+            assert process.stdout is not None
+            said, _, _ = select.select([process.stdout], [], [], 1)
+            assert not said
+        assert [known_at(one) for one in addresses(process)] == [[1, 2], [1, 2]]
+
+
+def test_brokers_that_never_meet_are_stopped_and_named(tmp_path: Path) -> None:
+    impatient = (
+        "import sys; from headrace.broker import lanes; "
+        "lanes._MEET_WITHIN_S = 0; lanes._ANSWER_WITHIN_S = 0.2; "
+        "sys.exit(lanes.main(lanes.LanePlan(2, sys.argv[1], ('127.0.0.1', 0), None, ())))"
+    )
+    with (
+        subprocess.Popen(
+            [sys.executable, "-c", impatient, str(tmp_path)], stderr=subprocess.PIPE, text=True
+        ) as process,
+        contextlib.ExitStack() as at_the_end,
+    ):
+        at_the_end.callback(process.terminate)
+        eventually(lambda: len(children(process)) == 2, "the second broker was started")
+        assert process.stderr is not None
+        with held_up(children(process)[0], tmp_path):
+            said = next(line for line in process.stderr if line.startswith("headrace: "))
+        assert "broker 1 at 127.0.0.1:" in said
+        assert "does not answer" in said
+        assert process.wait(PATIENCE_S) == 1
+
+
 def test_leaders_are_spread_and_a_killed_process_comes_back(tmp_path: Path) -> None:
     with serving(tmp_path, 2) as (process, bootstrap):
         assert len(brokers(bootstrap)) == 2
         admin = AdminClient({"bootstrap.servers": bootstrap})
         admin.create_topics([NewTopic("t", 4, 2)])["t"].result(PATIENCE_S)
-        leaders = [
-            p.leader for p in admin.list_topics("t", timeout=10).topics["t"].partitions.values()
-        ]
-        assert sorted(leaders) == [1, 1, 2, 2]
+        eventually(lambda: leaders(admin) == [1, 1, 2, 2], "each leads its share")
         producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
         failed: list[object] = []
         before = children(process)
@@ -85,13 +171,13 @@ def test_one_stop_ends_all_and_the_data_are_there_at_the_next_start(tmp_path: Pa
     with serving(tmp_path, 2) as (process, bootstrap):
         admin = AdminClient({"bootstrap.servers": bootstrap})
         admin.create_topics([NewTopic("t", 2, 1)])["t"].result(PATIENCE_S)
+        eventually(lambda: leaders(admin) == [1, 2], "each leads its share")
         pids = children(process)
     wait_until_gone(pids)
     assert (tmp_path / "lanes" / "2" / ".kafka_cleanshutdown").exists()
     with serving(tmp_path, 2) as (_, bootstrap):
         admin = AdminClient({"bootstrap.servers": bootstrap})
-        parts = admin.list_topics("t", timeout=10).topics["t"].partitions
-        assert sorted(part.leader for part in parts.values()) == [1, 2]
+        eventually(lambda: leaders(admin) == [1, 2], "each leads what it led before")
 
 
 def test_no_broker_outlives_the_command(tmp_path: Path) -> None:

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import OffsetSpec, TopicMetadata
+from confluent_kafka.admin import OffsetSpec
 
 from headrace.client.config import ClientConfig, parse_bootstrap
 from headrace.client.connection import Connection
 from headrace.wire.primitives import TopicName, i8, i32, i64, milliseconds
 from tests.support import zookeeper
-from tests.support.cluster import PATIENCE_S, RunningCluster
+from tests.support.cluster import PATIENCE_S, RunningCluster, TopicSeen
 from tests.support.traffic import Writer, check, read_all
 
 
@@ -100,7 +100,7 @@ def test_all_killed_at_once_lose_nothing(cluster: RunningCluster, topic: str) ->
     check(cluster, topic, writer)
 
 
-def led_by(brokers: Set[int], topic: TopicMetadata) -> bool:
+def led_by(brokers: Set[int], topic: TopicSeen) -> bool:
     """Whether only these lead; the others' word for it may be a moment old."""
     return {part.leader for part in topic.partitions.values()} <= brokers
 
@@ -235,7 +235,7 @@ def test_a_leader_whose_disk_fails_gives_up_what_others_can_lead(tmp_path: Path)
         leader = cluster.leader("t")
         broker = cluster.brokers[leader]
         (folder,) = [one for one in broker.data_dirs if (one / "t-0").exists()]
-        broker.spoil_disk("pwrite .log", code=errno.EIO, count=-1, under=str(folder))
+        broker.spoil_disk("pwrite .log", code=errno.EIO, count=-1, under=f"{folder}/")
         found = cluster.wait_for("t", lambda topic: topic.partitions[0].leader not in (-1, leader))
         assert leader not in found.partitions[0].isrs
         writer.wait_for_more()

@@ -14,7 +14,6 @@ from confluent_kafka.admin import (
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
-    TopicMetadata,
 )
 
 from headrace.client import layout
@@ -23,7 +22,7 @@ from headrace.client.config import client_config
 from headrace.errors import ErrorCode
 from headrace.types import TopicPartition
 from tests.support import java
-from tests.support.cluster import PATIENCE_S, RunningCluster
+from tests.support.cluster import PATIENCE_S, RunningCluster, TopicSeen
 from tests.support.stores import eventually
 from tests.support.traffic import Writer, read_all
 
@@ -118,7 +117,7 @@ class JavaWriter:
         self._process.wait()
 
 
-def replicas(topic: TopicMetadata) -> dict[int, list[int]]:
+def replicas(topic: TopicSeen) -> dict[int, list[int]]:
     return {index: list(part.replicas) for index, part in topic.partitions.items()}
 
 

@@ -5,12 +5,11 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError, Producer
-from confluent_kafka.admin import TopicMetadata
 
 from headrace.testing.running import RunningBroker
 from tests.replication.test_cluster import all_in_sync
 from tests.support import zookeeper
-from tests.support.cluster import PATIENCE_S, QUICK, RunningCluster
+from tests.support.cluster import PATIENCE_S, QUICK, RunningCluster, TopicSeen
 from tests.support.link import Link
 from tests.support.stores import eventually
 from tests.support.traffic import Writer, check
@@ -38,7 +37,7 @@ def outcome(bootstrap_servers: str, topic: str) -> KafkaError | None:
     return errors[0]
 
 
-def leaders(topic: TopicMetadata) -> set[int]:
+def leaders(topic: TopicSeen) -> set[int]:
     return {partition.leader for partition in topic.partitions.values()}
 
 
@@ -56,7 +55,10 @@ def test_without_zookeeper_nothing_is_acknowledged_and_all_goes_on_when_it_is_ba
         before = writer.count()
         assert outcome(cluster.bootstrap_servers, "other") is not None
         assert writer.count() == before
-        assert len(cluster.topic("orders").partitions) == 3, "brokers tell what they know"
+        for number in cluster.brokers:
+            seen = cluster.seen_by(number, "orders")
+            assert seen is not None, "brokers tell what they know"
+            assert len(seen.partitions) == 3
         running.servers[0].start()
         writer.wait_for_more()
         writer.stop()
@@ -74,12 +76,13 @@ def test_a_leader_that_zookeeper_hears_nothing_of_is_replaced_and_comes_back(
     ):
         through = {"headrace.metadata": f"zookeeper://127.0.0.1:{link.port}/headrace"}
         cluster.brokers[3] = RunningBroker({**QUICK, **SETTINGS, **through}, node_id=3)
+        cluster.wait_until_all_know_each_other()
         cluster.create("orders", 3, min_insync_replicas="2")
         assert 3 in leaders(cluster.topic("orders"))
         writer = Writer(cluster, "orders")
         writer.wait_for_more()
         link.cut()
-        cluster.wait_for("orders", lambda topic: leaders(topic) <= {1, 2})
+        cluster.wait_for("orders", lambda topic: leaders(topic) <= {1, 2}, at=(1, 2))
         writer.wait_for_more()
         link.hang_up()
         link.heal()

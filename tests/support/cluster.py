@@ -1,19 +1,24 @@
 """Several brokers with one store of metadata, each a process of its own."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from confluent_kafka.admin import AdminClient, NewTopic, TopicMetadata
+from confluent_kafka.admin import AdminClient, NewTopic
 
+from headrace.client.cluster import Cluster
+from headrace.client.config import ClientConfig, parse_bootstrap
+from headrace.client.errors import Unreachable
 from headrace.clock import SystemClock
 from headrace.cluster.image import Image, PartitionState
 from headrace.cluster.metadata import Metadata
 from headrace.cluster.zookeeper_store import ZookeeperStore
 from headrace.testing.running import RunningBroker
+from headrace.wire.primitives import TopicName
 from tests.support.network import HERE, Place
 
 PATIENCE_S = 60
@@ -26,8 +31,30 @@ QUICK = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class PartitionSeen:
+    """A partition as a broker tells of it; the leader is -1 where there is none."""
+
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isrs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSeen:
+    """A topic as a broker tells of it."""
+
+    partitions: Mapping[int, PartitionSeen]
+
+
 class RunningCluster:
-    """Brokers 1 to N."""
+    """Brokers 1 to N.
+
+    A broker hears of what another one has done a moment later, and a client asks any. So whoever
+    looks at the cluster here asks every broker until all say the same: the one that has done
+    something knew of it before it answered, and thus nobody speaks of the past.
+    """
 
     def __init__(
         self,
@@ -92,9 +119,8 @@ class RunningCluster:
 
     def wait_until_all_know_each_other(self) -> None:
         deadline = time.monotonic() + PATIENCE_S
-        for broker in self.brokers.values():
-            admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-            while len(admin.list_topics(timeout=10).brokers) < len(self.brokers):
+        for broker in self._asked():
+            while not set(self._asked()) <= self.known_to(broker):
                 assert time.monotonic() < deadline, "the brokers do not find each other"
                 time.sleep(0.02)
 
@@ -151,22 +177,74 @@ class RunningCluster:
             len(part.isrs) == factor and part.leader >= 0 for part in topic.partitions.values()
         ) and len(topic.partitions) == partitions)  # fmt: skip
 
-    def topic(self, name: str) -> TopicMetadata:
-        """What the cluster says of a topic, once whoever is asked has heard of it."""
+    def topic(self, name: str) -> TopicSeen:
+        """What the cluster says of a topic."""
         return self.wait_for(name, lambda _: True)
 
     def leader(self, name: str, partition: int = 0) -> int:
-        found: int = self.topic(name).partitions[partition].leader
-        return found
+        return self.topic(name).partitions[partition].leader
 
-    def wait_for(self, name: str, holds: Callable[[TopicMetadata], bool]) -> TopicMetadata:
-        """Until what the cluster says of a topic is as wanted."""
+    def wait_for(
+        self, name: str, holds: Callable[[TopicSeen], bool], at: Collection[int] = ()
+    ) -> TopicSeen:
+        """Until all brokers say the same of a topic, and it is as wanted.
+
+        `at` names those that are asked, where others cannot know.
+        """
         deadline = time.monotonic() + PATIENCE_S
         while True:
-            topic = self.admin().list_topics(name, timeout=10).topics[name]
-            if topic.error is None and holds(topic):
-                return topic
-            assert time.monotonic() < deadline, {
-                number: (part.leader, part.isrs) for number, part in topic.partitions.items()
+            first, *others = seen = [self.seen_by(number, name) for number in at or self._asked()]
+            if first is not None and all(other == first for other in others) and holds(first):
+                return first
+            assert time.monotonic() < deadline, seen
+            time.sleep(0.05)
+
+    def seen_by(self, number: int, name: str) -> TopicSeen | None:
+        """What one broker says of a topic; None if it has not heard of it or does not answer."""
+        from kio.schema.metadata.v12.request import MetadataRequest, MetadataRequestTopic
+        from kio.schema.metadata.v12.response import MetadataResponse
+
+        request = MetadataRequest(
+            topics=(MetadataRequestTopic(topic_id=None, name=TopicName(name)),),
+            allow_auto_topic_creation=False,
+            include_topic_authorized_operations=False,
+        )
+        try:
+            with self._client(number) as client:
+                (topic,) = client.ask(request, MetadataResponse).topics
+        except Unreachable:
+            return None
+        if topic.error_code:
+            return None
+        return TopicSeen(
+            {
+                int(row.partition_index): PartitionSeen(
+                    int(row.leader_id),
+                    int(row.leader_epoch),
+                    tuple(map(int, row.replica_nodes)),
+                    tuple(map(int, row.isr_nodes)),
+                )
+                for row in topic.partitions
             }
-            time.sleep(0.1)
+        )
+
+    def known_to(self, number: int) -> set[int]:
+        """The brokers that one of them tells of; none if it does not answer."""
+        try:
+            with self._client(number) as client:
+                return set(client.brokers())
+        except Unreachable:
+            return set()
+
+    def _asked(self) -> list[int]:
+        """Those that can answer."""
+        return [
+            number
+            for number, broker in self.brokers.items()
+            if broker.is_running and not broker.is_paused
+        ]
+
+    def _client(self, number: int) -> Cluster:
+        """A client that asks this broker and no other."""
+        where = parse_bootstrap(self.brokers[number].bootstrap_servers)
+        return Cluster(ClientConfig(where, request_timeout_s=10))

@@ -24,6 +24,9 @@ _READY = "Headrace is ready on "
 _FIRST_PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 10.0
 _STOP_WITHIN_S = 60.0
+_MEET_WITHIN_S = 60.0
+_ASK_AGAIN_S = 0.02
+_ANSWER_WITHIN_S = 5.0
 
 Address = tuple[str, int]
 
@@ -66,13 +69,14 @@ def main(plan: LanePlan) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
     lanes = [_Lane(plan, number) for number in range(1, plan.count + 1)]
-    addresses = []
     for lane in lanes:
-        address = lane.start()
-        if address is None:
+        if not lane.start():
             _stop(lanes)
             return 1
-        addresses.append(address)
+    if not _all_have_met(lanes, stopping):
+        _stop(lanes)
+        return 0 if stopping.is_set() else 1
+    addresses = [lane.address for lane in lanes]
     print(
         f"{_READY}{addresses[0]}, {plan.count} brokers at {', '.join(addresses)}, "
         f"data in {plan.data_dir}",
@@ -83,6 +87,30 @@ def main(plan: LanePlan) -> int:
             lane.look()
     _stop(lanes)
     return 0
+
+
+def _all_have_met(lanes: Sequence["_Lane"], stopping: threading.Event) -> bool:
+    """Wait until each broker tells clients of all: before that, a new topic would get too few."""
+    deadline = time.monotonic() + _MEET_WITHIN_S
+    numbers = {lane.number for lane in lanes}
+    for lane in lanes:
+        while missing := numbers - lane.known():
+            if time.monotonic() > deadline:
+                trouble = "does not answer"
+                if lane.number not in missing:
+                    trouble = f"has not heard of broker {', '.join(map(str, sorted(missing)))}"
+                print(
+                    f"headrace: broker {lane.number} at {lane.address} {trouble}, "
+                    f"{_MEET_WITHIN_S:g} s after all were started, and so all are stopped again; "
+                    "what they have logged should say why",
+                    file=sys.stderr,
+                )
+                return False
+            if stopping.wait(_ASK_AGAIN_S):
+                return False
+            for each in lanes:
+                each.look()
+    return True
 
 
 def _stop(lanes: Sequence["_Lane"]) -> None:
@@ -96,14 +124,15 @@ class _Lane:
 
     def __init__(self, plan: LanePlan, number: int) -> None:
         self._command = command(plan, number)
-        self._number = number
+        self.number = number
+        self.address = ""
         self._process: subprocess.Popen[str] | None = None
         self._pause_s = _FIRST_PAUSE_S
         self._again_at = 0.0
         self._started_at = 0.0
 
-    def start(self) -> str | None:
-        """Its address once it is ready, or None if it ended instead; it has said why."""
+    def start(self) -> bool:
+        """Returns once it is ready, or False if it ended instead; it has said why."""
         self._started_at = time.monotonic()
         self._process = subprocess.Popen(
             self._command, stdout=subprocess.PIPE, text=True, preexec_fn=_die_with_parent
@@ -112,8 +141,25 @@ class _Lane:
         line = self._process.stdout.readline()
         if not line.startswith(_READY):
             self._process.wait()
-            return None
-        return line.removeprefix(_READY).split(",")[0]
+            return False
+        self.address = line.removeprefix(_READY).split(",")[0]
+        return True
+
+    def known(self) -> set[int]:
+        """The brokers that it tells clients of; none if it does not answer."""
+        # Imported here, for whoever runs several brokers.
+        from headrace.client.cluster import Cluster
+        from headrace.client.config import Address as ClientAddress
+        from headrace.client.config import ClientConfig
+        from headrace.client.errors import ClientError
+
+        host, _, port = self.address.rpartition(":")
+        config = ClientConfig((ClientAddress(host, int(port)),), request_timeout_s=_ANSWER_WITHIN_S)
+        try:
+            with Cluster(config) as cluster:
+                return set(cluster.brokers())
+        except ClientError:
+            return set()
 
     def look(self) -> None:
         """Start it again if it has died; not too often if it keeps dying."""
@@ -127,7 +173,7 @@ class _Lane:
                 self._pause_s = _FIRST_PAUSE_S
             logger.error(
                 "broker %d ended (%s); starting it again in %.1f s",
-                self._number, _ending(code), self._pause_s,
+                self.number, _ending(code), self._pause_s,
             )  # fmt: skip
             self._again_at = now + self._pause_s
             self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
@@ -143,7 +189,7 @@ class _Lane:
         try:
             self._process.wait(_STOP_WITHIN_S)
         except subprocess.TimeoutExpired:
-            logger.error("broker %d does not stop; killing it", self._number)
+            logger.error("broker %d does not stop; killing it", self.number)
             self._process.kill()
             self._process.wait()
 

@@ -112,6 +112,11 @@ class Cluster:
         self._topics |= found
         return found
 
+    def brokers(self) -> dict[int, Address]:
+        """The brokers that are alive, as far as whoever is asked has heard."""
+        self.topics(())
+        return dict(self._brokers)
+
     def leader(self, partition: TopicPartition) -> int:
         """The broker that leads the partition; asks only if it is not known."""
         topic = self._topics.get(partition.topic)

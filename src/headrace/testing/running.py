@@ -51,6 +51,7 @@ class RunningBroker:
         self._node_id = node_id
         self._port = 0
         self._process: subprocess.Popen[str] | None = None
+        self._paused = False
         self.data_dirs = [self._home / f"data{number or ''}" for number in range(folders)]
         self.data_dir = self.data_dirs[0]
         self.log_file = self._home / "broker.log"
@@ -74,6 +75,7 @@ class RunningBroker:
         `disk_faults` strike while it starts; each is the arguments of `spoil_disk`.
         """
         assert self._process is None, "the broker is running already"
+        self._paused = False
         command = [
             *self._under, sys.executable, "-m", "headrace.cli", "serve",
             "--listen", f"{self._host}:{self._port}",
@@ -116,10 +118,12 @@ class RunningBroker:
     def pause(self) -> None:
         """Stop it in its tracks, as SIGSTOP does, until `go_on`."""
         self._running().send_signal(signal.SIGSTOP)
+        self._paused = True
 
     def go_on(self) -> None:
         """Let it run on from where it was paused."""
         self._running().send_signal(signal.SIGCONT)
+        self._paused = False
 
     def wait_until_dead(self) -> int:
         """Wait until the broker has ended by itself; its exit code, below 0 for a signal."""
@@ -158,6 +162,11 @@ class RunningBroker:
     def is_running(self) -> bool:
         """Whether it was started and not ended since; it may have died by itself."""
         return self._process is not None
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether it was paused and has not gone on since."""
+        return self._paused
 
     def _running(self) -> "subprocess.Popen[str]":
         assert self._process is not None, "the broker is not running"
