@@ -9,6 +9,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from headrace.pipelines.running import spark_home
+
 ROOT = Path(__file__).resolve().parents[2]
 CONNECTOR = ROOT / ".tools" / "spark-kafka"
 FROM_AVRO = ROOT / ".tools" / "spark-avro"
@@ -42,6 +44,8 @@ def local_spark(
     os.environ["PYTHONPATH"] = os.pathsep.join(
         dict.fromkeys([str(ROOT / "src"), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
     )
+    if home := spark_home.without_zips(os.environ):
+        os.environ["SPARK_HOME"] = str(home)
     builder = SparkSession.builder.master("local[2]").appName("headrace-tests")
     values = {
         "spark.driver.bindAddress": "127.0.0.1",

@@ -313,7 +313,7 @@ def _start(
     folders: tuple[Path, ...] = (),
 ) -> None:
     """Become Python with the driver in it."""
-    from headrace.pipelines.running import requirements, session
+    from headrace.pipelines.running import requirements, session, spark_home
 
     if client_config and not Path(client_config).is_file():
         raise bad_usage(f"--client-config {client_config}: there is no such file")
@@ -333,5 +333,7 @@ def _start(
         requirements.check_spark(os.environ)
     except requirements.NotReady as error:
         raise Failure(error.message, code="NOT_READY", hint=error.hint) from None
+    if home := spark_home.without_zips(os.environ):
+        environment["SPARK_HOME"] = str(home)
     sys.stdout.flush()
     os.execve(sys.executable, [sys.executable, *words], environment)
