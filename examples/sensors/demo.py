@@ -35,8 +35,8 @@ LINE_EVERY_S = 5.0
 FIRST_RESULT_WITHIN_S = 300.0
 SETTLES_WITHIN_S = 300.0
 PROBLEMS_SHOWN = 10
-# Spark waits ten seconds for a Python process to start. On a machine that is busy with other things
-# that may be too short; the checkpoint makes a second start safe.
+# Spark waits ten seconds for a Python process that needs a third of one to start. Should a machine
+# be that busy, the checkpoint makes a second start safe.
 TOO_BUSY = "Python worker failed to connect back"
 STARTS = 4
 
