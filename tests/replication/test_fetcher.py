@@ -60,6 +60,30 @@ def test_an_answer_from_before_the_log_was_cut_leaves_no_hole(tmp_path: Path) ->
     broker.close()
 
 
+def test_a_replica_whose_disk_failed_is_not_fetched(tmp_path: Path) -> None:
+    """Its leader would take it for one that is in sync, and wait for it with every record."""
+    broker = OneBroker(tmp_path)
+    broker.create("t")
+    partition = broker.replicas.partition("t", 0)
+    fetcher, leader = fetcher_of(broker), Leader()
+
+    async def story() -> None:
+        partition.use_state(PartitionState(2, 4, (1, 2), (1, 2)))
+        fetcher.follow([partition])
+        ready = fetcher._ready()
+        await fetcher._truncate(leader, ready)
+        await fetcher._fetch(leader, ready)
+        partition.log.take_offline("the disk failed")
+        assert fetcher._ready() == []
+        await fetcher._fetch(leader, [])
+        fetcher.follow([partition])
+        assert fetcher._ready() == []
+
+    asyncio.run(story())
+    assert [len(one.forgotten) for one in leader.heard] == [0, 1]
+    broker.close()
+
+
 def test_what_is_followed_anew_is_not_forgotten_in_the_same_breath(tmp_path: Path) -> None:
     """A leader adds first and forgets then: it would never send anything of it again."""
     broker = OneBroker(tmp_path)

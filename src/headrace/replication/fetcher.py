@@ -55,13 +55,14 @@ class _Followed:
 
     @property
     def is_current(self) -> bool:
-        """Whether the partition still follows in that epoch."""
+        """Whether the partition still follows in that epoch, and has a disk to write to."""
         partition = self.partition
         return (
             partition.hosted
             and not partition.leads
             and not partition.closed
             and partition.leader_epoch == self.epoch
+            and not (partition.opened and partition.log.offline is not None)
         )
 
 
