@@ -28,7 +28,12 @@ def services(tmp_path: Path) -> SimpleNamespace:
     metadata.load()
     metadata.join(Broker(1, "broker.lan", 9092, "rack-a"), "folder")
     metadata.create_topic(NewTopic("orders", 3), Defaults(1, 1))
-    return SimpleNamespace(settings=Settings.parse({}), metadata=metadata)
+    return SimpleNamespace(
+        settings=Settings.parse({}),
+        metadata=metadata,
+        replicas=SimpleNamespace(stepped_down=False),
+        node_id=1,
+    )
 
 
 def ask(services: Any, version: int, names: list[str] | None, **flags: object) -> Any:

@@ -108,8 +108,16 @@ def test_a_batch_over_the_topics_limit_gets_10(broker: OneBroker) -> None:
 
 def test_too_few_in_sync_replicas_get_19_for_acks_all_only(broker: OneBroker) -> None:
     partition = topic(broker, min_insync_replicas="2")
+    partition.use_state(PartitionState(1, 1, (1, 2, 3), (1,)))
     assert refused(partition, batch(b"v"), acks=-1) == ErrorCode.NOT_ENOUGH_REPLICAS
     assert append(partition, batch(b"v"), acks=1) == 0
+
+
+def test_more_in_sync_replicas_than_there_are_at_all_are_not_asked_for(broker: OneBroker) -> None:
+    """As Kafka has it since KIP-966; see `tests/clients/test_in_sync.py`."""
+    partition = topic(broker, min_insync_replicas="2")
+    assert append(partition, batch(b"v"), acks=-1) == 0
+    assert partition.high_watermark == 1
 
 
 def test_a_compacted_topic_needs_keys(broker: OneBroker) -> None:

@@ -1,5 +1,7 @@
 """A cluster whose ZooKeeper is gone for a while, for all of its brokers or for one."""
 
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from tests.replication.test_cluster import all_in_sync
 from tests.support import zookeeper
 from tests.support.cluster import PATIENCE_S, QUICK, RunningCluster, TopicSeen
 from tests.support.link import Link
+from tests.support.ports import free_port
 from tests.support.stores import eventually
 from tests.support.traffic import Writer, check
 from tests.support.zookeeper import ZooKeeper
@@ -89,3 +92,46 @@ def test_a_leader_that_zookeeper_hears_nothing_of_is_replaced_and_comes_back(
         all_in_sync(cluster, "orders")
         writer.stop()
         check(cluster, "orders", writer)
+
+
+def health(port: int) -> tuple[int, str]:
+    """The status and the body of `/health`."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def test_a_broker_out_of_the_cluster_says_so_and_sends_clients_to_others(
+    running: ZooKeeper, tmp_path: Path
+) -> None:
+    where = running.address("/headrace")
+    with (
+        Link(running.servers[0].port) as link,
+        RunningCluster(tmp_path / "brokers", 2, SETTINGS, where) as cluster,
+    ):
+        page = free_port()
+        own = {
+            "headrace.metadata": f"zookeeper://127.0.0.1:{link.port}/headrace",
+            "headrace.metrics.address": f"127.0.0.1:{page}",
+        }
+        out = cluster.brokers[3] = RunningBroker({**QUICK, **SETTINGS, **own}, node_id=3)
+        cluster.create("orders", 3, min_insync_replicas="2")
+        led = [one.id for one in cluster.topic("orders").partitions.values() if one.leader == 3]
+        assert health(page)[0] == 200
+        link.cut()
+        eventually(lambda: health(page)[0] == 503, "it is out, and says so")
+        assert "this broker is out of the cluster" in health(page)[1]
+        # Whoever knows this broker alone finds the others through it.
+        producer = Producer({"bootstrap.servers": out.bootstrap_servers})
+        errors: list[KafkaError | None] = []
+        for index in led:
+            told = lambda error, _: errors.append(error)  # noqa: E731
+            producer.produce("orders", b"0", partition=index, on_delivery=told)
+        assert producer.flush(PATIENCE_S) == 0
+        assert errors == [None] * len(led)
+        assert health(page)[0] == 503, "it was out all the while"
+        link.hang_up()
+        link.heal()
+        eventually(lambda: health(page)[0] == 200, "it is back")

@@ -95,16 +95,16 @@ class Metadata:
         self._services = services
         self._parts: dict[tuple[str, int], tuple[Topic, bytes]] = {}
         self._all: tuple[Image, int, bytes] | None = None
+        self._hearsay: tuple[Image, Image] | None = None
 
     def __call__(self, request: MetadataRequest, version: int) -> bytes:
         """The response body."""
-        services = self._services
         if request.topics is None:
-            image = services.metadata.image
+            image = self._image()
             topics = self._all_topics(image, version, request.topic_operations)
         else:
             parts = [self._wanted(wanted, request, version) for wanted in request.topics]
-            image = services.metadata.image
+            image = self._image()
             topics = _count(len(parts), version) + b"".join(parts)
         body = self._head(image, version) + topics
         if 8 <= version <= 10:
@@ -113,6 +113,19 @@ class Metadata:
         if version >= 13:
             body += b"\0\0"
         return body + b"\0" if version >= FLEXIBLE_FROM else body
+
+    def _image(self) -> Image:
+        """The image; from a broker that has stepped down, what others may have by now.
+
+        It does not know who leads in its place. A client that it sent to itself again and again
+        would never ask anybody else.
+        """
+        image = self._services.metadata.image
+        if not self._services.replicas.stepped_down:
+            return image
+        if self._hearsay is None or self._hearsay[0] is not image:
+            self._hearsay = (image, image.without_broker(self._services.node_id))
+        return self._hearsay[1]
 
     def _head(self, image: Image, version: int) -> bytes:
         head = b"\0\0\0\0" if version >= 3 else b""
@@ -141,15 +154,14 @@ class Metadata:
         return body
 
     def _wanted(self, wanted: Wanted, request: MetadataRequest, version: int) -> bytes:
-        metadata = self._services.metadata
         name = wanted.name
         if wanted.id != _ZERO_ID:
-            name = metadata.image.names.get(UUID(bytes=wanted.id))
+            name = self._image().names.get(UUID(bytes=wanted.id))
             if name is None:
                 return _missing(None, wanted.id, ErrorCode.UNKNOWN_TOPIC_ID, version)
         elif name is None:
             return _missing(None, wanted.id, ErrorCode.INVALID_REQUEST, version)
-        topic = metadata.image.topics.get(name)
+        topic = self._image().topics.get(name)
         if topic is None:
             try:
                 topic = self._create(name, request.may_create)

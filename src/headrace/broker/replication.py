@@ -57,13 +57,6 @@ class Replication:
         self._due: dict[Callable[[], None], None] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._out_at: asyncio.TimerHandle | None = None
-        self._out = False
-        """Whether this broker has stepped down, and has not heard since what it leads."""
-
-    @property
-    def is_out(self) -> bool:
-        """Whether this broker leads nothing, because it may not be in the cluster any more."""
-        return self._out
 
     def start(self) -> None:
         """Begin; needs a running event loop."""
@@ -141,7 +134,7 @@ class Replication:
             self._soon(self._join_again)
         else:
             self._do(self._connected)
-            if self._out:
+            if self._replicas.stepped_down:
                 logger.warning("the metadata are within reach again; this broker's session stands")
                 self._soon(self._lead_again)
 
@@ -153,7 +146,6 @@ class Replication:
 
     def _step_down(self) -> None:
         logger.warning("this broker leads nothing until it hears what it leads")
-        self._out = True
         self._replicas.step_down()
 
     def _join_again(self) -> None:
@@ -164,7 +156,6 @@ class Replication:
     def _lead_again(self) -> None:
         self._metadata.refresh()
         self._replicas.use_again(self._metadata.image)
-        self._out = False
         self._soon(self._fetchers.update)
         self._soon(self._membership.look)
 

@@ -267,7 +267,7 @@ class Server:
     def _problems(self) -> list[str]:
         """What keeps this broker from being healthy."""
         out = []
-        if self._replication is not None and self._replication.is_out:
+        if self._replicas.stepped_down:
             out.append("this broker is out of the cluster, because the metadata are out of reach")
         return [*self._broken_folders(), *out, *self._cluster_metrics.problems()]
 

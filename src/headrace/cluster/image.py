@@ -5,7 +5,7 @@ here decides anything, and nothing here reads or writes.
 """
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TypeVar
@@ -100,11 +100,36 @@ class Image:
         """The image after this broker appeared or moved."""
         return replace(self, version=self.version + 1, brokers={**self.brokers, broker.id: broker})
 
+    def without_broker(self, gone: BrokerId) -> "Image":
+        """As others may have it, if they have lost this broker: one of them leads, most likely.
+
+        Epochs stay as they are: whatever a client hears next is newer.
+        """
+        others = {broker.id: broker for broker in self.brokers.values() if broker.id != gone}
+        if not others:
+            return self
+        after: dict[PartitionState, PartitionState] = {}
+        changed = []
+        for topic in self.topics.values():
+            for state in topic.partitions:
+                if state not in after:
+                    after[state] = _led_by(others, state) if state.leader == gone else state
+            if any(after[state] is not state for state in topic.partitions):
+                partitions = tuple(after[state] for state in topic.partitions)
+                changed.append(replace(topic, partitions=partitions))
+        controller_id = NO_LEADER if self.controller_id == gone else self.controller_id
+        return replace(self.with_topics(changed), brokers=others, controller_id=controller_id)
+
     def with_broker_configs(self, name: str, configs: Mapping[str, str]) -> "Image":
         """The image after the configs of one broker, or of all (""), were replaced."""
         return replace(
             self, version=self.version + 1, broker_configs={**self.broker_configs, name: configs}
         )
+
+
+def _led_by(brokers: Container[BrokerId], state: PartitionState) -> PartitionState:
+    able = (one for one in state.replicas if one in state.isr and one in brokers)
+    return replace(state, leader=next(able, NO_LEADER))
 
 
 def fold(name: str) -> str:

@@ -399,11 +399,11 @@ class Partition:
         )
 
     def _check_in_sync(self) -> None:
-        if self.isr < self.settings.min_insync_replicas:
+        needed = min(self.settings.min_insync_replicas, self.replicas)
+        if self.isr < needed:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{self.name} has {self.isr} in-sync replicas; min.insync.replicas is "
-                f"{self.settings.min_insync_replicas}",
+                f"{self.name} has {self.isr} in-sync replicas; min.insync.replicas needs {needed}",
             )
 
     def _rewrite(

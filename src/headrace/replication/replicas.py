@@ -52,6 +52,8 @@ class Replicas:
         """Called when `isr_wanted` has something new."""
         self.unfit: dict[Partition, None] = {}
         """Those that this broker cannot serve though it has a replica: a data folder has failed."""
+        self.stepped_down = False
+        """Whether this broker may be out of the cluster, and leads nothing until it knows."""
         self.on_unfit: Callable[[], None] = _nothing
         """Called when `unfit` has something new."""
         self.damaged: dict[Partition, Offset] = {}
@@ -254,12 +256,14 @@ class Replicas:
 
     def step_down(self) -> None:
         """Lead nothing, until the cluster's metadata say so anew."""
+        self.stepped_down = True
         for partition in self.all_partitions():
             partition.step_down()
         self.wake()
 
     def use_again(self, image: Image) -> None:
         """Take up the roles that the image says, after `step_down`."""
+        self.stepped_down = False
         for topic in image.topics.values():
             self._place(topic)
 
