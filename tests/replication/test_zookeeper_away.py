@@ -118,7 +118,8 @@ def test_a_broker_out_of_the_cluster_says_so_and_sends_clients_to_others(
         }
         out = cluster.brokers[3] = RunningBroker({**QUICK, **SETTINGS, **own}, node_id=3)
         cluster.create("orders", 3, min_insync_replicas="2")
-        led = [one.id for one in cluster.topic("orders").partitions.values() if one.leader == 3]
+        partitions = cluster.topic("orders").partitions
+        led = [index for index, one in partitions.items() if one.leader == 3]
         assert health(page)[0] == 200
         link.cut()
         eventually(lambda: health(page)[0] == 503, "it is out, and says so")
