@@ -153,8 +153,9 @@ def markdown(results: Results) -> str:
             f"| {row.title} | {row.unit} | {spread(measured.kafka)} | {spread(measured.headrace)} "
             f"| **{measured.ratio:.2f}** | {bar_text(row)} | {verdict} |"
         )
-    from benchmarks import cluster, compaction, spark
+    from benchmarks import cluster, compaction, lanes, spark
 
+    lines += lanes.markdown()
     lines += spark.markdown()
     lines += compaction.markdown()
     lines += cluster.markdown()
