@@ -199,7 +199,9 @@ def main() -> None:
         for name, kind in ((KAFKA, "kafka"), (ONE, "headrace")):
             broker = new_broker(kind, "lanes")  # type: ignore[arg-type]
             stack.callback(shutil.rmtree, broker.folder, ignore_errors=True)
-            addresses[name] = stack.enter_context(broker).bootstrap
+            addresses[name] = broker.bootstrap
+            broker.start()
+            stack.callback(broker.stop)
             if name == KAFKA:
                 warm_jvm(broker, FULL.jvm_warm_s)
         addresses[TWO] = stack.enter_context(two_brokers(WORK / "lanes-two"))

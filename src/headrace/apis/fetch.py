@@ -20,7 +20,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import TypeAlias
 
-from headrace.apis.fetch_sessions import FINAL_EPOCH, Entry, Session, SessionCache
+from headrace.apis.fetch_sessions import Entry, Session, SessionCache
 from headrace.errors import ErrorCode, KafkaError
 from headrace.replication.partition import Partition
 from headrace.replication.replicas import Replicas
@@ -35,6 +35,7 @@ from headrace.wire.fast import (
     TopicKey,
     fetch_response,
 )
+from headrace.wire.usual_fetch import parse_usual_fetch, usual_fetch_response
 
 READ_COMMITTED = 1
 
@@ -55,24 +56,54 @@ class Fetch:
         nearest: FindNearest | None = None,
     ) -> None:
         """`nearest` finds the replica for a rack; None if consumers fetch from leaders only."""
-        self._replicas = replicas
+        self._by_key = replicas.by_key
         self._sessions = sessions
         self._max_bytes = max_bytes
         self._nearest = nearest
+
+    def at_once(
+        self, buf: bytearray, pos: int, end: int, version: int, correlation_id: int
+    ) -> list[Chunk] | None:
+        """The answer to a request of the usual shape, if what it asks for is there.
+
+        None where that is not the whole answer: another shape, an error, too little.
+        """
+        usual = parse_usual_fetch(buf, pos, end, version)
+        if usual is None:
+            return None
+        least, most, isolation, key, index, epoch, offset, limit = usual
+        partitions = self._by_key.get(key)
+        if partitions is None or not 0 <= index < len(partitions):
+            return None
+        partition = partitions[index]
+        if most < limit:
+            limit = most
+        if self._max_bytes < limit:
+            limit = self._max_bytes
+        try:
+            if epoch >= 0:
+                partition.check_epoch(epoch)
+            if isolation == READ_COMMITTED:
+                records, aborted = partition.read_committed(offset, limit, True)
+                if aborted:
+                    return None
+            else:
+                records = partition.read(offset, limit, True)
+        except KafkaError:
+            return None
+        if records is None or records.length < least:
+            return None
+        log, high_watermark = partition.log, partition.high_watermark
+        stable, start = log.last_stable_offset(high_watermark), log.start_offset
+        return usual_fetch_response(
+            version, correlation_id, key, index, high_watermark, stable, start,
+            isolation == READ_COMMITTED, records,
+        )  # fmt: skip
 
     def __call__(
         self, request: FetchRequest, version: int, correlation_id: int
     ) -> list[Chunk] | Coroutine[None, None, list[Chunk]]:
         """The answer, or a coroutine that waits for it."""
-        if (
-            request.session_epoch == FINAL_EPOCH
-            and not request.session_id
-            and request.replica_id < 0
-            and not (request.rack and self._nearest)
-        ):
-            records = self._read_one(request)
-            if records is not None:
-                return fetch_response(version, correlation_id, 0, 0, records)
         try:
             session, incremental = self._sessions.session_for(
                 request, version >= FETCH_TOPIC_IDS_FROM
@@ -85,34 +116,6 @@ class Fetch:
                 self._sent(session, topics)
             return fetch_response(version, correlation_id, 0, session.id, topics)
         return self._wait(session, request, incremental, version, correlation_id)
-
-    def _read_one(self, request: FetchRequest) -> _Topics | None:
-        """What there is for a request that follows one partition and opens no session.
-
-        None where that is not the whole answer: an error, too little, or a longer request.
-        """
-        if len(request.topics) != 1 or len(request.topics[0][1]) != 1:
-            return None
-        [(key, [(index, epoch, offset, _, _, max_bytes)])] = request.topics
-        partitions = self._replicas.by_key.get(key)
-        if partitions is None or not 0 <= index < len(partitions):
-            return None
-        partition = partitions[index]
-        try:
-            if epoch >= 0:
-                partition.check_epoch(epoch)
-            limit = min(max_bytes, request.max_bytes, self._max_bytes)
-            aborted = None
-            if request.isolation == READ_COMMITTED:
-                records, aborted = partition.read_committed(offset, limit, True)
-            else:
-                records = partition.read(offset, limit, True)
-        except KafkaError:
-            return None
-        if records is None or records.length < request.min_bytes:
-            return None
-        end, stable = partition.high_watermark, partition.last_stable_offset
-        return [(key, [(index, 0, end, stable, partition.log.start_offset, records, aborted)])]
 
     async def _wait(
         self,
@@ -250,7 +253,7 @@ class Fetch:
         return found
 
     def _find(self, entry: Entry) -> Partition | ErrorCode:
-        partitions = self._replicas.by_key.get(entry.key)
+        partitions = self._by_key.get(entry.key)
         if partitions is None:
             if entry.session.by_ids:
                 return ErrorCode.UNKNOWN_TOPIC_ID

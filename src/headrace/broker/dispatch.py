@@ -26,6 +26,7 @@ from headrace.wire.framing import (
     read_client_id,
     request_start,
 )
+from headrace.wire.usual_fetch import USUAL_FROM
 from headrace.wire.varint import skip_tagged_fields
 
 logger = logging.getLogger(__name__)
@@ -64,6 +65,10 @@ class Dispatch:
             if key == _FETCH and 4 <= version <= 18:
                 if version >= 12:
                     body = body + 1 if buf[body] == 0 else skip_tagged_fields(buf, body)
+                if version >= USUAL_FROM:
+                    usual = self._fetch.at_once(buf, body, end, version, correlation_id)
+                    if usual is not None:
+                        return usual
                 fetch = parse_fetch(buf, view, body, end, version)
                 answer = self._fetch(fetch, version, correlation_id)
                 if not isinstance(answer, list):
