@@ -49,6 +49,17 @@ def test_metrics_are_in_prometheus_format_with_help_and_type() -> None:
     assert all(LINE.fullmatch(line) for line in lines if not line.startswith("#"))
 
 
+def test_values_by_a_label_are_asked_for_when_somebody_reads_them() -> None:
+    metrics = Metrics()
+    counts = {"Fetch": 2.0}
+    metrics.watch_each("headrace_requests_total", lambda: counts)
+    assert 'headrace_requests_total{api="Fetch"} 2.0' in metrics.render().splitlines()
+    counts = {"Fetch": 3.0, "Produce": 1.0}
+    lines = metrics.render().splitlines()
+    assert 'headrace_requests_total{api="Fetch"} 3.0' in lines
+    assert 'headrace_requests_total{api="Produce"} 1.0' in lines
+
+
 def test_health_says_what_is_wrong() -> None:
     head, _, body = ask(get("/health")).partition("\r\n\r\n")
     assert head.startswith("HTTP/1.1 200 OK\r\n")

@@ -93,7 +93,7 @@ class Connection:
     """A client's socket, served by the poller."""
 
     __slots__ = (
-        "_buffers", "_events", "_exclusive", "_fd", "_filled", "_handler", "_limits", "_line",
+        "_buffers", "_events", "_exclusive", "_fd", "_filled", "_handle", "_limits", "_line",
         "_needed", "_on_close", "_out", "_poller", "_private", "_receive_into", "_sock", "_tasks",
         "active", "address", "closed",
     )  # fmt: skip
@@ -117,7 +117,7 @@ class Connection:
         self._receive_into = sock.recv_into
         self._poller = poller
         self._buffers = buffers
-        self._handler = handler
+        self._handle = handler.handle
         self._limits = limits
         self._private: bytearray | None = None
         self._filled = 0
@@ -144,32 +144,28 @@ class Connection:
                 if self._out or self.closed:
                     return
                 self._resume()
-            if events & ~WRITE and not self.closed:
-                self._receive()
+                if not events & ~WRITE or self.closed:
+                    return
+            line = self._line
+            if self._exclusive or self._out or (line and len(line) >= self._limits.pipelined):
+                self._want(self._events & ~READ)
+                return
+            if self._private is not None:
+                self._receive_more(self._private)
+                return
+            buffers = self._buffers
+            count = self._receive_into(buffers.view)
+            if count == 0:
+                self.close()
+                return
+            self.active = True
+            used = self._frames(buffers.shared, buffers.view, count)
+            if used < count and not self.closed:
+                self._keep(buffers.view[used:count])
+        except BlockingIOError:
+            return  # there was nothing to read after all
         except OSError:
             self.close()
-
-    def _receive(self) -> None:
-        line = self._line
-        if self._exclusive or self._out or (line and len(line) >= self._limits.pipelined):
-            self._want(self._events & ~READ)
-            return
-        private = self._private
-        if private is not None:
-            self._receive_more(private)
-            return
-        buffers = self._buffers
-        try:
-            count = self._receive_into(buffers.view)
-        except BlockingIOError:
-            return
-        if count == 0:
-            self.close()
-            return
-        self.active = True
-        used = self._frames(buffers.shared, buffers.view, count)
-        if used < count and not self.closed:
-            self._keep(buffers.view[used:count])
 
     def _receive_more(self, private: bytearray) -> None:
         """Fill up a partial frame, to its end and no further."""
@@ -218,7 +214,7 @@ class Connection:
         """Work on the whole frames in `buf[:filled]`; where the first unworked byte is."""
         pos = 0
         joined = b""
-        handle = self._handler.handle
+        handle = self._handle
         while filled - pos >= SIZE_BYTES:
             size = frame_size(buf, pos)[0]
             if not MIN_REQUEST_BYTES <= size <= self._limits.frame_bytes:

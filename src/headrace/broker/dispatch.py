@@ -7,7 +7,6 @@ closes its connection; a mistake of ours is logged with its trace and closes the
 
 import logging
 import struct
-from collections import Counter
 from collections.abc import Coroutine
 from inspect import iscoroutine
 
@@ -41,12 +40,16 @@ class Dispatch:
     """Answers frames with the services of this broker."""
 
     def __init__(self, services: Services, produce: Produce, fetch: Fetch) -> None:
-        self.requests: Counter[int] = Counter()
+        self._requests = dict.fromkeys(ROUTES, 0)
         self._services = services
         self._produce = produce
         self._fetch = fetch
         self._metadata = Metadata(services)
         self._ranges = [(key, row.min_version, row.max_version) for key, row in ROUTES.items()]
+
+    def requests(self) -> dict[str, int]:
+        """How many there were so far, by the API's name; only of those that were asked for."""
+        return {ROUTES[key].name: count for key, count in self._requests.items() if count}
 
     def handle(
         self, connection: Connection, buf: bytearray, view: memoryview, pos: int, end: int
@@ -54,15 +57,16 @@ class Dispatch:
         """The answer to the request in [pos, end), or the work that will give it."""
         try:
             key, version, correlation_id, size = request_start(buf, pos)
-            self.requests[key] += 1
             body = pos + REQUEST_START_BYTES + size if size > 0 else pos + REQUEST_START_BYTES
             if body > end:
                 raise MalformedRequest("the request ends within its header")
             if key == _PRODUCE and _FIRST_MAGIC_2_PRODUCE <= version <= 13:
+                self._requests[key] += 1
                 if version >= 9:
                     body = body + 1 if buf[body] == 0 else skip_tagged_fields(buf, body)
                 return self._produce(buf, view, body, end, version, correlation_id)
             if key == _FETCH and 4 <= version <= 18:
+                self._requests[key] += 1
                 if version >= 12:
                     body = body + 1 if buf[body] == 0 else skip_tagged_fields(buf, body)
                 if version >= USUAL_FROM:
@@ -102,6 +106,7 @@ class Dispatch:
         route = ROUTES.get(key)
         if route is None:
             raise CloseConnection(f"there is no API with key {key} here")
+        self._requests[key] += 1
         if key == api_versions.KEY and not 0 <= version <= api_versions.MAX_VERSION:
             body = api_versions.api_versions_body(self._ranges, 0, ErrorCode.UNSUPPORTED_VERSION)
             return frame_response(correlation_id, False, body)

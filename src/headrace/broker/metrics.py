@@ -3,7 +3,7 @@
 A metric that is not in the table cannot be set. Labels are kept in the order of the row.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
 
 
@@ -20,6 +20,8 @@ _GROUP = ("group", "topic", "partition")
 
 METRICS = (
     Metric("headrace_connections", "gauge", "Clients that are connected."),
+    Metric("headrace_requests_total", "counter", "Requests of clients and of other brokers.",
+           ("api",)),
     Metric("headrace_retention_passes_total", "counter", "Looks for segments to delete."),
     Metric("headrace_retention_pass_seconds", "gauge", "Duration of the last look."),
     Metric("headrace_retention_deleted_segments_total", "counter", "Segments that retention "
@@ -84,6 +86,7 @@ class Metrics:
     def __init__(self) -> None:
         self._values: dict[str, dict[tuple[str, ...], float]] = {row.name: {} for row in METRICS}
         self._sources: dict[str, Callable[[], float]] = {}
+        self._counts: dict[str, Callable[[], Mapping[str, float]]] = {}
 
     def add(self, name: str, amount: float, *labels: str) -> None:
         """Let a counter grow."""
@@ -102,6 +105,10 @@ class Metrics:
         """Ask for a gauge's value whenever somebody reads it."""
         self._sources[name] = source
 
+    def watch_each(self, name: str, source: Callable[[], Mapping[str, float]]) -> None:
+        """Likewise for a metric with one label: the values by that."""
+        self._counts[name] = source
+
     def render(self) -> str:
         """Everything in Prometheus' text format."""
         lines = []
@@ -109,6 +116,8 @@ class Metrics:
             values = self._values[row.name]
             if row.name in self._sources:
                 values[()] = self._sources[row.name]()
+            elif row.name in self._counts:
+                values = {(label,): count for label, count in self._counts[row.name]().items()}
             elif not row.labels:
                 values.setdefault((), 0)
             lines.append(f"# HELP {row.name} {row.doc}")

@@ -121,6 +121,7 @@ class Server:
         self._poller = Poller(self._replicas.wake)
         self._metrics = Metrics()
         self._metrics.watch("headrace_connections", lambda: len(self._connections))
+        self._metrics.watch_each("headrace_requests_total", dispatch.requests)
         self._metrics.watch("headrace_log_dirs_offline", lambda: len(self._broken_folders()))
         self._metrics.watch("headrace_replica_moves", lambda: self._replicas.moves.under_way)
         self._cluster_metrics = ClusterMetrics(self._metrics, metadata, self._replicas, self._rules)
