@@ -56,6 +56,7 @@ class Fetch:
         nearest: FindNearest | None = None,
     ) -> None:
         """`nearest` finds the replica for a rack; None if consumers fetch from leaders only."""
+        self._replicas = replicas
         self._by_key = replicas.by_key
         self._sessions = sessions
         self._max_bytes = max_bytes
