@@ -9,6 +9,7 @@ LISTEN  ?= 127.0.0.1:9092
 DEMO    ?= yes
 SECONDS ?= 60
 PYTEST_ARGS ?=
+WORKERS ?= 2
 OLDEST_PYSPARK ?= 4.2.0
 BENCH_ARGS  ?=
 
@@ -40,7 +41,7 @@ cluster-up: dev tools ## three brokers and a ZooKeeper; leaders are killed while
 	@$(BIN)/python examples/cluster/failover.py --seconds "$(SECONDS)" --jars "$$(echo .tools/zookeeper/*)"
 
 test: dev tools lint ## install everything the tests need and run them all
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)
 
 endurance: dev tools ## repeat the tests of faults hundreds of times (hours); `make test` has a few of each
 	$(BIN)/python -m pytest --endurance $(PYTEST_ARGS)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import hypothesis
 import pytest
 
-from tests.support import java
+from tests.support import java, workers
 from tests.support.apache_kafka import ApacheKafka
 
 # A shell starts background jobs with SIGINT ignored, and children inherit that. A handler of our
@@ -33,10 +33,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     wanted = bool(config.getoption("--endurance"))
-    left_out = [item for item in items if bool(item.get_closest_marker("endurance")) != wanted]
+    left_out = {item for item in items if bool(item.get_closest_marker("endurance")) != wanted}
     if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in set(left_out)]
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: workers.turn(item.nodeid))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> workers.ByWhatIsShared:
+    # The order is ours, not that of the number of tests.
+    config.option.loadscopereorder = False
+    return workers.ByWhatIsShared(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -1,16 +1,28 @@
 """Free TCP ports, and waiting for a broker to answer on one."""
 
+import itertools
+import os
 import socket
 import struct
 import time
 from collections.abc import Callable
 
+# Below the ports that Linux gives to connections, and from another place in each process: nobody
+# else takes a port between its choice here and the start of the server that is meant to have it.
+_FIRST = 12_000
+_COUNT = 20_000
+_numbers = itertools.count(os.getpid() * 997)
+
 
 def free_port() -> int:
-    """A port that nothing listens on now."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
+    """A port that nothing listens on now, and that is not chosen again soon."""
+    while True:
+        port = _FIRST + next(_numbers) % _COUNT
+        with socket.socket() as listener:
+            try:
+                listener.bind(("127.0.0.1", port))
+            except OSError:
+                continue
         return port
 
 

@@ -92,7 +92,8 @@ class SparkCluster:
             "SPARK_NO_DAEMONIZE": "1",
             "SPARK_DAEMON_MEMORY": "256m",
             "PYSPARK_PYTHON": sys.executable,
-            "SPARK_DAEMON_JAVA_OPTS": f"-Dlog4j2.configurationFile=file:{self._log_settings()}",
+            "SPARK_DAEMON_JAVA_OPTS": f"{os.environ.get('SPARK_DAEMON_JAVA_OPTS', '')}"
+            f" -Dlog4j2.configurationFile=file:{self._log_settings()}",
         }
         # spark-class replaces itself with Java, so the process is the daemon.
         command = [

@@ -88,7 +88,7 @@ READERS: list[tuple[int, Callable[[bytes], bytes]]] = [
 ]
 
 
-@pytest.mark.parametrize(("codec", "read"), READERS, ids=names)
+@pytest.mark.parametrize(("codec", "read"), READERS, ids=[NAMES[codec] for codec, _ in READERS])
 def test_others_read_what_we_write(codec: int, read: Callable[[bytes], bytes]) -> None:
     assert read(compress(codec, MIXED)) == MIXED
 
