@@ -148,6 +148,8 @@ class Link:
         self._to_client.send(self._answered, frame)
 
     def _answered(self, frame: bytes) -> None:
+        if not self._answers:
+            return  # whoever asked was stopped, and has heard first that the connection was lost
         future = self._answers.popleft()
         if not future.done():
             future.set_result(frame)
