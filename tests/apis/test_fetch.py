@@ -30,7 +30,7 @@ class Consumer:
         self.broker = broker
         self.clock = ManualClock()
         self.sessions = SessionCache(SESSION_SLOTS, self.clock)
-        self.fetch = Fetch(broker.replicas, self.sessions, 50_000_000)
+        self.fetch = Fetch(broker.replicas, self.sessions, 50_000_000, self.clock)
 
     def append(self, topic: str, *values: bytes, partition: int = 0) -> int:
         found = self.broker.replicas.partition(topic, partition)

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from headrace.cluster.controller import Alteration, ConfigChange, Operation
-from headrace.cluster.image import Image, Topic
+from headrace.cluster.image import Image, PartitionState, Topic
 from headrace.replication.throttle import Throttle
 from tests.apis.one_broker import NODE, OneBroker
+from tests.apis.test_fetch import Consumer, follow
 
 
 class SteadyClock:
@@ -31,8 +32,8 @@ def broker(tmp_path: Path) -> Iterator[OneBroker]:
     running.close()
 
 
-def set_rate(broker: OneBroker, rate: int) -> None:
-    name = "follower.replication.throttled.rate"
+def set_rate(broker: OneBroker, rate: int, side: str = "follower") -> None:
+    name = f"{side}.replication.throttled.rate"
     change = ConfigChange(name, Operation.SET, str(rate))
     assert broker.metadata.alter_configs([Alteration("broker", str(NODE), (change,))]) == [None]
 
@@ -72,3 +73,34 @@ def test_only_named_replicas_that_are_not_in_sync_wait(
 
     broker.metadata.alter_partitions(out_of_sync)
     assert throttle.applies_to(partition) is is_named
+
+
+def test_a_leader_makes_only_those_wait_that_are_not_in_sync(broker: OneBroker) -> None:
+    broker.create("t", leader_replication_throttled_replicas=f"0:{NODE}")
+    set_rate(broker, 1000, "leader")
+    consumer = Consumer(broker)
+    (partition,) = broker.replicas.topic("t")
+    partition.use_state(PartitionState(NODE, 1, (NODE, 2, 3), (NODE, 2)))
+    consumer.append("t", b"v" * 5000)
+
+    def got(follower: int) -> bool:
+        answer = consumer.ask(follow(epoch=1), replica_id=follower)
+        return bool(answer.responses[0].partitions[0].records)
+
+    assert [got(3), got(3), got(2)] == [True, False, True]
+    consumer.clock.advance(9000)
+    assert not got(3), "what those in sync fetch counts too"
+    consumer.clock.advance(3000)
+    assert got(3)
+
+
+def test_a_leader_slows_down_only_what_is_named(broker: OneBroker) -> None:
+    broker.create("t", leader_replication_throttled_replicas="1:1")
+    set_rate(broker, 1, "leader")
+    consumer = Consumer(broker)
+    (partition,) = broker.replicas.topic("t")
+    partition.use_state(PartitionState(NODE, 1, (NODE, 2, 3), (NODE, 2)))
+    consumer.append("t", b"v" * 5000)
+    for _ in range(2):
+        answer = consumer.ask(follow(epoch=1), replica_id=3)
+        assert answer.responses[0].partitions[0].records

@@ -114,7 +114,7 @@ class SimulatedBroker:
         self.replicas.load(self.metadata.image)
         self.metadata.listeners.append(self.replicas.apply)
         services = self._services(settings, clock)
-        fetch = Fetch(self.replicas, SessionCache(100, clock), 1 << 20)
+        fetch = Fetch(self.replicas, SessionCache(100, clock), 1 << 20, clock)
         self._dispatch = Dispatch(services, Produce(services), fetch)
         metrics = Metrics()
         retention = Retention(self.replicas, clock, _nobody_has_committed, metrics)

@@ -21,9 +21,12 @@ from collections.abc import Callable, Coroutine
 from typing import TypeAlias
 
 from headrace.apis.fetch_sessions import Entry, Session, SessionCache
+from headrace.clock import Clock
 from headrace.errors import ErrorCode, KafkaError
+from headrace.log.segment import Slice
 from headrace.replication.partition import Partition
 from headrace.replication.replicas import Replicas
+from headrace.replication.throttle import LeaderThrottle
 from headrace.types import Offset
 from headrace.wire.fast import (
     FETCH_TOPIC_IDS_FROM,
@@ -53,9 +56,11 @@ class Fetch:
         replicas: Replicas,
         sessions: SessionCache,
         max_bytes: int,
+        clock: Clock,
         nearest: FindNearest | None = None,
     ) -> None:
         """`nearest` finds the replica for a rack; None if consumers fetch from leaders only."""
+        self._throttle = LeaderThrottle(replicas, clock)
         self._replicas = replicas
         self._by_key = replicas.by_key
         self._sessions = sessions
@@ -234,13 +239,35 @@ class Fetch:
             partition.check_epoch(entry.epoch)
             partition.fetched_by(request.replica_id, request.replica_epoch, entry.offset)
             start, end = partition.log.start_offset, partition.log.end_offset
-            records = partition.read_to_end(entry.offset, max_bytes, whole_first)
+            if partition.settings.leader_throttled_replicas:
+                records = self._read_throttled(partition, entry, max_bytes, whole_first, request)
+            else:
+                records = partition.read_to_end(entry.offset, max_bytes, whole_first)
         except KafkaError as error:
             code = error.code
             if code is ErrorCode.CORRUPT_MESSAGE:
                 self._replicas.found_damaged(partition, entry.offset)
         high_watermark = partition.high_watermark if end >= 0 else -1
         return (entry.index, code, high_watermark, -1, start, records, None), end
+
+    def _read_throttled(
+        self,
+        partition: Partition,
+        entry: Entry,
+        max_bytes: int,
+        whole_first: bool,
+        request: FetchRequest,
+    ) -> Slice | None:
+        """What a replica lacks, or nothing while it has to wait, as if there was no more."""
+        throttle = self._throttle
+        if not throttle.applies_to(partition):
+            return partition.read_to_end(entry.offset, max_bytes, whole_first)
+        if throttle.holds_up(partition, request.replica_id):
+            return None
+        records = partition.read_to_end(entry.offset, max_bytes, whole_first)
+        if records is not None:
+            throttle.copied(records.length)
+        return records
 
     def _partition(self, entry: Entry) -> Partition | ErrorCode:
         """The partition that the entry follows, found again if it was closed."""

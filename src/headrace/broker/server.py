@@ -154,8 +154,8 @@ class Server:
         nearest = None
         if replicas.followers_serve:
             nearest = Nearest(services.metadata, services.node_id)
-        sessions = SessionCache(slots, services.clock)
-        return Fetch(replicas, sessions, settings.integer("fetch.max.bytes"), nearest)
+        clock, max_bytes = services.clock, settings.integer("fetch.max.bytes")
+        return Fetch(replicas, SessionCache(slots, clock), max_bytes, clock, nearest)
 
     def _join(self, membership: Membership, this: Broker) -> Broker:
         """Be one of the cluster's brokers; after a crash one that has to catch up first."""

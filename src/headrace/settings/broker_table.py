@@ -464,7 +464,8 @@ QUOTAS = (
           "Bytes a second that this broker copies of all replicas together that "
           "follower.replication.throttled.replicas of their topics names."),
     _live("leader.replication.throttled.rate", LONG, LONG_MAX, at_least(0),
-          "Kafka's tools set this too; copying is slowed down on the follower's side only."),
+          "Bytes a second that others copy from this broker of all replicas together that "
+          "leader.replication.throttled.replicas of their topics names."),
     _row("controller.quota.window.num", INT, 11, at_least(1),
          "As above, for changes of topics."),
     _row("controller.quota.window.size.seconds", INT, 1, at_least(1),

@@ -8,7 +8,6 @@ from headrace.settings.setting import Setting
 
 TOPIC_NO_EFFECT = frozenset(
     {
-        "leader.replication.throttled.replicas",
         "local.retention.bytes",
         "local.retention.ms",
         "remote.log.copy.disable",
@@ -64,7 +63,6 @@ BROKER_NO_EFFECT = frozenset(
         "group.streams.num.standby.replicas",
         "group.streams.session.timeout.ms",
         "inter.broker.listener.name",
-        "leader.replication.throttled.rate",
         "listener.security.protocol.map",
         "log.cleaner.io.buffer.size",
         "log.flush.start.offset.checkpoint.interval.ms",

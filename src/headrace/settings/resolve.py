@@ -49,6 +49,7 @@ class LogSettings:
     min_insync_replicas: int = 1
     unclean_leader_election: bool = False
     follower_throttled_replicas: frozenset[str] = frozenset()
+    leader_throttled_replicas: frozenset[str] = frozenset()
     flush_messages: int = LONG_MAX
     flush_ms: int = LONG_MAX
     file_delete_delay_ms: int = 60_000
@@ -87,6 +88,7 @@ FIELDS = {
     "min.insync.replicas": "min_insync_replicas",
     "unclean.leader.election.enable": "unclean_leader_election",
     "follower.replication.throttled.replicas": "follower_throttled_replicas",
+    "leader.replication.throttled.replicas": "leader_throttled_replicas",
     "flush.messages": "flush_messages",
     "flush.ms": "flush_ms",
     "file.delete.delay.ms": "file_delete_delay_ms",

@@ -88,7 +88,8 @@ _ROWS = (
     _topic("internal.segment.bytes", Type.INT, None, between(1, INT_MAX), "",
            "For tests: a segment size below the smallest that segment.bytes takes."),
     _topic("leader.replication.throttled.replicas", Type.LIST, (), THROTTLED, "",
-           "Kafka's tools set this too; copying is slowed down on the follower's side only."),
+           "Replicas that leader.replication.throttled.rate slows down while others copy from "
+           "them: partition:broker pairs, or * for all."),
     _topic("local.retention.bytes", Type.LONG, -2, at_least(-2), "log.local.retention.bytes",
            "Bytes kept locally of a tiered topic."),
     _topic("local.retention.ms", Type.LONG, -2, at_least(-2), "log.local.retention.ms",

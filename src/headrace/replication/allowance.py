@@ -1,0 +1,37 @@
+"""So many bytes a second: an account of what was copied."""
+
+from collections.abc import Callable
+
+from headrace.clock import Clock
+from headrace.settings.setting import LONG_MAX
+
+
+class Allowance:
+    """Whoever copied more than the rate allows waits while the account is overdrawn."""
+
+    def __init__(self, rate: Callable[[], int], clock: Clock) -> None:
+        """`rate` says how many bytes a second there may be just now."""
+        self._rate = rate
+        self._clock = clock
+        self._debt_bytes = 0.0
+        self._counted_s = 0.0
+
+    @property
+    def is_on(self) -> bool:
+        """Whether there is a bound at all."""
+        return self._rate() < LONG_MAX
+
+    @property
+    def is_overdrawn(self) -> bool:
+        """Whether more was copied than the rate allows so far."""
+        return self._debt() > 0
+
+    def copied(self, count_bytes: int) -> None:
+        """So much has been copied."""
+        self._debt_bytes = self._debt() + count_bytes
+
+    def _debt(self) -> float:
+        now_s = self._clock.monotonic()
+        self._debt_bytes = max(0.0, self._debt_bytes - self._rate() * (now_s - self._counted_s))
+        self._counted_s = now_s
+        return self._debt_bytes
