@@ -176,7 +176,7 @@ def test_a_fetch_waits_for_records_and_wakes_when_they_come(consumer: Consumer) 
         await asyncio.sleep(0)
         assert not task.done()
         consumer.append("t", b"news")
-        return await asyncio.wait_for(task, 10)
+        return await asyncio.wait_for(task, 60)
 
     assert b"news" in partitions(read(asyncio.run(run())))[0].records
 
@@ -190,7 +190,7 @@ def test_a_fetch_waits_for_min_bytes(consumer: Consumer) -> None:
             await asyncio.sleep(0)
         early = task.done()
         consumer.append("t", b"b" * 300)
-        return early, await asyncio.wait_for(task, 10)
+        return early, await asyncio.wait_for(task, 60)
 
     early, answer = asyncio.run(run())
     assert not early
@@ -210,7 +210,7 @@ def test_a_waiting_fetch_learns_that_its_topic_is_gone(consumer: Consumer) -> No
         await asyncio.sleep(0)
         consumer.broker.metadata.delete_topics(["t"])
         consumer.broker.replicas.wake()
-        return await asyncio.wait_for(task, 10)
+        return await asyncio.wait_for(task, 60)
 
     assert int(partitions(read(asyncio.run(run())))[0].error_code) == 3
 
@@ -241,7 +241,7 @@ def test_a_session_wakes_for_a_partition_named_only_at_its_start(consumer: Consu
         task = asyncio.ensure_future(waiting)
         await asyncio.sleep(0)
         consumer.append("t", b"v", partition=3)
-        return await asyncio.wait_for(task, 10)
+        return await asyncio.wait_for(task, 60)
 
     assert list(partitions(read(asyncio.run(run())))) == [3]
 
@@ -256,7 +256,7 @@ def test_a_session_that_waits_in_vain_hears_that_records_were_deleted(consumer: 
         await asyncio.sleep(0)
         consumer.broker.replicas.partition("t", 0).delete_records(1)
         consumer.broker.replicas.wake()
-        return await asyncio.wait_for(task, 10)
+        return await asyncio.wait_for(task, 60)
 
     assert partitions(read(asyncio.run(run())))[0].log_start_offset == 1
 

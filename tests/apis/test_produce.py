@@ -41,7 +41,7 @@ def test_an_answer_that_nobody_awaits_yet_learns_of_the_new_leader(broker: OneBr
         assert isinstance(answer, Coroutine)
         led_by(broker, topic, OTHER, 2)
         led_by(broker, topic, NODE, 3)
-        return await asyncio.wait_for(answer, 5)
+        return await asyncio.wait_for(answer, 60)
 
     answer = asyncio.run(run())
     assert answer is not None

@@ -45,7 +45,7 @@ def admin(broker: RunningBroker) -> AdminClient:
 
 def create(broker: RunningBroker) -> None:
     client = admin(broker)
-    client.create_topics([NewTopic(TOPIC, 1, 1, config=CONFIG)])[TOPIC].result(20)
+    client.create_topics([NewTopic(TOPIC, 1, 1, config=CONFIG)])[TOPIC].result(60)
 
 
 def alter(broker: RunningBroker, kind: ResourceType, name: str, **config: str) -> None:
@@ -56,7 +56,7 @@ def alter(broker: RunningBroker, kind: ResourceType, name: str, **config: str) -
     resource = ConfigResource(kind, name, incremental_configs=entries)
     client = admin(broker)
     for future in client.incremental_alter_configs([resource]).values():
-        future.result(20)
+        future.result(60)
 
 
 def write(broker: RunningBroker, turn: int, count: int = 600) -> dict[bytes, bytes]:
@@ -69,7 +69,7 @@ def write(broker: RunningBroker, turn: int, count: int = 600) -> dict[bytes, byt
         last[key] = value
         if n % 50 == 0:
             producer.poll(0)
-    producer.flush(20)
+    producer.flush(60)
     return last
 
 
@@ -84,7 +84,7 @@ def read(broker: RunningBroker, topic: str = TOPIC) -> list[tuple[int, bytes, by
     )
     consumer.assign([TopicPartition(topic, 0, 0)])
     found = []
-    while not (message := consumer.poll(20)).error():
+    while not (message := consumer.poll(60)).error():
         found.append((message.offset(), message.key(), message.value()))
     consumer.close()
     return found
@@ -217,7 +217,7 @@ def test_offsets_and_transactions_are_found_in_compacted_logs(broker: RunningBro
     }
     producers = [Producer({**where, "transactional.id": f"t{n}"}) for n in range(2)]
     for producer in producers:
-        producer.init_transactions(20)
+        producer.init_transactions(60)
 
     def work(turn: int) -> None:
         for number, consumer in enumerate(consumers.values()):
@@ -226,7 +226,7 @@ def test_offsets_and_transactions_are_found_in_compacted_logs(broker: RunningBro
         for producer in producers:
             producer.begin_transaction()
             producer.produce(TOPIC, b"%d" % turn, b"in a transaction")
-            producer.commit_transaction(20)
+            producer.commit_transaction(60)
 
     work(0)
     for topic in ("__consumer_offsets", "__transaction_state"):
@@ -244,13 +244,13 @@ def test_offsets_and_transactions_are_found_in_compacted_logs(broker: RunningBro
     for producer in producers:
         producer.begin_transaction()
         producer.produce(TOPIC, b"after", b"in a transaction")
-        producer.commit_transaction(20)
+        producer.commit_transaction(60)
     assert read(broker)[-1][1:] == (b"in a transaction", b"after")
 
 
 def metrics(address: str) -> dict[str, float]:
     """What Prometheus reads, by metric and labels."""
-    with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=60) as answer:
         lines = answer.read().decode().splitlines()
     return {
         name.removeprefix("headrace_compaction_"): float(value)
@@ -292,7 +292,7 @@ def test_operators_see_what_compaction_does_and_where_it_fails() -> None:
         assert shown["max_dirty_ratio"] > 0
         assert shown["in_progress"] == 0
         client = admin(broker)
-        client.delete_topics([TOPIC])[TOPIC].result(20)
+        client.delete_topics([TOPIC])[TOPIC].result(60)
         wait_until("no failure", lambda: metrics(address)["uncleanable_partitions"] == 0)
     finally:
         broker.close()

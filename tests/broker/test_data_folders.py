@@ -17,7 +17,7 @@ Factory = Callable[..., RunningBroker]
 def create(broker: RunningBroker, topic: str, partitions: int, **configs: str) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     given = {name.replace("_", "."): value for name, value in configs.items()}
-    admin.create_topics([NewTopic(topic, partitions, 1, config=given)])[topic].result(20)
+    admin.create_topics([NewTopic(topic, partitions, 1, config=given)])[topic].result(60)
 
 
 def homes(broker: RunningBroker, topic: str, partitions: int) -> list[int]:

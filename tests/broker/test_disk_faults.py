@@ -73,7 +73,7 @@ def test_what_was_acknowledged_survives_a_kill_at_a_named_point(
         sent += 1
     died.join()
     broker.start()
-    producer.flush(30)
+    producer.flush(60)
     assert len(acknowledged) == sent + 1, "what waited for an answer was sent again"
     assert read(broker, "orders", sent + 1) == ["before", *map(str, range(sent))]
     broker.stop()
@@ -124,7 +124,7 @@ def test_a_disk_that_is_really_full_keeps_every_acknowledged_record(tmp_path: Pa
 def fill(bootstrap: str) -> tuple[list[str], int]:
     """Produce until the disk has refused three times; what was acknowledged."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic("orders", 1, 1)])["orders"].result(20)
+    admin.create_topics([NewTopic("orders", 1, 1)])["orders"].result(60)
     acknowledged: list[str] = []
     refusals: list[object] = []
 
@@ -137,7 +137,7 @@ def fill(bootstrap: str) -> tuple[list[str], int]:
     producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0, "retries": 0})
     for number in range(1000):
         producer.produce("orders", f"{number:07d}" + "x" * 30_000, callback=delivered)
-        producer.flush(20)
+        producer.flush(60)
         if len(refusals) == 3:
             break
     return acknowledged, len(refusals)
@@ -151,11 +151,11 @@ def values(bootstrap: str, topic: str) -> list[str]:
         {"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False}
     )
     try:
-        low, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), 20)
+        low, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), 60)
         consumer.assign([TopicPartition(topic, 0, low)])
         found: list[str] = []
         while len(found) < high - low:
-            message = consumer.poll(10)
+            message = consumer.poll(60)
             assert message is not None, f"{len(found)} of {high - low} came"
             assert message.error() is None, message.error()
             found.append(message.value().decode())
@@ -178,15 +178,15 @@ def test_a_rotten_batch_is_never_served_and_its_neighbours_are(headrace_factory:
 
     consumer = consumer_of(broker)
     consumer.assign([TopicPartition("orders", 0, 0)])
-    first = consumer.poll(20)
+    first = consumer.poll(60)
     assert first is not None
     assert first.value() == b"zero"
-    failed = consumer.poll(20)
+    failed = consumer.poll(60)
     assert failed is not None
     assert failed.error() is not None
     assert failed.value() is None or b"otten" not in failed.value()
     consumer.seek(TopicPartition("orders", 0, 2))
-    while (message := consumer.poll(20)) is not None and message.error() is not None:
+    while (message := consumer.poll(60)) is not None and message.error() is not None:
         continue
     assert message is not None
     assert message.value() == b"two"
@@ -205,7 +205,7 @@ def test_after_a_power_cut_synced_topics_lost_nothing_and_others_only_their_end(
             admin = AdminClient({"bootstrap.servers": broker.bootstrap})
             synced = NewTopic("synced", 1, 1, config={"flush.messages": "1"})
             for future in admin.create_topics([synced, NewTopic("lazy", 1, 1)]).values():
-                future.result(20)
+                future.result(60)
             acknowledged, sent = produce_until_dead(broker, disk.cut)
             broker.kill()
         disk.unmount()
@@ -255,5 +255,5 @@ def produce_until_dead(
             is_cut = True
             cut()
     producer.purge()
-    producer.flush(10)
+    producer.flush(60)
     return acknowledged, sent

@@ -163,7 +163,7 @@ def set_pace(broker: RunningBroker, bytes_per_second: int) -> None:
     )
     resource = ConfigResource(ConfigResource.Type.BROKER, "1", incremental_configs=[entry])
     for done in admin.incremental_alter_configs([resource]).values():
-        done.result(20)
+        done.result(60)
 
 
 def fill(broker: RunningBroker, count: int = 300) -> list[bytes]:
@@ -247,7 +247,7 @@ def test_a_kill_in_the_middle_of_a_move_loses_nothing(
 def delete_before(broker: RunningBroker, offset: int) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     for done in admin.delete_records([TopicPartition(TOPIC, 0, offset)]).values():
-        assert done.result(20).low_watermark == offset
+        assert done.result(60).low_watermark == offset
 
 
 def test_naming_the_folder_where_it_lies_stops_a_move(headrace_factory: Factory) -> None:
@@ -272,7 +272,7 @@ def test_a_topic_that_is_deleted_while_it_moves_leaves_nothing(headrace_factory:
     fill(broker)
     assert move(broker, 1 - first) == 0
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    admin.delete_topics([TOPIC])[TOPIC].result(20)
+    admin.delete_topics([TOPIC])[TOPIC].result(60)
     until(lambda: not folders(broker))
     create(broker, TOPIC, 1)
     assert send(broker, TOPIC, "new") == [0]
@@ -306,7 +306,7 @@ def test_transactions_and_acknowledged_syncs_do_not_notice_a_move(
     producer = Producer(
         {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "writer"}
     )
-    producer.init_transactions(30)
+    producer.init_transactions(60)
     committed: list[bytes] = []
 
     def transaction(number: int) -> None:
@@ -315,20 +315,20 @@ def test_transactions_and_acknowledged_syncs_do_not_notice_a_move(
         for value in values:
             producer.produce(TOPIC, value, partition=0)
         if number % 3:
-            producer.commit_transaction(30)
+            producer.commit_transaction(60)
             committed.extend(values)
         else:
-            producer.abort_transaction(30)
+            producer.abort_transaction(60)
 
     for target in (1 - first, first):
         for number in range(5):
             transaction(number)
         producer.begin_transaction()
         producer.produce(TOPIC, b"open", partition=0)
-        producer.flush(30)
+        producer.flush(60)
         assert move(broker, target) == 0
         wait_until_moved(broker, target)
-        producer.abort_transaction(30)
+        producer.abort_transaction(60)
         transaction(100)
     assert committed_values(broker.bootstrap_servers, TOPIC) == committed
     broker.kill()

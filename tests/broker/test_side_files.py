@@ -41,24 +41,24 @@ def fill(broker: RunningBroker) -> int:
             "linger.ms": 0,
         }
     )
-    producer.init_transactions(30)
+    producer.init_transactions(60)
     middle_ms = 0
     for n in range(12):
         producer.begin_transaction()
         for partition in (LOST, ROTTEN):
             producer.produce(TOPIC, f"{n}", partition=partition)
-        producer.flush(30)
+        producer.flush(60)
         if n % 3:
-            producer.commit_transaction(30)
+            producer.commit_transaction(60)
         else:
-            producer.abort_transaction(30)
+            producer.abort_transaction(60)
         if n == 6:
             time.sleep(0.01)  # a millisecond that no other record has
             middle_ms = int(time.time() * 1000)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     wanted = [TopicPartition(TOPIC, partition, 4) for partition in (LOST, ROTTEN)]
     for deleted in admin.delete_records(wanted).values():
-        assert deleted.result(30).low_watermark == 4
+        assert deleted.result(60).low_watermark == 4
     return middle_ms
 
 
@@ -69,8 +69,8 @@ def answers(broker: RunningBroker, middle_ms: int) -> object:
     found: list[object] = [sorted(values, key=int)]  # partitions come in any order
     for partition in (LOST, ROTTEN):
         wanted = TopicPartition(TOPIC, partition, middle_ms)
-        found.append(consumer.offsets_for_times([wanted], timeout=10)[0].offset)
-        found.append(consumer.get_watermark_offsets(wanted, timeout=10))
+        found.append(consumer.offsets_for_times([wanted], timeout=60)[0].offset)
+        found.append(consumer.get_watermark_offsets(wanted, timeout=60))
         found.append(idempotent(broker, partition))
     consumer.close()
     return found

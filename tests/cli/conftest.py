@@ -108,7 +108,7 @@ def execute(*words: str, stdin: bytes = b"", env: dict[str, str] | None = None) 
         command(*words),
         input=stdin,
         capture_output=True,
-        timeout=30,
+        timeout=110,
         env={**os.environ, **(env or {})},
         check=False,
     )

@@ -106,7 +106,7 @@ def test_follow_prints_what_arrives_and_ctrl_c_is_clean(
         run("produce", filled, "-p", "0", stdin=b"fresh\n")
         assert process.stdout.readline() == b"fresh\n"
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=10)
+        _, err = process.communicate(timeout=60)
     finally:
         process.kill()
     assert (process.returncode, err) == (0, b"")
@@ -123,7 +123,7 @@ def test_a_reader_that_has_seen_enough_ends_it_silently(
     assert process.stderr is not None
     process.stdout.readline()
     process.stdout.close()
-    assert process.wait(timeout=15) == 0
+    assert process.wait(60) == 0
     assert process.stderr.read() == b""
     process.stderr.close()
 
@@ -135,13 +135,13 @@ def test_aborted_records_are_shown_only_on_request(run: Run, topic: str, bootstr
         {"bootstrap.servers": bootstrap, "transactional.id": f"{topic}-tx", "log_level": 0}
     )
     try:
-        producer.init_transactions(5)
+        producer.init_transactions(60)
     except KafkaException:
         pytest.skip("this cluster has no transactions")
     for value, finish in (("kept", True), ("dropped", False)):
         producer.begin_transaction()
         producer.produce(topic, value, partition=0)
-        producer.flush(5)
+        producer.flush(60)
         producer.commit_transaction() if finish else producer.abort_transaction()
     assert _values(run, topic) == ["kept"]
     assert _values(run, topic, "--isolation", "uncommitted") == ["kept", "dropped"]

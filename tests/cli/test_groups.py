@@ -18,7 +18,7 @@ from headrace.cli import client, direct
 from headrace.testing.plugin import BrokerFactory
 from tests.cli.conftest import Run, command, execute
 
-PATIENCE_S = 30
+PATIENCE_S = 60
 
 
 @pytest.fixture

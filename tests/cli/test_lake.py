@@ -16,13 +16,13 @@ def transactions(bootstrap: str, topic: str) -> list[int]:
     """Three committed records, a marker, two aborted ones, a marker, two committed ones, a marker:
     the offsets that a consumer sees."""
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": topic})
-    producer.init_transactions(10)
+    producer.init_transactions(60)
     for count, commit in ((3, True), (2, False), (2, True)):
         producer.begin_transaction()
         for number in range(count):
             producer.produce(topic, b"%d" % number, partition=0)
-        producer.flush(10)
-        producer.commit_transaction(10) if commit else producer.abort_transaction(10)
+        producer.flush(60)
+        producer.commit_transaction(60) if commit else producer.abort_transaction(60)
     return [0, 1, 2, 7, 8]
 
 

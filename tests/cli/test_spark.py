@@ -167,7 +167,7 @@ def published(bootstrap: str) -> tuple[Query, Query]:
     publisher = Publisher(bootstrap, {})
     publisher.publish(runs)
     publisher.publish(failed)
-    publisher.flush(10)
+    publisher.flush(60)
     return runs, failed
 
 
@@ -205,10 +205,10 @@ def test_watching_tells_of_every_change_until_interrupted(
         assert next(each for each in lines if each["id"] == runs.id)["state"] == "running"
         publisher = Publisher(bootstrap, {})
         publisher.publish(progress.ended(runs, runs.time_ms + 1, None))
-        publisher.flush(10)
+        publisher.flush(60)
         assert next(each for each in lines if each["id"] == runs.id)["state"] == "stopped"
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
     finally:
         process.kill()
         process.wait()

@@ -8,7 +8,7 @@ from confluent_kafka import KafkaException, Producer
 
 from tests.cli.conftest import Run
 
-PATIENCE_S = 30
+PATIENCE_S = 60
 
 
 @pytest.fixture

@@ -78,7 +78,7 @@ def test_records_that_were_deleted_are_reported_with_where_to_go_on(
     fill(cluster, partition, 3)
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for future in admin.delete_records([RdPartition(topic, 0, 12)]).values():
-        future.result(20)
+        future.result(60)
     with pytest.raises(DataLoss, match="begins at offset 12") as caught:
         values(cluster, FetchPlan(partition), 5, 30)
     assert caught.value.resume_at == 12

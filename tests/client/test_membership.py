@@ -33,7 +33,7 @@ def make_member() -> Iterator[MakeMember]:
 
 
 def wait_until(holds: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not holds():
         assert time.monotonic() < deadline, what
         time.sleep(0.05)
@@ -41,7 +41,7 @@ def wait_until(holds: Callable[[], bool], what: str) -> None:
 
 def members(bootstrap: str, group: str) -> list[tuple[str, list[tuple[str, int]]]]:
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    found = admin.describe_consumer_groups([group])[group].result(20)
+    found = admin.describe_consumer_groups([group])[group].result(60)
     if found.state != ConsumerGroupState.STABLE:
         return []
     return [

@@ -47,7 +47,7 @@ def committed_values(bootstrap: str, topic: str, count: int) -> list[bytes]:
     found: list[bytes] = []
     ended = 0
     while len(found) < count or ended < 2:
-        message = consumer.poll(20)
+        message = consumer.poll(60)
         assert message is not None, f"only {found} came"
         if message.error():
             ended += 1

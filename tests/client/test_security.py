@@ -82,7 +82,7 @@ def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doors]:
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
         info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
         user = UserScramCredentialUpsertion("bob", info, b"pencil")
-        admin.alter_user_scram_credentials([user])["bob"].result(20)
+        admin.alter_user_scram_credentials([user])["bob"].result(60)
         yield Doors(login, tls, certificate)
 
 

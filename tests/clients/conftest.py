@@ -56,7 +56,7 @@ def make_topic(admin: AdminClient, request: pytest.FixtureRequest) -> MakeTopic:
     def make(partitions: int = 1, **config: str) -> str:
         name = f"t-{uuid.uuid4().hex[:12]}"
         new = NewTopic(name, num_partitions=partitions, replication_factor=1, config=config)
-        admin.create_topics([new])[name].result(30)
+        admin.create_topics([new])[name].result(60)
         return name
 
     return make

@@ -104,13 +104,13 @@ class Writer:
             producer.produce(
                 TOPIC, value, key, step.partition, timestamp=timestamp, headers={"h": b"1"}
             )
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
         if step.end is not None:
             self._open.discard(step.producer)
             if step.end:
-                producer.commit_transaction(30)
+                producer.commit_transaction(60)
             else:
-                producer.abort_transaction(30)
+                producer.abort_transaction(60)
 
     def _make(self, name: str) -> Producer:
         config = {"bootstrap.servers": self._bootstrap, "linger.ms": 1000}
@@ -128,7 +128,7 @@ class Writer:
 
 def create(bootstrap: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1, config=CONFIG)])[TOPIC].result(30)
+    admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1, config=CONFIG)])[TOPIC].result(60)
 
 
 def set_ratio(bootstrap: str, ratio: str) -> None:
@@ -138,7 +138,7 @@ def set_ratio(bootstrap: str, ratio: str) -> None:
     )
     resource = ConfigResource(ResourceType.TOPIC, TOPIC, incremental_configs=[entry])
     for future in admin.incremental_alter_configs([resource]).values():
-        future.result(30)
+        future.result(60)
 
 
 def active_bases(broker: Broker) -> dict[int, int]:

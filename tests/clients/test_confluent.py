@@ -74,7 +74,7 @@ def send(bootstrap: str, topic: str, values: list[bytes | None], **options: Any)
     )
     for value in values:
         producer.produce(topic, value, on_delivery=on_delivery)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     return reports
 
 
@@ -124,7 +124,7 @@ def test_an_idempotent_producer_stores_each_record_once_and_in_order(
     for n in range(1000):
         producer.produce(topic, b"%d" % n, partition=n % 2)
         producer.poll(0)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     for partition in (0, 1):
         with consuming(bootstrap, TopicPartition(topic, partition, 0)) as consumer:
             expected = [b"%d" % n for n in range(1000) if n % 2 == partition]
@@ -137,7 +137,7 @@ def test_null_values_null_keys_and_headers_survive(bootstrap: str, topic: str) -
     producer.produce(topic, None, key=b"tombstone")
     producer.produce(topic, b"v", headers=headers)
     producer.produce(topic, b"", key=b"")
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     with consuming(bootstrap, TopicPartition(topic, 0, 0)) as consumer:
         first, second, third = take(consumer, 3)
     assert (first.key(), first.value()) == (b"tombstone", None)
@@ -153,7 +153,7 @@ def test_both_timestamp_types_are_told_apart(
     own = int(time.time() * 1000) - 60_000
     producer = Producer({"bootstrap.servers": bootstrap})
     producer.produce(topic, b"v", timestamp=own)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     with consuming(bootstrap, TopicPartition(topic, 0, 0)) as consumer:
         (message,) = take(consumer, 1)
     tag, stamp = message.timestamp()
@@ -183,7 +183,7 @@ def test_a_record_beyond_the_topics_limit_is_refused_by_its_name(
     errors: list[Any] = []
     producer = Producer({"bootstrap.servers": bootstrap})
     producer.produce(topic, bytes(5000), on_delivery=lambda error, _: errors.append(error))
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     assert [error.code() for error in errors] == [KafkaError.MSG_SIZE_TOO_LARGE]
 
 
@@ -246,7 +246,7 @@ def test_an_unknown_topic_is_an_error_when_creation_is_not_allowed(
     with consuming(bootstrap, allow_auto_create_topics=False) as consumer:
         described = consumer.list_topics(new_name, 20).topics[new_name]
         assert described.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
-        assert new_name not in consumer.list_topics(timeout=20).topics
+        assert new_name not in consumer.list_topics(timeout=60).topics
 
 
 def test_offsets_are_listed_by_every_specification(
@@ -256,11 +256,11 @@ def test_offsets_are_listed_by_every_specification(
     start = int(time.time() * 1000) - 100_000
     for n in (0, 1, 5, 2, 3):
         producer.produce(topic, b"v", timestamp=start + n * 1000)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     partition = TopicPartition(topic, 0)
 
     def listed(spec: Any, **options: Any) -> Any:
-        return admin.list_offsets({partition: spec}, **options)[partition].result(20)
+        return admin.list_offsets({partition: spec}, **options)[partition].result(60)
 
     assert listed(OffsetSpec.earliest()).offset == 0
     assert listed(OffsetSpec.latest()).offset == 5
@@ -276,7 +276,7 @@ def test_deleted_records_are_gone_and_the_rest_stays(
 ) -> None:
     send(bootstrap, topic, [b"%d" % n for n in range(100)])
     partition = TopicPartition(topic, 0, 60)
-    assert admin.delete_records([partition])[partition].result(20).low_watermark == 60
+    assert admin.delete_records([partition])[partition].result(60).low_watermark == 60
     with consuming(
         bootstrap, TopicPartition(topic, 0, 0), auto_offset_reset="earliest"
     ) as consumer:
@@ -284,7 +284,7 @@ def test_deleted_records_are_gone_and_the_rest_stays(
 
 
 def _config(admin: AdminClient, resource: ConfigResource) -> dict[str, Any]:
-    described: dict[str, Any] = admin.describe_configs([resource])[resource].result(20)
+    described: dict[str, Any] = admin.describe_configs([resource])[resource].result(60)
     return described
 
 
@@ -292,7 +292,7 @@ def test_topic_settings_are_changed_one_by_one_and_reset(admin: AdminClient, top
     def change(operation: AlterConfigOpType, value: str | None) -> None:
         entry = ConfigEntry("retention.ms", value, incremental_operation=operation)
         resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-        admin.incremental_alter_configs([resource])[resource].result(20)
+        admin.incremental_alter_configs([resource])[resource].result(60)
 
     resource = ConfigResource(ResourceType.TOPIC, topic)
     change(AlterConfigOpType.SET, "12345")
@@ -303,7 +303,7 @@ def test_topic_settings_are_changed_one_by_one_and_reset(admin: AdminClient, top
 
 
 def test_broker_settings_are_described(admin: AdminClient) -> None:
-    node = next(iter(admin.list_topics(timeout=10).brokers))
+    node = next(iter(admin.list_topics(timeout=60).brokers))
     described = _config(admin, ConfigResource(ResourceType.BROKER, str(node)))
     assert described["num.partitions"].value.isdigit()
     assert described["log.dirs"].value or described["log.dir"].value
@@ -330,23 +330,23 @@ def test_a_topic_that_cannot_be_made_is_refused_with_kafkas_code(
 ) -> None:
     new = make(new_name)
     with pytest.raises(KafkaException) as raised:
-        admin.create_topics([new])[new.topic].result(20)
+        admin.create_topics([new])[new.topic].result(60)
     assert raised.value.args[0].code() == code
 
 
 def test_validation_alone_creates_nothing(admin: AdminClient, new_name: str) -> None:
-    admin.create_topics([NewTopic(new_name, 3, 1)], validate_only=True)[new_name].result(20)
-    assert new_name not in admin.list_topics(timeout=10).topics
+    admin.create_topics([NewTopic(new_name, 3, 1)], validate_only=True)[new_name].result(60)
+    assert new_name not in admin.list_topics(timeout=60).topics
 
 
 def test_partitions_are_added_but_never_taken_away(
     admin: AdminClient, make_topic: MakeTopic
 ) -> None:
     topic = make_topic(2)
-    admin.create_partitions([NewPartitions(topic, 6)])[topic].result(20)
+    admin.create_partitions([NewPartitions(topic, 6)])[topic].result(60)
     assert len(admin.list_topics(topic, 10).topics[topic].partitions) == 6
     with pytest.raises(KafkaException) as raised:
-        admin.create_partitions([NewPartitions(topic, 3)])[topic].result(20)
+        admin.create_partitions([NewPartitions(topic, 3)])[topic].result(60)
     assert raised.value.args[0].code() == KafkaError.INVALID_PARTITIONS
 
 
@@ -354,16 +354,16 @@ def test_a_deleted_topic_is_gone_and_its_name_can_be_used_again(
     bootstrap: str, admin: AdminClient, topic: str
 ) -> None:
     send(bootstrap, topic, [b"old"])
-    admin.delete_topics([topic])[topic].result(20)
-    assert topic not in admin.list_topics(timeout=10).topics
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(20)
+    admin.delete_topics([topic])[topic].result(60)
+    assert topic not in admin.list_topics(timeout=60).topics
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(60)
     send(bootstrap, topic, [b"new"])
     with consuming(bootstrap, TopicPartition(topic, 0, 0)) as consumer:
         assert [m.value() for m in take(consumer, 1)] == [b"new"]
 
 
 def test_the_cluster_describes_itself(admin: AdminClient) -> None:
-    cluster = admin.describe_cluster().result(20)
+    cluster = admin.describe_cluster().result(60)
     assert cluster.cluster_id
     assert cluster.controller is not None
     assert len(cluster.nodes) == 1

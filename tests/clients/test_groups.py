@@ -52,7 +52,7 @@ def group() -> str:
 def new_topic(servers: str, partitions: int = 4) -> str:
     name = f"t-{uuid.uuid4().hex[:12]}"
     admin = AdminClient({"bootstrap.servers": servers})
-    admin.create_topics([NewTopic(name, partitions, 1)])[name].result(30)
+    admin.create_topics([NewTopic(name, partitions, 1)])[name].result(60)
     return name
 
 
@@ -61,7 +61,7 @@ def produce(servers: str, topic: str, values: range, partitions: int = 4) -> Non
     producer = Producer({"bootstrap.servers": servers})
     for number in values:
         producer.produce(topic, json.dumps({"n": number}), partition=number % partitions)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
 
 
 def until(question: Callable[[], bool], timeout_s: float = 30) -> None:
@@ -162,7 +162,7 @@ class Polling(threading.Thread):
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
-        self.join(20)
+        self.join(60)
         assert not self.is_alive()
 
     def run(self) -> None:
@@ -229,7 +229,7 @@ class Librdkafka(threading.Thread):
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
-        self.join(20)
+        self.join(60)
         assert not self.is_alive()
 
     def run(self) -> None:
@@ -280,7 +280,7 @@ def test_three_kinds_of_client_share_one_group(servers: str, group: str) -> None
             **{"partition.assignment.strategy": "range", "heartbeat.interval.ms": 200},
         ) as two,
     ):
-        values = asyncio.run(asyncio.wait_for(third([one, two]), 40))
+        values = asyncio.run(asyncio.wait_for(third([one, two]), 60))
         assert sorted(one.values + two.values + values) == list(range(60))
         assert len(values) == 20
 
@@ -414,7 +414,7 @@ def test_aiokafka_commits_seeks_and_goes_on(servers: str, group: str) -> None:
         async with consumer() as three:
             assert await three.committed(partition) == 30
 
-    asyncio.run(asyncio.wait_for(story(), 40))
+    asyncio.run(asyncio.wait_for(story(), 60))
 
 
 @pytest.mark.skipif(shutil.which("kcat") is None, reason="install the Debian package kcat")
@@ -425,7 +425,7 @@ def test_kcat_goes_on_where_its_group_stopped(servers: str, group: str) -> None:
     def run(*arguments: str) -> list[int]:
         command = ["kcat", "-b", servers, "-G", group, "-X", "auto.offset.reset=earliest", "-q"]
         done = subprocess.run(
-            [*command, *arguments, topic], capture_output=True, timeout=40, check=True
+            [*command, *arguments, topic], capture_output=True, timeout=110, check=True
         )
         return [json.loads(line)["n"] for line in done.stdout.splitlines()]
 

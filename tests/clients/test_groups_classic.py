@@ -65,11 +65,11 @@ def filled(servers: str) -> str:
 def fill(servers: str, count: int = 100) -> str:
     topic = f"t-{uuid.uuid4().hex[:12]}"
     admin = AdminClient({"bootstrap.servers": servers})
-    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(30)
+    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(60)
     producer = Producer({"bootstrap.servers": servers, "linger.ms": 0})
     for n in range(count):
         producer.produce(topic, b"%d" % n, partition=n % PARTITIONS)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     return topic
 
 
@@ -165,7 +165,7 @@ def test_a_pattern_subscription_finds_topics_that_come_later(servers: str, group
     admin = AdminClient({"bootstrap.servers": servers})
     for share in (2, 4):
         name = f"pattern-{stem}-{share}"
-        admin.create_topics([NewTopic(name, 2, 1)])[name].result(30)
+        admin.create_topics([NewTopic(name, 2, 1)])[name].result(60)
         poll_until([one], partial(lambda wanted: shares([one]) == [wanted], share))
     one.close()
 
@@ -180,9 +180,10 @@ def test_the_older_of_two_with_one_instance_id_is_fenced(
     newer.subscribe([filled])
     poll_until([newer], lambda: shares([newer]) == [4])
     # Its next heartbeat tells it, and every call from then on.
-    deadline = time.monotonic() + 10
-    codes = set()
-    while KafkaError.FENCED_INSTANCE_ID not in codes and time.monotonic() < deadline:
+    deadline = time.monotonic() + 60
+    codes: set[int] = set()
+    fenced = {KafkaError.FENCED_INSTANCE_ID, KafkaError._FATAL}
+    while not codes & fenced and time.monotonic() < deadline:
         record = older.poll(0.2)
         if record is not None and record.error() is not None:
             codes.add(record.error().code())
@@ -190,7 +191,7 @@ def test_the_older_of_two_with_one_instance_id_is_fenced(
             older.commit(offsets=[TopicPartition(filled, 0, 1)], asynchronous=False)
         except KafkaException as error:
             codes.add(error.args[0].code())
-    assert codes & {KafkaError.FENCED_INSTANCE_ID, KafkaError._FATAL}
+    assert codes & fenced
     older.close()
     newer.close()
 
@@ -282,7 +283,7 @@ def test_committed_offsets_never_go_back_when_the_broker_is_killed(tmp_path: Any
         thread.start()
         for _ in range(3):
             before = len(acknowledged)
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + 60
             while len(acknowledged) < before + 50 and time.monotonic() < deadline:
                 time.sleep(0.01)
             assert len(acknowledged) >= before + 50
@@ -294,7 +295,7 @@ def test_committed_offsets_never_go_back_when_the_broker_is_killed(tmp_path: Any
             reader.close()
             assert found.offset >= known
         stop.set()
-        thread.join(30)
+        thread.join(60)
 
 
 def test_a_group_lives_on_when_the_broker_is_killed(tmp_path: Any) -> None:
@@ -307,14 +308,14 @@ def test_a_group_lives_on_when_the_broker_is_killed(tmp_path: Any) -> None:
         broker.kill()
         broker.start()
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-        described = admin.describe_consumer_groups(["steady"])["steady"].result(20)
+        described = admin.describe_consumer_groups(["steady"])["steady"].result(60)
         assert len(described.members) == 2
         producer = Producer({"bootstrap.servers": broker.bootstrap})
         for part in range(PARTITIONS):
             producer.produce(topic, b"after", partition=part)
-        assert producer.flush(20) == 0
+        assert producer.flush(60) == 0
         records: list[Any] = []
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while sum(record.value() == b"after" for record in records) < PARTITIONS:
             assert time.monotonic() < deadline
             for one in members:
@@ -374,14 +375,14 @@ def test_aiokafka_members_share_a_topic(servers: str, filled: str, group: str) -
             await one.stop()
         return seen
 
-    assert len(asyncio.run(asyncio.wait_for(share(), 40))) == 100
+    assert len(asyncio.run(asyncio.wait_for(share(), 60))) == 100
 
 
 @pytest.mark.skipif(shutil.which("kcat") is None, reason="install the Debian package kcat")
 def test_kcat_reads_as_a_group(servers: str, filled: str, group: str) -> None:
     command = ["kcat", "-b", servers, "-G", group, "-X", "auto.offset.reset=earliest"]
     done = subprocess.run(
-        [*command, "-e", "-q", "-c", "100", filled], capture_output=True, timeout=40, check=True
+        [*command, "-e", "-q", "-c", "100", filled], capture_output=True, timeout=110, check=True
     )
     assert len(set(done.stdout.split())) == 100
 
@@ -391,18 +392,18 @@ def test_administration_by_confluent(servers: str, filled: str, group: str) -> N
     one = consumer(servers, group)
     one.subscribe([filled])
     poll_until([one], lambda: shares([one]) == [4])
-    listed = admin.list_consumer_groups().result(10).valid
+    listed = admin.list_consumer_groups().result(60).valid
     assert group in [each.group_id for each in listed]
-    described = admin.describe_consumer_groups([group])[group].result(10)
+    described = admin.describe_consumer_groups([group])[group].result(60)
     assert described.state.name == "STABLE"
     assert described.members[0].host == "/127.0.0.1"
     with pytest.raises(KafkaException) as refused:
-        admin.delete_consumer_groups([group])[group].result(10)
+        admin.delete_consumer_groups([group])[group].result(60)
     assert refused.value.args[0].code() == KafkaError.NON_EMPTY_GROUP
     one.close()
-    admin.delete_consumer_groups([group])[group].result(10)
+    admin.delete_consumer_groups([group])[group].result(60)
     with pytest.raises(KafkaException) as refused:
-        admin.delete_consumer_groups([group])[group].result(10)
+        admin.delete_consumer_groups([group])[group].result(60)
     assert refused.value.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND
 
 

@@ -44,19 +44,19 @@ class Place:
         self.sent = 0
 
     def create(self, topic: str, partitions: int) -> None:
-        self.admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
+        self.admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(60)
 
     def produce(self, count: int) -> None:
         producer = Producer({"bootstrap.servers": self.broker.bootstrap})
         for number in range(count):
             value = str(self.sent + number).encode()
             producer.produce(self.topic, value, partition=number % self.partitions)
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
         self.sent += count
 
     def described(self) -> tuple[ConsumerGroupState, dict[str, set[int]]]:
         """The group's state, and the partitions of each client id."""
-        found = self.admin.describe_consumer_groups([self.group])[self.group].result(30)
+        found = self.admin.describe_consumer_groups([self.group])[self.group].result(60)
         return found.state, {
             one.client_id: {each.partition for each in one.assignment.topic_partitions}
             for one in found.members
@@ -97,7 +97,7 @@ class Member(threading.Thread):
 
     def stop(self) -> None:
         self._over.set()
-        self.join(30)
+        self.join(60)
 
 
 def until(question: Callable[[], bool], timeout_s: float = 30) -> None:
@@ -231,7 +231,7 @@ def test_kafkas_own_consumer_and_tools_see_the_group_as_it_is(
             lambda: (
                 len(
                     place.admin.describe_consumer_groups([place.group])[place.group]
-                    .result(30)
+                    .result(60)
                     .members
                 )
                 == 2
@@ -255,7 +255,7 @@ def test_kafkas_own_consumer_and_tools_see_the_group_as_it_is(
     finally:
         for process in running:
             process.terminate()
-            process.wait(20)
+            process.wait(60)
     until(lambda: place.described()[0] is ConsumerGroupState.EMPTY)
     offsets = run_tool(GROUPS_TOOL, *address, "--describe", "--group", place.group, "--offsets")
     lags = [line.split()[3:6] for line in offsets.stdout.splitlines() if place.topic in line]

@@ -66,7 +66,7 @@ def new_topic(servers: str) -> str:
     """A topic with 25 records in each partition, a minute apart, the last one 25 minutes ago."""
     name = f"t-{uuid.uuid4().hex[:12]}"
     admin = AdminClient({"bootstrap.servers": servers})
-    admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(30)
+    admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(60)
     produce(servers, name, EACH, first_ms=time.time_ns() // 1_000_000 - 50 * MINUTE_MS)
     return name
 
@@ -77,7 +77,7 @@ def produce(servers: str, topic: str, each: int, first_ms: int = 0) -> None:
         stamp = {"timestamp": first_ms + number * MINUTE_MS} if first_ms else {}
         for partition in range(PARTITIONS):
             producer.produce(topic, f"{partition}/{number}", partition=partition, **stamp)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
 
 
 def commit(servers: str, topic: str, group: str, offset: int = COMMITTED) -> None:
@@ -144,7 +144,7 @@ def members(servers: str) -> Iterator[dict[str, tuple[str, Consumer]]]:
             }
         )
         one.subscribe([topic])
-        end = time.monotonic() + 30
+        end = time.monotonic() + 60
         while len(one.assignment()) < PARTITIONS:
             one.poll(0.1)
             assert time.monotonic() < end
@@ -285,7 +285,7 @@ def test_each_form_of_reset_shows_its_plan_and_then_does_it(
 ) -> None:
     admin = AdminClient({"bootstrap.servers": servers})
     for deletion in admin.delete_records([TopicPartition(topic, 3, 5)]).values():
-        deletion.result(20)
+        deletion.result(60)
     if form[0] == "--to-datetime":
         form = [form[0], _at(float(form[1].split()[0]))]
     commit(servers, topic, group)
@@ -395,7 +395,7 @@ def test_the_formatter_of_groups_reads_our_offsets_topic(
 ) -> None:
     one = Consumer({"bootstrap.servers": servers, "group.id": group, "client.id": "shown"})
     one.subscribe([topic])
-    end = time.monotonic() + 30
+    end = time.monotonic() + 60
     while len(one.assignment()) < PARTITIONS:
         one.poll(0.1)
         assert time.monotonic() < end
@@ -452,7 +452,7 @@ class Verifiable:
 
     def end(self, how: signal.Signals = signal.SIGTERM) -> None:
         self.process.send_signal(how)
-        self.process.wait(30)
+        self.process.wait(60)
 
 
 CLASSIC = ("--session-timeout", "6000", "--assignment-strategy")

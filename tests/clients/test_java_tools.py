@@ -24,7 +24,7 @@ def write(bootstrap: str, topic: str, count: int, **options: Any) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, **options})
     for n in range(count):
         producer.produce(topic, b"value-%d" % n, key=b"key-%d" % n, partition=0)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
 
 
 def read_back(bootstrap: str, topic: str, count: int, *arguments: str, start: str = "0") -> str:
@@ -179,7 +179,7 @@ def test_kafka_get_offsets_answers_every_form_of_time(bootstrap: str, topic: str
     producer = Producer({"bootstrap.servers": bootstrap})
     for n in (0, 1, 5, 2):
         producer.produce(topic, b"v", partition=0, timestamp=start + n * 1000)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
 
     def at(when: str) -> str:
         return tool(bootstrap, "kafka-get-offsets", "--topic", topic, "--time", when).stdout.strip()
@@ -311,7 +311,7 @@ def test_kafka_dump_log_agrees_with_our_indexes_of_closed_segments(
     producer = Producer({"bootstrap.servers": bootstrap, "batch.size": 20_000})
     for n in range(3000):
         producer.produce(topic, b"%d " % n + b"x" * 1000, partition=0)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
 
     *closed, active = sorted((data_folder / f"{topic}-0").glob("*.log"))
     assert len(closed) >= 2

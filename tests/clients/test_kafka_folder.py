@@ -23,7 +23,7 @@ RECORDS = 3000
 
 def create(bootstrap: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(TOPIC, 1, 1, config=CONFIG)])[TOPIC].result(30)
+    admin.create_topics([NewTopic(TOPIC, 1, 1, config=CONFIG)])[TOPIC].result(60)
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def written_by_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]
             )
             for n in range(RECORDS // len(CODECS)):
                 producer.produce(TOPIC, b"%d " % n + b"x" * 1000, key=codec, partition=0)
-            assert producer.flush(30) == 0
+            assert producer.flush(60) == 0
         kafka.stop()
         yield kafka.partition_folder(TOPIC)
 
@@ -75,6 +75,6 @@ def test_a_folder_that_kafka_wrote_is_read_to_its_end_and_written_on(
         # The folder remembers producer ids that Kafka gave out; ours must not meet them.
         producer = Producer({"bootstrap.servers": broker.bootstrap, "enable.idempotence": True})
         producer.produce(TOPIC, b"ours", partition=0)
-        assert producer.flush(20) == 0
+        assert producer.flush(60) == 0
         with consuming(broker.bootstrap, TopicPartition(TOPIC, 0, RECORDS)) as consumer:
             assert [m.value() for m in take(consumer, 1)] == [b"ours"]

@@ -127,7 +127,7 @@ def test_json_can_be_parsed_by_the_reader_itself(bootstrap: str, topic: str) -> 
 def test_a_synchronous_send_tells_topic_partition_and_offset(bootstrap: str, topic: str) -> None:
     with producing(bootstrap) as producer:
         for expected in range(3):
-            metadata = producer.send(topic, b"raw_bytes").get(timeout=10)
+            metadata = producer.send(topic, b"raw_bytes").get(timeout=60)
             assert (metadata.topic, metadata.partition, metadata.offset) == (topic, 0, expected)
 
 
@@ -145,7 +145,7 @@ def test_the_same_key_always_goes_to_the_same_partition(
     topic = make_topic(4)
     with producing(bootstrap) as producer:
         sent = [producer.send(topic, key=b"key-%d" % (n % 20), value=b"v") for n in range(100)]
-        places = [(n % 20, future.get(10).partition) for n, future in enumerate(sent)]
+        places = [(n % 20, future.get(60).partition) for n, future in enumerate(sent)]
     assert len(set(places)) == 20
     assert len({partition for _, partition in places}) > 1
 
@@ -157,7 +157,7 @@ def test_a_partitioner_given_to_the_producer_decides(bootstrap: str, make_topic:
 
     topic = make_topic(3)
     with producing(bootstrap, partitioner=Last()) as producer:
-        assert {producer.send(topic, b"v", key=b"%d" % n).get(10).partition for n in range(5)} == {
+        assert {producer.send(topic, b"v", key=b"%d" % n).get(60).partition for n in range(5)} == {
             2
         }
 
@@ -177,7 +177,7 @@ def test_every_codec_comes_back_readable(bootstrap: str, topic: str, codec: str 
 def test_every_acks_level_stores_the_records(bootstrap: str, topic: str, acks: int | str) -> None:
     with producing(bootstrap, acks=acks, enable_idempotence=False) as producer:
         futures = [producer.send(topic, b"%d" % number) for number in range(10)]
-        producer.flush(20)
+        producer.flush(60)
     if acks != 0:
         assert [future.get(1).offset for future in futures] == list(range(10))
 
@@ -202,7 +202,7 @@ def test_null_values_null_keys_and_headers_survive(bootstrap: str, topic: str) -
 def test_a_timestamp_set_by_the_application_is_kept(bootstrap: str, topic: str) -> None:
     moment = int(time.time() * 1000) - 3_600_000
     with producing(bootstrap) as producer:
-        assert producer.send(topic, b"v", timestamp_ms=moment).get(10).timestamp == moment
+        assert producer.send(topic, b"v", timestamp_ms=moment).get(60).timestamp == moment
 
     with consuming(bootstrap, topic) as consumer:
         (record,) = take(consumer, 1)
@@ -213,7 +213,7 @@ def test_log_append_time_is_the_brokers_own(bootstrap: str, make_topic: MakeTopi
     topic = make_topic(**{"message.timestamp.type": "LogAppendTime"})
     before = int(time.time() * 1000) - 1000
     with producing(bootstrap) as producer:
-        producer.send(topic, b"v", timestamp_ms=before - 3_600_000).get(10)
+        producer.send(topic, b"v", timestamp_ms=before - 3_600_000).get(60)
 
     with consuming(bootstrap, topic) as consumer:
         (record,) = take(consumer, 1)
@@ -258,9 +258,9 @@ def test_a_megabyte_arrives_whole_and_more_than_allowed_is_refused(
     topic = make_topic(**{"max.message.bytes": "1200000"})
     large = bytes(range(256)) * 4096
     with producing(bootstrap, max_request_size=3_000_000) as producer:
-        producer.send(topic, large).get(20)
+        producer.send(topic, large).get(60)
         with pytest.raises(MessageSizeTooLargeError):
-            producer.send(topic, large * 2).get(20)
+            producer.send(topic, large * 2).get(60)
 
     with consuming(bootstrap, topic) as consumer:
         assert [r.value for r in take(consumer, 1)] == [large]
@@ -268,15 +268,15 @@ def test_a_megabyte_arrives_whole_and_more_than_allowed_is_refused(
 
 def test_a_consumer_hears_of_a_record_sent_while_it_waits(bootstrap: str, topic: str) -> None:
     partition = TopicPartition(topic, 0)
-    with consuming(bootstrap, fetch_max_wait_ms=10_000) as consumer:
+    waits = {"fetch_max_wait_ms": 100_000, "request_timeout_ms": 110_000}
+    with consuming(bootstrap, **waits) as consumer:
         consumer.assign([partition])
         consumer.seek(partition, 0)
         consumer.poll(timeout_ms=300)
         with producing(bootstrap) as producer:
-            producer.send(topic, b"now").get(10)
-        began = time.monotonic()
-        assert [r.value for r in take(consumer, 1, timeout_s=9)] == [b"now"]
-        assert time.monotonic() - began < 8
+            producer.send(topic, b"now").get(60)
+        # Long before the broker would have answered that there is nothing.
+        assert [r.value for r in take(consumer, 1, timeout_s=60)] == [b"now"]
 
 
 def test_the_admin_client_creates_describes_grows_and_deletes(

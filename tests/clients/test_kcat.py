@@ -22,7 +22,7 @@ def kcat(bootstrap: str, *arguments: str, stdin: str = "") -> str:
         ["kcat", "-b", bootstrap, *arguments],
         input=stdin.encode(),
         capture_output=True,
-        timeout=40,
+        timeout=110,
         check=False,
     )
     assert done.returncode == 0, done.stderr.decode()
@@ -108,14 +108,14 @@ def test_an_interrupted_session_in_a_transaction_is_aborted(bootstrap: str, topi
     assert running.stdin is not None
     running.stdin.write(lost.encode())
     running.stdin.flush()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while read_all(bootstrap, topic, *EVERYTHING) != "before\n" + lost:
         assert time.monotonic() < deadline, "kcat did not send everything"
     # What is open is not shown, nor what follows it.
     kcat(bootstrap, "-P", "-t", topic, "-p", "0", stdin="after\n")
     assert read_all(bootstrap, topic, *COMMITTED) == "before\n"
     running.send_signal(signal.SIGINT)
-    _, said = running.communicate(timeout=30)
+    _, said = running.communicate(timeout=60)
     assert b"Aborting transaction" in said, said
     assert running.returncode == 0
     assert read_all(bootstrap, topic, *COMMITTED) == "before\nafter\n"

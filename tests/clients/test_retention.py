@@ -49,14 +49,14 @@ def create(broker: RunningBroker, name: str, **config: str) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     given = {key.replace("_", "."): value for key, value in config.items()}
     new = NewTopic(name, 1, 1, config={"internal.segment.bytes": "1000", **given})
-    admin.create_topics([new])[name].result(30)
+    admin.create_topics([new])[name].result(60)
 
 
 def alter(broker: RunningBroker, name: str, setting: str, value: str) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     entry = ConfigEntry(setting, value, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=[entry])
-    admin.incremental_alter_configs([resource])[resource].result(30)
+    admin.incremental_alter_configs([resource])[resource].result(60)
 
 
 def send(broker: RunningBroker, topic: str, count: int, age_ms: int = 0) -> None:
@@ -65,19 +65,19 @@ def send(broker: RunningBroker, topic: str, count: int, age_ms: int = 0) -> None
     timestamp = int(time.time() * 1000) - age_ms
     for number in range(count):
         producer.produce(topic, b"%d" % number + b"." * 400, timestamp=timestamp)
-        producer.flush(30)
+        producer.flush(60)
 
 
 def watermarks(broker: RunningBroker, topic: str) -> tuple[int, int]:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     at = TopicPartition(topic, 0)
-    low = admin.list_offsets({at: OffsetSpec.earliest()})[at].result(30).offset
-    high = admin.list_offsets({at: OffsetSpec.latest()})[at].result(30).offset
+    low = admin.list_offsets({at: OffsetSpec.earliest()})[at].result(60).offset
+    high = admin.list_offsets({at: OffsetSpec.latest()})[at].result(60).offset
     return low, high
 
 
 def wait_for_start(broker: RunningBroker, topic: str, reached: Callable[[int], bool]) -> int:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not reached(start := watermarks(broker, topic)[0]):
         assert time.monotonic() < deadline, f"{topic} still begins at {start}"
         time.sleep(0.02)
@@ -86,7 +86,7 @@ def wait_for_start(broker: RunningBroker, topic: str, reached: Callable[[int], b
 
 def passes() -> int:
     """How often the module's broker has looked for something to delete."""
-    with urllib.request.urlopen(f"http://{METRICS}/metrics", timeout=10) as page:
+    with urllib.request.urlopen(f"http://{METRICS}/metrics", timeout=60) as page:
         lines = page.read().decode().splitlines()
     found = [line for line in lines if line.startswith("headrace_retention_passes_total ")]
     return int(found[0].split()[1])
@@ -95,14 +95,14 @@ def passes() -> int:
 def wait_for_passes(count: int) -> None:
     """Until that many passes have begun and ended."""
     wanted = passes() + count + 1  # one may be under way
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while passes() < wanted:
         assert time.monotonic() < deadline
         time.sleep(0.02)
 
 
 def read(consumer: Consumer) -> Message:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while (message := consumer.poll(1)) is None:
         assert time.monotonic() < deadline
     return message
@@ -158,7 +158,7 @@ def test_a_compacted_topic_does_not_age(broker: RunningBroker) -> None:
     alter(broker, "compacted", "cleanup.policy", "compact")
     for number in range(10):
         producer.produce("compacted", b"." * 400, key=b"%d" % number, timestamp=old)
-        producer.flush(30)
+        producer.flush(60)
     wait_for_passes(2)
     assert watermarks(broker, "compacted") == (0, 10)
     alter(broker, "compacted", "cleanup.policy", "compact,delete")
@@ -263,7 +263,7 @@ def test_records_deleted_by_hand_stay_deleted_after_a_kill(headrace_factory: Fac
     send(broker, "t", 9)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     at = TopicPartition("t", 0, 5)
-    assert admin.delete_records([at])[at].result(30).low_watermark == 5
+    assert admin.delete_records([at])[at].result(60).low_watermark == 5
     broker.kill()
     broker.start()
     assert watermarks(broker, "t") == (5, 9)
@@ -283,15 +283,15 @@ def test_files_of_deleted_segments_go_with_all_that_belongs_to_them(
     producer = Producer(
         {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "tx", "linger.ms": 0}
     )
-    producer.init_transactions(30)
+    producer.init_transactions(60)
     for number in range(12):
         producer.begin_transaction()
         producer.produce("t", b"." * 400)
-        producer.flush(30)
+        producer.flush(60)
         if number % 2:
-            producer.abort_transaction(30)
+            producer.abort_transaction(60)
         else:
-            producer.commit_transaction(30)
+            producer.commit_transaction(60)
     alter(broker, "t", "retention.messages", "5")
     start = wait_for_start(broker, "t", lambda at: at > 10)
     wait_for_files(broker, "t", start)
@@ -300,7 +300,7 @@ def test_files_of_deleted_segments_go_with_all_that_belongs_to_them(
 def wait_for_files(broker: RunningBroker, topic: str, start: int) -> None:
     """Until no file of a segment from before `start` is left."""
     folder = broker.data_dir / f"{topic}-0"
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while names := stale_names(folder, start):
         assert time.monotonic() < deadline, names
         time.sleep(0.05)

@@ -56,7 +56,7 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str
 def fill(bootstrap: str, topic: str, now_ms: int) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     config = {"internal.segment.bytes": "1000", "retention.ms": "-1"}
-    admin.create_topics([NewTopic(topic, 1, 1, config=config)])[topic].result(30)
+    admin.create_topics([NewTopic(topic, 1, 1, config=config)])[topic].result(60)
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
     chance = random.Random(7)
     for number in range(RECORDS):
@@ -64,7 +64,7 @@ def fill(bootstrap: str, topic: str, now_ms: int) -> None:
         age_ms = (RECORDS - number) * HOUR_MS // 10 + chance.randrange(HOUR_MS)
         value = b"." * chance.randrange(100, 600)
         producer.produce(topic, value, key=b"%d" % number, timestamp=now_ms - age_ms)
-        producer.flush(30)
+        producer.flush(60)
 
 
 def set_policy(bootstrap: str, topic: str, policy: dict[str, str]) -> None:
@@ -74,14 +74,14 @@ def set_policy(bootstrap: str, topic: str, policy: dict[str, str]) -> None:
         for name, value in policy.items()
     ]
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
-    admin.incremental_alter_configs([resource])[resource].result(30)
+    admin.incremental_alter_configs([resource])[resource].result(60)
 
 
 def bounds(bootstrap: str, topic: str) -> tuple[int, int]:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     at = TopicPartition(topic, 0)
-    first = admin.list_offsets({at: OffsetSpec.earliest()})[at].result(30)
-    last = admin.list_offsets({at: OffsetSpec.latest()})[at].result(30)
+    first = admin.list_offsets({at: OffsetSpec.earliest()})[at].result(60)
+    last = admin.list_offsets({at: OffsetSpec.latest()})[at].result(60)
     return first.offset, last.offset
 
 

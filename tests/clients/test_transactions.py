@@ -19,7 +19,7 @@ from tests.clients.conftest import MakeTopic
 from tests.support.headrace_broker import HeadraceBroker
 from tests.support.java import QUICK_START, java_command, run_tool
 
-PATIENCE_S = 30
+PATIENCE_S = 60
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "transaction.state.log.num.partitions": "3",

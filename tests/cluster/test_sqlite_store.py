@@ -26,7 +26,7 @@ def test_what_is_committed_survives_a_kill(tmp_path: Path) -> None:
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     with python_process(script, str(tmp_path)) as process:
-        assert process.wait(30) == -signal.SIGKILL
+        assert process.wait(60) == -signal.SIGKILL
     assert SqliteStore(str(tmp_path)).get("/a") == Node(b"1", 0)
 
 
@@ -68,7 +68,7 @@ def test_after_a_kill_of_all_nobody_seems_to_live(tmp_path: Path) -> None:
     )
     for _ in range(2):
         with python_process(script, str(tmp_path)) as process:
-            assert process.wait(30) == -signal.SIGKILL
+            assert process.wait(60) == -signal.SIGKILL
         store = SqliteStore(str(tmp_path))
         assert store.children("/live") == {}
         store.close()

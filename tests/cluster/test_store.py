@@ -305,7 +305,7 @@ def test_a_killed_process_takes_its_ephemeral_nodes_with_it(place: Place) -> Non
         process.kill()
         process.wait()
     eventually(lambda: store.get("/live/7") is None, "its end is seen")
-    assert changed.wait(30)
+    assert changed.wait(60)
     assert store.get("/stays") == Node(b"", 0)
 
 
@@ -335,7 +335,7 @@ def test_a_watch_is_told_of_everybodys_commits(place: Place) -> None:
         for round_ in range(3):
             changed.clear()
             writer.commit([Create(f"/{writer is store}/{round_}", b"")])
-            assert changed.wait(30)
+            assert changed.wait(60)
 
 
 def test_a_watch_is_told_of_the_end_of_an_ephemeral_node(place: Place) -> None:
@@ -363,8 +363,8 @@ def test_every_watch_is_told_even_if_another_fails(place: Place) -> None:
         failed.clear()
         changed.clear()
         other.commit([Create(f"/{round_}", b"")])
-        assert failed.wait(30)
-        assert changed.wait(30)
+        assert failed.wait(60)
+        assert changed.wait(60)
 
 
 def test_what_a_watch_was_told_of_can_be_read(place: Place) -> None:

@@ -105,7 +105,7 @@ def test_spark_is_started_again_only_where_the_machine_was_too_busy(
     program = f"import os, time; print({says!r}); os.path.exists('again') and time.sleep(60)"
     pipeline._command = [sys.executable, "-c", f"import os; os.chdir({str(tmp_path)!r}); {program}"]
     pipeline.start()
-    pipeline._process.wait(30)
+    pipeline._process.wait(60)
     (tmp_path / "again").touch()
     try:
         if goes_on:

@@ -39,7 +39,7 @@ class House:
         for record in records:
             name = record[key] if key else None
             producer.produce(self.prefix + topic, key=name, value=json.dumps(record))
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
 
     def run(self, name: str, *words: Any) -> None:
         """Run an example over everything that is there."""

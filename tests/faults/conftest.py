@@ -53,7 +53,7 @@ def make_cluster(
     ) -> RunningCluster:
         cluster = RunningCluster(
             tmp_path / "metadata",
-            settings=settings,
+            settings={"replica.lag.time.max.ms": "2000", **(settings or {})},
             metadata=ensemble.address(f"/{uuid.uuid4().hex[:8]}"),
             places=[network.places[name] for name in BROKERS],
             homes=homes,

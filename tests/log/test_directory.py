@@ -235,7 +235,7 @@ def test_a_cut_during_a_checkpoint_waits_and_has_the_last_word() -> None:
     cut = threading.Thread(target=log.truncate_to, args=(5,))
     disk.meddle = cut.start
     directory.checkpoint()
-    cut.join(10)
+    cut.join(60)
     content = disk.content(f"{ROOT}/recovery-point-offset-checkpoint")
     assert content == b"0\n1\norders 0 5\n"
     assert log.saved_recovery_point == log.recovery_point == 5

@@ -97,7 +97,7 @@ def test_records_of_five_versions_are_read_with_the_newest(
         serializer = AvroSerializer(client, user(*fields[:count]))
         record = {"name": f"v{count}", **{f"f{n}": 100 for n in range(count)}}
         producer.produce(topic, value=serializer(record, context))
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     deserializer = AvroDeserializer(client, user(*fields))
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "x", "log_level": 0})
     consumer.assign([TopicPartition(topic, 0, 0)])
@@ -122,7 +122,7 @@ def test_a_console_consumer_sees_the_id_before_each_value(bootstrap: str, tmp_pa
     assert payload == b"\x00\x00\x00\x00\x01\x06ann"
     producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
     producer.produce(topic, value=payload)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     shown = run_tool(
         "kafka-console-consumer",
         *("--bootstrap-server", bootstrap, "--topic", topic, "--from-beginning"),

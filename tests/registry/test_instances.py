@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, TopicPartition
 from tests.registry.schemas import AGE_WITH_DEFAULT, user
 from tests.support.headrace_registry import HeadraceRegistry
 
-PATIENCE_S = 30
+PATIENCE_S = 60
 # Making a client takes longer than a request.
 HTTP = httpx.Client(timeout=PATIENCE_S)
 

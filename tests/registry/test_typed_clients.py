@@ -34,7 +34,7 @@ class Pipe:
         self._producer.produce(self._topic, value=payload)
 
     def receive(self, count: int) -> Iterator[bytes]:
-        assert self._producer.flush(30) == 0
+        assert self._producer.flush(60) == 0
         self._consumer.assign([TopicPartition(self._topic, 0, 0)])
         try:
             for _ in range(count):

@@ -46,7 +46,7 @@ def schemas(registry_here: HeadraceRegistry) -> Iterator[SchemaRegistryClient]:
 def make_topic(broker: HeadraceBroker, **config: str) -> str:
     name = f"t-{uuid.uuid4().hex[:10]}"
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    admin.create_topics([NewTopic(name, 1, config=config)])[name].result(30)
+    admin.create_topics([NewTopic(name, 1, config=config)])[name].result(60)
     return name
 
 
@@ -63,7 +63,7 @@ def outcomes(
     producer = Producer({**settings, "compression.type": codec or "none"})
     for key, value in records:
         producer.produce(topic, key=key, value=value, on_delivery=report)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     return found
 
 
@@ -133,7 +133,7 @@ def test_the_setting_may_change_while_the_topic_is_in_use(
     )
     change = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    admin.incremental_alter_configs([change])[change].result(30)
+    admin.incremental_alter_configs([change])[change].result(60)
     assert outcomes(broker, topic, (None, b"plain")) == ["INVALID_RECORD"]
 
 

@@ -40,7 +40,7 @@ def test_a_partition_that_has_left_does_not_end_the_flushes_of_others(broker: On
         flusher = Flusher(broker.executor)
         flusher.request(left)
         flusher.request(kept)
-        await asyncio.wait_for(flusher._task or asyncio.sleep(0), 5)
+        await asyncio.wait_for(flusher._task or asyncio.sleep(0), 60)
         flushed.append(kept.high_watermark)
 
     asyncio.run(run())

@@ -181,10 +181,11 @@ def test_a_move_to_a_dead_broker_waits_and_can_be_stopped(
     try:
         wanted = {0: [before[0][0], dead]}
         assert ask(cluster, {TopicPartition(topic, 0): tuple(wanted[0])}) == {}
+        # Until whoever the tool asks has heard of it.
+        assert replicas(cluster.topic(topic))[0] == [*wanted[0], before[0][1]]
         assert "is still in progress" in tool.reassign(wanted, topic, "--verify")
         under = tool.run("kafka-topics", "--describe", "--under-replicated-partitions")
         assert f"Topic: {topic}\tPartition: 0" not in under
-        assert replicas(cluster.topic(topic))[0] == [*wanted[0], before[0][1]]
         # Clearing throttles would wait for the dead broker.
         tool.reassign(wanted, topic, "--cancel", "--preserve-throttles")
         cluster.wait_for(topic, lambda found: replicas(found) == before)

@@ -53,7 +53,7 @@ class HeadraceRegistry:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if "ready on" not in line:
-            self._process.wait(30)
+            self._process.wait(60)
             raise RuntimeError(f"the registry did not start: {line}{self.log()}")
         self._port = int(line.split("ready on ")[1].split(",")[0].rpartition(":")[2])
 
@@ -80,7 +80,7 @@ class HeadraceRegistry:
         if self._process is None:
             return None
         self._process.send_signal(how)
-        code = self._process.wait(30)
+        code = self._process.wait(60)
         assert self._process.stdout is not None
         self._process.stdout.close()
         self._process = None

@@ -83,7 +83,7 @@ def run_tool(
     name: str,
     *arguments: str,
     stdin: str | bytes = b"",
-    timeout_s: float = 60,
+    timeout_s: float = 120,
     check: bool = True,
     options: tuple[str, ...] = QUICK_START,
 ) -> ToolResult:

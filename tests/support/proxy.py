@@ -13,7 +13,7 @@ import threading
 from types import TracebackType
 from typing import Self
 
-PATIENCE_S = 30
+PATIENCE_S = 60
 
 
 class Caught:

@@ -15,7 +15,7 @@ CLIENT_ID = b"raw"
 class RawClient:
     """One connection to a broker on this machine."""
 
-    def __init__(self, bootstrap_servers: str, timeout_s: float = 10) -> None:
+    def __init__(self, bootstrap_servers: str, timeout_s: float = 60) -> None:
         host, _, port = bootstrap_servers.rpartition(":")
         self.socket = socket.create_connection((host, int(port)), timeout_s)
 

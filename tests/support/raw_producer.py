@@ -16,7 +16,7 @@ from tests.support.messages import filled, item, part
 from tests.support.raw import RawClient, batch_of, frame
 
 PRODUCE, LIST_OFFSETS, INIT, ADD_PARTITIONS, END = 0, 2, 22, 24, 26
-PATIENCE_S = 30
+PATIENCE_S = 60
 
 
 def request(api: int, version: int, /, **values: object) -> bytes:

@@ -11,7 +11,7 @@ from headrace.cluster.sqlite_store import SqliteStore
 from headrace.cluster.store import Store
 from headrace.cluster.zookeeper_store import ZookeeperStore
 
-PATIENCE_S = 30
+PATIENCE_S = 60
 SHORT_SESSION_MS = 2500
 """For those whose session shall end; long enough for a machine that has much to do."""
 LONG_SESSION_MS = 60_000

@@ -14,9 +14,9 @@ def create_topic(
     """Creates the topic and returns its name, once every client can see it."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     new = NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
-    admin.create_topics([new])[name].result(30)
-    deadline = time.monotonic() + 30
-    while len(admin.list_topics(timeout=10).topics.get(name, NOWHERE).partitions) < partitions:
+    admin.create_topics([new])[name].result(60)
+    deadline = time.monotonic() + 60
+    while len(admin.list_topics(timeout=60).topics.get(name, NOWHERE).partitions) < partitions:
         assert time.monotonic() < deadline, f"{name} does not appear"
         time.sleep(0.02)
     return name

@@ -41,7 +41,7 @@ def send_to(
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0, **options})
     for value in values:
         producer.produce(topic, value, partition=partition, callback=delivered)
-        producer.flush(20)
+        producer.flush(60)
     return offsets
 
 
@@ -63,7 +63,7 @@ def read_partition(broker: RunningBroker, topic: str, partition: int, count: int
     consumer = consumer_of(broker)
     consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
     found: list[str] = []
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while len(found) < count and time.monotonic() < deadline:
         message = consumer.poll(1)
         if message is not None and message.error() is None:
@@ -170,7 +170,7 @@ def test_a_moved_clock_shows_in_log_append_times(headrace_factory: Factory) -> N
     send(broker, "timed", "a")
     consumer = consumer_of(broker)
     consumer.assign([TopicPartition("timed", 0, 0)])
-    message = consumer.poll(20)
+    message = consumer.poll(60)
     consumer.close()
     behind_ms = time.time() * 1000 - message.timestamp()[1]
     assert 4.9 * hour_ms < behind_ms < 5.1 * hour_ms
@@ -212,7 +212,7 @@ def test_the_broker_dies_at_the_point_that_was_named(headrace_factory: Factory) 
     producer.poll(0)
     assert broker.wait_until_dead() == -signal.SIGKILL
     broker.start()
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     assert read(broker, "orders", 2) == ["before", "torn"]
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from headrace.errors import ErrorCode
 
-_READY_WITHIN_S = 30
-_STOP_WITHIN_S = 30
+_READY_WITHIN_S = 60
+_STOP_WITHIN_S = 60
 
 
 class BrokerDied(RuntimeError):
@@ -219,7 +219,7 @@ class RunningBroker:
 
     def _ask(self, command: Mapping[str, object]) -> dict[str, object]:
         with socket.socket(socket.AF_UNIX) as port:
-            port.settimeout(10)
+            port.settimeout(60)
             port.connect(str(self._home / "faults"))
             port.sendall(json.dumps(command).encode() + b"\n")
             answer: dict[str, object] = json.loads(port.makefile().readline())
