@@ -168,7 +168,7 @@ def test_a_broker_killed_at_any_step_of_a_swap_loses_nothing(broker: RunningBrok
 
 def slow_down(broker: RunningBroker) -> list[int]:
     """Have a compaction that takes long; the process that does it."""
-    alter(broker, ResourceType.BROKER, "1", log_cleaner_io_max_bytes_per_second="3000")
+    alter(broker, ResourceType.BROKER, "1", log_cleaner_io_max_bytes_per_second="10000")
     create(broker)
     write(broker, 0, 2000)
     wait_until("a compaction", lambda: [*folder(broker).glob("*.cleaned")])

@@ -30,6 +30,7 @@ TOPIC = "compared"
 SEED = int(os.environ.get("HEADRACE_TEST_SEED", "1"))
 CHECKPOINT = "cleaner-offset-checkpoint"
 PARTITIONS = 6
+STEPS = 150
 HOUR_MS = 3_600_000
 # Markers have the broker's time. What is written after one must be later, or no segment would roll.
 BEGIN_MS = int(time.time() * 1000) + 24 * HOUR_MS
@@ -254,7 +255,7 @@ def test_what_a_consumer_reads_is_what_kafka_left(kafka: ApacheKafka, tmp_path: 
         # In the second round tombstones and markers of the first one have had their time.
         for turn in range(2):
             writer = Writer(kafka.bootstrap)
-            for step in history(rnd, 100 * turn, 250):
+            for step in history(rnd, 100 * turn, STEPS):
                 writer.take(step)
             del writer
             kafka.stop()

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -23,7 +22,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka.admin import KafkaAdminClient
 
 from tests.support.headrace_broker import HeadraceBroker
-from tests.support.java import QUICK_START, ToolResult, java_command, run_tool
+from tests.support.java import QUICK_START, java_command, run_tool
 
 PARTITIONS = 4
 GROUPS_TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
@@ -408,39 +407,6 @@ def test_administration_by_confluent(servers: str, filled: str, group: str) -> N
 
 
 # --- Kafka's own tools ----------------------------------------------------------------------------
-
-
-def tool(servers: str, *arguments: str, **options: Any) -> ToolResult:
-    return run_tool(GROUPS_TOOL, "--bootstrap-server", servers, *arguments, **options)
-
-
-def commit_all(servers: str, topic: str, group: str, offset: int = 10) -> None:
-    one = consumer(servers, group)
-    parts = [TopicPartition(topic, part, offset) for part in range(PARTITIONS)]
-    one.commit(offsets=parts, asynchronous=False)
-    one.close()
-
-
-@pytest.mark.java
-@pytest.mark.slow
-def test_kafka_consumer_groups_shows_resets_and_deletes(
-    servers: str, filled: str, group: str
-) -> None:
-    commit_all(servers, filled, group)
-    assert group in tool(servers, "--list").stdout
-    assert re.search(rf"{group}\s+Classic", tool(servers, "--list", "--type").stdout)
-    lines = tool(servers, "--describe", "--group", group).stdout
-    assert len(re.findall(rf"{group}\s+{filled}\s+\d\s+10\s+25\s+15", lines)) == PARTITIONS
-    assert "Empty" in tool(servers, "--describe", "--group", group, "--state").stdout
-    reset = tool(
-        servers, "--reset-offsets", "--group", group, "--topic", filled, "--to-latest", "--execute"
-    ).stdout
-    assert len(re.findall(rf"{filled}\s+\d\s+25", reset)) == PARTITIONS
-    tool(servers, "--delete-offsets", "--group", group, "--topic", f"{filled}:0")
-    lines = tool(servers, "--describe", "--group", group).stdout
-    assert len(re.findall(rf"{filled}\s+\d\s+25\s+25\s+0", lines)) == PARTITIONS - 1
-    assert "successful" in tool(servers, "--delete", "--group", group).stdout
-    assert group not in tool(servers, "--list").stdout
 
 
 @pytest.mark.java

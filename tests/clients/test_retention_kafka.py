@@ -77,32 +77,40 @@ def set_policy(bootstrap: str, topic: str, policy: dict[str, str]) -> None:
     admin.incremental_alter_configs([resource])[resource].result(60)
 
 
-def bounds(bootstrap: str, topic: str) -> tuple[int, int]:
+def bounds(bootstrap: str) -> dict[str, tuple[int, int]]:
+    """Where each topic begins and ends."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    at = TopicPartition(topic, 0)
-    first = admin.list_offsets({at: OffsetSpec.earliest()})[at].result(60)
-    last = admin.list_offsets({at: OffsetSpec.latest()})[at].result(60)
-    return first.offset, last.offset
+    places = [TopicPartition(name, 0) for name in POLICIES]
+    first = admin.list_offsets({at: OffsetSpec.earliest() for at in places})
+    last = admin.list_offsets({at: OffsetSpec.latest() for at in places})
+    return {at.topic: (first[at].result(60).offset, last[at].result(60).offset) for at in places}
 
 
-def settled(bootstrap: str, topic: str) -> tuple[int, int]:
-    """Where the topic begins and ends when nothing has changed for some passes."""
-    found = bounds(bootstrap, topic)
+def settled(bootstrap: str) -> dict[str, tuple[int, int]]:
+    """Where each topic begins and ends when nothing has changed for some passes."""
+    found = bounds(bootstrap)
     since = time.monotonic()
     while time.monotonic() - since < 2:
         time.sleep(0.2)
-        if (now := bounds(bootstrap, topic)) != found:
+        if (now := bounds(bootstrap)) != found:
             found, since = now, time.monotonic()
     return found
 
 
-@pytest.mark.parametrize("name", POLICIES)
-def test_both_keep_the_same_records(brokers: tuple[str, str], name: str) -> None:
+@pytest.fixture(scope="module")
+def kept(brokers: tuple[str, str]) -> list[dict[str, tuple[int, int]]]:
+    """What each broker has kept of each topic, all of which it was given at once."""
     now_ms = int(time.time() * 1000)
     for bootstrap in brokers:
-        fill(bootstrap, name, now_ms)
-        set_policy(bootstrap, name, POLICIES[name])
-    ours, theirs = (settled(bootstrap, name) for bootstrap in brokers)
+        for name, policy in POLICIES.items():
+            fill(bootstrap, name, now_ms)
+            set_policy(bootstrap, name, policy)
+    return [settled(bootstrap) for bootstrap in brokers]
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_both_keep_the_same_records(kept: list[dict[str, tuple[int, int]]], name: str) -> None:
+    ours, theirs = (found[name] for found in kept)
     assert ours == theirs
     assert ours[1] == RECORDS
     assert (ours[0] > 0) == (name not in KEEPS_ALL)

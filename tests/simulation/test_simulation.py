@@ -11,7 +11,7 @@ from headrace.broker.bugs import planted
 from headrace.broker.replication_bugs import REPLICATION_BUGS
 from tests.simulation.world import Failure, World
 
-USUAL_SEEDS = 120
+USUAL_SEEDS = 60
 ENDURANCE_SEEDS = 5000
 UNCLEAN_SEEDS = 20
 CHUNK = 20

@@ -15,7 +15,7 @@ def committed_values(bootstrap: str, topic: str, silence_s: float = 20) -> list[
             "fetch.wait.max.ms": 50,
         }
     )
-    partitions = consumer.list_topics(topic, 10).topics[topic].partitions
+    partitions = consumer.list_topics(topic, 30).topics[topic].partitions
     consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions])
     values: list[bytes] = []
     ended: set[int] = set()

@@ -103,7 +103,7 @@ def bootstrap(
         return
     if reason := java.missing():
         pytest.skip(reason)
-    with ApacheKafka(tmp_path_factory.mktemp("kafka")) as kafka:
+    with ApacheKafka(tmp_path_factory.mktemp("kafka"), quick=True) as kafka:
         yield kafka.bootstrap
 
 

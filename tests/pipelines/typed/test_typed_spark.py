@@ -161,7 +161,10 @@ def test_the_example_reads_both_versions_and_puts_the_stranger_aside(
 def test_the_same_on_apache_kafka(spark: SparkSession, tmp_path: Path) -> None:
     if reason := java.missing():
         pytest.skip(reason)
-    with ApacheKafka(tmp_path) as kafka, HeadraceRegistry(kafka.bootstrap, tmp_path) as registry:
+    with (
+        ApacheKafka(tmp_path, quick=True) as kafka,
+        HeadraceRegistry(kafka.bootstrap, tmp_path) as registry,
+    ):
         topic = Topic(kafka.bootstrap, registry.url)
         with SchemaRegistryClient({"url": registry.url}) as client:
             topic.produce(AvroSerializer(client, json.dumps(FLAT))(ORDER, topic.context))
