@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headrace.cluster.image import OFFSETS_TOPIC
+from headrace.cluster.image import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from headrace.coordination.groups.group import Committer
 from headrace.coordination.groups.registry import Groups
 from headrace.coordination.offsets import OffsetToCommit
@@ -107,6 +107,31 @@ def test_a_transaction_is_complete_when_its_markers_are_on_the_disk(
         partition.advance(partition.log.end_offset)
         await until(lambda: state(broker) is State.COMPLETE_COMMIT)
         assert partition.last_stable_offset == 2
+        broker.transactions.stop()
+
+    asyncio.run(run())
+
+
+def test_a_coordinator_that_stepped_down_in_between_completes_it_when_it_leads_again(
+    broker: OneBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its epoch is the same: nobody has led meanwhile, and nobody asks anything either."""
+
+    async def run() -> None:
+        broker.transactions.start()
+        who = await begin(broker, ORDERS)
+        partition = broker.replicas.partition(*ORDERS)
+        partition.use_settings(replace(partition.settings, flush_messages=1))
+        monkeypatch.setattr(broker.replicas, "flush_later", lambda _: None)
+        await end(broker, who)
+        broker.replicas.partition(TRANSACTIONS_TOPIC, 0).step_down()
+        partition.advance(partition.log.end_offset)  # the markers of others are written
+        await asyncio.sleep(0.01)
+        broker.replicas.use_again(broker.metadata.image)
+        log = broker.replicas.partition(TRANSACTIONS_TOPIC, 0).log
+        written = log.end_offset
+        await until(lambda: log.end_offset == written + 1)
+        assert state(broker) is State.COMPLETE_COMMIT
         broker.transactions.stop()
 
     asyncio.run(run())

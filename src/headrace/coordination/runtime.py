@@ -324,7 +324,8 @@ class Runtime(Generic[_Machine]):
         future.add_done_callback(lambda _: self._waiting.pop(token, None))
         return future
 
-    def _apply(self, shard: Shard[_Machine], outcome: Outcome) -> None:
+    def _apply(self, shard: Shard[_Machine], outcome: Outcome) -> bool:
+        """Write what an operation decided and do what follows; False if it cannot be written."""
         if outcome.timers:
             soonest = False
             for key, at_ms in outcome.timers:
@@ -337,9 +338,9 @@ class Runtime(Generic[_Machine]):
             except KafkaError as error:
                 logger.error("cannot write to %s: %s", shard.partition.name, error)
                 self._deliver(_failed(outcome.replies, error))
-                return
+                return False
         if not outcome.replies and not outcome.ended:
-            return
+            return True
         if shard.partition.is_committed(shard.end):
             self._deliver(outcome.replies)
             self._settled(shard, outcome)
@@ -348,6 +349,7 @@ class Runtime(Generic[_Machine]):
             committed.add_done_callback(
                 lambda done: self._committed(shard, outcome, done.exception())
             )
+        return True
 
     def _append(self, shard: Shard[_Machine], outcome: Outcome) -> None:
         now_ms = shard.state.wall.ms

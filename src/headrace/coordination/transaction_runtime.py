@@ -169,7 +169,8 @@ class TransactionCoordinator(Runtime[Transactions]):
             if not partition.is_committed(offset + 1):
                 waiting.append(partition.wait_committed(offset + 1))
         if not failed and not waiting and not elsewhere:
-            self._complete(shard, name, prepared)
+            if not self._complete(shard, name, prepared) and self._loop is not None:
+                self._spawn(self._complete_later(shard, name, prepared, pause))
         elif self._loop is not None:
             asked = [
                 self._write_elsewhere(leader, partitions, prepared, commit, epoch)
@@ -227,9 +228,18 @@ class TransactionCoordinator(Runtime[Transactions]):
             longer = min(2 * pause, _LONGEST_PAUSE_SECONDS)
             self._finish(shard, name, prepared, left, longer)
 
-    def _complete(self, shard: Shard[Transactions], name: str, prepared: Transaction) -> None:
+    def _complete(self, shard: Shard[Transactions], name: str, prepared: Transaction) -> bool:
         shard.state.wall.ms = self._clock.now_ms()
-        self._apply(shard, shard.state.complete(name, prepared))
+        return self._apply(shard, shard.state.complete(name, prepared))
+
+    async def _complete_later(
+        self, shard: Shard[Transactions], name: str, prepared: Transaction, pause: float
+    ) -> None:
+        """Too few replicas, or this broker has stepped down: it may go on in the same epoch."""
+        await asyncio.sleep(pause)
+        if self._shards.get(shard.index) is shard:
+            longer = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+            self._finish(shard, name, prepared, frozenset(), longer)
 
     def write_marker(
         self, where: TopicPartition, producer_id: int, epoch: int, commit: bool, coordinator: int
