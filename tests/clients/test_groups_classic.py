@@ -418,7 +418,7 @@ def test_verifiable_consumers_share_a_topic(
     command = java_command(
         VERIFIABLE_CONSUMER,
         *("--bootstrap-server", servers, "--group-id", group, "--topic", filled),
-        *("--reset-policy", "earliest", "--session-timeout", "6000"),
+        *("--reset-policy", "earliest", "--session-timeout", "30000"),
         *("--assignment-strategy", f"org.apache.kafka.clients.consumer.{strategy}"),
         *("--max-messages", "50"),
         options=QUICK_START,

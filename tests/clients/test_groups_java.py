@@ -455,7 +455,7 @@ class Verifiable:
         self.process.wait(60)
 
 
-CLASSIC = ("--session-timeout", "6000", "--assignment-strategy")
+CLASSIC = ("--session-timeout", "30000", "--assignment-strategy")
 NEW = ("--group-protocol", "consumer", "--group-remote-assignor")
 
 
