@@ -52,7 +52,7 @@ class Replication:
         max_lag_ms = settings.integer("replica.lag.time.max.ms")
         self._in_sync = InSync(replicas, metadata, membership, max_lag_ms)
         self._fetchers = Fetchers(replicas, metadata, settings, executor, clock, connect)
-        self._damage = Damage(replicas, membership)
+        self._damage = Damage(replicas, metadata, membership)
         self._max_lag_ms = max_lag_ms
         self._due: dict[Callable[[], None], None] = {}
         self._tasks: list[asyncio.Task[None]] = []

@@ -8,6 +8,7 @@ on what was cut. Where no other replica is in sync nothing is cut: what is whole
 import logging
 
 from headrace.cluster.membership import Membership
+from headrace.cluster.metadata import Metadata
 from headrace.errors import KafkaError
 from headrace.log.lookup import index_of
 from headrace.replication.partition import Partition
@@ -20,8 +21,9 @@ logger = logging.getLogger(__name__)
 class Damage:
     """Mends the replicas of this broker that were found damaged."""
 
-    def __init__(self, replicas: Replicas, membership: Membership) -> None:
+    def __init__(self, replicas: Replicas, metadata: Metadata, membership: Membership) -> None:
         self._replicas = replicas
+        self._metadata = metadata
         self._membership = membership
 
     def mend(self) -> None:
@@ -35,10 +37,18 @@ class Damage:
         epochs = {partition: partition.leader_epoch for partition in damaged}
         self._membership.give_up_damaged(partition.name for partition in damaged)
         for partition, offset in list(damaged.items()):
-            # Without a new epoch nobody else can lead; and whoever leads does not follow.
-            if partition.leader_epoch > epochs[partition] and not partition.leads:
+            # Without a new epoch the leader may still remember what was fetched before.
+            if partition.leader_epoch > epochs[partition] and self._is_given_up(partition):
                 _cut(partition, offset)
         damaged.clear()
+
+    def _is_given_up(self, partition: Partition) -> bool:
+        """Whether nobody counts on this broker's replica."""
+        topic = self._metadata.image.topics.get(partition.name.topic)
+        if topic is None:
+            return False
+        state = topic.partitions[partition.name.partition]
+        return self._replicas.node_id not in (state.leader, *state.isr, *state.eligible)
 
 
 def _cut(partition: Partition, offset: Offset) -> None:

@@ -42,3 +42,4 @@ class CommitWaiters:
         for _, future in waiting:
             if not future.done():
                 future.set_exception(error)
+                future.exception()  # whoever has hung up meanwhile will not ask, and need not
