@@ -119,7 +119,7 @@ class Workload:
     def _await(
         self, condition: Callable[[], bool], what: str, counts: dict[int, int] | None = None
     ) -> None:
-        deadline = time.monotonic() + 2 * PATIENCE_S
+        deadline = time.monotonic() + 4 * PATIENCE_S
         while not condition():
             for n, client in enumerate(self.running):
                 code = client.process.poll()
@@ -131,7 +131,7 @@ class Workload:
                 elif code is not None:
                     raise AssertionError(f"a client ended with {code}: {self._said()}")
             if time.monotonic() > deadline:
-                raise AssertionError(f"not within {2 * PATIENCE_S} s: {what}. {self._said()}")
+                raise AssertionError(f"not within {4 * PATIENCE_S} s: {what}. {self._said()}")
             time.sleep(0.02)
 
     def _said(self) -> str:

@@ -42,14 +42,17 @@ def chroot() -> str:
 
 @pytest.fixture
 def opened(zookeeper: ZooKeeper, chroot: str) -> Iterator[Open]:
-    """Opens stores, directly or through a link, and closes them in the end."""
+    """Opens stores, directly or through a link, and closes them in the end.
+
+    Through a link their sessions end soon after a cut, unless they are `lasting`.
+    """
     with ExitStack() as stack:
 
-        def open_one(link: Link | None = None) -> ZookeeperStore:
+        def open_one(link: Link | None = None, *, lasting: bool = False) -> ZookeeperStore:
             port = zookeeper.servers[0].port if link is None else link.port
             store = ZookeeperStore(
                 f"zookeeper://127.0.0.1:{port}{chroot}",
-                session_timeout_ms=LONG_SESSION_MS if link is None else SHORT_SESSION_MS,
+                session_timeout_ms=SHORT_SESSION_MS if link and not lasting else LONG_SESSION_MS,
             )
             stack.callback(store.close)
             return store
@@ -81,7 +84,7 @@ class Told:
 def test_a_lost_connection_is_told_and_made_again_with_the_session(
     opened: Open, link: Link
 ) -> None:
-    store, other = opened(link), opened()
+    store, other = opened(link, lasting=True), opened()
     store.commit([Create("/live/1", b"", ephemeral=True), Create("/a", b"")])
     seen: list[Node | None] = []
     store.on_session(lambda news: seen.append(store.get("/a")))
@@ -359,7 +362,7 @@ def test_with_a_login_nobody_else_reads_or_writes(zookeeper: ZooKeeper, chroot: 
 
 def test_commits_go_on_when_the_leader_of_an_ensemble_is_killed(tmp_path: Path) -> None:
     with ZooKeeper(tmp_path, servers=3) as ensemble:
-        store = ZookeeperStore(ensemble.address("/headrace"), session_timeout_ms=5000)
+        store = ZookeeperStore(ensemble.address("/headrace"), session_timeout_ms=SHORT_SESSION_MS)
         store.commit([Create("/counter", b"0")])
 
         def add_one() -> None:

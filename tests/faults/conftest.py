@@ -14,6 +14,13 @@ from tests.support.network import Network
 BROKERS = ("b1", "b2", "b3")
 ZOOKEEPER = "zk"
 
+SESSION_S = 6
+SETTINGS = {
+    "zookeeper.session.timeout.ms": str(SESSION_S * 1000),
+    "replica.lag.time.max.ms": "5000",
+}
+"""Long enough for a machine that has much to do: only what a test strikes shall be missed."""
+
 MakeCluster = Callable[..., RunningCluster]
 
 
@@ -53,7 +60,7 @@ def make_cluster(
     ) -> RunningCluster:
         cluster = RunningCluster(
             tmp_path / "metadata",
-            settings={"replica.lag.time.max.ms": "2000", **(settings or {})},
+            settings={**SETTINGS, **(settings or {})},
             metadata=ensemble.address(f"/{uuid.uuid4().hex[:8]}"),
             places=[network.places[name] for name in BROKERS],
             homes=homes,

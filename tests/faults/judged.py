@@ -15,9 +15,6 @@ from tests.checker.workload import TOPICS, Workload
 from tests.support.cluster import PATIENCE_S, RunningCluster
 from tests.support.raw import RawClient, batch_of, produce, produce_error
 
-SESSION_S = 2.0
-"""`zookeeper.session.timeout.ms`, as it is by default."""
-
 
 def place(number: int) -> str:
     """A broker's place in the network."""

@@ -7,9 +7,8 @@ import pytest
 
 from headrace.errors import ErrorCode
 from tests.checker.workload import TOPICS
-from tests.faults.conftest import ZOOKEEPER
+from tests.faults.conftest import SESSION_S, ZOOKEEPER
 from tests.faults.judged import (
-    SESSION_S,
     Writer,
     judged,
     led_by_another,

@@ -72,7 +72,7 @@ def produce(
 ) -> bytes:
     """A Produce request of version 9 to 12 with one batch."""
     name = topic.encode()
-    body = b"\0\0" + struct.pack(">hi", acks, 10_000) + b"\x02" + uvarint(len(name) + 1) + name
+    body = b"\0\0" + struct.pack(">hi", acks, 60_000) + b"\x02" + uvarint(len(name) + 1) + name
     body += b"\x02" + struct.pack(">i", partition) + uvarint(len(batch) + 1) + batch
     return frame(0, version, body + b"\0\0\0")
 

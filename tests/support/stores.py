@@ -12,7 +12,7 @@ from headrace.cluster.store import Store
 from headrace.cluster.zookeeper_store import ZookeeperStore
 
 PATIENCE_S = 60
-SHORT_SESSION_MS = 2500
+SHORT_SESSION_MS = 6000
 """For those whose session shall end; long enough for a machine that has much to do."""
 LONG_SESSION_MS = 60_000
 
