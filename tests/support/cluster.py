@@ -24,8 +24,9 @@ from tests.support.network import HERE, Place
 PATIENCE_S = 60
 
 QUICK = {
-    # Long enough for a machine that has much to do: who lags is not in sync any more.
+    # Long enough for a machine that has much to do: only what a test strikes shall be missed.
     "replica.lag.time.max.ms": "10000",
+    "zookeeper.session.timeout.ms": "6000",
     "replica.fetch.wait.max.ms": "100",
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "4",
