@@ -181,6 +181,30 @@ def test_a_fetch_waits_for_records_and_wakes_when_they_come(consumer: Consumer) 
     assert b"news" in partitions(read(asyncio.run(run())))[0].records
 
 
+@pytest.mark.parametrize("session_epoch", [-1, 0])
+def test_records_that_come_before_the_wait_has_begun_end_it(
+    consumer: Consumer, session_epoch: int
+) -> None:
+    async def scenario() -> None:
+        waiting = consumer.send(follow(), max_wait_ms=60_000, session_epoch=session_epoch)
+        consumer.append("t", b"in the same poll")
+        answer = read(await asyncio.wait_for(waiting, 30))
+        assert partitions(answer)[0].high_watermark == 1
+
+    asyncio.run(scenario())
+
+
+def test_a_session_does_not_miss_what_comes_before_its_wait_has_begun(consumer: Consumer) -> None:
+    async def scenario() -> None:
+        first = consumer.ask(follow(), session_epoch=0)
+        waiting = consumer.send(session_id=first.session_id, session_epoch=1, max_wait_ms=60_000)
+        consumer.append("t", b"in the same poll")
+        answer = read(await asyncio.wait_for(waiting, 30))
+        assert partitions(answer)[0].high_watermark == 1
+
+    asyncio.run(scenario())
+
+
 def test_a_fetch_waits_for_min_bytes(consumer: Consumer) -> None:
     async def run() -> tuple[bool, Any]:
         task = asyncio.ensure_future(consumer.send(follow(), max_wait_ms=20_000, min_bytes=300))

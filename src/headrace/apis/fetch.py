@@ -138,14 +138,16 @@ class Fetch:
                 session.waiting = loop.create_future()
                 for entry in session.dirty if session.id else session.entries.values():
                     entry.watch()
+                # Once more before the first wait too: something may have come since this was
+                # found to have to wait, and nobody was told.
+                topics, ready = self._read(session, request, incremental)
+                if ready or loop.time() >= deadline:
+                    break
                 timer = loop.call_at(deadline, _expire, session.waiting)
                 try:
                     await session.waiting
                 finally:
                     timer.cancel()
-                topics, ready = self._read(session, request, incremental)
-                if ready or loop.time() >= deadline:
-                    break
         finally:
             session.waiting = None
             if not session.id:
