@@ -42,9 +42,9 @@ class Network:
         if os.geteuid() != 0:
             pytest.skip("only root may make network namespaces")
         # Several runs of the tests may be under way on one machine.
-        number = os.getpid() % 250 + 1
+        hundreds, number = divmod(os.getpid(), 250)
         self._prefix = f"hr{os.getpid()}n{next(_numbers)}"[:11]
-        self._net = f"10.{100 + next(_numbers) % 100}.{number}"
+        self._net = f"10.{100 + (hundreds + next(_numbers)) % 100}.{number + 1}"
         self._bridge = f"{self._prefix}br"
         self._cuts: set[tuple[str, str]] = set()
         self._alone: set[str] = set()

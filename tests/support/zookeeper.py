@@ -18,7 +18,7 @@ from tests.support.ports import free_port
 POM = ROOT / "scripts" / "java" / "zookeeper.pom.xml"
 TICK_MS = 250
 """ZooKeeper lets no session be shorter than two of these, and ends sessions once in one."""
-PATIENCE_S = 60
+PATIENCE_S = 120
 
 
 @cache
