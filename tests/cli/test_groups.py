@@ -465,7 +465,7 @@ def test_the_live_table_ends_cleanly_with_ctrl_c(bootstrap: str, filled: str, gr
     terminal = Terminal("groups", "watch", group, "--bootstrap", bootstrap, "--interval", "0.2")
     terminal.wait_for("Consumed/s")
     terminal.process.send_signal(signal.SIGINT)
-    assert terminal.end() == 0
+    assert terminal.end() == 0, terminal.screen
     assert "Traceback" not in terminal.screen
     # The cursor that the live table hid is shown again.
     assert terminal.screen.rstrip().endswith("\x1b[?25h")
