@@ -1,11 +1,11 @@
-"""A query that copies a topic, and ways to kill what it runs on.
+"""A query that copies a topic, and ways to kill what it runs on at a chosen moment.
 
     python -m tests.pipelines.fire FOLDER BOOTSTRAP SOURCE RECORDS_AN_EPOCH '{"FORMAT": {options}}'
 
-is a driver of its own, with a query for each of the sinks. It prints a line for every epoch that
-one of them has done, and `end` when all have copied the source.
+is a driver of its own, with a query for each of the sinks; it ends when all have copied the source.
 """
 
+import contextlib
 import json
 import os
 import random
@@ -14,8 +14,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
+from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
@@ -24,11 +27,18 @@ from headrace.testing.running import RunningBroker
 EPOCHS = 8
 STARTS = 8
 PATIENCE_S = 90.0
-LOOK_S = 0.02
+LOOK_S = 0.01
 # Spark waits ten seconds for a Python process to start, whatever else the machine does.
 TOO_BUSY = "Python worker failed to connect back"
+# What an epoch passes through: tasks write, the sink has decided, the checkpoint knows of its end.
+# Each with how long it takes on a quiet machine, over which the kills are spread.
+PHASES_S = {"writing": 0.25, "decided": 0.1, "over": 0.1}
 
 Sinks = Mapping[str, Mapping[str, str]]
+
+
+def checkpoint(folder: Path, sink: str) -> Path:
+    return folder / f"checkpoint-{sink}"
 
 
 def start(
@@ -51,85 +61,156 @@ def start(
     )
     if sink in ("headrace", "kafka"):
         frame = frame.select("key", "value")
-    checkpoint = str(folder / f"checkpoint-{sink}")
-    writer = frame.writeStream.format(sink).option("checkpointLocation", checkpoint)
+    writer = frame.writeStream.format(sink)
+    writer = writer.option("checkpointLocation", str(checkpoint(folder, sink)))
     for name, value in options.items():
         writer = writer.option(name, value)
     query: StreamingQuery = writer.trigger(availableNow=True).start()
     return query
 
 
-def epochs(query: StreamingQuery) -> Iterator[int | None]:
-    """At each look the number of an epoch that is done since the last one, or None; ends with the
-    query, and raises what ended it."""
-    seen = -1
+def looks(query: StreamingQuery) -> Iterator[None]:
+    """Ends with the query, and raises what ended it."""
     deadline = time.monotonic() + PATIENCE_S
-    while True:
-        active = query.isActive
-        last = query.lastProgress
-        if last is not None and last["batchId"] > seen:
-            seen = last["batchId"]
-            yield seen
-        if not active:
-            query.awaitTermination(1)
-            return
-        assert time.monotonic() < deadline, f"the query hangs after epoch {seen}"
+    while query.isActive:
+        assert time.monotonic() < deadline, f"the query hangs: {query.lastProgress}"
         yield None
+    query.awaitTermination(1)
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Moment:
+    """A point in the life of a query; `phase` is a place in PHASES_S."""
+
+    epoch: int
+    phase: int
+
+    def __str__(self) -> str:
+        return f"epoch {self.epoch} {list(PHASES_S)[self.phase]}"
+
+
+class Watch:
+    """How far a query is, seen from outside: by its checkpoint and by the ledger of its sink."""
+
+    def __init__(self, checkpoint: Path, bootstrap: str) -> None:
+        self._checkpoint = checkpoint
+        self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+
+    def now(self) -> Moment:
+        begun, done = (_last(self._checkpoint / each) for each in ("offsets", "commits"))
+        if begun == done:
+            return Moment(begun, 2)
+        return Moment(begun, 1 if self._decided() >= begun else 0)
+
+    def _decided(self) -> int:
+        """The newest epoch in the ledger; a table has none, and its decisions are not seen."""
+        query = json.loads((self._checkpoint / "metadata").read_text())["id"]
+        group = ConsumerGroupTopicPartitions(f"headrace-sink.{query}")
+        try:
+            (answer,) = self._admin.list_consumer_group_offsets([group], request_timeout=2).values()
+            return max((each.offset - 1 for each in answer.result().topic_partitions), default=-1)
+        except KafkaException:
+            return -1
+
+
+def _last(folder: Path) -> int:
+    names = (each.name for each in folder.iterdir()) if folder.is_dir() else ()
+    return max((int(name) for name in names if name.isdigit()), default=-1)
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """What was killed, and when: as drawn, and as seen the moment before."""
+
+    what: str
+    drawn: str
+    seen: str
+
+
+@dataclass(slots=True)
 class Fire:
-    """Kills one thing at random moments of a run, decided by a seed."""
+    """Kills one thing at moments of a run that a seed decides."""
 
-    def __init__(self, broker: RunningBroker, seed: int, kills: int = 1) -> None:
-        self._chosen = random.Random(seed)
-        self._broker = broker
-        self._after_epochs = sorted(self._chosen.sample(range(EPOCHS - 2), kills))
+    broker: RunningBroker
+    seed: int
+    kills: int = 1
+    done: list[Kill] = field(default_factory=list)
+    _chosen: random.Random = field(init=False)
+    _moments: list[Moment] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._chosen = random.Random(self.seed)
+        numbers = sorted(self._chosen.sample(range(EPOCHS - 2), self.kills))
+        self._moments = [Moment(each, self._chosen.randrange(len(PHASES_S))) for each in numbers]
 
     @property
     def over(self) -> bool:
-        return not self._after_epochs
+        return not self._moments
 
-    def wait(self, epoch: int) -> bool:
-        """Whether somebody is to be killed after this epoch; returns at the moment for it."""
-        if self.over or epoch < self._after_epochs[0]:
+    def due(self, watch: Watch) -> bool:
+        """Whether somebody is to be killed now."""
+        if self.over or watch.now() < self._moments[0]:
             return False
-        del self._after_epochs[0]
-        time.sleep(self._chosen.uniform(0, 0.5))
+        time.sleep(self._chosen.uniform(0, list(PHASES_S.values())[self._moments[0].phase]))
         return True
 
-    def kill_worker(self) -> None:
-        """A Python process of Spark's: one that reads, writes, plans or commits."""
-        victims = python_workers()
-        assert victims, "Spark has no Python workers"
-        os.kill(self._chosen.choice(victims), signal.SIGKILL)
+    def kill(self, victim: str, watch: Watch, driver: int = 0) -> None:
+        """A driver with all below it; a process of Spark's below this one; or the broker, which
+        comes back with what it has on disk."""
+        seen = watch.now()
+        if victim == "driver":
+            os.killpg(driver, signal.SIGKILL)
+            what = victim
+        elif victim == "broker":
+            self.broker.kill()
+            self.broker.start()
+            what = victim
+        else:
+            victims = executors() if victim == "executor" else python_workers()
+            assert victims, f"Spark has no {victim}"
+            number = self._chosen.choice(sorted(victims))
+            what = f"{victim} {victims[number]}".strip()
+            os.kill(number, signal.SIGKILL)
+        self.done.append(Kill(what, str(self._moments.pop(0)), str(seen)))
 
-    def kill_broker(self) -> None:
-        """The broker, which comes back with what it has on disk."""
-        self._broker.kill()
-        self._broker.start()
+    def told(self) -> list[dict[str, str]]:
+        return [asdict(each) for each in self.done]
 
 
-def python_workers() -> list[int]:
-    """Python processes below this one that Spark has forked or started."""
-    parents: dict[int, list[int]] = {}
+def python_workers() -> dict[int, str]:
+    """Python processes that Spark has forked or started: they read, write, plan or commit."""
+    return {
+        number: words[-1].rpartition(".")[2]
+        for number, words in below().items()
+        if "java" not in words[0] and any("pyspark" in word for word in words)
+    }
+
+
+def executors() -> dict[int, str]:
+    """The executors of a session in `local-cluster`, each a Java of its own."""
+    name = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
+    return {number: "" for number, words in below().items() if name in words}
+
+
+def below() -> dict[int, list[str]]:
+    """The processes that this one has started, and those that they have; with their words."""
+    children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
                 parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
             except OSError:
                 continue
-            parents.setdefault(parent, []).append(int(entry.name))
-    found: list[int] = []
+            children.setdefault(parent, []).append(int(entry.name))
+    found: dict[int, list[str]] = {}
     waiting = [os.getpid()]
     while waiting:
-        for child in parents.get(waiting.pop(), []):
+        for child in children.get(waiting.pop(), []):
             waiting.append(child)
             try:
-                words = Path(f"/proc/{child}/cmdline").read_bytes()
+                found[child] = Path(f"/proc/{child}/cmdline").read_text().rstrip("\0").split("\0")
             except OSError:
                 continue
-            if b"pyspark" in words and b"java" not in words.split(b"\0")[0]:
-                found.append(child)
     return found
 
 
@@ -145,34 +226,32 @@ class Driver:
         ]  # fmt: skip
         self._log = folder / "driver.txt"
 
-    def run(self, fire: Fire | None) -> bool:
+    def run(self, fire: Fire | None, watch: Watch) -> bool:
         """True if it came to its end; with `fire` it is killed with everything below it."""
         for _ in range(STARTS):
-            if (done := self._live(fire)) is not None:
+            if (done := self._live(fire, watch)) is not None:
                 return done
         raise AssertionError(f"{STARTS} starts were not enough: {TOO_BUSY}")
 
-    def _live(self, fire: Fire | None) -> bool | None:
+    def _live(self, fire: Fire | None, watch: Watch) -> bool | None:
         """None if Spark gave up because this machine is too busy."""
         with self._log.open("w") as log:
             process = subprocess.Popen(
-                self._command,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                start_new_session=True,
+                self._command, stdout=log, stderr=log, start_new_session=True
             )
-        assert process.stdout is not None
+        killed = False
         try:
-            for line in process.stdout:
-                if line.strip() == "end":
-                    return True
-                if fire is not None and line.strip().isdigit() and fire.wait(int(line)):
-                    return False
+            while process.poll() is None and not killed:
+                if fire is not None and fire.due(watch):
+                    fire.kill("driver", watch, process.pid)
+                    killed = True
+                time.sleep(LOOK_S)
         finally:
-            os.killpg(process.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-            process.stdout.close()
+        if killed or process.returncode == 0:
+            return not killed
         said = self._log.read_text()
         assert TOO_BUSY in said, f"the driver ended by itself:\n{said[-3000:]}"
         return None
@@ -183,20 +262,13 @@ def main(folder: str, bootstrap: str, source: str, size: str, sinks: str) -> Non
 
     spark = local_spark(Path(folder))
     running = [
-        epochs(start(spark, Path(folder), bootstrap, source, sink, options, int(size)))
+        start(spark, Path(folder), bootstrap, source, sink, options, int(size))
         for sink, options in json.loads(sinks).items()
     ]
-    while running:
-        for query in list(running):
-            try:
-                number = next(query)
-            except StopIteration:
-                running.remove(query)
-                continue
-            if number is not None:
-                print(number, flush=True)
-        time.sleep(LOOK_S)
-    print("end", flush=True)
+    for query in running:
+        query.awaitTermination()
+    # Nobody needs Spark to end in good order.
+    os._exit(0)
 
 
 if __name__ == "__main__":

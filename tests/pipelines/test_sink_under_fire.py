@@ -1,18 +1,22 @@
-"""Exactly once while drivers, Python workers and brokers are killed at random moments.
+"""Exactly once while drivers, executors, Python workers and brokers are killed at random moments.
 
 A run copies a topic in several epochs, to a topic, to tables or to all at once, and loses one of
-them once or more; Spark's part is started again from its checkpoint until the copy is complete.
-Then every record must be there exactly once: in a topic by an independent consumer, in a table by
-`headrace lake verify`, which must also have no file that no commit names. A driver takes a whole
-start of Spark, so that in the usual suite one copies to everything. `make endurance` has a hundred
-runs of each kind.
+them once or more, in an epoch and a phase of it that a seed draws; Spark's part is started again
+from its checkpoint until the copy is complete. Then every record must be there exactly once: in a
+topic by an independent consumer, in a table by `headrace lake verify`, which must also have no file
+that no commit names. A driver takes a whole start of Spark, so that in the usual suite one copies
+to everything. `make endurance` has a hundred runs of each kind, in one session with two executors;
+HEADRACE_FIRE_RUNS=1000-1100 chooses other seeds, and HEADRACE_FIRE_LOG a file that gets a line for
+each run.
 """
 
+import contextlib
+import json
 import os
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,8 +31,9 @@ from headrace.pipelines.lake.views import open_view
 from headrace.testing.plugin import BrokerFactory
 from headrace.testing.running import RunningBroker
 from tests.pipelines import fire as under
-from tests.pipelines.fire import EPOCHS, LOOK_S, STARTS, Driver, Fire
+from tests.pipelines.fire import EPOCHS, LOOK_S, STARTS, Driver, Fire, Watch
 from tests.support.committed import committed_values
+from tests.support.spark import local_spark
 from tests.support.topics import create_topic
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
@@ -36,7 +41,10 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 RECORDS = 1600
 TABLES = ("headrace-delta", "headrace-iceberg")
 EVERYTHING = ("headrace", *TABLES)
-MANY_RUNS = int(os.environ.get("HEADRACE_FIRE_RUNS", "100"))
+FIRST, _, LAST = os.environ.get("HEADRACE_FIRE_RUNS", "0-100").rpartition("-")
+MANY_RUNS = range(int(FIRST or "0"), int(LAST))
+VICTIMS = ("worker", "broker", "executor", "broker", "driver")
+SINKS = ("headrace", "headrace", "headrace-delta", "headrace", "headrace-iceberg")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +59,9 @@ class Copy:
     @property
     def bootstrap(self) -> str:
         return self.broker.bootstrap_servers
+
+    def watch(self, sink: str) -> Watch:
+        return Watch(under.checkpoint(self.folder, sink), self.bootstrap)
 
     def options(self, sink: str) -> dict[str, str]:
         if sink == "headrace-delta":
@@ -77,21 +88,22 @@ def new_copy(broker: RunningBroker, folder: Path) -> Copy:
 
 
 def copy_in_session(spark: SparkSession, copy: Copy, fire: Fire, victim: str, *sinks: str) -> None:
-    """With workers or the broker under fire: a query may fail, and is then started again."""
+    """With Spark's processes or the broker under fire: a query that fails is started again."""
+    watch = copy.watch(sinks[0])
 
-    def start(sink: str) -> Iterator[int | None]:
+    def start(sink: str) -> Iterator[None]:
         query = under.start(
             spark, copy.folder, copy.bootstrap, copy.source, sink, copy.options(sink),
             RECORDS // EPOCHS,
         )  # fmt: skip
-        return under.epochs(query)
+        return under.looks(query)
 
     failures: list[str] = []
     running = {sink: start(sink) for sink in sinks}
     while running:
         for sink, query in list(running.items()):
             try:
-                epoch = next(query)
+                next(query)
             except StopIteration:
                 del running[sink]
                 continue
@@ -99,9 +111,8 @@ def copy_in_session(spark: SparkSession, copy: Copy, fire: Fire, victim: str, *s
                 failures.append(str(error)[:2000])
                 assert len(failures) < STARTS * len(sinks), "\n\n".join(failures)
                 running[sink] = start(sink)
-                continue
-            if epoch is not None and fire.wait(epoch):
-                fire.kill_worker() if victim == "worker" else fire.kill_broker()
+        if fire.due(watch):
+            fire.kill(victim, watch)
         time.sleep(LOOK_S)
     assert fire.over, "the copy was complete before everything was killed"
 
@@ -115,9 +126,10 @@ def copy_by_driver(copy: Copy, fire: Fire, *sinks: str) -> None:
         RECORDS // EPOCHS,
         {sink: copy.options(sink) for sink in sinks},
     )
+    watch = copy.watch(sinks[0])
     while not fire.over:
-        assert not driver.run(fire), "the copy was complete before the driver was killed"
-    assert driver.run(None)
+        assert not driver.run(fire, watch), "the copy was complete before the driver was killed"
+    assert driver.run(None, watch)
 
 
 def check(copy: Copy, sink: str) -> None:
@@ -175,34 +187,66 @@ def test_nothing_is_lost_or_doubled_when_the_driver_is_killed(
         check(copy, sink)
 
 
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """With two executors, each a process; for a run of pytest in which nobody asks for `spark`."""
+    settings = {"spark.master": "local-cluster[2,1,1024]"}
+    session = local_spark(tmp_path_factory.mktemp("cluster"), settings)
+    yield session
+    session.stop()
+
+
+@contextlib.contextmanager
+def noted(name: str, fire: Fire, sinks: Sequence[str]) -> Iterator[None]:
+    """A line for this run in the log, if one is kept."""
+    began, passed = time.monotonic(), False
+    try:
+        yield
+        passed = True
+    finally:
+        told = {
+            "test": name,
+            "seed": fire.seed,
+            "passed": passed,
+            "seconds": round(time.monotonic() - began, 1),
+            "sinks": sinks,
+            "kills": fire.told(),
+        }
+        print(json.dumps(told))
+        if path := os.environ.get("HEADRACE_FIRE_LOG"):
+            with Path(path).open("a") as log:
+                log.write(json.dumps(told) + "\n")
+
+
 @pytest.mark.endurance
-@pytest.mark.parametrize("seed", range(MANY_RUNS))
+@pytest.mark.parametrize("seed", MANY_RUNS)
 def test_nothing_is_lost_or_doubled_in_many_runs(
     request: pytest.FixtureRequest, broker: RunningBroker, tmp_path: Path, seed: int
 ) -> None:
-    """Two topics to a table; a driver in every fifth run."""
-    sink = ("headrace", "headrace", "headrace-delta", "headrace", "headrace-iceberg")[seed // 5 % 5]
+    """Each victim with each sink; a driver in every fifth run."""
+    victim, sink = VICTIMS[seed % 5], SINKS[seed // 5 % 5]
     copy = new_copy(broker, tmp_path)
     fire = Fire(broker, 1000 + seed)
-    if seed % 5 == 4:
-        copy_by_driver(copy, fire, sink)
-    else:
-        spark = request.getfixturevalue("spark")
-        copy_in_session(spark, copy, fire, "broker" if seed % 2 else "worker", sink)
-    check(copy, sink)
+    with noted("one", fire, [sink]):
+        if victim == "driver":
+            copy_by_driver(copy, fire, sink)
+        else:
+            copy_in_session(request.getfixturevalue("cluster"), copy, fire, victim, sink)
+        check(copy, sink)
 
 
 @pytest.mark.endurance
-@pytest.mark.parametrize("seed", range(MANY_RUNS))
+@pytest.mark.parametrize("seed", MANY_RUNS)
 def test_tables_have_every_record_once_in_many_runs(
     request: pytest.FixtureRequest, broker: RunningBroker, tmp_path: Path, seed: int
 ) -> None:
     """Drivers that are killed three times over, and brokers."""
     copy = new_copy(broker, tmp_path)
     fire = Fire(broker, 2000 + seed, kills=3)
-    if seed % 2:
-        copy_in_session(request.getfixturevalue("spark"), copy, fire, "broker", *TABLES)
-    else:
-        copy_by_driver(copy, fire, *TABLES)
-    for sink in TABLES:
-        check(copy, sink)
+    with noted("tables", fire, TABLES):
+        if seed % 2:
+            copy_in_session(request.getfixturevalue("cluster"), copy, fire, "broker", *TABLES)
+        else:
+            copy_by_driver(copy, fire, *TABLES)
+        for sink in TABLES:
+            check(copy, sink)
