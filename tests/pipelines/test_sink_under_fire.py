@@ -219,6 +219,7 @@ def noted(name: str, fire: Fire, sinks: Sequence[str]) -> Iterator[None]:
 
 
 @pytest.mark.endurance
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("seed", MANY_RUNS)
 def test_nothing_is_lost_or_doubled_in_many_runs(
     request: pytest.FixtureRequest, broker: RunningBroker, tmp_path: Path, seed: int
@@ -236,6 +237,7 @@ def test_nothing_is_lost_or_doubled_in_many_runs(
 
 
 @pytest.mark.endurance
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("seed", MANY_RUNS)
 def test_tables_have_every_record_once_in_many_runs(
     request: pytest.FixtureRequest, broker: RunningBroker, tmp_path: Path, seed: int
