@@ -1,5 +1,8 @@
 """Batches made of columns, taken apart by the decoder of single records."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -89,3 +92,11 @@ def test_records_without_a_list_of_headers_have_none() -> None:
     )
     ((one, two),) = decoded(list(encode(columns, [0, 2], STAMP, [0])))
     assert (one.headers, two.headers) == ((), (("k", None),))
+
+
+@pytest.mark.parametrize("module", ["source", "sink"])
+def test_processes_that_only_plan_do_not_pay_for_pandas(module: str) -> None:
+    """Spark starts several before the first row, and on a busy machine waits too short for them."""
+    program = f"import headrace.pipelines.{module}, sys; print('pandas' in sys.modules)"
+    said = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
+    assert said.stdout.strip() == b"False"

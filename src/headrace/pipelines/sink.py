@@ -37,7 +37,6 @@ from headrace.pipelines.producer import BatchProducer
 from headrace.pipelines.sink_columns import RowSorter, Share, check_schema
 from headrace.pipelines.sink_options import SinkOptionError, SinkOptions, parse_options
 from headrace.pipelines.topics import ready_topic
-from headrace.pipelines.typed.writing import prepare
 from headrace.types import TopicPartition
 
 # Rows are gathered to this size before they are sorted by partition and encoded.
@@ -68,7 +67,12 @@ class Sink:
                 "where topics come from the column, ledgerTopic with one that exists"
             )
         self._options = options
-        self._typed = prepare(typed, schema) if typed is not None else None
+        self._typed = None
+        if typed is not None:
+            # Late: the formats take a third of a second to import.
+            from headrace.pipelines.typed.writing import prepare
+
+            self._typed = prepare(typed, schema)
         self._ledger = Ledger(options.prefix, options.ledger_topic or "", options.transaction_ms)
 
     # ------------------------------------------------------------------------------- in a task
