@@ -167,12 +167,18 @@ class Fire:
             self.broker.start()
             what = victim
         else:
+            what = self._kill_one(victim)
+        self.done.append(Kill(what, str(self._moments.pop(0)), str(seen)))
+
+    def _kill_one(self, victim: str) -> str:
+        while True:
             victims = executors() if victim == "executor" else python_workers()
             assert victims, f"Spark has no {victim}"
             number = self._chosen.choice(sorted(victims))
-            what = f"{victim} {victims[number]}".strip()
-            os.kill(number, signal.SIGKILL)
-        self.done.append(Kill(what, str(self._moments.pop(0)), str(seen)))
+            # It may have ended by itself meanwhile; that would be no kill.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(number, signal.SIGKILL)
+                return f"{victim} {victims[number]}".strip()
 
     def told(self) -> list[dict[str, str]]:
         return [asdict(each) for each in self.done]
