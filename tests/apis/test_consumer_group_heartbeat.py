@@ -4,6 +4,7 @@ import datetime
 import uuid
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 from kio.schema.consumer_group_describe.v1.request import ConsumerGroupDescribeRequest
@@ -21,6 +22,8 @@ from kio.static.primitive import i32, i32Timedelta
 
 from headrace.apis.consumer_group_describe import consumer_group_describe
 from headrace.apis.consumer_group_heartbeat import consumer_group_heartbeat
+from headrace.clock import ManualClock
+from headrace.cluster.image import OFFSETS_TOPIC
 from headrace.errors import ErrorCode, KafkaError
 from tests.apis.one_broker import OneBroker
 
@@ -69,6 +72,23 @@ def test_a_member_joins_stays_and_leaves(broker: OneBroker) -> None:
     assert beat(broker, replace(STAY, member_epoch=i32(-1))).member_epoch == -1
     (group,) = describe(broker, "billing")
     assert (group.group_state, group.members) == ("Empty", ())
+
+
+def test_a_member_whose_end_could_not_be_written_ends_later(broker: OneBroker) -> None:
+    broker.create("orders", 2)
+    beat(broker, JOIN)
+    log = broker.replicas.partition(OFFSETS_TOPIC, broker.groups.partition_of("billing"))
+    clock = cast(ManualClock, broker.services.clock)
+    log.isr = 0
+    clock.advance(60_000)
+    broker.groups.fire_timers()
+    (group,) = describe(broker, "billing")
+    assert len(group.members) == 1
+    log.isr = 1
+    clock.advance(10_000)
+    broker.groups.fire_timers()
+    (group,) = describe(broker, "billing")
+    assert group.members == ()
 
 
 def test_a_group_is_described_with_its_epochs_and_members(broker: OneBroker) -> None:

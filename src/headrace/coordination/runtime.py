@@ -58,6 +58,9 @@ _Response = TypeVar("_Response")
 Operation: TypeAlias = Callable[[_Machine, int, int], Outcome]
 """(state of the shard, the token to reply to, steady clock in ms) -> what it leads to."""
 
+_TRY_AGAIN_MS = 5000
+"""When to try again what a timer brought about and the log would not take."""
+
 _SMALL_LOG_BYTES = 64 * 1024
 """A log of this size is read on the spot; a larger one in steps, while clients wait and retry."""
 
@@ -427,7 +430,8 @@ class Runtime(Generic[_Machine]):
             shard = self._shards.get(index)
             if shard is not None and shard.ready:
                 shard.state.wall.ms = self._clock.now_ms()
-                self._apply(shard, shard.state.expire(key, now_ms))
+                if not self._apply(shard, shard.state.expire(key, now_ms)):
+                    self._timers.set(_TimerKey(index, key), now_ms + _TRY_AGAIN_MS)
 
     def _follow(self, old: Image, new: Image) -> None:
         """Topics came, changed or went."""
