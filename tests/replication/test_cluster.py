@@ -227,6 +227,20 @@ def test_transactions_span_brokers_and_survive_their_coordinator(
     assert sorted(itertools.chain(*found.values())) == committed
 
 
+def test_a_broker_that_is_told_to_stop_drops_nothing_with_a_complaint(
+    cluster: RunningCluster, topic: str
+) -> None:
+    writer = Writer(cluster, topic)
+    writer.wait_for_more()
+    broker = cluster.brokers[cluster.leader(topic)]
+    broker.stop()
+    writer.stop()
+    said = broker.log_file.read_text()
+    assert "stopping" in said
+    assert " ERROR " not in said
+    assert "never awaited" not in said
+
+
 def test_a_leader_whose_disk_fails_gives_up_what_others_can_lead(tmp_path: Path) -> None:
     with RunningCluster(tmp_path / "metadata", folders=2) as cluster:
         cluster.create("t", 3, min_insync_replicas="2")

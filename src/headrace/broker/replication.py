@@ -57,6 +57,7 @@ class Replication:
         self._due: dict[Callable[[], None], None] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._out_at: asyncio.TimerHandle | None = None
+        self._stopped = False
 
     def start(self) -> None:
         """Begin; needs a running event loop."""
@@ -100,6 +101,7 @@ class Replication:
 
     def stop(self) -> None:
         """Follow nothing more, and write down what is committed."""
+        self._stopped = True
         for task in self._tasks:
             task.cancel()
         self._fetchers.stop()
@@ -180,6 +182,8 @@ class Replication:
 
     def _do(self, work: Callable[[], None]) -> None:
         self._due.pop(work, None)
+        if self._stopped:
+            return
         try:
             work()
         except KafkaError as error:

@@ -57,6 +57,7 @@ FAILPOINTS = "HEADRACE_FAILPOINTS"
 TEST_BUGS = "HEADRACE_TEST_BUGS"
 """Environment variable: bugs that the tests' judge has to find. Never set it. See `bugs.py`."""
 
+_END_WITHIN_S = 5.0
 _BACKLOG = 1024
 _DEFAULT_NODE_ID = 1
 
@@ -239,6 +240,7 @@ class Server:
         self._services.peers.close()
         for connection in list(self._connections):
             connection.close()
+        await _end_tasks()
         self.close()
 
     def close(self) -> None:
@@ -386,6 +388,15 @@ def main(
     except SettingError as error:
         print(f"headrace: cannot start: {error}", file=sys.stderr)
         return 1
+
+
+async def _end_tasks() -> None:
+    """Let everything end that was told to, so that nothing is dropped with a complaint."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks, timeout=_END_WITHIN_S)
 
 
 def _listen(address: Address, settings: Settings) -> socket.socket:

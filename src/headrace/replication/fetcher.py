@@ -156,7 +156,8 @@ class Fetcher:
         """Until there is something to follow, or whoever sits out may try again."""
         self._changed.clear()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._changed.wait(), _PAUSE_S if self._followed else None)
+            async with asyncio.timeout(_PAUSE_S if self._followed else None):
+                await self._changed.wait()
 
     def _ready(self) -> list[_Followed]:
         now = asyncio.get_running_loop().time()

@@ -55,7 +55,8 @@ class Peer:
         try:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            await asyncio.wait_for(loop.sock_connect(sock, address), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                await loop.sock_connect(sock, address)
         except (OSError, TimeoutError) as error:
             sock.close()
             raise Unreachable(f"{host}:{port}: {str(error) or 'no answer in time'}") from error
@@ -69,13 +70,15 @@ class Peer:
         """The answer to a request of a flexible version; Unreachable if none comes."""
         self._asking = asyncio.ensure_future(self._ask(api_key, version, body))
         try:
-            return await asyncio.wait_for(self._asking, self.timeout_s)
+            async with asyncio.timeout(self.timeout_s):
+                return await self._asking
         except (OSError, TimeoutError) as error:
             raise Unreachable(str(error) or "no answer in time") from error
         except asyncio.CancelledError:
-            if self._interrupted:
+            this = asyncio.current_task()
+            if self._interrupted and not (this is not None and this.cancelling()):
                 raise Interrupted from None
-            raise
+            raise  # who was told to end must not take that for an interruption
         finally:
             self._asking = None
 
