@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, Producer, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
     NewTopic,
+    OffsetSpec,
     ResourceType,
 )
 
@@ -164,6 +165,22 @@ def wait_until(what: str, condition: Callable[[], bool]) -> None:
         time.sleep(0.1)
 
 
+def no_transaction_is_open(bootstrap: str) -> bool:
+    """Whether every marker is written: a commit is answered before that."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    wanted = {
+        TopicPartition(TOPIC, partition): OffsetSpec.latest() for partition in range(PARTITIONS)
+    }
+    stable, last = (
+        {
+            partition: future.result(60).offset
+            for partition, future in admin.list_offsets(wanted, isolation_level=level).items()
+        }
+        for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
+    )
+    return stable == last
+
+
 def compact(broker: Broker) -> None:
     """Let the broker compact everything once."""
     set_ratio(broker.bootstrap, AT_ONCE)
@@ -258,6 +275,7 @@ def test_what_a_consumer_reads_is_what_kafka_left(kafka: ApacheKafka, tmp_path: 
             for step in history(rnd, 100 * turn, STEPS):
                 writer.take(step)
             del writer
+            wait_until("the end of all", lambda: no_transaction_is_open(kafka.bootstrap))
             kafka.stop()
             headrace.stop()
             copy_log(kafka, headrace)
