@@ -94,6 +94,11 @@ def test_trouble_is_seen_in_describe_metrics_and_health(
     assert {port: page(port, "/health")[0] for port in ports.values()} == dict.fromkeys(
         ports.values(), 200
     )
+    for port in ports.values():  # each was asked while the topics settled
+        asked = re.search(r'^headrace_requests_total\{api="Metadata"\} (\d+)$',
+                          page(port, "/metrics")[1], re.M)  # fmt: skip
+        assert asked, port
+        assert int(asked[1]) > 0
     wait_for_sum(ports.values(), "headrace_is_controller", 1)
     wait_for_sum(ports.values(), "headrace_leaders", 6)
     wait_for_sum(ports.values(), "headrace_replicas", 9)
