@@ -3,6 +3,12 @@
 Here the broker runs already, and its fixtures want only a thing they need not start.
 """
 
+from kafka import KafkaConsumer
+
+# A consumer that subscribes between its first request for metadata and the answer forgets to ask
+# for its topics, and asks again only after this time, which is five minutes where nobody sets it.
+KafkaConsumer.DEFAULT_CONFIG["metadata_max_age_ms"] = 1000
+
 
 class ExternalService:
     """A broker that somebody else started and will stop."""
