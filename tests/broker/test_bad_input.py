@@ -74,6 +74,38 @@ def test_a_frame_of_an_impossible_size_closes_the_connection_and_costs_nothing(
     assert_well(broker)
 
 
+@pytest.mark.parametrize("size", [-4, -1, 0, 7, 2**31 - 1, -(2**31), 4 * MIB + 1])
+def test_a_frame_of_an_impossible_size_is_refused_after_a_large_one_too(
+    broker: RunningBroker, client: RawClient, size: int
+) -> None:
+    create(client, "large")
+    large = produce("large", batch_of(b"x" * 900_000))
+    for _ in range(2):
+        assert produce_error(client.ask(large), "large")[0] == 0
+    client.send(struct.pack(">i", size) + b"\0" * 64)
+    assert client.is_closed()
+    assert_well(broker)
+
+
+def test_frames_of_all_sizes_in_pieces_of_all_sizes_are_understood(client: RawClient) -> None:
+    create(client, "pieces")
+    rng = random.Random(7)
+    frames = [
+        produce("pieces", batch_of(rng.randbytes(rng.choice([10, 5000, 300_000, 900_000]))))
+        for _ in range(40)
+    ]
+    sent = b"".join(frames)
+    place = expected = 0
+    while place < len(sent):
+        size = rng.choice([1, 3, 5, 4096, 200_000, 1_000_000])
+        client.send(sent[place : place + size])
+        place += size
+        while sum(map(len, frames[: expected + 1])) <= place and expected < len(frames):
+            assert produce_error(client.answer(), "pieces") == (0, expected)
+            expected += 1
+    assert expected == len(frames) == end_offset(client, "pieces")
+
+
 def test_a_claim_to_send_much_is_not_believed_before_it_arrives(broker: RunningBroker) -> None:
     before = resident_bytes(broker)
     claims = []

@@ -1,10 +1,10 @@
 """One client's connection: bytes in, frames to dispatch, answers out in the order of requests.
 
 All connections receive into one shared buffer; only what is left of a partial frame gets a private
-one, from a pool. Answers to what came in one read leave in one write, and the answers to what one
-poll reported leave together at its end (`Poller.answers`); ranges of log files leave by
-`sendfile`. A connection is not read while its answers cannot be sent, while a fetch waits, or while
-too many of its requests wait.
+one, as does at once who just sent a frame too large for the shared one. Answers to what came in
+one read leave in one write, and the answers to what one poll reported leave together at its end
+(`Poller.answers`); ranges of log files leave by `sendfile`. A connection is not read while its
+answers cannot be sent, while a fetch waits, or while too many of its requests wait.
 """
 
 import asyncio
@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Protocol
 
+from headrace.broker.buffers import SHARED_BYTES, Buffers
 from headrace.broker.poller import READ, WRITE, Poller
 from headrace.log.segment import Slice
 from headrace.wire.fast import Chunk
@@ -24,10 +25,6 @@ logger = logging.getLogger(__name__)
 
 Answer = bytes | list[Chunk] | None
 
-SHARED_BYTES = 256 * 1024
-_FIRST_BUFFER_BYTES = 4096
-_POOLED_BYTES = 4 * 1024 * 1024
-_POOL_BUFFERS = 16
 _JOINED_BYTES = 64 * 1024
 """Answers collected from one read leave once they have this size."""
 
@@ -42,31 +39,6 @@ class Handler(Protocol):
     def handle(
         self, connection: "Connection", buf: bytearray, view: memoryview, pos: int, end: int
     ) -> Answer | Coroutine[None, None, Answer]: ...
-
-
-class Buffers:
-    """Receive memory that connections share."""
-
-    def __init__(self) -> None:
-        self.shared = bytearray(SHARED_BYTES)
-        self.view = memoryview(self.shared)
-        self._pool: list[bytearray] = []
-
-    def take(self, wanted: int, filled: int) -> bytearray:
-        """Room for `wanted` bytes if a pooled buffer has it, else some more than `filled`.
-
-        What a client claims to send is not allocated before it has sent about as much.
-        """
-        pool = self._pool
-        for place in range(len(pool) - 1, -1, -1):
-            if len(pool[place]) >= wanted:
-                return pool.pop(place)
-        return bytearray(min(wanted, max(_FIRST_BUFFER_BYTES, 2 * filled)))
-
-    def give_back(self, buffer: bytearray) -> None:
-        """Keep a buffer for the next partial frame, if it is of a useful size."""
-        if SHARED_BYTES // 4 < len(buffer) <= _POOLED_BYTES and len(self._pool) < _POOL_BUFFERS:
-            self._pool.append(buffer)
 
 
 class _Waiting:
@@ -93,9 +65,9 @@ class Connection:
     """A client's socket, served by the poller."""
 
     __slots__ = (
-        "_buffers", "_events", "_exclusive", "_fd", "_filled", "_handle", "_limits", "_line",
-        "_needed", "_on_close", "_out", "_poller", "_private", "_receive_into", "_sock", "_tasks",
-        "active", "address", "closed",
+        "_buffers", "_events", "_exclusive", "_fd", "_filled", "_handle", "_large", "_limits",
+        "_line", "_needed", "_on_close", "_out", "_poller", "_private", "_receive_into", "_sock",
+        "_tasks", "active", "address", "closed",
     )  # fmt: skip
 
     def __init__(
@@ -122,6 +94,7 @@ class Connection:
         self._private: bytearray | None = None
         self._filled = 0
         self._needed = 0
+        self._large = 0
         self._out: deque[Chunk | memoryview] = deque()
         self._line: deque[_Waiting] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -154,6 +127,10 @@ class Connection:
                 self._receive_more(self._private)
                 return
             buffers = self._buffers
+            if self._large and (private := buffers.kept(self._large)) is not None:
+                self._private, self._filled, self._needed = private, 0, 0
+                self._receive_more(private)
+                return
             count = self._receive_into(buffers.view)
             if count == 0:
                 self.close()
@@ -179,13 +156,21 @@ class Connection:
         try:
             count = self._receive_into(memoryview(private)[filled:limit])
         except BlockingIOError:
+            if not filled:
+                self._private = None
+                self._buffers.give_back(private)
             return
         if count == 0:
             self.close()
             return
         self.active = True
         self._filled = filled = filled + count
-        if filled >= SIZE_BYTES and (not self._needed or filled >= self._needed):
+        if filled < SIZE_BYTES:
+            return
+        if not self._needed:
+            self._needed = frame_size(private, 0)[0] + SIZE_BYTES
+        # A size that is not allowed is for `_frames` to refuse.
+        if not filled < self._needed <= self._limits.frame_bytes + SIZE_BYTES:
             self._process_private(private)
 
     def _process_private(self, private: bytearray) -> None:
@@ -195,6 +180,7 @@ class Connection:
         if self.closed:
             return
         self._private = None
+        self._large = self._needed if self._needed > SHARED_BYTES else 0
         if used < filled:
             self._keep(view[used:filled])
         view.release()

@@ -17,8 +17,9 @@ from headrace.apis.fetch import Fetch
 from headrace.apis.fetch_sessions import SessionCache
 from headrace.apis.produce import Produce
 from headrace.broker.background import Background
+from headrace.broker.buffers import Buffers
 from headrace.broker.cluster_metrics import ClusterMetrics
-from headrace.broker.connection import Buffers, Connection, Handler, Limits
+from headrace.broker.connection import Connection, Handler, Limits
 from headrace.broker.dispatch import Dispatch
 from headrace.broker.metadata_stores import open_store
 from headrace.broker.metrics import Metrics
