@@ -3,7 +3,6 @@
 import asyncio
 import itertools
 import time
-from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from kio.serial import entity_reader
 
 from headrace.apis.fetch import Fetch
 from headrace.apis.fetch_sessions import SessionCache
+from headrace.apis.waiting_fetch import WaitingFetch
 from headrace.clock import ManualClock
 from headrace.wire.batch import TRANSACTIONAL, read_header
 from headrace.wire.fast import Chunk, FetchPartition, FetchRequest
@@ -47,9 +47,13 @@ class Consumer:
 
     def ask(self, *wanted: FetchPartition, topic: str = "t", **options: int) -> Any:
         answer = self.send(*wanted, topic=topic, **options)
-        if isinstance(answer, Coroutine):
-            answer = asyncio.run(answer)
+        if isinstance(answer, WaitingFetch):
+            answer = asyncio.run(awaited(answer))
         return read(answer)
+
+
+async def awaited(waiting: WaitingFetch) -> list[Chunk]:
+    return await waiting
 
 
 def request_for(topics: list[Any], **options: Any) -> FetchRequest:
@@ -171,8 +175,8 @@ def test_an_unknown_topic_id_gets_error_100(consumer: Consumer) -> None:
 def test_a_fetch_waits_for_records_and_wakes_when_they_come(consumer: Consumer) -> None:
     async def run() -> Any:
         waiting = consumer.send(follow(), max_wait_ms=20_000)
-        assert isinstance(waiting, Coroutine)
-        task = asyncio.ensure_future(waiting)
+        assert isinstance(waiting, WaitingFetch)
+        task = asyncio.ensure_future(awaited(waiting))
         await asyncio.sleep(0)
         assert not task.done()
         consumer.append("t", b"news")
@@ -188,7 +192,7 @@ def test_records_that_come_before_the_wait_has_begun_end_it(
     async def scenario() -> None:
         waiting = consumer.send(follow(), max_wait_ms=60_000, session_epoch=session_epoch)
         consumer.append("t", b"in the same poll")
-        answer = read(await asyncio.wait_for(waiting, 30))
+        answer = read(await asyncio.wait_for(awaited(waiting), 30))
         assert partitions(answer)[0].high_watermark == 1
 
     asyncio.run(scenario())
@@ -199,7 +203,7 @@ def test_a_session_does_not_miss_what_comes_before_its_wait_has_begun(consumer: 
         first = consumer.ask(follow(), session_epoch=0)
         waiting = consumer.send(session_id=first.session_id, session_epoch=1, max_wait_ms=60_000)
         consumer.append("t", b"in the same poll")
-        answer = read(await asyncio.wait_for(waiting, 30))
+        answer = read(await asyncio.wait_for(awaited(waiting), 30))
         assert partitions(answer)[0].high_watermark == 1
 
     asyncio.run(scenario())
@@ -262,7 +266,7 @@ def test_a_session_wakes_for_a_partition_named_only_at_its_start(consumer: Consu
 
     async def run() -> Any:
         waiting = consumer.send(session_id=first.session_id, session_epoch=1, max_wait_ms=20_000)
-        task = asyncio.ensure_future(waiting)
+        task = asyncio.ensure_future(awaited(waiting))
         await asyncio.sleep(0)
         consumer.append("t", b"v", partition=3)
         return await asyncio.wait_for(task, 60)
@@ -276,7 +280,7 @@ def test_a_session_that_waits_in_vain_hears_that_records_were_deleted(consumer: 
 
     async def run() -> Any:
         waiting = consumer.send(session_id=first.session_id, session_epoch=1, max_wait_ms=50)
-        task = asyncio.ensure_future(waiting)
+        task = asyncio.ensure_future(awaited(waiting))
         await asyncio.sleep(0)
         consumer.broker.replicas.partition("t", 0).delete_records(1)
         consumer.broker.replicas.wake()
@@ -415,8 +419,8 @@ def test_a_marker_wakes_who_waits_for_committed_records(consumer: Consumer) -> N
 
     async def run() -> Any:
         answer = consumer.send(follow(), max_wait_ms=20_000, isolation=COMMITTED)
-        assert isinstance(answer, Coroutine)
-        waiting = asyncio.ensure_future(answer)
+        assert isinstance(answer, WaitingFetch)
+        waiting = asyncio.ensure_future(awaited(answer))
         await asyncio.sleep(0)
         begin(consumer, b"second", sequence=1)
         await asyncio.sleep(0)

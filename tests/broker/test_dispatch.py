@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.apis.waiting_fetch import WaitingFetch
 from headrace.broker.connection import CloseConnection
 from headrace.broker.server import Server
 from headrace.settings import Settings
@@ -57,5 +58,7 @@ async def send_spoilt_frames(server: Server) -> tuple[int, int]:
             continue
         if isinstance(answer, Coroutine):
             answer.close()
+        elif isinstance(answer, WaitingFetch):
+            answer.cancel()
         answered += 1
     return answered, closed

@@ -9,6 +9,7 @@ from headrace.apis.context import Services
 from headrace.apis.fetch import Fetch
 from headrace.apis.fetch_sessions import SessionCache
 from headrace.apis.produce import Produce
+from headrace.apis.waiting_fetch import WaitingFetch
 from headrace.broker.background import Background
 from headrace.broker.connection import Answer, CloseConnection, Connection
 from headrace.broker.dispatch import Dispatch
@@ -174,7 +175,7 @@ class SimulatedBroker:
         caller = cast("Connection", _Caller())
         try:
             answer = self._dispatch.handle(caller, frame, memoryview(frame), 0, len(frame))
-            if isinstance(answer, Coroutine):
+            if isinstance(answer, Coroutine | WaitingFetch):
                 answer = await answer
         except CloseConnection:
             self.network.reset(link)

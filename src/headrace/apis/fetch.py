@@ -16,11 +16,12 @@ A consumer that says in which rack it is (v11) may be sent to a follower there, 
 to the high watermark that it knows (KIP-392, `replica.selector.class`).
 """
 
-import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
+from functools import partial
 from typing import TypeAlias
 
 from headrace.apis.fetch_sessions import Entry, Session, SessionCache
+from headrace.apis.waiting_fetch import Times, WaitingFetch
 from headrace.clock import Clock
 from headrace.errors import ErrorCode, KafkaError
 from headrace.log.segment import Slice
@@ -66,6 +67,7 @@ class Fetch:
         self._sessions = sessions
         self._max_bytes = max_bytes
         self._nearest = nearest
+        self._times = Times()
 
     def at_once(
         self, buf: bytearray, pos: int, end: int, version: int, correlation_id: int
@@ -108,8 +110,8 @@ class Fetch:
 
     def __call__(
         self, request: FetchRequest, version: int, correlation_id: int
-    ) -> list[Chunk] | Coroutine[None, None, list[Chunk]]:
-        """The answer, or a coroutine that waits for it."""
+    ) -> list[Chunk] | WaitingFetch:
+        """The answer, or what will give it."""
         try:
             session, incremental = self._sessions.session_for(
                 request, version >= FETCH_TOPIC_IDS_FROM
@@ -121,37 +123,24 @@ class Fetch:
             if session.id:
                 self._sent(session, topics)
             return fetch_response(version, correlation_id, 0, session.id, topics)
-        return self._wait(session, request, incremental, version, correlation_id)
+        _watch(session)
+        look = partial(self._look, session, request, incremental, version, correlation_id)
+        return WaitingFetch(session, look, request.max_wait_ms, self._replicas.due, self._times)
 
-    async def _wait(
+    def _look(
         self,
         session: Session,
         request: FetchRequest,
         incremental: bool,
         version: int,
         correlation_id: int,
-    ) -> list[Chunk]:
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + request.max_wait_ms / 1000
-        try:
-            while True:
-                session.waiting = loop.create_future()
-                for entry in session.dirty if session.id else session.entries.values():
-                    entry.watch()
-                # Once more before the first wait too: something may have come since this was
-                # found to have to wait, and nobody was told.
-                topics, ready = self._read(session, request, incremental)
-                if ready or loop.time() >= deadline:
-                    break
-                timer = loop.call_at(deadline, _expire, session.waiting)
-                try:
-                    await session.waiting
-                finally:
-                    timer.cancel()
-        finally:
-            session.waiting = None
-            if not session.id:
-                session.close()
+        last: bool,
+    ) -> list[Chunk] | None:
+        """The answer to a fetch that waits, or None where it should wait on."""
+        topics, ready = self._read(session, request, incremental)
+        if not (ready or last):
+            _watch(session)
+            return None
         if session.id:
             self._sent(session, topics)
         return fetch_response(version, correlation_id, 0, session.id, topics)
@@ -304,6 +293,6 @@ class Fetch:
                     session.dirty[entry] = None
 
 
-def _expire(waiting: asyncio.Future[None]) -> None:
-    if not waiting.done():
-        waiting.set_result(None)
+def _watch(session: Session) -> None:
+    for entry in session.dirty if session.id else session.entries.values():
+        entry.watch()

@@ -4,9 +4,9 @@ A session watches its partitions, so that a poll over a thousand idle ones looks
 that changed. A fetch without a session is a session that lives for one request.
 """
 
-import asyncio
 import random
 from collections import OrderedDict
+from typing import Protocol
 
 from headrace.clock import Clock
 from headrace.errors import ErrorCode, KafkaError
@@ -16,6 +16,12 @@ from headrace.wire.fast import FetchPartition, FetchRequest, TopicKey
 FINAL_EPOCH = -1
 INITIAL_EPOCH = 0
 _EVICTABLE_AFTER_S = 120.0
+
+
+class Waiting(Protocol):
+    """A fetch that waits for news."""
+
+    def stir(self) -> None: ...
 
 
 class Entry:
@@ -41,8 +47,8 @@ class Entry:
         """The partition has something new: look at it at the next read, and wake who waits."""
         session = self.session
         session.dirty[self] = None
-        if session.waiting is not None and not session.waiting.done():
-            session.waiting.set_result(None)
+        if session.waiting is not None:
+            session.waiting.stir()
 
     def watch(self) -> None:
         """Have the partition report its changes."""
@@ -66,7 +72,7 @@ class Session:
         self.by_ids = by_ids
         self.epoch = 1
         self.used_at = 0.0
-        self.waiting: asyncio.Future[None] | None = None
+        self.waiting: Waiting | None = None
         self.entries: dict[tuple[TopicKey, int], Entry] = {}
         self.dirty: dict[Entry, None] = {}
         self.update(request)

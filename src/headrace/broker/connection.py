@@ -13,8 +13,10 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Protocol
 
+from headrace.apis.waiting_fetch import WaitingFetch
 from headrace.broker.buffers import SHARED_BYTES, Buffers
 from headrace.broker.poller import READ, WRITE, Poller
 from headrace.log.segment import Slice
@@ -24,6 +26,8 @@ from headrace.wire.framing import MIN_REQUEST_BYTES, SIZE_BYTES, frame_size
 logger = logging.getLogger(__name__)
 
 Answer = bytes | list[Chunk] | None
+Later = Coroutine[None, None, Answer] | WaitingFetch
+"""What gives an answer later."""
 
 _JOINED_BYTES = 64 * 1024
 """Answers collected from one read leave once they have this size."""
@@ -38,7 +42,7 @@ class Handler(Protocol):
 
     def handle(
         self, connection: "Connection", buf: bytearray, view: memoryview, pos: int, end: int
-    ) -> Answer | Coroutine[None, None, Answer]: ...
+    ) -> Answer | Later: ...
 
 
 class _Waiting:
@@ -65,9 +69,9 @@ class Connection:
     """A client's socket, served by the poller."""
 
     __slots__ = (
-        "_buffers", "_events", "_exclusive", "_fd", "_filled", "_handle", "_large", "_limits",
-        "_line", "_needed", "_on_close", "_out", "_poller", "_private", "_receive_into", "_sock",
-        "_tasks", "active", "address", "closed",
+        "_buffers", "_events", "_exclusive", "_fd", "_fetch", "_filled", "_handle", "_large",
+        "_limits", "_line", "_needed", "_on_close", "_out", "_poller", "_private", "_receive_into",
+        "_sock", "_tasks", "active", "address", "closed",
     )  # fmt: skip
 
     def __init__(
@@ -98,6 +102,7 @@ class Connection:
         self._out: deque[Chunk | memoryview] = deque()
         self._line: deque[_Waiting] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._fetch: WaitingFetch | None = None
         self._exclusive = False
         self._events = READ
         poller.add_hot(self._fd, self, READ)
@@ -264,9 +269,14 @@ class Connection:
         """Read nothing more from this client until the request at hand is answered."""
         self._exclusive = True
 
-    def _start(self, work: Coroutine[None, None, Answer]) -> None:
+    def _start(self, work: Later) -> None:
         place = _Waiting()
         self._line.append(place)
+        if isinstance(work, WaitingFetch):
+            self._fetch = work
+            if work.start(partial(self._fetched, place)):
+                self._poller.has_work = True
+            return
         task = asyncio.get_running_loop().create_task(self._finish(work, place))
         self._poller.has_work = True
         self._tasks.add(task)
@@ -285,6 +295,18 @@ class Connection:
             logger.warning("closing %s: %s", self.address, reason)
             self.close()
             return
+        self._answer(place)
+
+    def _fetched(self, place: _Waiting, answer: list[Chunk] | None) -> None:
+        self._fetch = None
+        if answer is None:
+            self.close()
+            return
+        place.answer = answer
+        self._answer(place)
+
+    def _answer(self, place: _Waiting) -> None:
+        """Send what is at the head of the line, now that this place has its answer."""
         place.done = True
         try:
             while self._line and self._line[0].done and not self.closed:
@@ -389,5 +411,7 @@ class Connection:
         self._line.clear()
         for task in self._tasks:
             task.cancel()
+        if self._fetch is not None:
+            self._fetch.cancel()
         self._private = None
         self._on_close(self)

@@ -16,7 +16,7 @@ from headrace.apis.fetch import Fetch
 from headrace.apis.metadata import Metadata, parse_metadata
 from headrace.apis.produce import Produce, SilentFailure
 from headrace.apis.routes import ROUTES, Route
-from headrace.broker.connection import Answer, CloseConnection, Connection
+from headrace.broker.connection import Answer, CloseConnection, Connection, Later
 from headrace.errors import ErrorCode, KafkaError, MalformedRequest
 from headrace.wire.fast import parse_fetch
 from headrace.wire.framing import (
@@ -53,7 +53,7 @@ class Dispatch:
 
     def handle(
         self, connection: Connection, buf: bytearray, view: memoryview, pos: int, end: int
-    ) -> Answer | Coroutine[None, None, Answer]:
+    ) -> Answer | Later:
         """The answer to the request in [pos, end), or the work that will give it."""
         try:
             key, version, correlation_id, size = request_start(buf, pos)

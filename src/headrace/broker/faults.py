@@ -15,7 +15,8 @@ from headrace.apis.fetch_sessions import FINAL_EPOCH
 from headrace.apis.metadata import parse_metadata, refuse_metadata
 from headrace.apis.produce import refuse_produce
 from headrace.apis.routes import FETCH, METADATA, PRODUCE, ROUTES, Route
-from headrace.broker.connection import Answer, CloseConnection, Connection
+from headrace.apis.waiting_fetch import WaitingFetch
+from headrace.broker.connection import Answer, CloseConnection, Connection, Later
 from headrace.broker.dispatch import Dispatch
 from headrace.clock import SystemClock
 from headrace.disk.failpoints import Failpoints
@@ -45,7 +46,7 @@ class Faults:
 
     def handle(
         self, connection: Connection, buf: bytearray, view: memoryview, pos: int, end: int
-    ) -> Answer | Coroutine[None, None, Answer]:
+    ) -> Answer | Later:
         """What dispatch would answer, unless a fault waits for this API."""
         waiting = self._waiting.get(request_start(buf, pos)[0])
         if not waiting:
@@ -62,7 +63,7 @@ class Faults:
     async def _later(self, connection: Connection, frame: bytearray, fault: Fault) -> Answer:
         await asyncio.sleep(fault.seconds)
         answer = self._dispatch.handle(connection, frame, memoryview(frame), 0, len(frame))
-        if isinstance(answer, Coroutine):
+        if isinstance(answer, Coroutine | WaitingFetch):
             answer = await answer
         if fault.kind == "drop":
             raise CloseConnection("cut after the request was worked on, as a test asked")

@@ -47,7 +47,7 @@ class Poller(selectors.BaseSelector):
     """A selector for asyncio that serves hot sockets on its way."""
 
     def __init__(self, after_events: Callable[[], bool]) -> None:
-        """`after_events` wakes who waits for what has happened, and says whether anybody did."""
+        """`after_events` tells who waits for what has happened, and says whether anybody did."""
         self._epoll = select.epoll()
         self._keys: dict[int, selectors.SelectorKey] = {}
         self._hot: dict[int, Hot] = {}
@@ -75,10 +75,8 @@ class Poller(selectors.BaseSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """Serve hot sockets and return what is ready for asyncio."""
-        if self.answers:
-            self._send_answers()  # a task went on with what a connection had put aside
-        if self._after_events():
-            # Tasks that ran since the last poll changed something: let those who wait go first.
+        if self._settle() or self.has_work:
+            # Tasks that ran since the last poll changed something, which may be news to others.
             timeout = 0
         elif timeout is None:
             timeout = -1
@@ -88,12 +86,20 @@ class Poller(selectors.BaseSelector):
         for _ in range(_ROUNDS):
             polled = self._epoll.poll(timeout, len(self._hot) + len(self._keys) + 1)
             self._serve(polled, ready)
-            if self._after_events() or ready or self.has_work or not polled:
+            self._settle()
+            if ready or self.has_work or not polled:
                 break
             # As long as clients keep us busy and nothing else is due, asyncio need not be asked.
             timeout = 0
         self.has_work = False
         return ready
+
+    def _settle(self) -> bool:
+        """Tell who waits for what has happened, and send what that leaves to be sent."""
+        told = self._after_events()
+        if self.answers:
+            self._send_answers()
+        return told
 
     def _serve(
         self, polled: list[tuple[int, int]], ready: list[tuple[selectors.SelectorKey, int]]

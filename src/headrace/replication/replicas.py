@@ -40,6 +40,8 @@ class Replicas:
         self.node_id = node_id
         self.followers_serve = bool(settings.text("replica.selector.class"))
         self.woken: list[Partition] = []
+        self.due: list[Callable[[], None]] = []
+        """What those who were told of a change do once everybody has been told."""
         self.followed: dict[Partition, None] = {}
         """The replicas here that another broker leads."""
         self.shared_out: dict[Partition, None] = {}
@@ -332,6 +334,9 @@ class Replicas:
             for partition in woken:
                 for watcher in tuple(partition.watchers):
                     watcher.changed()
+            due, self.due[:] = tuple(self.due), ()
+            for work in due:
+                work()
         return True
 
 

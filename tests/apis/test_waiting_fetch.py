@@ -1,0 +1,151 @@
+"""Fetches that wait: each is answered once, at its time, and leaves nothing behind."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from headrace.apis.fetch_sessions import Session
+from headrace.apis.waiting_fetch import Times, WaitingFetch
+from headrace.wire.fast import Chunk, FetchRequest
+
+NEWS: list[Chunk] = [b"news"]
+LATE: list[Chunk] = [b"nothing"]
+Answer = list[Chunk] | None
+
+
+class Waits:
+    """Waiting fetches of one broker, and what they were answered."""
+
+    def __init__(self) -> None:
+        self.due: list[Callable[[], None]] = []
+        self.times = Times()
+        self.answers: list[tuple[str, Answer]] = []
+        self.told = asyncio.Event()
+        self.news = False
+
+    def fetch(self, name: str, patience_ms: int = 60_000) -> WaitingFetch:
+        request = FetchRequest(-1, patience_ms, 1, 1, 0, 0, -1, [], [])
+        waiting = WaitingFetch(
+            Session(0, False, request), self.look, patience_ms, self.due, self.times
+        )
+
+        def answered(answer: Answer) -> None:
+            self.answers.append((name, answer))
+            self.told.set()
+
+        waiting.start(answered)
+        return waiting
+
+    def look(self, last: bool) -> Answer:
+        if self.news:
+            return NEWS
+        return LATE if last else None
+
+    def wake(self) -> None:
+        due, self.due[:] = tuple(self.due), ()
+        for work in due:
+            work()
+
+    async def until_answered(self, count: int) -> None:
+        async with asyncio.timeout(60):
+            while len(self.answers) < count:
+                self.told = asyncio.Event()
+                await self.told.wait()
+
+
+@pytest.fixture
+def waits() -> Waits:
+    return Waits()
+
+
+def test_it_looks_once_however_many_partitions_changed(waits: Waits) -> None:
+    async def run() -> None:
+        waiting = waits.fetch("one")
+        for _ in range(3):
+            waiting.stir()
+        assert len(waits.due) == 1
+        waits.wake()
+        assert waits.answers == []
+        waits.news = True
+        waiting.stir()
+        waits.wake()
+        waiting.time_is_up()
+        assert waits.answers == [("one", NEWS)]
+
+    asyncio.run(run())
+
+
+def test_each_gives_up_at_its_own_time_the_impatient_first(waits: Waits) -> None:
+    async def run() -> None:
+        for name, patience_ms in (("slow", 80), ("quick", 5), ("middle", 30), ("other", 30)):
+            waits.fetch(name, patience_ms)
+        await waits.until_answered(4)
+
+    asyncio.run(run())
+    assert [name for name, _ in waits.answers] == ["quick", "middle", "other", "slow"]
+    assert {answer == LATE for _, answer in waits.answers} == {True}
+
+
+def test_one_that_comes_after_the_timer_was_left_alone_has_its_time_too(waits: Waits) -> None:
+    async def run(answers: int) -> None:
+        waits.news = True
+        waiting = waits.fetch("answered", 20)
+        waiting.stir()
+        waits.wake()
+        waits.news = False
+        waits.fetch("late", 40)
+        await waits.until_answered(answers)
+
+    asyncio.run(run(2))
+    asyncio.run(run(4))  # in another event loop, as tests have it
+    assert waits.answers == 2 * [("answered", NEWS), ("late", LATE)]
+
+
+def test_nobody_is_answered_who_went_away(waits: Waits) -> None:
+    async def run() -> None:
+        waiting = waits.fetch("gone", 10)
+        waiting.stir()
+        waiting.cancel()
+        waits.wake()
+        waits.fetch("there", 20)
+        await waits.until_answered(1)
+
+    asyncio.run(run())
+    assert waits.answers == [("there", LATE)]
+
+
+def test_one_that_breaks_our_code_is_told_so_and_harms_nobody_else(
+    waits: Waits, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def run() -> None:
+        monkeypatch.setattr(waits, "look", lambda last: 1 // 0)
+        broken = waits.fetch("breaks")
+        monkeypatch.undo()
+        waits.news = True
+        whole = waits.fetch("whole")
+        broken.stir()
+        whole.stir()
+        waits.wake()
+
+    asyncio.run(run())
+    assert waits.answers == [("breaks", None), ("whole", NEWS)]
+    assert "a waiting fetch broke this broker's code" in caplog.text
+
+
+def test_a_cancelled_task_leaves_nothing_that_is_watched(waits: Waits) -> None:
+    async def run() -> None:
+        request = FetchRequest(-1, 60_000, 1, 1, 0, 0, -1, [], [])
+        session = Session(0, False, request)
+        waiting = WaitingFetch(session, waits.look, 60_000, waits.due, waits.times)
+        task = asyncio.ensure_future(waiting)
+        await asyncio.sleep(0)
+        task.cancel()
+        waiting.stir()
+        waits.news = True
+        waits.wake()  # before the task has heard of its end
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert session.waiting is None
+
+    asyncio.run(run())
