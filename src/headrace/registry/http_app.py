@@ -24,6 +24,8 @@ log = logging.getLogger("headrace.registry")
 
 V1 = "application/vnd.schemaregistry.v1+json"
 ANSWER_TYPES = (V1, "application/vnd.schemaregistry+json", "application/json")
+# json.dumps would make one for every answer.
+_ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 BODY_TYPES = frozenset({*ANSWER_TYPES, "application/octet-stream"})
 
 
@@ -81,7 +83,7 @@ class Http:
 
 
 def encoded(answer: object) -> bytes:
-    return json.dumps(answer, separators=(",", ":"), ensure_ascii=False).encode()
+    return _ENCODER.encode(answer).encode()
 
 
 def _answer_type(accepted: str) -> str:

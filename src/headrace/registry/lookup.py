@@ -51,7 +51,10 @@ def _property(metadata: str | None, name: str) -> object:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A compatibility check with everything that it needs; it can run in any thread."""
+    """A compatibility check with everything that its verdict and its messages follow from.
+
+    It can run in any thread. References are here as the texts that they lead to.
+    """
 
     level: str
     new: Source
@@ -63,7 +66,7 @@ class Comparison:
 
     def run(self, parser: Parser) -> list[str]:
         """Why the new schema may not come next; empty if it may."""
-        new = parser.parse(self.new)
+        new = parser.parse_once(self.new)
         earlier = [(number, parser.parse(source)) for number, source in self.earlier]
         return compatibility.check(self.level, new, earlier)
 

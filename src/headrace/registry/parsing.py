@@ -1,10 +1,9 @@
-"""Schemas with what they refer to, parsed once and kept.
+"""Schemas with what they refer to, parsed, and those kept that will be needed again.
 
 `needs` collects texts from a State and is quick; `Parser.parse` works on texts alone, so that it
 can run in another thread while the State goes on changing.
 """
 
-import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 from headrace.registry import formats, limits
 from headrace.registry.failures import InvalidSchema
 from headrace.registry.formats.parsed import Dependency, Parsed
+from headrace.registry.kept import Kept
 from headrace.registry.names import within
 from headrace.registry.records import Content, Reference
 from headrace.registry.state import State
@@ -81,23 +81,23 @@ class Parser:
     """Parses, and remembers what it has parsed, up to a number of characters."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[Source, Parsed] = OrderedDict()
-        self._characters = 0
-        # The thread that writes and those that compare share what is kept.
-        self._lock = threading.Lock()
+        self._kept: Kept[Source, Parsed] = Kept(KEPT_CHARACTERS, limits.SCHEMA_CHARACTERS)
 
     def parse(self, source: Source) -> Parsed:
         """The schema; InvalidSchema where the text is none."""
-        with self._lock:
-            if (found := self._kept.get(source)) is not None:
-                self._kept.move_to_end(source)
-                return found
-        parsed = formats.parse(source.kind, source.text, source.dependencies)
-        with self._lock:
-            if source not in self._kept:
-                self._kept[source] = parsed
-                self._characters += source.characters
-            while self._characters > KEPT_CHARACTERS and len(self._kept) > 1:
-                dropped, _ = self._kept.popitem(last=False)
-                self._characters -= dropped.characters
-        return parsed
+        found = self._kept.get(source)
+        if found is None:
+            found = formats.parse(source.kind, source.text, source.dependencies)
+            self._kept.put(source, found, source.characters)
+        return found
+
+    def parse_once(self, source: Source) -> Parsed:
+        """The same, but not remembered: for a text that nobody has registered yet.
+
+        A flood of those would push out what every check needs, the versions that are registered;
+        and to make room for a tree of objects costs nearly as much as to build one.
+        """
+        found = self._kept.get(source)
+        if found is None:
+            found = formats.parse(source.kind, source.text, source.dependencies)
+        return found

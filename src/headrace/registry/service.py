@@ -1,7 +1,7 @@
 """The registry without HTTP: what is known, who writes, and one method for each kind of write."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from headrace.registry import decisions, lookup, submission
 from headrace.registry.decisions import Outcome
@@ -12,6 +12,7 @@ from headrace.registry.records import Content, Json, Version
 from headrace.registry.schemas_topic import Follower, Where, make_topic
 from headrace.registry.state import State
 from headrace.registry.submission import Submission
+from headrace.registry.verdicts import Verdicts
 
 START_TIMEOUT_S = 60.0
 # Parsing more than this would hold up everyone else's request: it goes to a thread.
@@ -24,6 +25,7 @@ class Registry:
     def __init__(self, where: Where) -> None:
         self.where = where
         self.parser = Parser()
+        self.verdicts = Verdicts(self.parser)
         self.follower: Follower
         self.pen: Pen
 
@@ -73,13 +75,13 @@ class Registry:
 
     async def check(
         self, subject: str, wanted: Submission, against: Version | None = None
-    ) -> list[str]:
+    ) -> Sequence[str]:
         """Why the schema could not be the subject's next version; empty if it could."""
         wanted = submission.resolved(wanted, self.state, subject)
         compared = lookup.comparison(self.state, subject, wanted, against)
         if compared.characters <= QUICK_CHARACTERS:
-            return compared.run(self.parser)
-        return await asyncio.to_thread(compared.run, self.parser)
+            return self.verdicts.problems(compared)
+        return await asyncio.to_thread(self.verdicts.problems, compared)
 
     async def register(self, subject: str, wanted: Submission, *, normalize: bool) -> object:
         """The schema's id and version, new or old."""

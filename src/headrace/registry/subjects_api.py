@@ -169,5 +169,5 @@ async def _verdict(
         problems = [error.message]
     answer: Json = {"is_compatible": not problems}
     if verbose:
-        answer["messages"] = problems
+        answer["messages"] = list(problems)
     return answer

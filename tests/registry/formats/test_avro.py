@@ -130,7 +130,9 @@ def schemas(draw: st.DrawFn, depth: int = 2) -> object:
         inside = draw(schemas(depth - 1))
         return {"type": kind, "items" if kind == "array" else "values": inside}
     if kind == "union":
-        return draw(st.lists(primitives, min_size=1, max_size=3, unique=True))
+        members = draw(st.lists(primitives, min_size=1, max_size=3, unique=True))
+        own: object = draw(schemas(depth - 1))
+        return [*members, own] if isinstance(own, dict) else members
     names = draw(st.lists(st.sampled_from("abc"), max_size=1, unique=True))
     return record(*(field(name, draw(schemas(depth - 1))) for name in names), name=f"R{depth}")
 
@@ -144,6 +146,30 @@ def test_verdicts_are_those_of_apaches_own_checker(reader: object, writer: objec
     assert (problems(reader, writer) == []) == (
         result.compatibility is SchemaCompatibilityType.compatible
     )
+
+
+@given(schemas())
+def test_a_schema_is_what_apaches_library_makes_of_it(schema: object) -> None:
+    text = json.dumps(schema)
+    mine = formats.parse("AVRO", text).formatted("resolved")
+    assert json.loads(mine) == apache_parse(text).to_json()
+
+
+def test_every_field_that_cannot_be_read_is_named() -> None:
+    """Fields share their types: the primitive ones all, the others those of one name."""
+    names = ("a", "b", "c")
+    for reader, *writers in (
+        ("int", "string", "string", "string"),
+        ("int", record(name="In"), "In", "In"),
+        (["null", "int"], "string", "string", "string"),
+        (["null", "int"], ["null", "string"], ["null", "string"], ["null", "string"]),
+        (["null", "int"], ["null", record(name="In")], "In", ["In"]),
+    ):
+        found = problems(
+            record(*(field(name, reader) for name in names)),
+            record(*(field(name, kind) for name, kind in zip(names, writers, strict=True))),
+        )
+        assert [each.partition(":")[0] for each in found] == [f"field '{n}'" for n in names]
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,10 @@
 A module is imported when the first schema of its type comes: the libraries behind them are large.
 """
 
+import functools
 import importlib
 from collections.abc import Sequence
+from types import ModuleType
 
 from headrace.registry import limits
 from headrace.registry.failures import InvalidSchema, too_large
@@ -20,6 +22,10 @@ def parse(kind: str, text: str, dependencies: Sequence[Dependency] = ()) -> Pars
         raise InvalidSchema(f"Invalid schema type {kind!r}; known are {', '.join(MODULES)}")
     if len(text) > limits.SCHEMA_CHARACTERS:
         raise too_large(len(text), limits.SCHEMA_CHARACTERS)
-    module = importlib.import_module(f"headrace.registry.formats.{MODULES[kind]}")
-    parsed: Parsed = module.parse(text, dependencies)
+    parsed: Parsed = _module(kind).parse(text, dependencies)
     return parsed
+
+
+@functools.cache
+def _module(kind: str) -> ModuleType:
+    return importlib.import_module(f"headrace.registry.formats.{MODULES[kind]}")

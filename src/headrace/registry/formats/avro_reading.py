@@ -5,6 +5,8 @@ place of a problem inside a union and does not resolve an alias against its name
 has to be told which field it is.
 """
 
+from typing import cast
+
 from avro.schema import (
     ArraySchema,
     EnumSchema,
@@ -27,6 +29,9 @@ PROMOTIONS = {
     "bytes": {"string"},
     "string": {"bytes"},
 }
+PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
+NAMED = frozenset({"record", "error", "enum", "fixed"})
+RECORDS = frozenset({"record", "error"})
 
 
 class Reading:
@@ -40,33 +45,39 @@ class Reading:
 
     def problems(self, reader: Schema, writer: Schema, path: str = "") -> list[str]:
         """Why what `writer` writes cannot be read as `reader`, each with its field."""
+        if reader is writer:
+            return []
+        if reader.type in PRIMITIVES or writer.type in PRIMITIVES:
+            # All fields share these: what is said of one of them is not the verdict on another.
+            return self._compare(reader, writer, path)
         pair = (id(reader), id(writer))
-        if pair not in self._verdicts:
-            self._budget.spend()
+        found = self._verdicts.get(pair)
+        if found is None:
             self._verdicts[pair] = []
-            self._verdicts[pair] = self._compare(reader, writer, path)
-        return self._verdicts[pair]
+            found = self._verdicts[pair] = self._compare(reader, writer, path)
+        return found
 
     def _compare(self, reader: Schema, writer: Schema, path: str) -> list[str]:
-        if isinstance(writer, UnionSchema):
-            return [
-                problem
-                for branch in writer.schemas
-                for problem in self.problems(reader, branch, path)
-            ]
-        if isinstance(reader, UnionSchema):
-            return self._into_union(reader, writer, path)
-        if isinstance(reader, RecordSchema) and isinstance(writer, RecordSchema):
-            return self._named(reader, writer, path) or self._record(reader, writer, path)
-        if isinstance(reader, EnumSchema) and isinstance(writer, EnumSchema):
-            return self._named(reader, writer, path) or self._enum(reader, writer, path)
-        if isinstance(reader, FixedSchema) and isinstance(writer, FixedSchema):
-            return self._named(reader, writer, path) or self._fixed(reader, writer, path)
-        if isinstance(reader, ArraySchema) and isinstance(writer, ArraySchema):
-            return self.problems(reader.items, writer.items, f"{path}[]")
-        if isinstance(reader, MapSchema) and isinstance(writer, MapSchema):
-            return self.problems(reader.values, writer.values, f"{path}{{}}")
-        if reader.type == writer.type or writer.type in PROMOTIONS.get(reader.type, ()):
+        self._budget.spend()
+        # By the name of the type: the library's classes are abstract, and asking for one is slow.
+        if writer.type == "union":
+            return self._from_union(reader, cast(UnionSchema, writer), path)
+        if reader.type == "union":
+            return self._into_union(cast(UnionSchema, reader), writer, path)
+        if reader.type in RECORDS and writer.type in RECORDS:
+            return self._record(cast(RecordSchema, reader), cast(RecordSchema, writer), path)
+        match reader.type if reader.type == writer.type else None:
+            case "enum":
+                return self._enum(cast(EnumSchema, reader), cast(EnumSchema, writer), path)
+            case "fixed":
+                return self._fixed(cast(FixedSchema, reader), cast(FixedSchema, writer), path)
+            case "array":
+                items = cast(ArraySchema, reader).items, cast(ArraySchema, writer).items
+                return self.problems(*items, f"{path}[]")
+            case "map":
+                values = cast(MapSchema, reader).values, cast(MapSchema, writer).values
+                return self.problems(*values, f"{path}{{}}")
+        if _takes(reader.type, writer.type):
             return []
         return [
             (
@@ -75,16 +86,23 @@ class Reading:
             )
         ]
 
+    def _from_union(self, reader: Schema, writer: UnionSchema, path: str) -> list[str]:
+        shared: set[int] = set()
+        if reader.type == "union":
+            shared = {id(member) for member in cast(UnionSchema, reader).schemas}
+        return [
+            problem
+            for branch in writer.schemas
+            if id(branch) not in shared
+            for problem in self.problems(reader, branch, path)
+        ]
+
     def _into_union(self, reader: UnionSchema, writer: Schema, path: str) -> list[str]:
-        nearest: list[str] = []
-        for branch in reader.schemas:
-            found = self.problems(branch, writer, path)
-            if not found:
+        if writer.type in PRIMITIVES:
+            if any(_takes(branch.type, writer.type) for branch in reader.schemas):
                 return []
-            if branch.type == writer.type and not _differs(branch, writer):
-                nearest = found
-        if nearest:
-            return nearest
+        elif (found := self._nearest(reader, writer, path)) is not None:
+            return found
         members = ", ".join(_named_type(each) for each in reader.schemas)
         return [
             (
@@ -93,7 +111,22 @@ class Reading:
             )
         ]
 
+    def _nearest(self, reader: UnionSchema, writer: Schema, path: str) -> list[str] | None:
+        """The problems of the member that is meant, if any is; none if one of them can read it."""
+        nearest: list[str] | None = None
+        for branch in reader.schemas:
+            found = self.problems(branch, writer, path)
+            if not found:
+                return found
+            if branch.type == writer.type and not (
+                branch.type in NAMED and _differs(branch, cast(NamedSchema, writer))
+            ):
+                nearest = found
+        return nearest
+
     def _record(self, reader: RecordSchema, writer: RecordSchema, path: str) -> list[str]:
+        if _differs(reader, writer):
+            return self._other_name(reader, writer, path)
         found: list[str] = []
         written = writer.fields_dict
         for field in reader.fields:
@@ -109,6 +142,8 @@ class Reading:
         return found
 
     def _enum(self, reader: EnumSchema, writer: EnumSchema, path: str) -> list[str]:
+        if _differs(reader, writer):
+            return self._other_name(reader, writer, path)
         missing = [each for each in writer.symbols if each not in reader.symbols]
         default = reader.props.get("default")
         if not missing or default in reader.symbols:
@@ -121,6 +156,8 @@ class Reading:
         ]
 
     def _fixed(self, reader: FixedSchema, writer: FixedSchema, path: str) -> list[str]:
+        if _differs(reader, writer):
+            return self._other_name(reader, writer, path)
         if reader.size == writer.size:
             return []
         return [
@@ -130,9 +167,7 @@ class Reading:
             )
         ]
 
-    def _named(self, reader: NamedSchema, writer: NamedSchema, path: str) -> list[str]:
-        if not _differs(reader, writer):
-            return []
+    def _other_name(self, reader: NamedSchema, writer: NamedSchema, path: str) -> list[str]:
         return [
             (
                 f"{_where(path)}: {reader.type} {reader.fullname} of {self._sides.reader} is not "
@@ -141,10 +176,13 @@ class Reading:
         ]
 
 
-def _differs(reader: Schema, writer: Schema) -> bool:
+def _takes(reader: str, writer: str) -> bool:
+    """Whether a type that has no parts is read as another."""
+    return reader == writer or writer in PROMOTIONS.get(reader, ())
+
+
+def _differs(reader: NamedSchema, writer: NamedSchema) -> bool:
     """Named types are matched by the last part of their name, or by an alias of the reader's."""
-    if not isinstance(reader, NamedSchema) or not isinstance(writer, NamedSchema):
-        return False
     if reader.name == writer.name:
         return False
     space = str(reader.fullname).rpartition(".")[0]
@@ -159,10 +197,12 @@ def _aliases(named: NamedSchema | Field) -> list[str]:
 
 
 def _source(field: Field, written: "dict[str, Field]") -> Field | None:
-    for name in (field.name, *_aliases(field)):
-        if (found := written.get(name)) is not None:
-            return found
-    return None
+    found = written.get(field.name)
+    if found is None:
+        for name in _aliases(field):
+            if (found := written.get(name)) is not None:
+                break
+    return found
 
 
 def _where(path: str) -> str:
@@ -170,6 +210,6 @@ def _where(path: str) -> str:
 
 
 def _named_type(schema: Schema) -> str:
-    if isinstance(schema, NamedSchema):
-        return str(schema.fullname)
+    if schema.type in NAMED:
+        return str(cast(NamedSchema, schema).fullname)
     return str(schema.type)

@@ -17,7 +17,7 @@ def parse_json(text: str) -> object:
     if text.count("[") + text.count("{") > limits.JSON_DEPTH:
         _check_depth(text)
     try:
-        value: object = json.loads(text, parse_constant=_refuse)
+        value: object = _DECODER.decode(text)
         if "\\ud" in text or "\\uD" in text:
             # Half of a surrogate pair is no character, and could be written nowhere.
             json.dumps(value, ensure_ascii=False).encode()
@@ -42,3 +42,7 @@ def _check_depth(text: str) -> None:
 
 def _refuse(word: str) -> object:
     raise ValueError(f"{word} is no JSON value")
+
+
+# json.loads would make one for every call.
+_DECODER = json.JSONDecoder(parse_constant=_refuse)
