@@ -43,6 +43,9 @@ def needs(
     state: State, subject: str, kind: str, references: Sequence[Reference]
 ) -> tuple[Dependency, ...]:
     """The schemas behind the references, each after those that it refers to itself."""
+    if not references:
+        # Nearly always; and the function below refers to itself: the collector has to find it.
+        return ()
     found: OrderedDict[str, Dependency] = OrderedDict()
     under_way: set[tuple[str, int]] = set()
 
