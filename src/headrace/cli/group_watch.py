@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headrace.cli import client, group_view, output
+from headrace.cli import group_view, output
 from headrace.cli.client import Cluster
 from headrace.cli.failures import Failure
 from headrace.cli.group_view import GroupView, PartitionLag, Place
+from headrace.cli.lookout import Lookout
 
 if TYPE_CHECKING:
-    from confluent_kafka.admin import AdminClient
     from rich.console import RenderableType
 
 # Lines of the live view besides the partitions: facts, headings, the total, the members' heading.
@@ -92,26 +92,26 @@ def _member_lag(view: GroupView, member_id: str) -> int:
 
 def looks(cluster: Cluster, name: str, interval_s: float, count: int | None) -> Iterator[Look]:
     """Look at the group again and again; a group that is not there at first ends the command."""
+    lookout = Lookout(cluster, name)
+    try:
+        yield from _looks(lookout, name, interval_s, count)
+    finally:
+        lookout.close()
+
+
+def _looks(lookout: Lookout, name: str, interval_s: float, count: int | None) -> Iterator[Look]:
     before: GroupView | None = None
     before_at = due = time.monotonic()
-    admin: AdminClient | None = None
     shown = 0
     while True:
         failure, view = None, None
         try:
-            if admin is None:
-                client.check_listening(cluster)
-                admin = client.admin(cluster)
-            group = group_view.existing(cluster, admin, [name])[0]
-            view = group_view.look(cluster, admin, group)
+            view = lookout.look()
         except Failure as error:
             # Once it was there, it may come back.
             if not shown:
                 raise
             failure = error
-            # librdkafka may abort the process when a coordinator returns after a request to it
-            # has timed out (its issue 4605), so start anew.
-            admin = None
         at = time.monotonic()
         rates = {} if view is None else rates_between(before, view, at - before_at)
         yield Look(name, time.time_ns() // 1_000_000, view, rates, failure)
