@@ -22,6 +22,12 @@ pytestmark = pytest.mark.skipif(
 )
 
 
+def environment(**more: str) -> dict[str, str]:
+    """As at a person's terminal: .venv's PySpark may be another than the one of these tests."""
+    ours = {"SPARK_HOME", "PYSPARK_PYTHON"}
+    return {name: value for name, value in os.environ.items() if name not in ours} | more
+
+
 def script(name: str, *words: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [str(ROOT / "scripts" / name), *words],
@@ -29,7 +35,7 @@ def script(name: str, *words: str) -> "subprocess.CompletedProcess[str]":
         text=True,
         timeout=60,
         # The registry would want a port of its own; its tests start it.
-        env={**os.environ, "REGISTRY": ""},
+        env=environment(REGISTRY=""),
         check=False,
     )
 
@@ -41,7 +47,7 @@ def script_on_a_terminal(
     pid, terminal = pty.fork()
     if pid == 0:
         program = str(ROOT / "scripts" / name)
-        os.execve(program, [program, *words], {**os.environ, **env})
+        os.execve(program, [program, *words], environment(**env))
     # Wide and high enough that nothing is cut off.
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 60, 200, 0, 0))
     said = ""
