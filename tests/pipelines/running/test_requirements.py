@@ -1,6 +1,7 @@
 """A machine that cannot run Spark gets a sentence that says what to install."""
 
 import importlib.metadata
+import importlib.util
 from pathlib import Path
 
 import pytest
@@ -73,3 +74,25 @@ def test_a_pyspark_without_our_data_source_api_is_refused(monkeypatch: pytest.Mo
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "4.1.3")
     with pytest.raises(NotReady, match=r"4\.1\.3 is too old; 4\.2 or newer"):
         requirements.check_pyspark()
+
+
+@pytest.mark.parametrize("other", ["3.5.1", "4.99.0-SNAPSHOT"])
+def test_a_spark_home_of_another_version_is_named_with_both_versions(
+    tmp_path: Path, other: str
+) -> None:
+    (tmp_path / "jars").mkdir()
+    (tmp_path / "jars" / f"spark-core_2.13-{other}.jar").touch()
+    with pytest.raises(NotReady, match="SPARK_HOME") as raised:
+        requirements.check_spark_home({"SPARK_HOME": str(tmp_path)})
+    assert f"is Spark {other}, but PySpark here is" in raised.value.message
+    assert f"pyspark=={other}" in raised.value.hint
+
+
+def test_the_spark_that_came_with_pyspark_may_be_spark_home() -> None:
+    found = importlib.util.find_spec("pyspark")
+    assert found
+    assert found.origin
+    home = Path(found.origin).parent
+    assert list(home.glob("jars/spark-core_*.jar"))
+    requirements.check_spark_home({"SPARK_HOME": str(home)})
+    requirements.check_spark_home({})

@@ -1,4 +1,4 @@
-"""What Spark needs before it can start: PySpark and a Java. Nothing here imports either."""
+"""What Spark needs before it can start: PySpark, the same Spark, a Java. Nothing is imported."""
 
 import importlib.metadata
 import re
@@ -27,8 +27,9 @@ class NotReady(Exception):
 
 
 def check_spark(environment: Mapping[str, str]) -> None:
-    """Raises NotReady unless PySpark and a Java that it can use are here."""
+    """Raises NotReady unless PySpark, its own Spark and a Java that it can use are here."""
     check_pyspark()
+    check_spark_home(environment)
     check_java(environment)
 
 
@@ -41,6 +42,22 @@ def check_pyspark() -> None:
     if tuple(int(number) for number in re.findall(r"\d+", found)[:2]) < OLDEST_PYSPARK:
         oldest = ".".join(map(str, OLDEST_PYSPARK))
         raise NotReady(f"PySpark {found} is too old; {oldest} or newer is needed", INSTALL_SPARK)
+
+
+def check_spark_home(environment: Mapping[str, str]) -> None:
+    """Raises NotReady if SPARK_HOME is a Spark of another version than PySpark."""
+    home = environment.get("SPARK_HOME")
+    if not home:
+        return
+    installed = importlib.metadata.version("pyspark")
+    for jar in Path(home, "jars").glob("spark-core_*.jar"):
+        found = jar.stem.rpartition("_")[2].partition("-")[2]
+        if found != installed:
+            raise NotReady(
+                f"SPARK_HOME is {home}, which is Spark {found}, but PySpark here is {installed}",
+                "Unset SPARK_HOME to use the Spark that came with PySpark, or install "
+                f"pyspark=={found}",
+            )
 
 
 def check_java(environment: Mapping[str, str]) -> None:
