@@ -32,8 +32,13 @@ STARTS = 8
 # On a machine with ten times the work of its cores an executor takes minutes to be replaced.
 PATIENCE_S = 300.0
 LOOK_S = 0.01
-# Spark waits ten seconds for a Python process to start, whatever else the machine does.
-TOO_BUSY = "Python worker failed to connect back"
+# What ends a driver that nobody killed, and is Spark's own; any supervisor would start it again.
+# Spark waits ten seconds for a Python process to start, whatever else the machine does; and with
+# two queries in a session it may change a collection while it serializes it for a task.
+SPARK_GAVE_UP = (
+    "Python worker failed to connect back",
+    "Task serialization failed: java.lang.IllegalStateException: Illegal size",
+)
 # What an epoch passes through: tasks write, the sink has decided, the checkpoint knows of its end.
 # Each with how long it takes on a quiet machine, over which the kills are spread.
 PHASES_S = {"writing": 0.25, "decided": 0.1, "over": 0.1}
@@ -249,10 +254,10 @@ class Driver:
         for _ in range(STARTS):
             if (done := self._live(fire, watch)) is not None:
                 return done
-        raise AssertionError(f"{STARTS} starts were not enough: {TOO_BUSY}")
+        raise AssertionError(f"{STARTS} starts were not enough: {self._log.read_text()[-3000:]}")
 
     def _live(self, fire: Fire | None, watch: Watch) -> bool | None:
-        """None if Spark gave up because this machine is too busy."""
+        """None if Spark gave up for reasons of its own."""
         with self._log.open("w") as log:
             process = subprocess.Popen(
                 self._command, stdout=log, stderr=log, start_new_session=True
@@ -271,7 +276,8 @@ class Driver:
         if killed or process.returncode == 0:
             return not killed
         said = self._log.read_text()
-        assert TOO_BUSY in said, f"the driver ended by itself:\n{said[-3000:]}"
+        gave_up = any(reason in said for reason in SPARK_GAVE_UP)
+        assert gave_up, f"the driver ended by itself:\n{said[-3000:]}"
         return None
 
 
