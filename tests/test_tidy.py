@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = sorted((ROOT / "src" / "headrace").rglob("*.py"))
-MODULE_LINES = 600
+MODULE_LINES = 700
 FUNCTION_LINES = 70
 VAGUE_NAMES = ("manager", "helper", "util", "base")
 
