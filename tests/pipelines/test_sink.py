@@ -282,6 +282,16 @@ def test_a_batch_is_all_or_nothing(query: Query) -> None:
     assert query.rows() == expected(1)
 
 
+def test_tasks_without_rows_do_not_fail_a_batch(query: Query) -> None:
+    epoch = Epoch(uuid.uuid4().hex, 0)
+    sink = query.sink()
+    parts = {0: [], 1: [part(0, 1)], 2: [part(0, 2).slice(0, 0)], 3: [part(0, 3)]}
+    done = [sink.write(epoch, task, iter(rows), ledger=False) for task, rows in parts.items()]
+    sink.commit(done, ledger=False)
+    written = [name.decode() for task in (1, 3) for name in part(0, task)["value"].to_pylist()]
+    assert query.rows() == sorted(written)
+
+
 def test_topic_partition_and_headers_come_from_columns(bootstrap: str) -> None:
     names = [create_topic(bootstrap, f"out-{uuid.uuid4().hex[:8]}", 2) for _ in range(2)]
     schema = StructType(

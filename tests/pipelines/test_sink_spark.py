@@ -105,6 +105,28 @@ def test_a_batch_of_rows_arrives_with_its_keys(
     assert back.where("key = value").count() == RECORDS
 
 
+@pytest.mark.parametrize("sink", ["at-least-once", "exactly-once", "delta", "iceberg"])
+def test_a_frame_without_rows_is_written(
+    spark: SparkSession, headrace: RunningBroker, target: str, tmp_path: Path, sink: str
+) -> None:
+    """Without any task, with an empty task, and from a source that has nothing to read."""
+    options = {
+        "delta": {"path": str(tmp_path / "t")},
+        "iceberg": {"table": "a.t", "warehouse": str(tmp_path / "w")},
+    }.get(sink, {"topic": target, "delivery": sink})
+    kind = f"headrace-{sink}" if sink in ("delta", "iceberg") else "headrace"
+    if kind == "headrace":
+        options["kafka.bootstrap.servers"] = headrace.bootstrap_servers
+    empty = create_topic(headrace.bootstrap_servers, f"empty-{uuid.uuid4().hex[:8]}", 1)
+    reader = spark.read.format("headrace").option("subscribe", empty)
+    nothing = reader.option("kafka.bootstrap.servers", headrace.bootstrap_servers).load()
+    rows = nothing.select("key", "value")
+    for frame in (spark.createDataFrame([], rows.schema), rows.where("false"), rows):
+        frame.write.format(kind).options(**options).mode("append").save()
+    if kind == "headrace":
+        assert numbers(headrace, target) == []
+
+
 def test_an_epoch_that_spark_runs_again_adds_nothing_to_the_topic(
     spark: SparkSession, headrace: RunningBroker, source: str, target: str, tmp_path: Path
 ) -> None:

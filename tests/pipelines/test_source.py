@@ -172,6 +172,22 @@ def test_offsets_and_times_mean_what_they_mean_in_sparks_own(
     assert len(assert_as_sparks_own(spark, bootstrap, assign=assign, **named)) > 0
 
 
+@pytest.mark.parametrize("records", [0, 7])
+def test_a_batch_read_with_nothing_to_read_has_no_rows(
+    spark: SparkSession, bootstrap: str, records: int
+) -> None:
+    topic = create_topic(bootstrap, new_name(), 2)
+    fill(bootstrap, topic, records)
+    here = json.dumps({topic: {"0": records, "1": 0}})
+    for more in ({}, {"minPartitions": "4"}, {"columns": "offset,value"}):
+        options = {"subscribe": topic, "startingOffsets": here, "endingOffsets": here, **more}
+        frame = read(spark, "headrace", bootstrap, **options)
+        assert frame.collect() == []
+        assert frame.groupBy("value").count().count() == 0
+    assert read(spark, "headrace", bootstrap, subscribe=topic).count() == records
+    assert read(spark, "headrace", bootstrap, subscribePattern="no-such-topic.*").count() == 0
+
+
 def test_times_of_the_broker_are_read_as_such(spark: SparkSession, bootstrap: str) -> None:
     config = {"message.timestamp.type": "LogAppendTime"}
     topic = create_topic(bootstrap, new_name(), 1, config)

@@ -69,7 +69,8 @@ def run_to_files(frame: DataFrame, folder: Path) -> None:
 
 
 def numbers(spark: SparkSession, folder: Path) -> list[int]:
-    return sorted(row.n for row in spark.read.parquet(str(folder / "out")).collect())
+    found = spark.read.schema("n int").parquet(str(folder / "out"))
+    return sorted(row.n for row in found.collect())
 
 
 def checkpointed(folder: Path) -> dict[int, dict[str, dict[str, int]]]:
@@ -107,6 +108,17 @@ def test_a_checkpoint_survives_a_restart_and_added_partitions(
     produce(where, topic, range(1000, 1500), partitions=4)
     run_to_files(stream(spark, where, topic), tmp_path)
     assert numbers(spark, tmp_path) == list(range(1500))
+
+
+def test_a_stream_of_an_empty_topic_waits_for_its_first_record(
+    spark: SparkSession, bootstrap: str, topic: str, tmp_path: Path
+) -> None:
+    frame = stream(spark, bootstrap, topic)
+    for expected in (0, 0, 5, 5):
+        if expected and not numbers(spark, tmp_path):
+            produce(bootstrap, topic, range(5))
+        run_to_files(frame, tmp_path)
+        assert numbers(spark, tmp_path) == list(range(expected))
 
 
 def test_a_query_is_a_group_that_is_never_ahead_of_its_checkpoint(

@@ -46,7 +46,7 @@ ABORT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class TaskDone(WriterCommitMessage):  # type: ignore[misc]
-    """What a task tells the driver; `entry` None if its transaction is committed already."""
+    """What a task tells the driver; `entry` None if it has left no transaction open."""
 
     epoch: Epoch
     task: int
@@ -107,7 +107,7 @@ class Sink:
             name = self._ledger.task_id(epoch, task)
             return self._ledger.end(cluster, name, page.entries[task])
         # Fewer tasks wrote the epoch: this one has nothing to add if theirs are all there.
-        lost = _end_all(cluster, self._ledger, epoch, page)
+        lost = _end_all(cluster, self._ledger, epoch, dict(enumerate(page.entries)))
         if lost:
             raise _other_tasks(epoch, page, lost)
         return True
@@ -136,6 +136,9 @@ class Sink:
             with contextlib.suppress(KafkaError, ClientError), _briefly(self._options) as again:
                 producing.end_transaction(again, identity, commit=False)
             raise
+        if not records and not ledger:
+            # Brokers refuse to commit a transaction that holds nothing.
+            return TaskDone(epoch, task, 0, None)
         entry = Entry(identity.producer_id, identity.epoch)
         return TaskDone(epoch, task, records, entry)
 
@@ -179,9 +182,10 @@ class Sink:
         with Cluster(self._options.client) as cluster:
             if ledger:
                 page = self._decide(cluster, epoch, done)
+                open_tasks = dict(enumerate(page.entries))
             else:
-                page = Page(epoch.number, tuple(each.entry for each in done if each.entry))
-            lost = _end_all(cluster, self._ledger, epoch, page)
+                open_tasks = {each.task: each.entry for each in done if each.entry is not None}
+            lost = _end_all(cluster, self._ledger, epoch, open_tasks)
         if lost:
             raise LedgerError(
                 f"the transactions of tasks {lost} of epoch {epoch.number} are gone before they "
@@ -330,11 +334,13 @@ def _layers(
 # ------------------------------------------------------------------------------------ transactions
 
 
-def _end_all(cluster: Cluster, ledger: Ledger, epoch: Epoch, page: Page) -> list[int]:
-    """Commit every transaction of a page; the tasks whose transactions were lost."""
+def _end_all(
+    cluster: Cluster, ledger: Ledger, epoch: Epoch, entries: Mapping[int, Entry]
+) -> list[int]:
+    """Commit the transactions of these tasks; the tasks whose transactions were lost."""
     return [
         task
-        for task, entry in enumerate(page.entries)
+        for task, entry in entries.items()
         if not ledger.end(cluster, ledger.task_id(epoch, task), entry)
     ]
 

@@ -112,7 +112,10 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]
             end = resolve_end(cluster, options, found)
         return plan_tasks(options, start, end)
 
-    def read(self, partition: RangePartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        # Spark replaces an empty list of partitions by one InputPartition(None).
+        if not isinstance(partition, RangePartition):
+            return iter(())
         return read_range(self._options, partition.range, self._topic)
 
 

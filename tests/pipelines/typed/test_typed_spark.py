@@ -53,6 +53,14 @@ def test_a_topic_is_columns(
     ]
 
 
+def test_an_empty_topic_has_its_typed_columns_and_no_rows(
+    spark: SparkSession, topic: Topic, client: SchemaRegistryClient
+) -> None:
+    AvroSerializer(client, json.dumps(FLAT))(ORDER, topic.context)
+    frame = table(spark, topic, value__format="avro")
+    assert frame.select("value.id", "_error").collect() == []
+
+
 def test_a_new_version_needs_no_restart(
     spark: SparkSession,
     topic: Topic,
