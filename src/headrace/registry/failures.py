@@ -123,9 +123,8 @@ def not_permitted(message: str) -> RegistryError:
 
 
 def reference_exists(subject: str, version: int) -> RegistryError:
-    return RegistryError(
-        42206, f"One or more references exist to the schema {{subject={subject},version={version}}}"
-    )
+    key = f"{{magic=1,keytype=SCHEMA,subject={subject},version={version}}}"
+    return RegistryError(42206, f"One or more references exist to the schema {key}.")
 
 
 def id_does_not_match(wanted: int) -> RegistryError:

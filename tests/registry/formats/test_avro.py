@@ -1,6 +1,7 @@
 """Avro: validity, the canonical text, and the rules of schema resolution, case by case."""
 
 import json
+from pathlib import Path
 
 import pytest
 from avro.compatibility import ReaderWriterCompatibilityChecker, SchemaCompatibilityType
@@ -202,6 +203,25 @@ def test_every_field_that_cannot_be_read_is_named() -> None:
 def test_spellings_of_one_schema_have_one_text(text: str, canonical: str) -> None:
     assert formats.parse("AVRO", text).canonical == canonical
     assert formats.parse("AVRO", canonical).canonical == canonical
+
+
+def java_table() -> list[tuple[str, str]]:
+    lines = (Path(__file__).parent / "avro_java.txt").read_text("utf-8").split("\n")
+    rows = [line for line in lines if line and not line.startswith("#")]
+    return list(zip(rows[::2], rows[1::2], strict=True))
+
+
+@pytest.mark.filterwarnings("ignore::avro.errors.IgnoredLogicalType")
+@pytest.mark.parametrize(("text", "printed_by_java"), java_table())
+def test_the_canonical_text_is_the_one_that_java_prints(text: str, printed_by_java: str) -> None:
+    assert formats.parse("AVRO", text).canonical == printed_by_java
+    assert formats.parse("AVRO", printed_by_java).canonical == printed_by_java
+
+
+def test_a_reserved_attribute_without_meaning_does_not_make_another_schema() -> None:
+    plain = formats.parse("AVRO", json.dumps(record(field("a", "int"))))
+    named = record(field("a", {"type": "int", "name": "x", "doc": "d", "size": 4}))
+    assert formats.parse("AVRO", json.dumps(named)).canonical == plain.canonical
 
 
 def test_normalising_puts_the_users_own_properties_in_order() -> None:
