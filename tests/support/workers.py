@@ -13,6 +13,8 @@ from xdist.scheduler import LoadScopeScheduling
 
 ROOT = Path(__file__).resolve().parents[2]
 # Folders whose session fixtures are dear, or come in two kinds of which one is up at a time.
+OWN_SPARK = "tests/docs/"
+"""Each page starts a Spark of its own, in a namespace of its own."""
 TOGETHER = ("tests/client/", "tests/faults/", "tests/pipelines/typed/", "tests/registry/")
 
 
@@ -32,6 +34,8 @@ def _marks(file: str) -> Mapping[str, bool]:
 def group(nodeid: str) -> str:
     """The group that a test belongs to."""
     file = nodeid.partition("::")[0]
+    if file.startswith(OWN_SPARK):
+        return file
     if _marks(file)["spark"]:
         return "spark"
     return next((folder for folder in TOGETHER if file.startswith(folder)), file)
