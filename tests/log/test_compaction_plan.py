@@ -46,8 +46,8 @@ class Stub:
     latest_ms: int = 0
     first_ms: int = 0
 
-    def latest_time(self) -> tuple[int, int]:
-        return self.latest_ms, self.base_offset
+    def newest_ms(self) -> int:
+        return self.latest_ms
 
     def first_time(self) -> int:
         return self.first_ms

@@ -1,7 +1,15 @@
+import logging
+
+import pytest
+
+from headrace.disk import MemoryDisk
+from headrace.log.compaction_plan import plan
+from headrace.log.log import Log
 from headrace.log.timestamps import TimestampOffset
+from headrace.settings import LogSettings
 from headrace.wire.batch import read_header, stamp_append_time
 from headrace.wire.records import Record, encode_batch
-from tests.log.samples import NOW, append, batch, new_log
+from tests.log.samples import NOW, ORDERS, ORDERS_ID, SMALL, append, batch, new_log, open_directory
 
 
 def test_the_first_record_at_or_after_a_time_is_found_in_every_segment() -> None:
@@ -69,3 +77,52 @@ def test_an_undecodable_batch_is_answered_by_its_beginning() -> None:
     data[22] |= 1  # says gzip, is not
     append(log, data)
     assert log.find_timestamp(NOW + 12) == TimestampOffset(NOW + 13, 1, 0)
+
+
+def without_timestamps(disk: MemoryDisk, settings: LogSettings = SMALL) -> Log:
+    log = new_log(disk, settings)
+    for _ in range(30):
+        append(log, encode_batch([Record(0, -1, b"k", b"x" * 50)]))
+    return log
+
+
+def test_the_first_record_has_the_largest_timestamp_if_none_has_one() -> None:
+    log = without_timestamps(MemoryDisk())
+    assert len(log.segments) > 2
+    assert log.max_timestamp() == TimestampOffset(-1, 0, 0)
+    assert log.find_timestamp(0) is None
+
+
+def test_segments_without_timestamps_are_as_old_as_their_files(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    disk = MemoryDisk()
+    log = without_timestamps(disk)
+    with caplog.at_level(logging.WARNING):
+        for segment in log.segments:
+            segment.release()
+            assert segment.newest_ms() >= NOW
+    assert not caplog.records, "an empty time index is right and is not rebuilt"
+
+
+def test_segments_without_timestamps_are_too_young_to_be_compacted() -> None:
+    log = without_timestamps(MemoryDisk())
+    now_ms = log.segments[0].newest_ms()
+    settings = LogSettings(min_compaction_lag_ms=60_000)
+    assert plan(log.segments, 0, log.end_offset, settings, now_ms).end == 0
+    later = plan(log.segments, 0, log.end_offset, settings, now_ms + 3_600_000)
+    assert later.end == log.segments[-1].base_offset
+
+
+def test_a_log_without_timestamps_is_opened_without_a_scan_after_a_clean_stop() -> None:
+    disk = MemoryDisk()
+    settings = LogSettings(segment_bytes=1 << 20, index_interval_bytes=150)
+    directory = open_directory(disk)
+    log = directory.create(ORDERS, ORDERS_ID, settings)
+    for _ in range(2000):
+        append(log, encode_batch([Record(0, -1, b"k", b"x" * 500)]))
+    directory.close()
+    directory = open_directory(disk)
+    disk.calls.clear()
+    assert directory.get(ORDERS, settings).end_offset == 2000
+    assert disk.calls["pread"] <= 6

@@ -23,7 +23,7 @@ class Sealed(Protocol):
     base_offset: int
     size: int
 
-    def latest_time(self) -> tuple[int, int]: ...
+    def newest_ms(self) -> int: ...
 
     def first_time(self) -> int: ...
 
@@ -80,7 +80,7 @@ def plan(
     if settings.min_compaction_lag_ms > 0:
         youngest_ms = now_ms - settings.min_compaction_lag_ms
         for segment, end in zip(sealed, ends, strict=True):
-            if end > first_dirty and segment.latest_time()[0] > youngest_ms:
+            if end > first_dirty and segment.newest_ms() > youngest_ms:
                 limit = min(limit, segment.base_offset)
                 break
     count = sum(end <= limit for end in ends)

@@ -67,7 +67,10 @@ class Remains:
         """The batch with the records that stay; with a new delete horizon unless that is None."""
         header = self._records.batches[index].header
         attributes, base_time = header[5], header[7]
-        latest = header[8] if attributes & LOG_APPEND_TIME else self._latest[index] + base_time
+        if attributes & LOG_APPEND_TIME:
+            latest = header[8]
+        else:
+            latest = max(self._latest[index] + base_time, _NO_TIMESTAMP)
         if delete_horizon_ms is None:
             payload = self._copied(index)
         else:

@@ -275,7 +275,9 @@ class Segment:
         if mapped_offsets.torn or mapped_times.torn:
             return False
         offsets, times = mapped_offsets.to_array(), mapped_times.to_bytes()
-        if not plausible_offsets(offsets, self.size) or (offsets and not times):
+        if not plausible_offsets(offsets, self.size):
+            return False
+        if offsets and not times and self.first_time() >= 0:
             return False
         self.offsets, self.times = offsets, times
         if offsets:
@@ -332,11 +334,14 @@ class Segment:
             return TimeEntries(self.times or b"")
         entries = self._mapped_times
         if entries is None:
+            missing = False
             try:
                 entries = TimeEntries(self._disk.map_file(self.path(TIME_INDEX)))
             except FileNotFoundError:
-                entries = TimeEntries(b"")
-            if self.size and (not entries or entries.torn):
+                entries, missing = TimeEntries(b""), True
+            # Records without timestamps leave the time index empty.
+            lost = not entries and (missing or self.first_time() >= 0)
+            if self.size and (lost or entries.torn):
                 self.rebuild_indexes()
                 return self._mapped_times or TimeEntries(b"")
             self._mapped_times = entries
@@ -351,9 +356,10 @@ class Segment:
 
     def _read_latest_time(self) -> None:
         """Take the time index's last entry, if the batches bear it out; else make it anew."""
-        entries, offsets = self.time_index(), self.offset_index()
+        entries = self.time_index()
         if not entries:
             return  # no batch has a time
+        offsets = self.offset_index()
         timestamp, relative = entries[len(entries) - 1]
         offset = self.base_offset + relative
         position, header = self.locate(offset)

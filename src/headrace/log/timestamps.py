@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from headrace.errors import KafkaError
-from headrace.log.segment import NO_TIMESTAMP, Segment
+from headrace.log.segment import Segment
 from headrace.wire.batch import LOG_APPEND_TIME, Header
 
 # One batch may grow to this when a time is looked up in it.
@@ -38,10 +38,13 @@ def first_at_or_after(
 
 
 def with_largest_timestamp(segments: Sequence[Segment]) -> TimestampOffset | None:
-    """The first record that has the largest timestamp of all."""
+    """The first record that has the largest timestamp of all.
+
+    If no record has a timestamp, that is the first record, as in Apache Kafka.
+    """
     best = max(segments, key=_latest)
     timestamp, offset = best.latest_time()
-    if best.size == 0 or timestamp == NO_TIMESTAMP:
+    if best.size == 0:
         return None
     position, header = best.locate(offset)
     if header is None:

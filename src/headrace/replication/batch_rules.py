@@ -1,9 +1,13 @@
 """What a client's batch may say of itself, whatever the partition it goes to."""
 
+from collections.abc import Iterable
+
 from headrace.errors import ErrorCode, KafkaError
-from headrace.settings import LogSettings
+from headrace.log.segment import NO_TIMESTAMP
+from headrace.settings import LONG_MAX, LogSettings
 from headrace.wire import batch
 from headrace.wire.compression import ZSTD
+from headrace.wire.records import Record
 
 _REFUSED_ATTRIBUTES = batch.CONTROL | batch.LOG_APPEND_TIME
 
@@ -21,15 +25,35 @@ def check_attributes(attributes: int) -> None:
         )
 
 
-def check_timestamps(topic: str, header: batch.Header, now_ms: int) -> None:
-    """Timestamps too far from now; a record without one (-1) is nobody's mistake."""
-    if header[8] == -1 or header[7] == -1:
-        return
-    raise KafkaError(
-        ErrorCode.INVALID_TIMESTAMP,
-        f"timestamps {header[7]} to {header[8]} are too far from the broker's time {now_ms} "
-        f"for topic {topic} (message.timestamp.before.max.ms, message.timestamp.after.max.ms)",
-    )
+def check_each_record(
+    topic: str, records: Iterable[Record], settings: LogSettings, now_ms: int
+) -> int:
+    """Refuse records without a key on a compacted topic, and timestamps that are out of range.
+
+    Returns the largest timestamp of the records, or -1 if none of them has one. Any other negative
+    timestamp counts as absent too, but is checked against the limits, as in Apache Kafka.
+    """
+    needs_key = "compact" in settings.cleanup_policy
+    by_producer = settings.timestamp_type == "CreateTime"
+    earliest = now_ms - settings.timestamp_before_max_ms
+    latest = min(now_ms + settings.timestamp_after_max_ms, LONG_MAX)
+    largest = NO_TIMESTAMP
+    for record in records:
+        timestamp = record.timestamp
+        if needs_key and record.key is None:
+            raise KafkaError(
+                ErrorCode.INVALID_RECORD,
+                f"topic {topic} is compacted: every record needs a key",
+            )
+        if by_producer and not earliest <= timestamp <= latest and timestamp != NO_TIMESTAMP:
+            raise KafkaError(
+                ErrorCode.INVALID_TIMESTAMP,
+                f"timestamp {timestamp} is out of range for topic {topic}: "
+                "message.timestamp.before.max.ms and message.timestamp.after.max.ms "
+                f"allow {earliest} to {latest}",
+            )
+        largest = max(largest, timestamp)
+    return largest
 
 
 def compression_level(settings: LogSettings) -> int | None:

@@ -18,14 +18,14 @@ from headrace.log.retention import LogView
 from headrace.log.segment import Slice
 from headrace.replication.batch_rules import (
     check_attributes,
-    check_timestamps,
+    check_each_record,
     compression_level,
 )
 from headrace.replication.leadership import Leadership
 from headrace.replication.schema_ids import SchemaIds
 from headrace.replication.verification import Verification
 from headrace.replication.waiters import CommitWaiters
-from headrace.settings import LogSettings
+from headrace.settings import LONG_MAX, LogSettings
 from headrace.types import BrokerId, Epoch, Offset, TopicPartition
 from headrace.wire import batch
 from headrace.wire.compression import CODECS
@@ -122,6 +122,7 @@ class Partition:
         self.held = self.flushes_first or self.leadership is not None
         self._rewrites = (
             settings.timestamp_type == "LogAppendTime"
+            or settings.timestamp_before_max_ms != LONG_MAX
             or settings.compression_type != "producer"
             or "compact" in settings.cleanup_policy
             or settings.key_schema_validation
@@ -278,15 +279,14 @@ class Partition:
         if not attributes & batch.CODEC_MASK and header[12] <= _WALKED_RECORDS:
             check_records(buf, pos + batch.HEADER_BYTES, header[12], end)
         append_time = -1
-        if self._rewrites:
+        if (
+            self._rewrites
+            or not 0 <= header[7] <= header[8]
+            or header[8] - now_ms > settings.timestamp_after_max_ms
+        ):
             buf, view, pos, end, header, append_time = self._rewrite(
                 buf, view, pos, end, header, now_ms
             )
-        elif (
-            header[8] - now_ms > settings.timestamp_after_max_ms
-            or now_ms - header[7] > settings.timestamp_before_max_ms
-        ):
-            check_timestamps(self.name.topic, header, now_ms)
         base = log.append(buf, view, pos, end, header, self.leader_epoch, now_ms)
         if self.held:
             self._hold()
@@ -417,13 +417,15 @@ class Partition:
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
                 f"only brokers write to the internal topic {self.name.topic}",
             )
-        if "compact" in settings.cleanup_policy:
-            for record in iterate(view, pos, end, self._shared.max_decompressed_bytes):
-                if record.key is None:
-                    raise KafkaError(
-                        ErrorCode.INVALID_RECORD,
-                        f"topic {self.name.topic} is compacted: every record needs a key",
-                    )
+        by_producer = settings.timestamp_type == "CreateTime"
+        if "compact" in settings.cleanup_policy or (
+            by_producer and self._timestamps_need_a_look(header, now_ms)
+        ):
+            records = iterate(view, pos, end, self._shared.max_decompressed_bytes)
+            largest = check_each_record(self.name.topic, records, settings, now_ms)
+            if by_producer and largest != header[8]:
+                batch.put_max_timestamp(buf, view, pos, end, largest)
+                header = batch.read_header(buf, pos)
         if settings.key_schema_validation or settings.value_schema_validation:
             self._check_schema_ids(view, pos, end)
         codec = CODECS.get(settings.compression_type)
@@ -438,15 +440,24 @@ class Partition:
             )
             view, pos, end = memoryview(buf), 0, len(buf)
             header = batch.read_header(buf, 0)
-        if settings.timestamp_type == "LogAppendTime":
+        if not by_producer:
             batch.stamp_append_time(buf, view, pos, end, now_ms)
             return buf, view, pos, end, batch.read_header(buf, pos), now_ms
-        if (
-            header[8] - now_ms > settings.timestamp_after_max_ms
-            or now_ms - header[7] > settings.timestamp_before_max_ms
-        ):
-            check_timestamps(self.name.topic, header, now_ms)
         return buf, view, pos, end, header, -1
+
+    def _timestamps_need_a_look(self, header: batch.Header, now_ms: int) -> bool:
+        """Whether the header does not prove that the records' timestamps are in order.
+
+        librdkafka claims a maximum of 0 for records without timestamps. Retention would take that
+        for 1970, so the records decide where the header's timestamps are absent or contradict each
+        other. The base timestamp is no minimum, so a topic with a lower limit needs every record.
+        """
+        settings = self.settings
+        return (
+            not 0 <= header[7] <= header[8]
+            or header[8] - now_ms > settings.timestamp_after_max_ms
+            or settings.timestamp_before_max_ms != LONG_MAX
+        )
 
     def _check_schema_ids(self, view: memoryview, pos: int, end: int) -> None:
         """Every key or value must carry the id of a registered schema, where the topic says so."""

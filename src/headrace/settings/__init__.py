@@ -9,11 +9,12 @@ from headrace.settings.resolve import (
     check_topic_configs,
     log_settings,
 )
-from headrace.settings.setting import Setting, Type, Value, format_value
+from headrace.settings.setting import LONG_MAX, Setting, Type, Value, format_value
 from headrace.settings.table import TABLE
 from headrace.settings.topic_table import TOPIC_TABLE
 
 __all__ = [
+    "LONG_MAX",
     "TABLE",
     "TOPIC_TABLE",
     "LogSettings",

@@ -97,6 +97,14 @@ def stamp_append_time(buf: bytearray, view: memoryview, pos: int, end: int, now_
     _put_crc(buf, pos + CRC_AT, crc32c(view[pos + CHECKSUMMED_FROM : end]))
 
 
+def put_max_timestamp(
+    buf: bytearray, view: memoryview, pos: int, end: int, max_timestamp: int
+) -> None:
+    """Correct the maximum timestamp of the batch in [pos, end), and its checksum."""
+    _put_timestamp(buf, pos + MAX_TIMESTAMP_AT, max_timestamp)
+    _put_crc(buf, pos + CRC_AT, crc32c(view[pos + CHECKSUMMED_FROM : end]))
+
+
 def put_checksum(buf: bytearray) -> None:
     """Write the checksum of the one whole batch in `buf`."""
     _put_crc(buf, CRC_AT, crc32c(memoryview(buf)[CHECKSUMMED_FROM:]))
