@@ -106,7 +106,7 @@ def test_an_unknown_setting_stops_the_broker_before_it_starts(here: Run) -> None
     ("address", "said"),
     [
         ("zookeeper://127.0.0.1:port", "HOST:PORT,HOST:PORT/PATH"),
-        ("zookeeper://127.0.0.1:1/headrace", "no ZooKeeper answered within 0.3 s"),
+        ("zookeeper://no-such-host.invalid/headrace", "no-such-host.invalid cannot be resolved"),
         ("sqlite:/no/such/folder", "/no/such/folder"),
         ("somewhere", "headrace.metadata='somewhere'"),
     ],

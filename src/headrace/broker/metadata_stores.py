@@ -1,5 +1,6 @@
 """Where a broker's metadata are: in its own folder, in a folder of several, or in ZooKeeper."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from headrace.cluster.sqlite_store import SqliteStore
@@ -18,8 +19,13 @@ class Opened(NamedTuple):
     shared: bool
 
 
-def open_store(settings: Settings, own_folder: str) -> Opened:
-    """The store that the settings name; the broker's own folder if they name none."""
+def open_store(
+    settings: Settings, own_folder: str, stop_requested: Callable[[], bool] | None = None
+) -> Opened:
+    """The store that the settings name; the broker's own folder if they name none.
+
+    With `stop_requested` it waits for a ZooKeeper that does not answer, until that returns True.
+    """
     address = settings.text("headrace.metadata")
     if not address and settings.value("zookeeper.connect"):
         address = ZOOKEEPER + settings.text("zookeeper.connect")
@@ -37,6 +43,7 @@ def open_store(settings: Settings, own_folder: str) -> Opened:
             session_timeout_ms=settings.integer("zookeeper.session.timeout.ms"),
             connect_timeout_ms=settings.integer("zookeeper.connection.timeout.ms"),
             login=(user, password) if user else None,
+            stop_requested=stop_requested,
         )
         return Opened(store, True)
     raise SettingError(

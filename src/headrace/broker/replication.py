@@ -86,7 +86,7 @@ class Replication:
                 self._settings.integer("leader.imbalance.check.interval.seconds"),
                 self._membership.balance_leaders,
             )
-        self._soon(self._refresh)
+        self._soon(self._stay_registered)
         self._soon(self._membership.look)
         self._soon(self._fetchers.update)
         self._soon(self._retire)
@@ -116,6 +116,16 @@ class Replication:
 
     def _refresh(self) -> None:
         self._metadata.refresh()
+
+    def _stay_registered(self) -> None:
+        """Register again if the session ended between the registration and `start`.
+
+        Nobody listened to the store then.
+        """
+        self._metadata.refresh()
+        if not self._membership.is_registered:
+            logger.warning("this broker's session has ended while it started; registering again")
+            self._join_again()
 
     def _session(self, session: Session) -> None:
         if self._out_at is not None:

@@ -10,6 +10,7 @@ import socket
 import sys
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from headrace.apis.context import Services
@@ -25,6 +26,7 @@ from headrace.broker.metadata_stores import open_store
 from headrace.broker.metrics import Metrics
 from headrace.broker.poller import Poller
 from headrace.broker.retention import CommittedOffsets, Retention
+from headrace.broker.starting import StoppedWhileStarting, StoreCalls
 from headrace.clock import Clock, SystemClock
 from headrace.cluster.image import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Broker, Image, Topic
 from headrace.cluster.membership import Membership, Rules
@@ -88,11 +90,26 @@ class Server:
         disk, failpoints = _choose_disk(settings)
         self.directories = LogDirectories(data_dirs, disk, clock)
         self.directories.open()
-        node = _claim(self.directories.first, node_id, settings)
+        with ExitStack() as undo:
+            # Folders that were stopped cleanly stay so if this start fails.
+            undo.callback(self.directories.abandon)
+            self._build(_claim(self.directories.first, node_id, settings), clock, failpoints, undo)
+            undo.pop_all()
+
+    def _build(
+        self, node: int, clock: SystemClock, failpoints: "Failpoints | None", undo: ExitStack
+    ) -> None:
+        """Make all parts, and be one of the cluster's brokers."""
+        settings = self._settings
         self._executor = ThreadPoolExecutor(2, thread_name_prefix="disk")
-        self._store, shared = open_store(settings, self.directories.first.path)
+        first, calls = self.directories.first, StoreCalls()
+        self._store, shared = calls.make(
+            "open the metadata store",
+            lambda: open_store(settings, first.path, calls.stop_requested),
+        )
+        undo.callback(self._store.close)
         metadata = Metadata(self._store, node, clock)
-        _load(metadata, self.directories.first)
+        calls.make("read the metadata", lambda: _load(metadata, first))
         self.directories.write_meta(
             {"version": "1", "node.id": str(node), "cluster.id": metadata.image.cluster_id}
         )
@@ -100,11 +117,11 @@ class Server:
         membership = Membership(metadata, node, self._rules)
         this = Broker(node, *self.advertise, settings.text("broker.rack") or None)
         if shared:
-            self._join(membership, this)
+            calls.make("register this broker", lambda: self._join(membership, this))
         else:
             metadata.stand_alone(this)
             _adopt_folders(metadata, self.directories)
-        membership.look()
+        calls.make("elect leaders", membership.look)
         self._replicas.load(metadata.image)
         metadata.listeners.append(self._replicas.apply)
         services = self._services = self._make_services(node, metadata, clock)
@@ -381,12 +398,16 @@ def main(
 
             plant(os.environ[TEST_BUGS])
         server = Server(settings, data_dirs, listen, advertise, node_id)
+    except StoppedWhileStarting:
+        logger.info("stopped before the start was complete")
+        return 0
     except (SettingError, KafkaError, FolderInUse, StoreError, OSError) as error:
         print(f"headrace: cannot start: {error}", file=sys.stderr)
         return 1
     try:
         return server.run()
     except SettingError as error:
+        server.close()
         print(f"headrace: cannot start: {error}", file=sys.stderr)
         return 1
 

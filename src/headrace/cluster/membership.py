@@ -64,6 +64,11 @@ class Membership:
             return state
         return elections.without(state, (self._node_id,), rules.min_isr, uncleanly=True)
 
+    @property
+    def is_registered(self) -> bool:
+        """Whether this broker is one of the cluster's brokers, as far as it knows."""
+        return self._node_id in self._metadata.image.brokers
+
     # -------------------------------------------------------------------------- the controller
 
     @property
@@ -74,7 +79,7 @@ class Membership:
     def look(self) -> None:
         """After a change: be the controller if nobody is, and see that everything has a leader."""
         image = self._metadata.image
-        if self._node_id not in image.brokers:
+        if not self.is_registered:
             return
         if image.controller_id not in image.brokers:
             if not self._metadata.become_controller():

@@ -27,6 +27,7 @@ from headrace.cluster.store import (
     Put,
     Session,
     StoreError,
+    StoreUnreachable,
     parent_and_name,
     tell_all,
 )
@@ -208,6 +209,10 @@ class SqliteStore:
         try:
             yield
         except (sqlite3.Error, OSError) as error:
+            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
+                raise StoreUnreachable(
+                    f"{self.path}: another process has held the file's lock for {BUSY_SECONDS} s"
+                ) from error
             raise StoreError(
                 f"{self.path}: {error}; check that the folder can be written, that its disk has "
                 "room, and that the file is a Headrace metadata file"

@@ -95,6 +95,10 @@ class StoreError(Exception):
     """The store cannot be used; says what it is, why, and what to look at."""
 
 
+class StoreUnreachable(StoreError):
+    """The store does not answer at present. The same call may succeed later."""
+
+
 class Store(Protocol):
     """Metadata that outlives the process.
 

@@ -12,6 +12,7 @@ checked in every commit. So a store that has committed knows that it had seen al
 
 import logging
 import re
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,14 +25,19 @@ from urllib.parse import quote, unquote
 from kazoo.client import KazooClient, TransactionRequest
 from kazoo.exceptions import (
     BadVersionError,
+    ConnectionClosedError,
+    ConnectionLoss,
     KazooException,
     NoAuthError,
     NodeExistsError,
     NoNodeError,
+    OperationTimeoutError,
     RolledBackError,
+    SessionExpiredError,
+    SessionMovedError,
 )
 from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
-from kazoo.protocol.states import KazooState
+from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.security import make_digest_acl
 
 from headrace.cluster.store import (
@@ -45,6 +51,7 @@ from headrace.cluster.store import (
     Put,
     Session,
     StoreError,
+    StoreUnreachable,
     parent_and_name,
     tell_all,
 )
@@ -74,6 +81,15 @@ _PIPELINED = 100
 """Requests under way at once; kazoo blocks at a few hundred while the connection is lost."""
 _FOLLOW_SECONDS = 30.0
 _TRY_AGAIN_SECONDS = 1.0
+_CONNECTED_POLL_SECONDS = 0.1
+_WAITING_LOG_SECONDS = 5.0
+_TRANSIENT = (
+    ConnectionClosedError,
+    ConnectionLoss,
+    OperationTimeoutError,
+    SessionExpiredError,
+    SessionMovedError,
+)
 _ROUNDS = 100
 """How often to look again whether there was a commit while we read; then take what we have."""
 
@@ -91,9 +107,14 @@ class ZookeeperStore:
         session_timeout_ms: int = SESSION_TIMEOUT_MS,
         connect_timeout_ms: int = CONNECT_TIMEOUT_MS,
         login: tuple[str, str] | None = None,
+        stop_requested: Callable[[], bool] | None = None,
     ) -> None:
         """`address` is zookeeper://host:port,host:port/chroot; `login` a user and a password,
         with which nobody else can read or write what this store creates.
+
+        Raises StoreUnreachable if no ZooKeeper answers within `connect_timeout_ms`. With
+        `stop_requested` it waits for a ZooKeeper until that returns True; only host names that
+        cannot be resolved for `connect_timeout_ms` are an error then.
         """
         self.address = address
         hosts, self._root = _parse(address)
@@ -116,7 +137,7 @@ class ZookeeperStore:
         self._children = self._client.get_children_async
         self._client.add_listener(self._connection_changed)
         self._thread = threading.Thread(target=self._follow, name="metadata watch", daemon=True)
-        self._start(connect_timeout_ms / 1000)
+        self._start(connect_timeout_ms / 1000, stop_requested)
 
     def get(self, path: str) -> Node | None:
         parent, name = parent_and_name(path)
@@ -216,23 +237,28 @@ class ZookeeperStore:
 
     # --------------------------------------------------------------------------- following
 
-    def _start(self, connect_seconds: float) -> None:
+    def _start(self, connect_seconds: float, stop_requested: Callable[[], bool] | None) -> None:
         """Connect, read everything, and begin to follow."""
-        deadline = time.monotonic() + connect_seconds
-        losses = self._losses
+        began = time.monotonic()
+        log_at = began + _WAITING_LOG_SECONDS
+        live = self._client.start_async()
         try:
-            self._client.start(connect_seconds)
-        except KazooTimeoutError:
-            raise StoreError(
-                f"{self.address}: no ZooKeeper answered within {connect_seconds:g} s; check the "
-                "address, and that the servers run and have a leader"
-            ) from None
-        try:
-            with self._readable_errors():
-                self._make_container(f"{LIVE}/", deadline)
-                with suppress(NodeExistsError):
-                    _wait(self._client.create_async(self._changes, new_journal().dump()), deadline)
-                self._catch_up(deadline)
+            while (losses := self._read_first(live)) is None:
+                now = time.monotonic()
+                if now >= began + connect_seconds:
+                    self._check_resolvable()
+                if (now >= began + connect_seconds) if stop_requested is None else stop_requested():
+                    raise StoreUnreachable(
+                        f"{self.address}: no ZooKeeper answered within {connect_seconds:g} s; "
+                        "check the address, and that the servers run and have a leader"
+                    )
+                if now >= log_at:
+                    log_at = now + _WAITING_LOG_SECONDS
+                    logger.warning(
+                        "%s: no ZooKeeper has answered for %.0f s; waiting for it. Check the "
+                        "address, and that the servers run and have a leader",
+                        self.address, now - began,
+                    )  # fmt: skip
         except BaseException:
             self._client.stop()
             self._client.close()
@@ -240,7 +266,39 @@ class ZookeeperStore:
         with self._telling:
             if losses == self._losses:
                 self._session = Session.CONNECTED
+                self._expired = False  # nothing was registered in an earlier session
         self._thread.start()
+
+    def _read_first(self, live: threading.Event) -> int | None:
+        """Read everything if there is a connection; how many had been lost before it, or None."""
+        if self._client.client_state == KeeperState.AUTH_FAILED:
+            raise StoreError(f"{self.address}: ZooKeeper refuses the login")
+        if not live.wait(_CONNECTED_POLL_SECONDS):
+            return None
+        losses = self._losses
+        deadline = time.monotonic() + _FOLLOW_SECONDS
+        try:
+            with self._readable_errors():
+                self._make_container(f"{LIVE}/", deadline)
+                with suppress(NodeExistsError):
+                    _wait(self._client.create_async(self._changes, new_journal().dump()), deadline)
+                self._catch_up(deadline)
+        except StoreUnreachable as error:
+            logger.warning("cannot read the metadata yet: %s; trying again", error)
+            return None
+        return losses
+
+    def _check_resolvable(self) -> None:
+        """StoreError if none of the servers' names has an address."""
+        names = [name for name, _ in self._client.hosts]
+        for name in names:
+            with suppress(socket.gaierror):
+                socket.getaddrinfo(name, None)
+                return
+        raise StoreError(
+            f"{self.address}: the host name{'s' if len(names) > 1 else ''} {', '.join(names)} "
+            "cannot be resolved; check the address and the name service"
+        )
 
     def _follow(self) -> None:
         """The thread that keeps the nodes in memory in step, and tells of that."""
@@ -396,7 +454,7 @@ class ZookeeperStore:
 
     def _check_connected(self) -> None:
         if self._session is Session.SUSPENDED:
-            raise StoreError(f"{self.address}: no connection to ZooKeeper; trying to get one")
+            raise StoreUnreachable(f"{self.address}: no connection to ZooKeeper; trying to get one")
 
     @contextmanager
     def _turn(self, deadline: float) -> Iterator[None]:
@@ -417,7 +475,10 @@ class ZookeeperStore:
                 "login, or with none"
             ) from error
         except KazooTimeoutError as error:
-            raise StoreError(f"{self.address}: ZooKeeper did not answer in time") from error
+            raise StoreUnreachable(f"{self.address}: ZooKeeper did not answer in time") from error
+        except _TRANSIENT as error:
+            name = type(error).__name__
+            raise StoreUnreachable(f"{self.address}: ZooKeeper does not answer ({name})") from error
         except KazooException as error:
             raise StoreError(f"{self.address}: {type(error).__name__} {error}") from error
 
@@ -443,8 +504,15 @@ def _client(hosts: str, session_timeout_ms: int, login: tuple[str, str] | None) 
         connection_retry={"max_tries": -1, "delay": 0.05, "max_delay": 0.2},
         auth_data=[("digest", ":".join(login))] if login else None,
         default_acl=[make_digest_acl(*login, all=True)] if login else None,
-        logger=logger,
+        logger=_kazoo_logger(),
     )
+
+
+def _kazoo_logger() -> logging.Logger:
+    """Kazoo logs several lines a second while no server answers; this module logs what matters."""
+    kazoo = logger.getChild("kazoo")
+    kazoo.setLevel(logging.DEBUG if logger.isEnabledFor(logging.DEBUG) else logging.ERROR)
+    return kazoo
 
 
 def _parse(address: str) -> tuple[str, str]:

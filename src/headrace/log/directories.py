@@ -103,6 +103,11 @@ class LogDirectories:
         for directory in self.all:
             directory.close(self.threads)
 
+    def abandon(self) -> None:
+        """Let go of all folders after a start that failed."""
+        for directory in self.all:
+            directory.abandon()
+
     # -- logs -----------------------------------------------------------------------------------
 
     def home_of(self, partition: TopicPartition) -> LogDirectory | None:

@@ -195,6 +195,21 @@ class LogDirectory:
                     replace_file(self.disk, f"{self.path}/{CLEAN_SHUTDOWN}", _CLEAN_CONTENT)
             except (KafkaError, OSError) as error:
                 _logger.error("%s could not be closed cleanly: %s", self.path, error)
+        self._release_lock()
+
+    def abandon(self) -> None:
+        """Let go of the folder after a start that failed; if no log was opened, as it was found."""
+        if self._logs:
+            self.close()
+            return
+        if self.stopped_cleanly and self.offline is None:
+            try:
+                replace_file(self.disk, f"{self.path}/{CLEAN_SHUTDOWN}", _CLEAN_CONTENT)
+            except OSError as error:
+                _logger.error("%s could not be closed cleanly: %s", self.path, error)
+        self._release_lock()
+
+    def _release_lock(self) -> None:
         if self._lock >= 0:
             self.disk.close(self._lock)
             self._lock = -1

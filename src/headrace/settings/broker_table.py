@@ -92,7 +92,8 @@ STORE = (
          "Silence after which ZooKeeper takes this broker for dead; ZooKeeper allows no less than "
          "two of its tickTime.", kafka_default="18000"),
     _row("zookeeper.connection.timeout.ms", INT, 18_000, at_least(1),
-         "How long to wait for the first connection to ZooKeeper."),
+         "A broker that starts waits for ZooKeeper as long as it takes; if no host name of the "
+         "address can be resolved for this long, it ends with an error."),
     _row("broker.heartbeat.interval.ms", INT, 2000, at_least(1),
          "Time between two signs of life of a broker to the controller."),
     _row("broker.session.timeout.ms", INT, 9000, at_least(1),
