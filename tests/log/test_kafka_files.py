@@ -1,6 +1,7 @@
 """Our files in the eyes of Apache Kafka's tools, and Apache Kafka's files in ours."""
 
 import os
+import re
 import signal
 from pathlib import Path
 
@@ -58,6 +59,8 @@ def test_kafkas_dump_tool_finds_no_fault_in_our_files(tmp_path: Path) -> None:
     )
     for words in ("producerId: 4000", "producerEpoch: 2", "lastSequence: 899", "lastOffset: 899"):
         assert words in snapshot.text, snapshot.text
+    sequences = re.findall(r"producerId: 4000 .*lastSequence: (\d+)", snapshot.text)
+    assert sequences == ["887", "890", "893", "896", "899"]  # Kafka takes the last
 
 
 def test_kafkas_dump_tool_reads_our_transactions(tmp_path: Path) -> None:

@@ -1,3 +1,5 @@
+import struct
+
 import pytest
 
 from headrace.errors import ErrorCode, KafkaError
@@ -9,6 +11,7 @@ from headrace.log.producer_state import (
     ProducerState,
 )
 from headrace.wire.batch import CONTROL, TRANSACTIONAL, Header
+from headrace.wire.checksum import crc32c
 from headrace.wire.markers import Marker
 
 PID = 42
@@ -156,15 +159,43 @@ def test_a_snapshot_has_kafkas_bytes() -> None:
     )
 
 
-def test_a_snapshot_keeps_the_last_batch_of_each_producer() -> None:
+def test_a_snapshot_keeps_the_last_five_batches_of_each_producer() -> None:
     state = six_batches()
     state.producers[7] = Producer(4)
     loaded = ProducerState.decode(state.encode())
-    assert loaded.judge(header(50, 10)) == 150
-    assert code(loaded, header(40, 10)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    for n in range(1, 6):
+        assert loaded.judge(header(n * 10, 10)) == 100 + n * 10
+    assert code(loaded, header(0, 10)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert loaded.producers[PID].batches == state.producers[PID].batches
     feed(loaded, header(60), 160)
     assert loaded.producers[7].epoch == 4
     assert loaded.producers[7].batches == []
+
+
+def test_the_last_entry_of_a_producer_in_a_snapshot_is_what_kafka_would_write() -> None:
+    """Kafka reads the entries in order, and the last one of a producer replaces the others."""
+    state = ProducerState()
+    for n in range(3):
+        feed(state, header(n, attributes=TRANSACTIONAL, timestamp=1000 + n), 100 + n)
+    entries = list(struct.iter_unpack(">qhiqiqiq", state.encode()[10:]))
+    assert entries == [
+        (PID, 0, 0, 100, 0, 1002, -1, -1),
+        (PID, 0, 1, 101, 0, 1002, -1, -1),
+        (PID, 0, 2, 102, 0, 1002, -1, 100),
+    ]
+    loaded = ProducerState.decode(state.encode())
+    assert loaded.open_transactions == {PID: 100}
+    assert loaded.judge(header(0, attributes=TRANSACTIONAL)) == 100
+
+
+def test_an_entry_of_another_epoch_in_a_snapshot_replaces_those_before_it() -> None:
+    older, newer = six_batches(), ProducerState()
+    feed(newer, header(0, epoch=1), 200)
+    count = struct.pack(">i", 6)
+    body = count + older.encode()[10:] + newer.encode()[10:]
+    loaded = ProducerState.decode(struct.pack(">hI", 1, crc32c(body)) + body)
+    assert loaded.producers[PID].epoch == 1
+    assert loaded.producers[PID].batches == newer.producers[PID].batches
 
 
 def test_every_flipped_or_missing_byte_of_a_snapshot_is_noticed() -> None:

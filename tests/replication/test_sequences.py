@@ -44,6 +44,22 @@ def test_a_new_leader_knows_the_last_five_batches_of_every_producer(tmp_path: Pa
         assert following == (ErrorCode.NONE, 2 * (IN_FLIGHT + 1))
 
 
+def test_the_last_five_batches_of_every_producer_survive_a_clean_restart(tmp_path: Path) -> None:
+    """A producer whose answers were lost with a rolling restart sends all of them once more."""
+    with RunningCluster(tmp_path / "metadata", count=1) as cluster:
+        cluster.create("t", 1, factor=1)
+        sequences = range(0, 2 * (IN_FLIGHT + 1), 2)
+        first = send(cluster, *sequences)
+        (broker,) = cluster.brokers.values()
+        broker.restart()
+        assert send(cluster, *sequences[1:]) == first[1:]
+        broker.restart()
+        assert send(cluster, *sequences[1:]) == first[1:]
+        oldest, following = send(cluster, 0, 2 * (IN_FLIGHT + 1))
+        assert oldest[0] is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert following == (ErrorCode.NONE, 2 * (IN_FLIGHT + 1))
+
+
 @pytest.mark.slow
 def test_librdkafka_with_five_in_flight_repeats_nothing_when_several_leaders_change(
     tmp_path: Path,

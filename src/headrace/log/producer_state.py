@@ -5,9 +5,13 @@ is a duplicate and gets its old offset; otherwise its first sequence must follow
 (after 2^31 - 1 comes 0). A transactional batch opens the producer's transaction at its first
 offset, and a marker ends it. The snapshot file, big-endian:
 
-    version int16 = 1 | crc uint32 (CRC-32C of what follows) | count int32, then for each producer
+    version int16 = 1 | crc uint32 (CRC-32C of what follows) | count int32, then for each entry
     producer_id int64 | epoch int16 | last_sequence int32 | last_offset int64 | offset_delta int32
     | timestamp int64 | coordinator_epoch int32 | transaction_start int64 (-1: none is open)
+
+A producer has an entry for each of its last five batches, oldest first. Kafka writes only the
+newest batch. Of several entries with one producer id it takes the last, so it reads these files
+as its own (docs/decisions/0038-five-batches-in-a-producer-snapshot.md).
 
 Where snapshots lie and how the log is replayed on top of them: `snapshots.py`.
 """
@@ -29,6 +33,7 @@ _HEAD = struct.Struct(">hI")
 _COUNT = struct.Struct(">i")
 _ENTRY = struct.Struct(">qhiqiqiq")
 _VERSION = 1
+_NO_BATCH = (0, NO_SEQUENCE, -1, -1)
 
 
 class CorruptSnapshot(ValueError):
@@ -210,24 +215,12 @@ class ProducerState:
 
     def encode(self) -> bytes:
         """The snapshot file's bytes."""
-        parts = [_COUNT.pack(len(self.producers))]
+        entries: list[bytes] = []
         for producer_id, producer in self.producers.items():
-            _, sequence, first, last = (
-                producer.batches[-1] if producer.batches else (0, NO_SEQUENCE, -1, -1)
-            )
-            parts.append(
-                _ENTRY.pack(
-                    producer_id,
-                    producer.epoch,
-                    sequence,
-                    last,
-                    last - first,
-                    producer.timestamp,
-                    producer.coordinator_epoch,
-                    producer.transaction_start,
-                )
-            )
-        body = b"".join(parts)
+            *older, newest = producer.batches or [_NO_BATCH]
+            entries += [_entry(producer_id, producer, batch, -1) for batch in older]
+            entries.append(_entry(producer_id, producer, newest, producer.transaction_start))
+        body = _COUNT.pack(len(entries)) + b"".join(entries)
         return _HEAD.pack(_VERSION, crc32c(body)) + body
 
     @classmethod
@@ -247,7 +240,10 @@ class ProducerState:
         state = cls()
         for entry in _ENTRY.iter_unpack(entries):
             producer_id, epoch, sequence, last, delta, timestamp, coordinator, start = entry
-            producer = state.producers[producer_id] = Producer(epoch)
+            producer = state.producers.get(producer_id)
+            if producer is None:
+                producer = state.producers[producer_id] = Producer(epoch)
+            producer.move_to_epoch(epoch)
             producer.timestamp = timestamp
             producer.coordinator_epoch = coordinator
             producer.transaction_start = start
@@ -258,3 +254,20 @@ class ProducerState:
         open_now = ((p.transaction_start, pid) for pid, p in state.producers.items() if p.kind)
         state.open_transactions = {pid: start for start, pid in sorted(open_now)}
         return state
+
+
+def _entry(
+    producer_id: int, producer: Producer, batch: tuple[int, int, int, int], transaction_start: int
+) -> bytes:
+    """One entry of a snapshot."""
+    _, sequence, first, last = batch
+    return _ENTRY.pack(
+        producer_id,
+        producer.epoch,
+        sequence,
+        last,
+        last - first,
+        producer.timestamp,
+        producer.coordinator_epoch,
+        transaction_start,
+    )
