@@ -1,5 +1,6 @@
 """Kafka's error codes, once, and the exceptions that carry them."""
 
+from collections.abc import Sequence
 from enum import IntEnum
 
 
@@ -144,12 +145,18 @@ class ErrorCode(IntEnum):
 
 
 class KafkaError(Exception):
-    """A peer's request that cannot be granted; becomes the error code in the answer."""
+    """A peer's request that cannot be granted; becomes the error code in the answer.
 
-    def __init__(self, code: ErrorCode, message: str = "") -> None:
+    `record_errors`: index and message of each record in a batch that is the reason.
+    """
+
+    def __init__(
+        self, code: ErrorCode, message: str = "", record_errors: Sequence[tuple[int, str]] = ()
+    ) -> None:
         super().__init__(message or code.name)
         self.code = code
         self.message = message or code.name.replace("_", " ").lower()
+        self.record_errors = record_errors
 
 
 class SettingError(ValueError):

@@ -128,6 +128,15 @@ def test_a_compacted_topic_needs_keys(broker: OneBroker) -> None:
     assert refused(partition, compressed) == ErrorCode.INVALID_RECORD
 
 
+def test_the_list_of_refused_records_is_bounded(broker: OneBroker) -> None:
+    partition = topic(broker, cleanup_policy="compact")
+    data = batch(*[b"v"] * 5000, key=None)
+    with pytest.raises(KafkaError) as raised:
+        append(partition, data)
+    assert raised.value.code is ErrorCode.INVALID_RECORD
+    assert [index for index, _ in raised.value.record_errors] == list(range(1000))
+
+
 def test_clients_may_not_write_to_internal_topics(broker: OneBroker) -> None:
     broker.create("__consumer_offsets", 1)
     partition = broker.replicas.partition("__consumer_offsets", 0)

@@ -15,6 +15,7 @@ from headrace.errors import MalformedRequest
 from headrace.wire.fast import (
     Chunk,
     FetchResult,
+    ProduceResult,
     fetch_response,
     parse_fetch,
     parse_produce,
@@ -83,20 +84,30 @@ def test_a_produce_request_is_read_as_kafka_defines_it(version: int) -> None:
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
 def test_a_produce_response_is_what_kafka_defines(version: int) -> None:
     key = TOPIC_ID.bytes if version >= 13 else b"orders"
-    results = [(3, 0, 42, -1, 5, None), (4, 87, -1, -1, -1, "one record is wrong")]
+    results: list[ProduceResult] = [
+        (3, 0, 42, -1, 5, None, ()),
+        (4, 87, -1, -1, -1, "two records are wrong", [(1, "no key"), (70_000, "no key either")]),
+        (5, 2, -1, -1, -1, "the checksum does not match", ()),
+    ]
     frame = produce_response(version, 99, [(key, results)])
     size, correlation_id = struct.unpack_from(">ii", frame)
     assert (size, correlation_id) == (len(frame) - 4, 99)
     start = 9 if version >= 9 else 8
     response = read_response(0, version, frame, start)
     [topic] = response.responses
-    first, second = topic.partition_responses
+    first, second, third = topic.partition_responses
     assert (first.index, int(first.error_code), first.base_offset) == (3, 0, 42)
     assert (second.index, int(second.error_code)) == (4, 87)
     if version >= 5:
         assert first.log_start_offset == 5
     if version >= 8:
-        assert (first.error_message, second.error_message) == (None, "one record is wrong")
+        assert (first.error_message, second.error_message) == (None, "two records are wrong")
+        assert third.error_message == "the checksum does not match"
+        assert (first.record_errors, third.record_errors) == ((), ())
+        assert [
+            (refused.batch_index, refused.batch_index_error_message)
+            for refused in second.record_errors
+        ] == [(1, "no key"), (70_000, "no key either")]
 
 
 def fetch_body(version: int) -> bytearray:

@@ -8,8 +8,8 @@ A request with a transactional id asks the transaction coordinator first whether
 are in the transaction (`produce_transactions.py`); all others never hear of it.
 
 v3 carries batches of magic 2 only; v0-2 are advertised for old clients' sake and refused when
-used; v8 error messages; v9 flexible; v11 TRANSACTION_ABORTABLE; v12 adds partitions to the
-transaction itself (KIP-890); v13 topics by id.
+used; v8 error messages and the records that are refused (KIP-467); v9 flexible; v11
+TRANSACTION_ABORTABLE; v12 adds partitions to the transaction itself (KIP-890); v13 topics by id.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Produce:
                                 buf, view, start, stop, acks, self._clock.now_ms()
                             )
                         except KafkaError as error:
-                            failed = (index, error.code, -1, -1, -1, error.message)
+                            failed = _refused(index, error)
                             return _answer(acks, [(key, [failed])], version, correlation_id)
                         if acks == 0:
                             return None
@@ -147,13 +147,13 @@ class Produce:
                         None if leave is None else leave.of(partition),
                     )  # fmt: skip
                 except KafkaError as error:
-                    results.append((index, error.code, -1, -1, -1, error.message))
+                    results.append(_refused(index, error))
                     continue
                 if (acks < 0 or partition.flushes_first) and not partition.is_committed(base + 1):
                     if pending is None:
                         pending = []
                     pending.append((results, len(results), partition, partition.log.end_offset))
-                results.append((index, 0, base, append_time, log_start, None))
+                results.append((index, 0, base, append_time, log_start, None, ()))
             topics.append((key, results))
         if pending is not None and acks != 0:
             # At once: whoever stops leading before the answer is awaited fails them.
@@ -181,25 +181,32 @@ async def _wait(
     """Answer when every batch is committed, or when the producer's patience ends."""
     await asyncio.wait(commits, timeout=max(timeout_ms, 0) / 1000)
     for commit, (results, place, _, _) in zip(commits, pending, strict=True):
-        index, _, _, _, log_start, _ = results[place]
+        index, _, _, _, log_start, _, _ = results[place]
         if not commit.done():
             commit.cancel()
             results[place] = (
                 index, ErrorCode.REQUEST_TIMED_OUT, -1, -1, log_start,
-                f"not committed within {timeout_ms} ms",
+                f"not committed within {timeout_ms} ms", (),
             )  # fmt: skip
         elif (error := commit.exception()) is not None:
             code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
-            results[place] = (index, code, -1, -1, log_start, str(error))
+            results[place] = (index, code, -1, -1, log_start, str(error), ())
     return produce_response(version, correlation_id, topics)
+
+
+def _refused(index: int, error: KafkaError) -> ProduceResult:
+    return index, error.code, -1, -1, -1, error.message, error.record_errors
 
 
 def _unknown(index: int, topic_unknown: bool, version: int) -> ProduceResult:
     if topic_unknown and version >= PRODUCE_TOPIC_IDS_FROM:
-        return (index, ErrorCode.UNKNOWN_TOPIC_ID, -1, -1, -1, "there is no topic with this id")
-    return (
-        index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1, -1, "there is no such partition here",
-    )  # fmt: skip
+        return _refused(
+            index, KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic with this id")
+        )
+    return _refused(
+        index,
+        KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition here"),
+    )
 
 
 def refuse_produce(
@@ -210,7 +217,7 @@ def refuse_produce(
         version,
         correlation_id,
         [
-            (key, [(index, code, -1, -1, -1, None) for index, _, _ in batches])
+            (key, [(index, code, -1, -1, -1, None, ()) for index, _, _ in batches])
             for key, batches in request.topics
         ],
     )

@@ -11,6 +11,9 @@ from headrace.wire.records import Record
 
 _REFUSED_ATTRIBUTES = batch.CONTROL | batch.LOG_APPEND_TIME
 
+_MAX_RECORD_ERRORS = 1000
+"""After so many refused records the rest of a batch is not checked."""
+
 
 def check_attributes(attributes: int) -> None:
     """Refuse what only brokers may write, and codecs that nobody knows."""
@@ -31,28 +34,36 @@ def check_each_record(
     """Refuse records without a key on a compacted topic, and timestamps that are out of range.
 
     Returns the largest timestamp of the records, or -1 if none of them has one. Any other negative
-    timestamp counts as absent too, but is checked against the limits, as in Apache Kafka.
+    timestamp counts as absent too, but is checked against the limits, as in Apache Kafka. The error
+    names the refused records, up to a limit that keeps the response small.
     """
     needs_key = "compact" in settings.cleanup_policy
     by_producer = settings.timestamp_type == "CreateTime"
     earliest = now_ms - settings.timestamp_before_max_ms
     latest = min(now_ms + settings.timestamp_after_max_ms, LONG_MAX)
     largest = NO_TIMESTAMP
-    for record in records:
+    code = ErrorCode.INVALID_RECORD
+    refused: list[tuple[int, str]] = []
+    for index, record in enumerate(records):
         timestamp = record.timestamp
         if needs_key and record.key is None:
-            raise KafkaError(
-                ErrorCode.INVALID_RECORD,
-                f"topic {topic} is compacted: every record needs a key",
-            )
-        if by_producer and not earliest <= timestamp <= latest and timestamp != NO_TIMESTAMP:
-            raise KafkaError(
-                ErrorCode.INVALID_TIMESTAMP,
+            refused.append((index, f"topic {topic} is compacted: every record needs a key"))
+        elif by_producer and not earliest <= timestamp <= latest and timestamp != NO_TIMESTAMP:
+            code = ErrorCode.INVALID_TIMESTAMP
+            why = (
                 f"timestamp {timestamp} is out of range for topic {topic}: "
                 "message.timestamp.before.max.ms and message.timestamp.after.max.ms "
-                f"allow {earliest} to {latest}",
+                f"allow {earliest} to {latest}"
             )
+            refused.append((index, why))
+        if len(refused) == _MAX_RECORD_ERRORS:
+            break
         largest = max(largest, timestamp)
+    if refused:
+        index, why = refused[0]
+        raise KafkaError(
+            code, f"{len(refused)} records are refused, the first at index {index}: {why}", refused
+        )
     return largest
 
 

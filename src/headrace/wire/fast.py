@@ -5,6 +5,7 @@ anything acts on it: what lies about its lengths raises MalformedRequest and tou
 """
 
 import struct
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
 from headrace.errors import MalformedRequest
@@ -170,8 +171,12 @@ def parse_usual_produce(
 
 # ----------------------------------------------------------------------------- Produce responses
 
-ProduceResult: TypeAlias = tuple[int, int, int, int, int, str | None]
-"""Index, error code, base offset, log append time, log start offset, error message."""
+RecordErrors: TypeAlias = Sequence[tuple[int, str]]
+"""Index in the batch and message of each record that was refused (KIP-467)."""
+
+ProduceResult: TypeAlias = tuple[int, int, int, int, int, str | None, RecordErrors]
+"""Index, error code, base offset, log append time, log start offset, error message, record errors.
+"""
 
 _produced_v3 = struct.Struct(">ihqq").pack
 _produced_v5 = struct.Struct(">ihqqq").pack
@@ -190,13 +195,19 @@ def produce_response(
     parts = [b"", _put_i32(len(topics))]
     for key, results in topics:
         parts += (_put_i16(len(key)), key, _put_i32(len(results)))
-        for index, error, base, append_time, start, message in results:
+        for index, error, base, append_time, start, message, records in results:
             if version < 5:
                 parts.append(_produced_v3(index, error, base, append_time))
                 continue
             parts.append(_produced_v5(index, error, base, append_time, start))
-            if version >= 8:
-                parts.append(_no_error_v8 if message is None else b"\0\0\0\0" + _string(message))
+            if version < 8:
+                continue
+            if message is None:
+                parts.append(_no_error_v8)
+            else:
+                parts.append(_put_i32(len(records)))
+                parts += [_put_i32(place) + _string(why) for place, why in records]
+                parts.append(_string(message))
     parts.append(b"\0\0\0\0")
     body = b"".join(parts)
     return _size_correlation(len(body) + 4, correlation_id) + body
@@ -235,11 +246,14 @@ def _flexible_produce_response(
         if version < PRODUCE_TOPIC_IDS_FROM:
             parts.append(uvarint(len(key) + 1))
         parts += (key, uvarint(len(results) + 1))
-        for index, error, base, append_time, start, message in results:
+        for index, error, base, append_time, start, message, records in results:
             parts.append(_produced_v5(index, error, base, append_time, start))
-            parts.append(
-                _no_error_v9 if message is None else b"\x01" + _compact_string(message) + b"\0"
-            )
+            if message is None:
+                parts.append(_no_error_v9)
+                continue
+            parts.append(uvarint(len(records) + 1))
+            parts += [_put_i32(place) + _compact_string(why) + b"\0" for place, why in records]
+            parts.append(_compact_string(message) + b"\0")
         parts.append(b"\0")
     parts.append(b"\0\0\0\0\0")
     body = b"".join(parts)
