@@ -13,12 +13,18 @@ class DefaultSource(DataSource):  # type: ignore[misc]
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from headrace.pipelines.lake.iceberg import IcebergLake
+        from headrace.pipelines.lake.options import partition_columns
         from headrace.pipelines.lake.writers import LakeBatchWriter, LakeSink
 
-        return LakeBatchWriter(LakeSink(IcebergLake.from_options(self.options), schema, overwrite))
+        table = IcebergLake.from_options(self.options)
+        columns = partition_columns(self.options)
+        return LakeBatchWriter(LakeSink(table, schema, overwrite, columns))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         from headrace.pipelines.lake.iceberg import IcebergLake
+        from headrace.pipelines.lake.options import partition_columns
         from headrace.pipelines.lake.writers import LakeSink, LakeStreamWriter
 
-        return LakeStreamWriter(LakeSink(IcebergLake.from_options(self.options), schema, overwrite))
+        table = IcebergLake.from_options(self.options)
+        columns = partition_columns(self.options)
+        return LakeStreamWriter(LakeSink(table, schema, overwrite, columns))

@@ -16,7 +16,7 @@ from pyspark.sql.types import (
 
 from headrace.pipelines.epoch import Epoch
 from headrace.pipelines.lake.delta import DeltaLake
-from headrace.pipelines.lake.files import WrittenFile
+from headrace.pipelines.lake.files import TaskFiles
 from headrace.pipelines.lake.iceberg import IcebergLake, in_warehouse
 from headrace.pipelines.lake.views import TableView, open_view
 from headrace.pipelines.lake.writers import LakeSink
@@ -67,12 +67,24 @@ class Lake:
             else in_warehouse(str(home), "sales.orders")
         )
 
-    def sink(self, schema: StructType = SPARK_SCHEMA, *, overwrite: bool = False) -> LakeSink:
-        return LakeSink(self.table, schema, overwrite)
+    def sink(
+        self,
+        schema: StructType = SPARK_SCHEMA,
+        *,
+        overwrite: bool = False,
+        partition_by: tuple[str, ...] | None = None,
+    ) -> LakeSink:
+        return LakeSink(self.table, schema, overwrite, partition_by)
 
-    def commit(self, epoch: Epoch, *batches: pa.RecordBatch) -> list[WrittenFile]:
+    def commit(
+        self,
+        epoch: Epoch,
+        *batches: pa.RecordBatch,
+        schema: StructType = SPARK_SCHEMA,
+        partition_by: tuple[str, ...] | None = None,
+    ) -> list[TaskFiles]:
         """One task a batch."""
-        sink = self.sink()
+        sink = self.sink(schema, partition_by=partition_by)
         files = [sink.write(epoch, iter([batch])) for batch in batches]
         sink.commit(files)
         return files

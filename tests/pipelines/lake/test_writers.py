@@ -1,7 +1,6 @@
 """Both kinds of table through the sink's own calls, as Spark makes them."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -63,7 +62,7 @@ def test_of_two_drivers_with_the_same_epoch_one_commits(lake: Lake) -> None:
     mine = sink.write(FIRST, iter([rows([0, 1])]))
     stale = lake.table.table()
     lake.commit(FIRST, rows([0, 1]))
-    commit = EpochCommit(FIRST, (mine,), sink._schema, overwrite=False)
+    commit = EpochCommit(FIRST, mine.files, mine.ranges, sink._layout, overwrite=False)
     with pytest.MonkeyPatch.context() as patch:
         # Only the first look is stale; after the conflict it sees what is there.
         looks = iter([stale])
@@ -84,7 +83,9 @@ def test_drivers_of_two_queries_at_once_both_commit(lake: Lake) -> None:
         looks = iter([stale])
         original = type(lake.table).table
         patch.setattr(type(lake.table), "table", lambda self: next(looks, None) or original(self))
-        lake.table.append(EpochCommit(other, (mine,), sink._schema, overwrite=False))
+        lake.table.append(
+            EpochCommit(other, mine.files, mine.ranges, sink._layout, overwrite=False)
+        )
     assert lake.offsets() == [0, 1, 7]
 
 
@@ -94,8 +95,8 @@ def test_files_of_failed_attempts_are_gone_after_the_commit(lake: Lake) -> None:
     kept = sink.write(FIRST, iter([rows([0, 1])]))
     assert len(lake.data_files()) == 2
     sink.commit([kept])
-    assert lost.path is not None
-    assert [name for name in lake.data_files() if name.endswith(lost.path)] == []
+    (gone,) = lost.files
+    assert [name for name in lake.data_files() if name.endswith(gone.path)] == []
     assert lake.offsets() == [0, 1]
 
 
@@ -106,12 +107,11 @@ def test_a_replay_removes_what_was_left_when_the_driver_died_between_commit_and_
     sink.write(FIRST, iter([rows([0, 1])]))  # by a driver that was killed before its commit
     kept = sink.write(FIRST, iter([rows([0, 1])]))
     # And by one that was killed right after it.
-    lake.table.append(EpochCommit(FIRST, (kept,), sink._schema, overwrite=False))
-    assert kept.path is not None
+    lake.table.append(EpochCommit(FIRST, kept.files, kept.ranges, sink._layout, overwrite=False))
     assert len(lake.data_files()) == 2
     lake.commit(FIRST, rows([0, 1]))
     (left,) = lake.data_files()
-    assert left.endswith(kept.path)
+    assert left.endswith(kept.files[0].path)
     assert lake.offsets() == [0, 1]
 
 
@@ -197,11 +197,3 @@ def test_a_sink_without_a_table_says_what_to_give_it() -> None:
         DeltaLake.from_options({})
     with pytest.raises(ValueError, match="namespace"):
         IcebergLake.from_options({"table": "orders"})
-
-
-def test_a_partitioned_table_is_refused(tmp_path: Path) -> None:
-    from deltalake import write_deltalake
-
-    write_deltalake(str(tmp_path), pa.table({"a": [1], "b": [2]}), partition_by=["a"])
-    with pytest.raises(ColumnsDiffer, match="is partitioned"):
-        DeltaLake(str(tmp_path)).prepare(pa.schema([("a", pa.int64()), ("b", pa.int64())]))

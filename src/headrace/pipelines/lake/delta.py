@@ -4,7 +4,6 @@ The epoch is Delta's own application transaction (`txn`: the query's id and the 
 writers cannot both commit; the offsets stand in the same commit's `commitInfo`.
 """
 
-import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,8 +19,11 @@ from deltalake.schema import Schema
 from deltalake.transaction import AddAction
 
 from headrace.pipelines.epoch import Epoch
-from headrace.pipelines.lake import columns
-from headrace.pipelines.lake.files import TableFolder, WrittenFile, named_in
+from headrace.pipelines.lake import columns, partitioning
+from headrace.pipelines.lake.files import TableFolder, named_in
+from headrace.pipelines.lake.open_files import WrittenFile
+from headrace.pipelines.lake.options import check_options
+from headrace.pipelines.lake.partitioning import Layout
 from headrace.pipelines.lake.writers import EPOCH, QUERY, EpochCommit, EpochTaken
 
 COMMIT_ATTEMPTS = 10
@@ -37,6 +39,7 @@ class DeltaLake:
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> "DeltaLake":
         """By Spark's options: `path`, and `storage.*` for the object store."""
+        check_options("headrace-delta", options, ("path", "table", "storage.*"))
         path = options.get("path") or options.get("table")
         if not path:
             raise ValueError(
@@ -54,8 +57,9 @@ class DeltaLake:
         """The table as it is now; TableNotFoundError if there is none."""
         return DeltaTable(self.uri, storage_options=dict(self.storage))
 
-    def prepare(self, schema: pa.Schema) -> pa.Schema:
+    def prepare(self, schema: pa.Schema, partition_by: tuple[str, ...] | None = None) -> Layout:
         wanted = columns.plain(schema)
+        partitioning.check(partition_by or (), wanted, self.uri)
         try:
             table = self.table()
         except TableNotFoundError:
@@ -63,18 +67,16 @@ class DeltaLake:
                 self.uri,
                 Schema.from_arrow(wanted),
                 mode="ignore",
+                partition_by=list(partition_by or ()),
                 storage_options=dict(self.storage),
             )
-        if table.metadata().partition_columns:
-            raise columns.ColumnsDiffer(
-                f"the table {self.uri} is partitioned by {table.metadata().partition_columns}; the "
-                "sink writes unpartitioned tables only: choose another path"
-            )
+        named = tuple(table.metadata().partition_columns)
+        named = partitioning.agreed(partition_by, named, wanted, self.uri)
         there = columns.plain(pa.schema(table.schema().to_arrow()))
         added = columns.additions(there, wanted, self.uri)
         if added:
             table.alter.add_columns(Schema.from_arrow(pa.schema(added)).fields)
-        return wanted
+        return Layout(wanted, named, values_in_files=False)
 
     def folder(self) -> TableFolder:
         place = urlsplit(self.uri)
@@ -117,19 +119,22 @@ class DeltaLake:
     def _commit(self, table: DeltaTable, commit: EpochCommit) -> None:
         now_ms = int(time.time() * 1000)
         table.create_write_transaction(
-            [_action(file, now_ms) for file in commit.files],
+            [_action(file, commit.layout, now_ms) for file in commit.files],
             "overwrite" if commit.overwrite else "append",
             # An append may lack columns of the table; the table's schema stays what it is.
             table.schema(),
+            partition_by=list(commit.layout.partition_by),
             commit_properties=CommitProperties(
                 custom_metadata=commit.properties(),
+                # An overwrite removes the files that it has seen. If a compaction has replaced them
+                # meanwhile, it must look again instead of being committed on top of that.
+                max_commit_retries=0 if commit.overwrite else None,
                 app_transactions=[Transaction(commit.epoch.query, commit.epoch.number, now_ms)],
             ),
         )
 
 
-def _action(file: WrittenFile, now_ms: int) -> AddAction:
-    assert file.path is not None, "a file without rows is not committed"
-    return AddAction(
-        file.path, file.size_bytes, {}, now_ms, True, json.dumps({"numRecords": file.rows})
-    )
+def _action(file: WrittenFile, layout: Layout, now_ms: int, *, new_rows: bool = True) -> AddAction:
+    texts = (partitioning.delta_text(value) for value in file.partition)
+    values = dict(zip(layout.partition_by, texts, strict=True))
+    return AddAction(file.path, file.size_bytes, values, now_ms, new_rows, file.statistics)

@@ -1,6 +1,7 @@
 """Parquet files of a table that are written before anybody refers to them.
 
-    <table>/data/headrace/<query>/<epoch>/<task>-<uuid>.parquet
+    <table>/data/headrace/<query>/<epoch>/<task>-<number>-<uuid>.parquet
+    <table>/data/headrace/compacted/<compaction>-<number>-<uuid>.parquet
 
 A file belongs to the table only once a commit names it. All others in an epoch's folder were left
 by attempts that failed, and `sweep` removes them when the epoch is committed.
@@ -13,31 +14,29 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.fs as pafs
-import pyarrow.parquet as pq
 from pyspark.sql.datasource import WriterCommitMessage
 
 from headrace.pipelines.epoch import Epoch
 from headrace.pipelines.lake import ranges as offset_ranges
 from headrace.pipelines.lake.columns import fitted
+from headrace.pipelines.lake.open_files import OpenFiles, WrittenFile
+from headrace.pipelines.lake.partitioning import Layout
 from headrace.pipelines.lake.ranges import Range, RangeCounter
 from headrace.types import TopicPartition
 
 FOLDER = "data/headrace"
-# A row group is what a reader skips or reads as a whole; Spark sends batches of 10,000 rows.
-GROUP_ROWS = 1 << 17
-GROUP_BYTES = 64 << 20
+# Files of compactions are not of one epoch.
+COMPACTED = f"{FOLDER}/compacted"
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class WrittenFile(WriterCommitMessage):  # type: ignore[misc]
-    """What a task tells the driver. `path` is relative to the table, None if there was no row."""
+class TaskFiles(WriterCommitMessage):  # type: ignore[misc]
+    """What a task tells the driver; no file if it had no row."""
 
     epoch: Epoch
-    path: str | None
-    rows: int
-    size_bytes: int
+    files: tuple[WrittenFile, ...]
     ranges: dict[TopicPartition, tuple[Range, ...]]
 
 
@@ -52,31 +51,28 @@ class TableFolder:
         return f"{self.root}/{path}" if self.root else path
 
     def write(
-        self, epoch: Epoch, task: int, batches: Iterator[pa.RecordBatch], schema: pa.Schema
-    ) -> WrittenFile:
-        """One file of all rows; a failure leaves nothing behind."""
-        first = next((batch for batch in batches if batch.num_rows), None)
-        if first is None:
-            return WrittenFile(epoch, None, 0, 0, {})
-        folder = epoch_folder(epoch)
-        path = f"{folder}/{task:05d}-{uuid.uuid4()}.parquet"
-        self.filesystem.create_dir(self.at(folder), recursive=True)
-        try:
-            counter, rows = RangeCounter(), 0
-            with (
-                self.filesystem.open_output_stream(self.at(path)) as out,
-                pq.ParquetWriter(out, schema, compression="zstd") as writer,
-            ):
-                for group in _groups(first, batches, schema):
-                    if offset_ranges.tracked(schema):
-                        counter.add(group)
-                    rows += group.num_rows
-                    writer.write_table(group, row_group_size=GROUP_ROWS)
-        except BaseException:
-            self.remove([path])
-            raise
-        size = self.filesystem.get_file_info(self.at(path)).size
-        return WrittenFile(epoch, path, rows, size, counter.ranges())
+        self, epoch: Epoch, task: int, batches: Iterator[pa.RecordBatch], layout: Layout
+    ) -> TaskFiles:
+        """All rows, one file for each partition; a failure leaves nothing behind."""
+        counter = RangeCounter()
+        tracked = offset_ranges.tracked(layout.schema)
+        with OpenFiles(self, epoch_folder(epoch), f"{task:05d}", layout) as files:
+            for batch in batches:
+                if not batch.num_rows:
+                    continue
+                rows = fitted(batch, layout.schema)
+                if tracked:
+                    counter.add(rows)
+                files.add(rows)
+            return TaskFiles(epoch, files.finish(), counter.ranges())
+
+    def rewrite(self, batches: Iterator[pa.RecordBatch], layout: Layout) -> tuple[WrittenFile, ...]:
+        """Rows of several files in new ones, for a compaction."""
+        with OpenFiles(self, COMPACTED, str(uuid.uuid4()), layout) as files:
+            for batch in batches:
+                if batch.num_rows:
+                    files.add(fitted(batch, layout.schema))
+            return files.finish()
 
     def remove(self, paths: Collection[str]) -> None:
         """Delete files; what is gone already or cannot be deleted is only worth a line."""
@@ -116,19 +112,3 @@ def named_in(paths: Iterable[str], epoch: Epoch) -> frozenset[str]:
     """Those of some files that an epoch wrote, relative to the table as `sweep` names them."""
     names = (path.rpartition("/")[2] for path in paths if epoch_of(path) == epoch)
     return frozenset(f"{epoch_folder(epoch)}/{name}" for name in names)
-
-
-def _groups(
-    first: pa.RecordBatch, rest: Iterator[pa.RecordBatch], schema: pa.Schema
-) -> Iterator[pa.Table]:
-    held = [fitted(first, schema)]
-    rows, size = first.num_rows, first.nbytes
-    for batch in rest:
-        held.append(fitted(batch, schema))
-        rows += batch.num_rows
-        size += batch.nbytes
-        if rows >= GROUP_ROWS or size >= GROUP_BYTES:
-            yield pa.Table.from_batches(held, schema)
-            held, rows, size = [], 0, 0
-    if held:
-        yield pa.Table.from_batches(held, schema)

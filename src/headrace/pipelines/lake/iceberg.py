@@ -13,15 +13,33 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyiceberg.catalog import Catalog, load_catalog
-from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
 from pyiceberg.expressions import AlwaysTrue
-from pyiceberg.io.pyarrow import PyArrowFileIO
-from pyiceberg.table import Table
+from pyiceberg.io.pyarrow import (
+    PyArrowFileIO,
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+)
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.partitioning import partition_record_value
+from pyiceberg.table import Table, TableProperties, Transaction
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.typedef import Record
 
 from headrace.pipelines.epoch import Epoch
-from headrace.pipelines.lake import columns
+from headrace.pipelines.lake import columns, partitioning
 from headrace.pipelines.lake.files import TableFolder, named_in
+from headrace.pipelines.lake.open_files import WrittenFile
+from headrace.pipelines.lake.options import check_options
+from headrace.pipelines.lake.partitioning import Layout
 from headrace.pipelines.lake.writers import EPOCH, QUERY, EpochCommit, EpochTaken
 
 COMMIT_ATTEMPTS = 10
@@ -40,6 +58,8 @@ class IcebergLake:
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> "IcebergLake":
         """By Spark's options: `table`, and `warehouse`, `catalog` or `catalog.*`."""
+        known = ("table", "path", "warehouse", "catalog", "catalog.*")
+        check_options("headrace-iceberg", options, known)
         identifier = options.get("table") or options.get("path")
         if not identifier or "." not in identifier:
             raise ValueError(
@@ -66,24 +86,21 @@ class IcebergLake:
         """The table as it is now; NoSuchTableError if there is none."""
         return self.load_catalog().load_table(self.identifier)
 
-    def prepare(self, schema: pa.Schema) -> pa.Schema:
+    def prepare(self, schema: pa.Schema, partition_by: tuple[str, ...] | None = None) -> Layout:
         wanted = columns.plain(schema, widen=True)
+        partitioning.check(partition_by or (), wanted, self.identifier)
         catalog = self.load_catalog()
         try:
             table = catalog.load_table(self.identifier)
         except NoSuchTableError:
-            catalog.create_namespace_if_not_exists(self.identifier.rpartition(".")[0])
-            table = catalog.create_table_if_not_exists(self.identifier, wanted)
-        if not table.spec().is_unpartitioned():
-            raise columns.ColumnsDiffer(
-                f"the table {self.identifier} is partitioned; the sink writes unpartitioned tables "
-                "only: choose another table"
-            )
+            table = self._create(catalog, wanted, partition_by or ())
+        named = _partition_columns(table, self.identifier)
+        named = partitioning.agreed(partition_by, named, wanted, self.identifier)
         there = columns.plain(table.schema().as_arrow(), widen=True)
         if columns.additions(there, wanted, self.identifier):
             with table.update_schema() as update:
                 update.union_by_name(wanted)
-        return wanted
+        return Layout(wanted, named)
 
     def folder(self) -> TableFolder:
         table = self.table()
@@ -126,18 +143,29 @@ class IcebergLake:
                 return named_in((task.file.file_path for task in then.plan_files()), epoch)
         return None
 
+    def _create(self, catalog: Catalog, schema: pa.Schema, partition_by: tuple[str, ...]) -> Table:
+        catalog.create_namespace_if_not_exists(self.identifier.rpartition(".")[0])
+        try:
+            with catalog.create_table_transaction(self.identifier, schema) as creation:
+                if partition_by:
+                    with creation.update_spec() as spec:
+                        for name in partition_by:
+                            spec.add_identity(name)
+        except (TableAlreadyExistsError, CommitFailedException):
+            # Another query has created it meanwhile.
+            pass
+        return catalog.load_table(self.identifier)
+
     def _commit(self, table: Table, commit: EpochCommit) -> None:
         summary = commit.properties()
-        root = table.location()
         with table.transaction() as change:
             if commit.overwrite:
                 change.delete(AlwaysTrue(), snapshot_properties=summary)
             if commit.files:
-                change.add_files(
-                    [f"{root}/{file.path}" for file in commit.files],
-                    snapshot_properties=summary,
-                    check_duplicate_files=False,
-                )
+                _name_columns(change)
+                with change.update_snapshot(snapshot_properties=summary).fast_append() as append:
+                    for file in commit.files:
+                        append.append_data_file(_data_file(table, change.table_metadata, file))
             name = EPOCH_PROPERTY + commit.epoch.query
             change.set_properties({name: str(commit.epoch.number)})
 
@@ -156,3 +184,58 @@ def in_warehouse(folder: str, identifier: str) -> IcebergLake:
 def _last_epoch(table: Table, query: str) -> int | None:
     found = table.properties.get(EPOCH_PROPERTY + query)
     return None if found is None else int(found)
+
+
+def _partition_columns(table: Table, name: str) -> tuple[str, ...]:
+    """The columns whose values partition the table; ColumnsDiffer if it has other partitions."""
+    found = []
+    for each in table.spec().fields:
+        column = table.schema().find_column_name(each.source_id) or str(each.source_id)
+        if not isinstance(each.transform, IdentityTransform):
+            raise columns.ColumnsDiffer(
+                f"the table {name} is partitioned by {each.transform}({column}); the sink supports "
+                "partitions by the value of a column only (transform identity): write to another "
+                "table"
+            )
+        found.append(column)
+    return tuple(found)
+
+
+def _name_columns(change: Transaction) -> None:
+    """Have readers find columns by name: files are written without Iceberg's field ids."""
+    if change.table_metadata.name_mapping() is None:
+        mapping = change.table_metadata.schema().name_mapping.model_dump_json()
+        change.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping})
+
+
+def _data_file(table: Table, metadata: TableMetadata, file: WrittenFile) -> DataFile:
+    """A file with the metrics of its columns, from its footer, and the partition it belongs to.
+
+    PyIceberg would infer the partition from the metrics, which long strings do not have.
+    """
+    path = f"{table.location()}/{file.path}"
+    schema = metadata.schema()
+    with table.io.new_input(path).open() as opened:
+        footer = pq.read_metadata(opened)
+    statistics = data_file_statistics_from_parquet_metadata(
+        footer,
+        compute_statistics_plan(schema, metadata.properties),
+        parquet_path_to_id_mapping(schema),
+    )
+    fields = metadata.spec().fields
+    values = [
+        partition_record_value(field, value, schema)
+        for field, value in zip(fields, file.partition, strict=True)
+    ]
+    return DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=path,
+        file_format=FileFormat.PARQUET,
+        partition=Record(*values),
+        file_size_in_bytes=file.size_bytes,
+        sort_order_id=None,
+        spec_id=metadata.default_spec_id,
+        equality_ids=None,
+        key_metadata=None,
+        **statistics.to_serialized_dict(),
+    )

@@ -17,7 +17,10 @@ from pyspark.sql.types import StructType
 from headrace.pipelines import epoch as epochs
 from headrace.pipelines.epoch import Epoch
 from headrace.pipelines.lake import ranges
-from headrace.pipelines.lake.files import TableFolder, WrittenFile
+from headrace.pipelines.lake.files import TableFolder, TaskFiles
+from headrace.pipelines.lake.open_files import WrittenFile
+from headrace.pipelines.lake.partitioning import Layout
+from headrace.pipelines.lake.ranges import Ranges
 
 _log = logging.getLogger(__name__)
 
@@ -34,8 +37,11 @@ class EpochTaken(Exception):
 class LakeTable(Protocol):
     """A table that takes an epoch's files in one commit. Picklable: it travels to the tasks."""
 
-    def prepare(self, schema: pa.Schema) -> pa.Schema:
-        """Create the table or add new columns; the schema that files are to be written in."""
+    def prepare(self, schema: pa.Schema, partition_by: tuple[str, ...] | None = None) -> Layout:
+        """Create the table or add new columns; how files are to be written.
+
+        Without `partition_by` an existing table keeps its partitioning, and a new one has none.
+        """
 
     def folder(self) -> TableFolder:
         """Where the table's files are."""
@@ -56,47 +62,54 @@ class EpochCommit:
 
     epoch: Epoch
     files: tuple[WrittenFile, ...]
-    schema: pa.Schema
+    ranges: Ranges
+    layout: Layout
     overwrite: bool
 
     def properties(self) -> dict[str, str]:
         """What the table's own commit says about it."""
-        merged = ranges.merge(file.ranges for file in self.files)
         return {
             QUERY: self.epoch.query,
             EPOCH: str(self.epoch.number),
-            OFFSETS: ranges.to_json(merged),
+            OFFSETS: ranges.to_json(self.ranges),
         }
 
 
 class LakeSink:
     """What both writers do."""
 
-    def __init__(self, table: LakeTable, schema: StructType, overwrite: bool) -> None:
+    def __init__(
+        self,
+        table: LakeTable,
+        schema: StructType,
+        overwrite: bool,
+        partition_by: tuple[str, ...] | None = None,
+    ) -> None:
         from pyspark.sql.pandas.types import to_arrow_schema
 
         self._table = table
         self._overwrite = overwrite
-        self._schema = table.prepare(to_arrow_schema(schema, timezone="UTC"))
+        self._layout = table.prepare(to_arrow_schema(schema, timezone="UTC"), partition_by)
 
-    def write(self, epoch: Epoch, batches: Iterator[pa.RecordBatch]) -> WrittenFile:
-        """In a task: one Parquet file."""
-        return self._table.folder().write(epoch, epochs.task_number(), batches, self._schema)
+    def write(self, epoch: Epoch, batches: Iterator[pa.RecordBatch]) -> TaskFiles:
+        """In a task: a Parquet file for each partition."""
+        return self._table.folder().write(epoch, epochs.task_number(), batches, self._layout)
 
-    def commit(self, messages: Sequence[WrittenFile | None]) -> None:
+    def commit(self, messages: Sequence[TaskFiles | None]) -> None:
         """In the driver: all files of the epoch in one commit, once."""
         done = [message for message in messages if message is not None]
         if not done:
             return
         epoch = done[0].epoch
-        files = tuple(message for message in done if message.path is not None)
-        paths = [file.path for file in files if file.path is not None]
+        files = tuple(file for message in done for file in message.files)
+        paths = [file.path for file in files]
+        merged = ranges.merge(message.ranges for message in done)
         folder = self._table.folder()
         last = self._table.last_epoch(epoch.query)
         try:
             if last is not None and last >= epoch.number:
                 raise EpochTaken
-            self._table.append(EpochCommit(epoch, files, self._schema, self._overwrite))
+            self._table.append(EpochCommit(epoch, files, merged, self._layout, self._overwrite))
         except EpochTaken:
             _log.warning("epoch %d of query %s is in the table already", epoch.number, epoch.query)
             folder.remove(paths)
@@ -112,7 +125,7 @@ class LakeSink:
             # The commit stands. An exception here would make Spark abort what is committed.
             _log.warning("could not look for orphans of epoch %d: %s", epoch.number, error)
 
-    def abort(self, messages: Sequence[WrittenFile | None]) -> None:
+    def abort(self, messages: Sequence[TaskFiles | None]) -> None:
         """In the driver: remove the files, unless the commit went through and only seemed lost."""
         done = [message for message in messages if message is not None]
         if not done:
@@ -130,13 +143,13 @@ class LakeBatchWriter(DataSourceArrowWriter):  # type: ignore[misc]
         self._sink = sink
         self._epoch = epochs.batch_job()
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenFile:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskFiles:
         return self._sink.write(self._epoch, iterator)
 
-    def commit(self, messages: Sequence[WrittenFile | None]) -> None:
+    def commit(self, messages: Sequence[TaskFiles | None]) -> None:
         self._sink.commit(messages)
 
-    def abort(self, messages: Sequence[WrittenFile | None]) -> None:
+    def abort(self, messages: Sequence[TaskFiles | None]) -> None:
         self._sink.abort(messages)
 
 
@@ -146,11 +159,11 @@ class LakeStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
     def __init__(self, sink: LakeSink) -> None:
         self._sink = sink
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenFile:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskFiles:
         return self._sink.write(epochs.of_stream(), iterator)
 
-    def commit(self, messages: Sequence[WrittenFile | None], batchId: int) -> None:
+    def commit(self, messages: Sequence[TaskFiles | None], batchId: int) -> None:
         self._sink.commit(messages)
 
-    def abort(self, messages: Sequence[WrittenFile | None], batchId: int) -> None:
+    def abort(self, messages: Sequence[TaskFiles | None], batchId: int) -> None:
         self._sink.abort(messages)

@@ -28,9 +28,11 @@ def main(words: list[str]) -> int:
 def watched(run: Callable[[], Any]) -> int:
     """Run with a listener on every session, and end its queries in good order."""
     from headrace.pipelines.running.listener import watch_sessions
+    from headrace.pipelines.running.partition_columns import hand_on_partition_columns
 
     signal.signal(signal.SIGTERM, _terminated)
     listeners = watch_sessions()
+    hand_on_partition_columns()
     try:
         run()
     except KeyboardInterrupt:

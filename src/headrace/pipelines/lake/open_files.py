@@ -1,0 +1,161 @@
+"""The Parquet files that a task writes at the same time: one for each partition of its rows.
+
+Rows wait in memory until they are a row group, or until all that wait are too many. The number
+of open files is bounded: the one that was not written to for longest is closed, and further rows
+of its partition begin another file.
+"""
+
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from headrace.pipelines.lake.partitioning import Layout, Values, split
+from headrace.pipelines.lake.statistics import delta_statistics
+
+if TYPE_CHECKING:
+    from headrace.pipelines.lake.files import TableFolder
+
+# A row group is what a reader skips or reads as a whole; Spark sends batches of 10,000 rows.
+GROUP_ROWS = 1 << 17
+GROUP_BYTES = 64 << 20
+# Of all partitions together.
+WAITING_BYTES = 128 << 20
+OPEN_FILES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """A data file that no commit names yet; `path` is relative to the table."""
+
+    path: str
+    rows: int
+    size_bytes: int
+    partition: Values
+    # As Delta's log has them.
+    statistics: str
+
+
+@dataclass(slots=True)
+class _Waiting:
+    batches: list[pa.RecordBatch] = field(default_factory=list)
+    rows: int = 0
+    size_bytes: int = 0
+
+
+@dataclass(slots=True)
+class _Open:
+    path: str
+    resources: ExitStack
+    writer: pq.ParquetWriter
+    footers: list[pq.FileMetaData]
+    with_nan: set[str] = field(default_factory=set)
+
+
+class OpenFiles:
+    """Takes batches and leaves files, in one folder of a table. A failure leaves none behind."""
+
+    def __init__(self, table: "TableFolder", folder: str, name: str, layout: Layout) -> None:
+        self._table = table
+        self._folder = folder
+        self._name = name
+        self._layout = layout
+        self._schema = layout.file_schema
+        self._waiting: dict[Values, _Waiting] = {}
+        self._waiting_bytes = 0
+        # In the order in which they were last written to.
+        self._open: dict[Values, _Open] = {}
+        self._paths: list[str] = []
+        self._done: list[WrittenFile] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is not None:
+            for each in self._open.values():
+                # What made the task fail may make this fail again; the first error counts.
+                with suppress(Exception):
+                    each.resources.close()
+            self._table.remove(self._paths)
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take rows in the columns of the layout."""
+        for values, rows in split(batch, self._layout.partition_by):
+            waiting = self._waiting.setdefault(values, _Waiting())
+            waiting.batches.append(rows.select(self._schema.names))
+            waiting.rows += rows.num_rows
+            waiting.size_bytes += rows.nbytes
+            self._waiting_bytes += rows.nbytes
+            if waiting.rows >= GROUP_ROWS or waiting.size_bytes >= GROUP_BYTES:
+                self._write(values)
+        if self._waiting_bytes > WAITING_BYTES:
+            self._make_room()
+
+    def finish(self) -> tuple[WrittenFile, ...]:
+        """Write what waits and close everything; the files."""
+        for values in list(self._waiting):
+            self._write(values)
+            self._close(values)
+        for values in list(self._open):
+            self._close(values)
+        return tuple(self._done)
+
+    def _make_room(self) -> None:
+        largest = sorted(self._waiting, key=lambda each: -self._waiting[each].size_bytes)
+        for values in largest:
+            if self._waiting_bytes <= WAITING_BYTES // 2:
+                return
+            self._write(values)
+
+    def _write(self, values: Values) -> None:
+        waiting = self._waiting.pop(values)
+        self._waiting_bytes -= waiting.size_bytes
+        file = self._open.pop(values, None) or self._create()
+        self._open[values] = file
+        if len(self._open) > OPEN_FILES:
+            self._close(next(iter(self._open)))
+        rows = pa.Table.from_batches(waiting.batches, self._schema)
+        file.with_nan.update(_with_nan(rows))
+        file.writer.write_table(rows, row_group_size=GROUP_ROWS)
+
+    def _create(self) -> _Open:
+        # The number keeps the files of one partition in order.
+        path = f"{self._folder}/{self._name}-{len(self._paths):05d}-{uuid.uuid4()}.parquet"
+        if not self._paths:
+            self._table.filesystem.create_dir(self._table.at(self._folder), recursive=True)
+        self._paths.append(path)
+        footers: list[pq.FileMetaData] = []
+        with ExitStack() as resources:
+            out = self._table.filesystem.open_output_stream(self._table.at(path))
+            resources.enter_context(out)
+            writer = pq.ParquetWriter(
+                out, self._schema, compression="zstd", metadata_collector=footers
+            )
+            resources.enter_context(writer)
+            return _Open(path, resources.pop_all(), writer, footers)
+
+    def _close(self, values: Values) -> None:
+        file = self._open.pop(values)
+        file.resources.close()
+        (footer,) = file.footers
+        size = self._table.filesystem.get_file_info(self._table.at(file.path)).size
+        statistics = delta_statistics(footer, self._schema, file.with_nan)
+        self._done.append(WrittenFile(file.path, footer.num_rows, size, values, statistics))
+
+
+def _with_nan(rows: pa.Table) -> Iterator[str]:
+    for name, kind in zip(rows.schema.names, rows.schema.types, strict=True):
+        if pa.types.is_floating(kind) and pc.any(pc.is_nan(rows.column(name))).as_py():
+            yield name

@@ -1,0 +1,27 @@
+"""The options of the lake sinks: an option that no sink reads is refused, never passed over."""
+
+import difflib
+from collections.abc import Mapping
+
+from headrace.pipelines.lake import partitioning
+from headrace.pipelines.sink_options import SPARKS_OWN
+
+PARTITION_BY = "partitionBy"
+
+
+def check_options(sink: str, given: Mapping[str, str], known: tuple[str, ...]) -> None:
+    """ValueError for an option that the sink does not have; `name.*` stands for a family."""
+    names = {name.lower(): name for name in (*known, PARTITION_BY)}
+    families = tuple(name[:-1] for name in names if name.endswith(".*"))
+    for name in given:
+        small = name.lower()
+        if small in names or small in SPARKS_OWN or small.startswith(families):
+            continue
+        near = difflib.get_close_matches(small, names, 1, 0.75)
+        hint = f"did you mean {names[near[0]]}?" if near else f"it has {', '.join(names.values())}"
+        raise ValueError(f"the {sink} sink has no option {name}; {hint}")
+
+
+def partition_columns(options: Mapping[str, str]) -> tuple[str, ...] | None:
+    """The columns of the option `partitionBy`; None if the query does not say."""
+    return partitioning.parse(options.get(PARTITION_BY))

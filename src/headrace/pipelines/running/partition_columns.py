@@ -1,0 +1,75 @@
+"""`.partitionBy(...)` for the lake sinks, in programs that `headrace spark` starts.
+
+Spark does not tell a Python data source its partition columns: a stream drops them silently, and a
+batch write is refused because the table that Spark asked the source for has none. So PySpark's
+writers are changed here to hand the columns on as the option `partitionBy`, which the sinks read.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+SINKS = frozenset({"headrace-delta", "headrace-iceberg"})
+OPTION = "partitionBy"
+
+
+def hand_on_partition_columns() -> None:
+    """Change PySpark's writers in this process; a second call changes nothing.
+
+    `headrace spark run` and `headrace spark shell` do it. A program that is started otherwise may
+    call it before it writes, or set the option `partitionBy`.
+    """
+    from pyspark.sql.readwriter import DataFrameWriter
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    for writer in (DataFrameWriter, DataStreamWriter):
+        if not hasattr(writer, "_headrace_hand_on"):
+            _change(writer)
+
+
+def _change(writer: Any) -> None:
+    with_format: Callable[..., Any] = writer.format
+    with_partitions: Callable[..., Any] = writer.partitionBy
+    with_clusters: Callable[..., Any] = writer.clusterBy
+
+    def hand_on(self: Any) -> None:
+        if getattr(self, "_headrace_format", "").lower() not in SINKS:
+            return
+        if getattr(self, "_headrace_clusters", None):
+            raise ValueError(
+                f"the sink {self._headrace_format} does not support clusterBy; use partitionBy, or "
+                "repartition the DataFrame"
+            )
+        if columns := getattr(self, "_headrace_partitions", None):
+            # Spark itself would refuse them in a batch write.
+            with_partitions(self, [])
+            self.option(OPTION, json.dumps(columns))
+
+    def new_format(self: Any, source: str) -> Any:
+        with_format(self, source)
+        self._headrace_format = source
+        hand_on(self)
+        return self
+
+    def new_partition_by(self: Any, *cols: Any) -> Any:
+        with_partitions(self, *cols)
+        self._headrace_partitions = _flat(cols)
+        hand_on(self)
+        return self
+
+    def new_cluster_by(self: Any, *cols: Any) -> Any:
+        with_clusters(self, *cols)
+        self._headrace_clusters = _flat(cols)
+        hand_on(self)
+        return self
+
+    writer.format = new_format
+    writer.partitionBy = new_partition_by
+    writer.clusterBy = new_cluster_by
+    writer._headrace_hand_on = hand_on
+
+
+def _flat(columns: tuple[Any, ...]) -> list[str]:
+    if len(columns) == 1 and isinstance(columns[0], list | tuple):
+        return list(columns[0])
+    return list(columns)
