@@ -102,6 +102,23 @@ def test_an_unknown_setting_stops_the_broker_before_it_starts(here: Run) -> None
     assert "num.partition" in result.err
 
 
+@pytest.mark.parametrize("brokers", ["1", "2"])
+def test_a_broker_does_not_start_without_the_protection_that_its_file_asks_for(
+    here: Run, tmp_path: Path, brokers: str
+) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(
+        "listeners=SASL_SSL://127.0.0.1:0\n"
+        "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer\n"
+        "ssl.client.auth=required\n"
+    )
+    data = tmp_path / "data"
+    result = here("serve", "--config", str(file), "--data-dir", str(data), "--brokers", brokers)
+    assert result.code == 2
+    assert "authorizer.class.name" in result.err
+    assert not data.exists()
+
+
 @pytest.mark.parametrize(
     ("address", "said"),
     [

@@ -397,6 +397,7 @@ def main(
             from headrace.broker.bugs import plant
 
             plant(os.environ[TEST_BUGS])
+        _log_without_effect(settings)
         server = Server(settings, data_dirs, listen, advertise, node_id)
     except StoppedWhileStarting:
         logger.info("stopped before the start was complete")
@@ -410,6 +411,16 @@ def main(
         server.close()
         print(f"headrace: cannot start: {error}", file=sys.stderr)
         return 1
+
+
+def _log_without_effect(settings: Settings) -> None:
+    """Say once which of the given settings change nothing."""
+    names = sorted([*settings.unused, *settings.ignored])
+    if names:
+        logger.warning(
+            "these settings have no effect in this version: %s", ", ".join(names),
+            extra={"fields": {"event": "settings_without_effect", "settings": names}},
+        )  # fmt: skip
 
 
 async def _end_tasks() -> None:

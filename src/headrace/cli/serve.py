@@ -113,12 +113,12 @@ def start(words: list[str]) -> int:
     from headrace.settings import Settings
 
     plan = make_plan(words, os.environ)
-    if plan.brokers > 1:
-        return _start_lanes(plan, words)
     try:
         settings = Settings.parse(plan.settings)
     except SettingError as error:
         raise bad_usage(str(error)) from None
+    if plan.brokers > 1:
+        return _start_lanes(plan, words)
     from headrace.broker import server
 
     return server.main(

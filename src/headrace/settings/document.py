@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from headrace.settings import broker_table
 from headrace.settings.ignored import ignored_names
+from headrace.settings.protection import refused_names
 from headrace.settings.security_table import SECURITY_ROWS
 from headrace.settings.setting import INT_MAX, LONG_MAX, Setting, Type, format_value
 from headrace.settings.table import TABLE
@@ -37,7 +38,22 @@ differs, the row says so. Give them in a Java properties file such as Kafka's ow
 
 **Live** settings can be changed while the broker runs (`kafka-configs --alter`). Rows marked
 *no effect in this version* are accepted and kept, so that a file written for Kafka loads, but
-nothing reads them. `listener.name.<listener>.<setting>` gives a setting for one listener only.
+nothing reads them; the broker lists those that were given when it starts.
+`listener.name.<listener>.<setting>` gives a setting for one listener only.
+
+**Security.** A setting that asks for protection is honoured, or the broker does not start and names
+the setting. That holds for all rows of the section Security, and for limits on connections, that
+are marked *no effect in this version* and have a value other than the default; for listeners whose
+security protocol is not PLAINTEXT; and for the names under *Refused*.
+"""
+
+REFUSED = """\
+## Refused
+
+A broker whose settings have one of these names does not start.
+
+| name | why |
+|---|---|
 """
 
 IGNORED = """\
@@ -59,6 +75,8 @@ def settings_page() -> str:
         parts += [f"### {title}\n", *_table(TABLE[row.name] for row in rows)]
     lines = (f"| `{name}` | {why} |" for name, why in ignored_names())
     parts.append(IGNORED + "\n".join(lines) + "\n")
+    refused = (f"| `{name}` | {why} |" for name, why in refused_names())
+    parts.append(REFUSED + "\n".join(refused) + "\n")
     return "\n".join(parts)
 
 

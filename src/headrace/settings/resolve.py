@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from headrace.errors import SettingError
 from headrace.settings.ignored import why_ignored
+from headrace.settings.protection import check_honoured, check_listeners, why_refused
 from headrace.settings.setting import LONG_MAX, Setting, Value, parse_value
 from headrace.settings.table import TABLE
 from headrace.settings.topic_table import HOUR_MS, MIB, TOPIC_TABLE, WEEK_MS
@@ -127,6 +128,7 @@ class Settings:
             row = check_broker_config(name, text)
             if row is not None and row.name == name:
                 values[name] = parse_value(row, text)
+        check_listeners(values)
         return cls(given, values)
 
     def replace(self, changes: Mapping[str, str | None]) -> "Settings":
@@ -230,14 +232,18 @@ def _rolled_in_time(settings: LogSettings) -> LogSettings:
 
 
 def check_broker_config(name: str, text: str) -> Setting | None:
-    """The row of a broker setting; None if it is accepted and ignored; SettingError if unknown."""
+    """The row of a broker setting; None if it is accepted and ignored.
+
+    SettingError if it is unknown, or asks for protection that this version does not give.
+    """
     row = TABLE.get(name)
     if row is None and name.startswith(LISTENER_PREFIX):
         row = _listener_row(name)
     if row is not None:
         parse_value(row, text)
-    elif not why_ignored(name):
+    elif not why_ignored(name) and not why_refused(name):
         raise unknown(name, TABLE, "broker setting")
+    check_honoured(name, row, text)
     return row
 
 

@@ -1,0 +1,133 @@
+"""Settings that promise protection and that this version does not honour: they are refused.
+
+A broker that starts without encryption, logins, permissions or limits although its file asks for
+them is worse than one that does not start. So such a setting is an error wherever settings are
+parsed: at the start, and when they are changed while the broker runs. A value that asks for nothing
+beyond the default, such as `ssl.client.auth=none`, is accepted.
+"""
+
+from collections.abc import Mapping
+
+from headrace.errors import SettingError
+from headrace.settings.no_effect import BROKER_NO_EFFECT
+from headrace.settings.security_table import SECURITY_ROWS
+from headrace.settings.setting import Setting, Value, format_value, parse_value
+
+PLAINTEXT = "PLAINTEXT"
+_MAP = "listener.security.protocol.map"
+
+_LIMITS = (
+    "max.connection.creation.rate",
+    "max.connections.per.ip",
+    "max.connections.per.ip.overrides",
+)
+"""Limits that protect a broker from its clients."""
+
+_NOT_HONOURED = BROKER_NO_EFFECT & {*(row.name for row in SECURITY_ROWS), *_LIMITS}
+
+_JAVA_CLASS = "it names a Java class that decides what clients may do, and Headrace loads none"
+_NO_LOGINS = "Headrace has no logins in this version"
+_NO_TLS = "Headrace has no TLS in this version"
+
+_NAMES = {
+    "alter.config.policy.class.name": _JAVA_CLASS,
+    "client.quota.callback.class": _JAVA_CLASS,
+    "create.topic.policy.class.name": _JAVA_CLASS,
+    "principal.builder.class": _JAVA_CLASS,
+    "sasl.mechanism.controller.protocol": _NO_LOGINS,
+    "security.providers": _NO_TLS,
+    "ssl.engine.factory.class": _NO_TLS,
+    "ssl.keymanager.algorithm": _NO_TLS,
+    "ssl.provider": _NO_TLS,
+    "ssl.secure.random.implementation": _NO_TLS,
+    "ssl.trustmanager.algorithm": _NO_TLS,
+}
+
+_PREFIXES = {
+    "delegation.token.": "Headrace has no delegation tokens in this version",
+    "sasl.client.": _NO_LOGINS,
+    "sasl.kerberos.": _NO_LOGINS,
+    "sasl.login.": _NO_LOGINS,
+    "sasl.oauthbearer.assertion.": _NO_LOGINS,
+    "sasl.oauthbearer.client.": _NO_LOGINS,
+    "sasl.oauthbearer.jwt.": _NO_LOGINS,
+    "sasl.server.callback.": _NO_LOGINS,
+}
+
+
+def why_refused(name: str) -> str:
+    """Why a security setting without a row in the table is refused; empty if it is none."""
+    why = _NAMES.get(name)
+    if why is None:
+        why = next((why for prefix, why in _PREFIXES.items() if name.startswith(prefix)), "")
+    return why
+
+
+def refused_names() -> list[tuple[str, str]]:
+    """All such names and, with a star, families of names, each with its reason; for the docs."""
+    families = ((f"{prefix}*", why) for prefix, why in _PREFIXES.items())
+    return sorted([*_NAMES.items(), *families])
+
+
+def check_honoured(name: str, row: Setting | None, text: str) -> None:
+    """SettingError if the setting asks for protection that this version does not give.
+
+    `row` is the setting's row in the table, also where `name` gives it for one listener only.
+    """
+    if row is None:
+        why = why_refused(name) if text.strip() else ""
+    elif row.name in _NOT_HONOURED and not _asks_for_nothing(row, text):
+        why = "this version does not honour it"
+    else:
+        why = ""
+    if why:
+        shown = "" if row is None or row.secret else f"={text}"
+        raise SettingError(
+            f"{name}{shown}: {why}. A broker does not start without the protection that its "
+            "settings ask for; remove this setting if you can do without it"
+        )
+
+
+def _asks_for_nothing(row: Setting, text: str) -> bool:
+    """Whether the value is the default, ours or Kafka's, or no value at all."""
+    value = parse_value(row, text)
+    return value in ("", ()) or format_value(value) in (
+        format_value(row.default),
+        row.kafka_default,
+    )
+
+
+def check_listeners(values: Mapping[str, Value]) -> None:
+    """SettingError if a listener, or the way between brokers, is to be protected."""
+    controllers = set(_words(values["controller.listener.names"]))
+    protocols = {
+        name.strip().upper(): protocol.strip().upper()
+        for name, _, protocol in (word.partition(":") for word in _words(values[_MAP]))
+    }
+    for setting in ("listeners", "advertised.listeners"):
+        for word in _words(values[setting]):
+            name, found, _ = word.partition("://")
+            if not found or name in controllers or name.upper() == "CONTROLLER":
+                continue
+            protocol = protocols.get(name.upper())
+            if protocol is None:
+                raise SettingError(
+                    f"{setting}={word}: {_MAP} has no security protocol for the listener {name}; "
+                    f"add {name}:{PLAINTEXT} to it"
+                )
+            if protocol != PLAINTEXT:
+                raise _unprotected(f"{setting}={word}", protocol)
+    between = values["security.inter.broker.protocol"]
+    if between != PLAINTEXT:
+        raise _unprotected(f"security.inter.broker.protocol={between}", str(between))
+
+
+def _unprotected(setting: str, protocol: str) -> SettingError:
+    return SettingError(
+        f"{setting}: the security protocol {protocol} is not supported in this version, only "
+        f"{PLAINTEXT}. Name a {PLAINTEXT} listener on an address that only trusted clients reach"
+    )
+
+
+def _words(value: Value) -> list[str]:
+    return [word.strip() for word in str(value or "").split(",") if word.strip()]
