@@ -74,7 +74,9 @@ class Shard:
         for key, value in outcome.records:
             self.log.append((key.encode(), None if value is None else value.encode()))
             self.groups.replay(key, value)
-        for timer in outcome.timers:
+        for effect in outcome.effects:
+            effect()
+        for timer in outcome.sessions + outcome.timers:
             self.timers.set(timer.key, timer.at_ms)
         for token, response in outcome.replies:
             assert token not in self.replies, f"request {token} was answered twice"

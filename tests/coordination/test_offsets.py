@@ -181,7 +181,8 @@ def test_offsets_of_a_deleted_topic_go(shard: Shard) -> None:
     shard.commit(1, topic="orders")
     shard.commit(1, topic="other")
     image = shard.groups.image
-    shard.run(lambda groups, _, now: groups.topics_changed(image, frozenset({"orders"}), now))
+    gone = frozenset({"orders"})
+    shard.run(lambda groups, _, now: groups.topics_changed(image, gone, gone, now))
     assert (shard.committed(topic="orders"), shard.committed(topic="other")) == (-1, 1)
 
 

@@ -10,7 +10,9 @@ import pytest
 
 from headrace.clock import ManualClock
 from headrace.cluster.image import OFFSETS_TOPIC
-from headrace.coordination.groups.group import Committer, Join, Joined, Sync, Synced
+from headrace.coordination.groups import consumer
+from headrace.coordination.groups.consumer import Beat, BeatAnswer
+from headrace.coordination.groups.group import Committer, Join, Joined, Leaver, Sync, Synced
 from headrace.coordination.groups.registry import Groups
 from headrace.coordination.offsets import OffsetToCommit
 from headrace.coordination.outcome import Outcome, Reply
@@ -246,6 +248,148 @@ def test_an_answer_waits_for_the_disk_where_the_topic_says_so(tmp_path: Path) ->
         # Nobody hears of an offset that a crash could still undo.
         assert asyncio.iscoroutine(found)
         return cast(int, (await found)["orders"][0].offset)
+
+    asyncio.run(use())
+    broker.close()
+
+
+def beat(groups: Coordinator, member_id: str, epoch: int, group_id: str = "g") -> BeatAnswer:
+    """A heartbeat of a consumer group's member that reads orders and returns."""
+    request = Beat(
+        group_id, member_id, epoch, None, None, 60_000, ("orders", "returns"), None, None, {}, "c",
+        "/h",
+    )  # fmt: skip
+    found = groups.run(
+        group_id,
+        lambda shard, token, now: consumer.heartbeat(shard, request, token, now),
+        lambda reply: reply,
+    )
+    assert isinstance(found, BeatAnswer)
+    return found
+
+
+def test_a_member_whose_leave_was_refused_expires_with_its_session(broker: OneBroker) -> None:
+    beat(broker.groups, "a", 0)
+    partition = broker.replicas.partition(OFFSETS_TOPIC, broker.groups.partition_of("g"))
+    partition.isr = 0
+    with pytest.raises(KafkaError) as refused:
+        beat(broker.groups, "a", -1)
+    assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    clock = cast(ManualClock, broker.services.clock)
+    clock.advance(45_000)
+    broker.groups.fire_timers()  # is refused too, and tried again
+    partition.isr = 1
+    shard = next(groups for groups in broker.groups.all_groups() if "g" in groups.groups)
+    assert shard.groups["g"].state != "Empty"
+    clock.advance(5000)
+    broker.groups.fire_timers()
+    assert shard.groups["g"].state == "Empty"
+
+
+def test_a_heartbeat_whose_records_are_refused_keeps_the_session_up(broker: OneBroker) -> None:
+    beat(broker.groups, "a", 0)
+    partition = broker.replicas.partition(OFFSETS_TOPIC, broker.groups.partition_of("g"))
+    broker.create("returns", 1)  # the next heartbeat makes a target
+    clock = cast(ManualClock, broker.services.clock)
+    clock.advance(40_000)
+    partition.isr = 0
+    with pytest.raises(KafkaError):
+        beat(broker.groups, "a", 1)
+    partition.isr = 1
+    clock.advance(10_000)
+    broker.groups.fire_timers()
+    assert beat(broker.groups, "a", 1).epoch == 2
+
+
+def test_a_classic_group_whose_end_was_refused_ends_when_its_members_expire(
+    broker: OneBroker,
+) -> None:
+    join(broker.groups, "m-1")
+    partition = broker.replicas.partition(OFFSETS_TOPIC, broker.groups.partition_of("g"))
+    shard = next(groups for groups in broker.groups.all_groups() if "g" in groups.groups)
+    partition.isr = 0
+    leaver = [Leaver("m-1", None)]
+    with pytest.raises(KafkaError):
+        broker.groups.run(
+            "g", lambda groups, token, now: groups.leave("g", leaver, token, now), str
+        )
+    assert shard.groups["g"].state == "CompletingRebalance"
+    partition.isr = 1
+    clock = cast(ManualClock, broker.services.clock)
+    clock.advance(10_001)
+    broker.groups.fire_timers()
+    assert shard.groups["g"].state == "Empty"
+
+
+def test_followers_go_on_waiting_when_the_leaders_assignment_is_refused(broker: OneBroker) -> None:
+    async def use() -> None:
+        groups = broker.groups
+        join(groups, "m-1")
+        waiting = join(groups, "m-2")
+        assert asyncio.iscoroutine(waiting)
+        joined = asyncio.ensure_future(waiting)
+        request = joining("g", "m-1")
+        groups.run("g", lambda shard, token, now: shard.join(request, token, "", now), str)
+        await joined
+        follower = Sync("g", 2, "m-2", None, None, None, ())
+        leader = Sync("g", 2, "m-1", None, None, None, (("m-2", b"part"),))
+        part = groups.run("g", lambda s, token, now: s.sync(follower, token, now), lambda r: r)
+        assert asyncio.iscoroutine(part)
+        task = asyncio.ensure_future(part)
+        partition = broker.replicas.partition(OFFSETS_TOPIC, groups.partition_of("g"))
+        partition.isr = 0
+        with pytest.raises(KafkaError):
+            groups.run("g", lambda s, token, now: s.sync(leader, token, now), str)
+        await asyncio.sleep(0)
+        assert not task.done()
+        partition.isr = 1
+        groups.run("g", lambda s, token, now: s.sync(leader, token, now), str)
+        assert cast(Synced, await task).assignment == b"part"
+
+    asyncio.run(use())
+
+
+def test_a_change_of_topics_that_was_refused_is_made_later(broker: OneBroker) -> None:
+    answer = beat(broker.groups, "a", 0)
+    commit(broker.groups, 7, "other")
+    indexes = [broker.groups.partition_of(name) for name in ("g", "other")]
+    partitions = [broker.replicas.partition(OFFSETS_TOPIC, index) for index in indexes]
+    for partition in partitions:
+        partition.isr = 0
+    broker.create("returns", 1)
+    broker.metadata.delete_topics(["orders"])
+    broker.create("orders", 4)
+    for partition in partitions:
+        partition.isr = 1
+    assert committed(broker.groups, "other") == 7
+    cast(ManualClock, broker.services.clock).advance(5000)
+    broker.groups.fire_timers()
+    assert beat(broker.groups, "a", answer.epoch).epoch == answer.epoch + 1
+    with pytest.raises(KeyError):
+        committed(restarted(broker), "other")
+
+
+def test_a_shard_whose_records_were_not_committed_is_read_again_without_being_asked(
+    tmp_path: Path,
+) -> None:
+    broker = OneBroker(tmp_path, SETTINGS)
+    broker.create(OFFSETS_TOPIC, 1, cleanup_policy="compact", flush_messages="1")
+
+    async def use() -> None:
+        groups = broker.groups
+        groups.start()
+        partition = broker.replicas.partition(OFFSETS_TOPIC, 0)
+        asked = commit(groups, 7)
+        assert asyncio.iscoroutine(asked)
+        partition.fail_waiters(KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
+        with pytest.raises(KafkaError) as refused:
+            await asked
+        assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert not groups._shards
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert groups._shards
+        groups.stop()
 
     asyncio.run(use())
     broker.close()

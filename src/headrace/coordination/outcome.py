@@ -2,11 +2,15 @@
 
 An operation reads state and returns an `Outcome`; nothing here does I/O. The runtime appends the
 records, replays them into the machine at once, and lets the replies go when they are committed.
+
+An operation whose records cannot be written has not happened. Therefore an operation that writes
+records changes no state itself: what is not in its records goes into `effects`. An operation
+without records cannot fail, and may change what is not persistent directly.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, TypeAlias
 
@@ -55,6 +59,11 @@ class Outcome:
     records: list[Record] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)
     timers: list[Timer] = field(default_factory=list)
+    """Timers to set once the records are written."""
+    sessions: list[Timer] = field(default_factory=list)
+    """Timers of members that this request shows to be alive, even if its records are refused."""
+    effects: list[Callable[[], None]] = field(default_factory=list)
+    """Changes to state that is not persistent, to be made once the records are replayed."""
     producer: tuple[int, int] | None = None
     """Producer id and epoch, if the records are part of a transaction of that producer: they count
     when it is committed."""
@@ -66,6 +75,8 @@ class Outcome:
         self.records += other.records
         self.replies += other.replies
         self.timers += other.timers
+        self.sessions += other.sessions
+        self.effects += other.effects
         self.ended += other.ended
         return self
 

@@ -26,7 +26,7 @@ from headrace.cluster.metadata import Metadata
 from headrace.coordination.groups.group import WallTime
 from headrace.coordination.groups.registry import Groups
 from headrace.coordination.load import Latest, latest_records, replay_steps
-from headrace.coordination.outcome import Key, Outcome, Reply, Value
+from headrace.coordination.outcome import Key, Outcome, Reply, Timer, Value
 from headrace.coordination.timers import Timers
 from headrace.errors import ErrorCode, KafkaError
 from headrace.replication.partition import Partition
@@ -59,7 +59,10 @@ Operation: TypeAlias = Callable[[_Machine, int, int], Outcome]
 """(state of the shard, the token to reply to, steady clock in ms) -> what it leads to."""
 
 _TRY_AGAIN_MS = 5000
-"""When to try again what a timer brought about and the log would not take."""
+"""How long to wait before a timer or a change of topics whose records were refused is retried."""
+
+_TOPICS = ("topics",)
+"""The key of the timer that retries a change of topics."""
 
 _SMALL_LOG_BYTES = 64 * 1024
 """A log of this size is read on the spot; a larger one in steps, while clients wait and retry."""
@@ -77,7 +80,10 @@ _APPEND_ERRORS: Mapping[ErrorCode, ErrorCode] = {
 class Shard(Generic[_Machine]):
     """One partition's state, and how far its log has been written."""
 
-    __slots__ = ("end", "epoch", "failed", "index", "partition", "ready", "state", "task")
+    __slots__ = (
+        "end", "epoch", "failed", "index", "partition", "ready", "state", "task", "topics_changed",
+        "topics_gone",
+    )  # fmt: skip
 
     def __init__(self, index: int, partition: Partition, state: _Machine) -> None:
         self.index = index
@@ -88,6 +94,10 @@ class Shard(Generic[_Machine]):
         self.failed = False
         self.task: asyncio.Task[None] | None = None
         self.end = 0
+        self.topics_changed: frozenset[str] = frozenset()
+        """Topics whose change could not be written yet."""
+        self.topics_gone: frozenset[str] = frozenset()
+        """Topics whose deletion could not be written yet."""
 
 
 class _TimerKey(NamedTuple):
@@ -175,9 +185,9 @@ class Runtime(Generic[_Machine]):
         """An outcome's records are committed: do what had to wait for that."""
 
     def _topics_changed(
-        self, shard: Shard[_Machine], new: Image, changed: frozenset[str]
+        self, shard: Shard[_Machine], changed: frozenset[str], gone: frozenset[str]
     ) -> Outcome:
-        """These topics came, changed or went."""
+        """These topics were created, changed or deleted; `gone` are the deleted ones."""
         return Outcome()
 
     # --------------------------------------------------------------------- where an id is found
@@ -318,7 +328,7 @@ class Runtime(Generic[_Machine]):
         self._token = token = self._token + 1
         self._current = token
         shard.state.wall.ms = self._clock.now_ms()
-        self._apply(shard, operation(shard.state, token, self._now_ms()))
+        self._apply(shard, operation(shard.state, token, self._now_ms()), token)
         if token in self._answered:
             return self._answered.pop(token)
         future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
@@ -327,21 +337,26 @@ class Runtime(Generic[_Machine]):
         future.add_done_callback(lambda _: self._waiting.pop(token, None))
         return future
 
-    def _apply(self, shard: Shard[_Machine], outcome: Outcome) -> bool:
-        """Write what an operation decided and do what follows; False if it cannot be written."""
-        if outcome.timers:
-            soonest = False
-            for key, at_ms in outcome.timers:
-                soonest = self._timers.set(_TimerKey(shard.index, key), at_ms) or soonest
-            if soonest:
-                self._set_alarm()
+    def _apply(self, shard: Shard[_Machine], outcome: Outcome, token: int | None = None) -> bool:
+        """Write what an operation decided and do what follows; False if it cannot be written.
+
+        In that case the operation has not happened: only `token`, whose request it was, hears of
+        it, and whoever else would have been answered goes on waiting.
+        """
+        if outcome.sessions:
+            self._set_timers(shard, outcome.sessions)
         if outcome.records:
             try:
                 self._append(shard, outcome)
             except KafkaError as error:
                 logger.error("cannot write to %s: %s", shard.partition.name, error)
-                self._deliver(_failed(outcome.replies, error))
+                if token is not None:
+                    self._deliver([_failure(token, error)])
                 return False
+        for effect in outcome.effects:
+            effect()
+        if outcome.timers:
+            self._set_timers(shard, outcome.timers)
         if not outcome.replies and not outcome.ended:
             return True
         if shard.partition.is_committed(shard.end):
@@ -353,6 +368,13 @@ class Runtime(Generic[_Machine]):
                 lambda done: self._committed(shard, outcome, done.exception())
             )
         return True
+
+    def _set_timers(self, shard: Shard[_Machine], timers: Sequence[Timer]) -> None:
+        soonest = False
+        for key, at_ms in timers:
+            soonest = self._timers.set(_TimerKey(shard.index, key), at_ms) or soonest
+        if soonest:
+            self._set_alarm()
 
     def _append(self, shard: Shard[_Machine], outcome: Outcome) -> None:
         now_ms = shard.state.wall.ms
@@ -390,9 +412,13 @@ class Runtime(Generic[_Machine]):
         failure = error if isinstance(error, KafkaError) else KafkaError(
             ErrorCode.UNKNOWN_SERVER_ERROR, str(error)
         )  # fmt: skip
-        self._deliver(_failed(outcome.replies, failure))
-        # What memory holds is not what the log will: it is read again when it is next needed.
-        self._unload(shard.index, ErrorCode.NOT_COORDINATOR)
+        self._deliver([_failure(token, failure) for token, _ in outcome.replies])
+        if self._shards.get(shard.index) is shard:
+            # The log may not keep what memory holds. If this broker still leads, it reads the log
+            # again at once: timers and unfinished transactions must not wait for a request.
+            self._unload(shard.index, ErrorCode.NOT_COORDINATOR)
+            if shard.partition.leads and self._loop is not None:
+                self._spawn(self._load_all())
 
     def _deliver(self, replies: Sequence[Reply]) -> None:
         for token, response in replies:
@@ -428,10 +454,14 @@ class Runtime(Generic[_Machine]):
         now_ms = self._now_ms() + 1
         for index, key in self._timers.due(now_ms):
             shard = self._shards.get(index)
-            if shard is not None and shard.ready:
-                shard.state.wall.ms = self._clock.now_ms()
-                if not self._apply(shard, shard.state.expire(key, now_ms)):
-                    self._timers.set(_TimerKey(index, key), now_ms + _TRY_AGAIN_MS)
+            if shard is None or not shard.ready:
+                continue
+            if key == _TOPICS:
+                self._tell_of_topics(shard)
+                continue
+            shard.state.wall.ms = self._clock.now_ms()
+            if not self._apply(shard, shard.state.expire(key, now_ms)):
+                self._timers.set(_TimerKey(index, key), now_ms + _TRY_AGAIN_MS)
 
     def _follow(self, old: Image, new: Image) -> None:
         """Topics came, changed or went."""
@@ -448,10 +478,20 @@ class Runtime(Generic[_Machine]):
             for name in old.topics.keys() | new.topics.keys()
             if old.topics.get(name) is not new.topics.get(name)
         )
+        gone = frozenset(name for name in changed if name not in new.topics)
         for shard in list(self._shards.values()):
             if shard.ready:
-                shard.state.wall.ms = self._clock.now_ms()
-                self._apply(shard, self._topics_changed(shard, new, changed))
+                shard.topics_changed |= changed
+                shard.topics_gone |= gone
+                self._tell_of_topics(shard)
+
+    def _tell_of_topics(self, shard: Shard[_Machine]) -> None:
+        """Let a shard follow the topics' changes, now or when its log takes them."""
+        shard.state.wall.ms = self._clock.now_ms()
+        if self._apply(shard, self._topics_changed(shard, shard.topics_changed, shard.topics_gone)):
+            shard.topics_changed = shard.topics_gone = frozenset()
+        else:
+            self._set_timers(shard, [Timer(_TOPICS, self._now_ms() + _TRY_AGAIN_MS)])
 
     def _follow_leaders(self) -> None:
         """Let go of what others lead now, and read what this broker has begun to lead."""
@@ -523,8 +563,11 @@ class Coordinator(Runtime[Groups]):
     ) -> None:
         state.replay_pending(producer_id, key, value)
 
-    def _topics_changed(self, shard: Shard[Groups], new: Image, changed: frozenset[str]) -> Outcome:
-        return shard.state.topics_changed(new, changed, self._now_ms())
+    def _topics_changed(
+        self, shard: Shard[Groups], changed: frozenset[str], gone: frozenset[str]
+    ) -> Outcome:
+        image = self._metadata.image
+        return shard.state.topics_changed(image, changed, gone, self._now_ms())
 
     def all_groups(self) -> Iterator[Groups]:
         """The groups of every shard that this broker leads, for ListGroups."""
@@ -560,9 +603,9 @@ def java_hash(text: str) -> int:
     return value & 0x7FFFFFFF
 
 
-def _failed(replies: Sequence[Reply], error: KafkaError) -> list[Reply]:
+def _failure(token: int, error: KafkaError) -> Reply:
     code = _APPEND_ERRORS.get(error.code, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    return [Reply(reply.token, KafkaError(code, error.message)) for reply in replies]
+    return Reply(token, KafkaError(code, error.message))
 
 
 def _unless_error(result: object) -> object:

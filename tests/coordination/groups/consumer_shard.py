@@ -60,7 +60,9 @@ class Shard:
             self.log.pop(raw, None)
             self.log[raw] = None if value is None else value.encode()
             self.groups.replay(key, value)
-        for name, at_ms in outcome.timers:
+        for effect in outcome.effects:
+            effect()
+        for name, at_ms in outcome.sessions + outcome.timers:
             if at_ms is None:
                 self.timers.pop(name, None)
             else:
@@ -90,7 +92,7 @@ class Shard:
         new = [topic(name, count) for name, count in changed.items()]
         self.image = self.image.with_topics(new, gone)
         names = frozenset({*removed, *changed})
-        self.run(self.groups.topics_changed(self.image, names, self.now_ms))
+        self.run(self.groups.topics_changed(self.image, names, frozenset(removed), self.now_ms))
 
     def restart(self) -> None:
         """Forget everything, and read the log as a start does."""

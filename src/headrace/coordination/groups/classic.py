@@ -11,8 +11,9 @@ lost with the process: the members find out and join again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from headrace.coordination.groups.classic_limits import ClassicLimits
 from headrace.coordination.groups.group import (
@@ -229,7 +230,8 @@ class ClassicGroup:
         elif key[2] == SYNC:
             self._expire_sync(now_ms, out)
         elif key[2] == REBALANCE:
-            self._rebalance_or_complete(now_ms, out)
+            if self.roster.members:
+                self._rebalance_or_complete(now_ms, out)
         elif self.state == PREPARING:
             if self._initial and self._newcomer and self._delay_left_ms > 0:
                 # Somebody came while the first generation was held open: more may follow.
@@ -243,8 +245,7 @@ class ClassicGroup:
 
     def _expire_member(self, member_id: str, now_ms: int, out: Outcome) -> None:
         if member_id in self._pending:
-            self._pending.discard(member_id)
-            self._complete_if_all_joined(now_ms, out)
+            self._forget([member_id], [], now_ms, out)
             return
         member = self.roster.members.get(member_id)
         if member is None:
@@ -252,27 +253,20 @@ class ClassicGroup:
         # Whoever waits for an answer cannot send heartbeats; newcomers have a limit of their own.
         waits = member.join_token is not None or member.sync_token is not None
         if member.is_new or not waits:
-            self._remove(member, out)
-            self._rebalance_or_complete(now_ms, out)
+            self._let_go([member], now_ms, out)
 
     def _expire_sync(self, now_ms: int, out: Outcome) -> None:
         if self.state not in (COMPLETING, STABLE) or not self._unsynced:
             return
-        for member_id in sorted(self._unsynced):
-            self._remove(self.roster.members[member_id], out)
-        self._prepare_rebalance(now_ms, out)
+        self._let_go([self.roster.members[one] for one in sorted(self._unsynced)], now_ms, out)
 
     def withdraw(self, error: ErrorCode) -> list[Reply]:
-        """Answer everybody who waits."""
-        replies = []
-        for member in self._members():
-            token = self.roster.stop_waiting(member)
-            if token is not None:
-                replies.append(Reply(token, Joined(error, member.member_id)))
-            if member.sync_token is not None:
-                replies.append(Reply(member.sync_token, Synced(error)))
-                member.sync_token = None
-        return replies
+        """Answer everybody who waits: the group is about to be dropped."""
+        return [
+            reply
+            for member in self._members()
+            for reply in _refusals(member, error, member.member_id)
+        ]
 
     # ------------------------------------------------------------------------------------- join
 
@@ -281,6 +275,7 @@ class ClassicGroup:
         if not self._has_room_for(join.member_id):
             out = answer(token, Joined(ErrorCode.GROUP_MAX_SIZE_REACHED, ""))
             if join.member_id in self.roster.members:
+                # Others wait to join, so that the group does not end.
                 self._remove(self.roster.members[join.member_id], out)
                 self._complete_if_all_joined(now_ms, out)
             return out
@@ -372,7 +367,6 @@ class ClassicGroup:
         old_id = member.member_id
         changed = {old_id: join.protocols}
         if self.state == STABLE and self.roster.select_protocol(changed) == self.protocol:
-            self.roster.update(member, join)
             self._replace_silently(member, join, token, new_id, out)
             return
         fenced = ErrorCode.FENCED_INSTANCE_ID
@@ -393,14 +387,29 @@ class ClassicGroup:
         old_id, leader = member.member_id, self.roster.leader
         leads = old_id == leader
         snapshot = self._snapshot({one.member_id: one.assignment for one in self._members()})
+        metadata = dict(join.protocols).get(self.protocol or "", b"")
         renamed = tuple(
-            replace(one, member_id=new_id) if one.member_id == old_id else one
+            replace(
+                one,
+                member_id=new_id,
+                rebalance_timeout_ms=join.rebalance_timeout_ms,
+                session_timeout_ms=join.session_timeout_ms,
+                subscription=metadata,
+            )
+            if one.member_id == old_id
+            else one
             for one in snapshot.members
         )
         value = replace(snapshot, leader=new_id if leads else leader, members=renamed)
         out.records.append((GroupMetadataKey(self.group_id), value))
+
+        def updated() -> None:
+            self.roster.update(member, join)
+            self._learn_topics()
+
+        out.effects.append(updated)
         members = tuple(
-            replace(one, member_id=new_id) if one.member_id == old_id else one
+            replace(one, member_id=new_id, metadata=metadata) if one.member_id == old_id else one
             for one in self.roster.as_joined(self.protocol)
         )
         skips = leads and join.can_skip_assignment
@@ -461,22 +470,23 @@ class ClassicGroup:
 
     def _complete_join(self, now_ms: int, out: Outcome) -> None:
         """Close the door: who has joined makes up the next generation."""
+        absent = [
+            member
+            for member in self._members()
+            if member.join_token is None and member.instance_id is None
+        ]
+        if len(absent) == len(self.roster):
+            self._end(out)
+            return
         out.timers.append(self._timer(None, JOIN))
-        for member in self._members():
-            if member.join_token is None and member.instance_id is None:
-                self._remove(member, out)
+        for member in absent:
+            self._remove(member, out)
         if self.roster.members and not self.roster.elect():
             # Only static members are left, and none has come back yet.
             out.timers.append(self._timer(now_ms + self.roster.rebalance_timeout_ms(), JOIN))
             return
         self._initial = False
         self._unsynced.clear()
-        if not self.roster.members:
-            empty = GroupMetadata(
-                self.protocol_type, self.generation + 1, None, None, self._wall.ms, ()
-            )
-            out.records.append((GroupMetadataKey(self.group_id), empty))
-            return
         self.generation += 1
         self.protocol = self.roster.select_protocol()
         self.state = COMPLETING
@@ -490,15 +500,55 @@ class ClassicGroup:
             self._unsynced.add(member.member_id)
         out.timers.append(self._timer(now_ms + self.roster.rebalance_timeout_ms(), SYNC))
 
+    def _let_go(self, members: Sequence[Member], now_ms: int, out: Outcome) -> None:
+        """Members are out: the others rebalance, or the group ends."""
+        if self._ends_without(len(members), ()):
+            self._end(out)
+            return
+        for member in members:
+            self._remove(member, out)
+        self._rebalance_or_complete(now_ms, out)
+
+    def _ends_without(self, members: int, pending: Collection[str]) -> bool:
+        """Whether nobody is left when so many members and these pending ids are gone."""
+        opening = self.state == PREPARING and self._initial
+        return members == len(self.roster) and self._pending <= set(pending) and not opening
+
+    def _end(self, out: Outcome) -> None:
+        """Nobody is left. The record makes the group empty when it is replayed, not before."""
+        for member in self._members():
+            self._dismiss(member, out)
+        out.timers += [self._timer(None, JOIN), self._timer(None, SYNC)]
+        empty = GroupMetadata(
+            self.protocol_type, self.generation + 1, None, None, self._wall.ms, ()
+        )
+        out.records.append((GroupMetadataKey(self.group_id), empty))
+
     def _remove(self, member: Member, out: Outcome) -> None:
-        unknown = ErrorCode.UNKNOWN_MEMBER_ID
+        self._dismiss(member, out)
         self.roster.remove(member.member_id)
-        if member.join_token is not None:
-            out.replies.append(Reply(member.join_token, Joined(unknown, "")))
-        if member.sync_token is not None:
-            out.replies.append(Reply(member.sync_token, Synced(unknown)))
         self._unsynced.discard(member.member_id)
+
+    def _dismiss(self, member: Member, out: Outcome) -> None:
+        """Answer a member that is out, and stop its timer."""
+        out.replies += _refusals(member, ErrorCode.UNKNOWN_MEMBER_ID, "")
         out.timers.append(self._timer(None, MEMBER, member.member_id))
+
+    def _forget(
+        self, pending: Sequence[str], members: Sequence[Member], now_ms: int, out: Outcome
+    ) -> None:
+        """Pending ids and members are gone, as far as there are any; see who is left."""
+        forget = partial(self._pending.difference_update, pending)
+        rebalances = bool(members) or self.state == PREPARING
+        if rebalances and self._ends_without(len(members), pending):
+            self._end(out)
+            out.effects.append(forget)
+            return
+        forget()
+        if members:
+            self._let_go(members, now_ms, out)
+        else:
+            self._complete_if_all_joined(now_ms, out)
 
     # ------------------------------------------------------------------- sync, heartbeat, leave
 
@@ -509,25 +559,49 @@ class ClassicGroup:
         except KafkaError as error:
             return answer(token, Synced(error.code))
         out = Outcome()
-        self._unsynced.discard(member.member_id)
-        if not self._unsynced:
+        if self._unsynced <= {member.member_id}:
             out.timers.append(self._timer(None, SYNC))
+        if self.state != STABLE and member.sync_token is not None:
+            superseded = Synced(ErrorCode.REBALANCE_IN_PROGRESS)
+            out.replies.append(Reply(member.sync_token, superseded))
+        if self.state != STABLE and member.member_id == self.roster.leader:
+            self._assign(member, dict(sync.assignments), token, now_ms, out)
+            return out
+        self._unsynced.discard(member.member_id)
         if self.state == STABLE:
             out.replies.append(Reply(token, self._synced(member.assignment)))
             out.timers.append(self._session(member, now_ms))
-            return out
-        if member.sync_token is not None:
-            superseded = Synced(ErrorCode.REBALANCE_IN_PROGRESS)
-            out.replies.append(Reply(member.sync_token, superseded))
-        member.sync_token = token
-        if member.member_id == self.roster.leader:
-            assignments = dict(sync.assignments)
-            snapshot = self._snapshot(assignments)
-            out.records.append((GroupMetadataKey(self.group_id), snapshot))
-            for one in self._members():
-                synced = self._synced(assignments.get(one.member_id, b""))
-                self._answer_sync(one, synced, now_ms, out)
+        else:
+            member.sync_token = token
         return out
+
+    def _assign(
+        self,
+        leader: Member,
+        assignments: Mapping[str, bytes],
+        token: int,
+        now_ms: int,
+        out: Outcome,
+    ) -> None:
+        """The leader's assignment is written, and everybody who has asked for its part gets it."""
+        out.records.append((GroupMetadataKey(self.group_id), self._snapshot(assignments)))
+        waiting = [(leader, token)]
+        waiting += [
+            (one, one.sync_token)
+            for one in self._members()
+            if one is not leader and one.sync_token is not None
+        ]
+        for one, asked in waiting:
+            synced = self._synced(assignments.get(one.member_id, b""))
+            out.replies.append(Reply(asked, synced))
+            out.timers.append(self._session(one, now_ms))
+
+        def answered() -> None:
+            self._unsynced.discard(leader.member_id)
+            for one, _ in waiting:
+                one.sync_token = None
+
+        out.effects.append(answered)
 
     def _check_sync(self, sync: Sync) -> Member:
         member = self.roster.check(sync.member_id, sync.instance_id)
@@ -567,26 +641,38 @@ class ClassicGroup:
     def leave(self, leavers: Sequence[Leaver], token: int, now_ms: int) -> Outcome:
         """Members go, of their own will or an administrator's."""
         out = Outcome()
-        before = len(self.roster)
-        left = tuple(self._leave(leaver, out) for leaver in leavers)
-        if len(self.roster) < before:
-            self._rebalance_or_complete(now_ms, out)
-        else:
-            self._complete_if_all_joined(now_ms, out)
+        pending: list[str] = []
+        gone: dict[str, Member] = {}
+        left = tuple(self._leave(leaver, pending, gone) for leaver in leavers)
+        out.timers += [self._timer(None, MEMBER, member_id) for member_id in pending]
+        self._forget(pending, list(gone.values()), now_ms, out)
         out.replies.append(Reply(token, left))
         return out
 
-    def _leave(self, leaver: Leaver, out: Outcome) -> Left:
+    def _leave(self, leaver: Leaver, pending: list[str], gone: dict[str, Member]) -> Left:
+        """Put a leaver into `pending` or `gone`, if it is in the group."""
         left = Left(leaver.member_id, leaver.instance_id, ErrorCode.NONE)
-        if leaver.member_id in self._pending:
-            self._pending.discard(leaver.member_id)
-            out.timers.append(self._timer(None, MEMBER, leaver.member_id))
+        if leaver.member_id in self._pending and leaver.member_id not in pending:
+            pending.append(leaver.member_id)
             return left
         member_id = leaver.member_id
         if not member_id and leaver.instance_id is not None:
             member_id = self.roster.static.get(leaver.instance_id, "")
         try:
-            self._remove(self.roster.check(member_id, leaver.instance_id), out)
+            member = self.roster.check(member_id, leaver.instance_id)
         except KafkaError as error:
             return left.failed(error.code)
+        if member_id in gone:
+            return left.failed(ErrorCode.UNKNOWN_MEMBER_ID)
+        gone[member_id] = member
         return left
+
+
+def _refusals(member: Member, error: ErrorCode, member_id: str) -> list[Reply]:
+    """The answers to the requests of a member that wait."""
+    replies = []
+    if member.join_token is not None:
+        replies.append(Reply(member.join_token, Joined(error, member_id)))
+    if member.sync_token is not None:
+        replies.append(Reply(member.sync_token, Synced(error)))
+    return replies

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace.coordination.consumer_records import (
@@ -73,7 +74,7 @@ def _join(group: ConsumerGroup, request: Join, member_id: str, token: int, now_m
     owned = by_id(subscription.owned, group.home.image)
     member = change.move(change.members[member_id], owned)
     joined = Joined(ErrorCode.NONE, member.id, member.epoch, PROTOCOL_TYPE, request.protocols[0][0])
-    group.asked_to_join.discard(member.id)
+    change.outcome.effects.append(partial(group.asked_to_join.discard, member.id))
     if request.instance_id is not None and migration.can_downgrade(group, change.members.values()):
         # Its generation is the group's from now on.
         joined = replace(joined, generation=change.epoch)
@@ -81,8 +82,10 @@ def _join(group: ConsumerGroup, request: Join, member_id: str, token: int, now_m
         return outcome.merge(answer(token, joined))
     change.timer(None, JOIN, member.id)
     change.timer(now_ms + request.rebalance_timeout_ms, SYNC, member.id)
-    change.outcome.timers.append(group.session_timer(member, now_ms))
-    return change.outcome.merge(answer(token, joined))
+    is_new = member.id not in group.persistent.members
+    out = change.outcome
+    (out.timers if is_new else out.sessions).append(group.session_timer(member, now_ms))
+    return out.merge(answer(token, joined))
 
 
 def _check_protocols(group: ConsumerGroup, request: Join) -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 from headrace.cluster.image import Image
@@ -271,7 +272,8 @@ class ConsumerGroup:
         self._retarget(change, now_ms)
         before = change.members[member.id]
         after = change.move(before, beat.owned)
-        change.outcome.timers.append(self.session_timer(after, now_ms))
+        out = change.outcome
+        (out.timers if known is None else out.sessions).append(self.session_timer(after, now_ms))
         if after.current != before.current:
             revoking = after.current.state == MemberState.UNREVOKED_PARTITIONS
             due = now_ms + after.metadata.rebalance_timeout_ms
@@ -288,7 +290,7 @@ class ConsumerGroup:
         pause_ms = max(len(change.members) - PACED_FROM, 0) // MEMBERS_PER_MS
         due = self._targeted_ms + pause_ms
         if now_ms >= due:
-            self._targeted_ms = now_ms
+            change.outcome.effects.append(partial(setattr, self, "_targeted_ms", now_ms))
             change.retarget()
         else:
             change.timer(due, ASSIGN)
@@ -350,7 +352,7 @@ class ConsumerGroup:
         change = self.change(now_ms)
         for member in members:
             change.remove(member.id)
-            self.asked_to_join.discard(member.id)
+            change.outcome.effects.append(partial(self.asked_to_join.discard, member.id))
         if migration.can_downgrade(self, change.members.values()):
             return migration.downgrade(self, change, now_ms, rebalance=True)
         change.bump(always=True)
@@ -367,7 +369,7 @@ class ConsumerGroup:
             return Outcome()
         change = self.change(now_ms)
         if self._search is not None:
-            self._search = None
+            change.outcome.effects.append(self._end_search)
             change.timer(now_ms + 1, SEARCH)
         there = [name for name in changed if name in self.home.image.topics]
         gone = {name for name in changed if name not in self.home.image.topics}
@@ -389,7 +391,8 @@ class ConsumerGroup:
         if not self._search.go_on(SEARCH_STEPS):
             change.timer(now_ms + 1, SEARCH)
             return change.outcome
-        found, self._search = self._search.found, None
+        found = self._search.found
+        change.outcome.effects.append(self._end_search)
         used = self.persistent.subscriptions.expressions()
         for text, topics in found.items():
             if text in used:
@@ -399,6 +402,9 @@ class ConsumerGroup:
         if self.persistent.members:
             change.bump(always=False)
         return change.outcome
+
+    def _end_search(self) -> None:
+        self._search = None
 
     def _compiled(self, text: str) -> Expression:
         used = self.persistent.subscriptions.expressions()
@@ -460,7 +466,6 @@ def heartbeat(home: Home, beat: Beat, token: int, now_ms: int) -> Outcome:
         return group.beat(beat, token, now_ms)
     outcome = migration.upgrade(found, group, now_ms)
     outcome.merge(group.beat(beat, token, now_ms))
-    # Last, because it cannot be undone: until here the heartbeat may have been refused.
     outcome.replies += found.withdraw(ErrorCode.REBALANCE_IN_PROGRESS)
     return outcome
 

@@ -8,6 +8,7 @@ becomes whatever its next member speaks.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace.cluster.image import Image
@@ -124,11 +125,12 @@ def restart_as_classic(
     """The first member of a group that has none speaks the classic protocol."""
     home = group.home
     classic = ClassicGroup(group.group_id, home.limits, home.wall)
-    # Whoever waits in it must be found there: it takes its place before its records are written.
-    home.groups[group.group_id] = classic
-    return Outcome(records=group.tombstones()).merge(
-        classic.join(join, token, new_member_id, now_ms)
-    )
+    outcome = classic.join(join, token, new_member_id, now_ms)
+    if classic.is_void():
+        return outcome  # the join was refused
+    outcome.records[:0] = group.tombstones()
+    outcome.effects.append(partial(home.groups.__setitem__, group.group_id, classic))
+    return outcome
 
 
 def can_downgrade(group: ConsumerGroup, remaining: Collection[Member]) -> bool:

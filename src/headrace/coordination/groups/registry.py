@@ -134,10 +134,11 @@ class Groups:
         self._forget_if_void(key[1])
         return outcome
 
-    def topics_changed(self, image: Image, changed: frozenset[str], now_ms: int) -> Outcome:
-        """These topics came, changed or went: offsets of those that went go too."""
+    def topics_changed(
+        self, image: Image, changed: frozenset[str], gone: frozenset[str], now_ms: int
+    ) -> Outcome:
+        """These topics were created, changed or deleted: offsets of those in `gone` go too."""
         self.image = image
-        gone = [name for name in changed if name not in image.topics]
         outcome = Outcome(records=self.offsets.forget_topics(gone))
         if any(group.kind == CONSUMER for group in self.groups.values()):
             from headrace.coordination.groups import consumer
@@ -253,16 +254,17 @@ class Groups:
     ) -> Outcome:
         """OffsetCommit, without a reply; raises KafkaError if `who` may not commit."""
         group = self.groups.get(group_id)
-        timers: list[Timer] = []
+        sessions: list[Timer] = []
         if group is not None:
-            timers = group.check_commit(who, now_ms)
+            sessions = group.check_commit(who, now_ms)
         elif who.generation >= 0:
             raise KafkaError(
                 ErrorCode.GROUP_ID_NOT_FOUND
                 if who.version >= GROUP_ID_NOT_FOUND_FROM
                 else ErrorCode.ILLEGAL_GENERATION
             )
-        return Outcome(self.offsets.commit(group_id, offsets, self.wall.ms), [], timers)
+        records = self.offsets.commit(group_id, offsets, self.wall.ms)
+        return Outcome(records, sessions=sessions)
 
     def commit_in_transaction(
         self,
@@ -274,15 +276,15 @@ class Groups:
     ) -> Outcome:
         """TxnOffsetCommit, without a reply; raises KafkaError if `who` may not commit."""
         group = self.groups.get(group_id)
-        timers: list[Timer] = []
+        sessions: list[Timer] = []
         if group is None:
             if who.generation >= 0:
                 raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
         elif who.generation >= 0 or who.member_id or who.instance_id is not None:
             # Clients of older versions do not say who they are, members or not.
-            timers = group.check_commit(who, now_ms)
+            sessions = group.check_commit(who, now_ms)
         records = self.offsets.commit(group_id, offsets, self.wall.ms)
-        return Outcome(records, [], timers, producer)
+        return Outcome(records, sessions=sessions, producer=producer)
 
     def fetch(
         self, group_id: str, member_id: str | None, epoch: int
