@@ -1,13 +1,14 @@
 """Real clients on a real broker, judged by the checker: once as it is, and with bugs planted."""
 
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from headrace.broker.server import TEST_BUGS
 from headrace.testing.plugin import BrokerFactory
-from headrace.testing.running import BrokerDied, RunningBroker
+from headrace.testing.running import RunningBroker
+from tests.bugs.serve import under
 from tests.checker.verdict import Verdict, judge
 from tests.checker.workload import Workload
 
@@ -47,9 +48,9 @@ def open_transactions(workload: Workload, _broker: RunningBroker) -> None:
     workload.go_on(10)
 
 
-def run(headrace_factory: BrokerFactory, folder: Path, faults: Faults, *struck: str) -> Verdict:
+def run(start: BrokerFactory, folder: Path, faults: Faults, *struck: str) -> Verdict:
     pause_s = 0.1 if faults in (zombies, open_transactions) else 0.0
-    broker = headrace_factory(SETTINGS)
+    broker = start(SETTINGS)
     with Workload(broker.bootstrap_servers, folder, pause_in_transaction_s=pause_s) as workload:
         faults(workload, broker)
         return judge(workload.finish(), struck)
@@ -74,7 +75,6 @@ CASES = [
 def test_a_bug_is_found_and_the_same_run_without_it_is_clean(
     headrace_factory: BrokerFactory,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     bug: str,
     faults: Faults,
     struck: str,
@@ -83,30 +83,14 @@ def test_a_bug_is_found_and_the_same_run_without_it_is_clean(
     (tmp_path / "right").mkdir()
     right = run(headrace_factory, tmp_path / "right", faults, struck)
     assert right.clean, right
-    monkeypatch.setenv(TEST_BUGS, bug)
     verdicts = []
     # On a busy machine the faults may all strike where the bug does no harm.
     for attempt in range(ATTEMPTS):
         folder = tmp_path / f"wrong-{attempt}"
         folder.mkdir()
-        verdicts.append(run(headrace_factory, folder, faults, struck))
+        with closing(RunningBroker(SETTINGS, under=under(bug))) as broken:
+            verdicts.append(run(lambda _, broker=broken: broker, folder, faults, struck))
         if verdicts[-1].rules & rules:
             break
     else:
         pytest.fail(f"not found in {ATTEMPTS} runs: {verdicts}")
-
-
-def test_a_bug_that_does_not_exist_is_refused(
-    headrace_factory: BrokerFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(TEST_BUGS, "sequense")
-    with pytest.raises(BrokerDied, match="there is no bug 'sequense'"):
-        headrace_factory()
-
-
-def test_a_broker_with_a_bug_says_so(
-    headrace_factory: BrokerFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(TEST_BUGS, "sequence,epoch,stable")
-    said = headrace_factory().log_file.read_text()
-    assert said.count("broken on purpose") == 3

@@ -7,8 +7,8 @@ import os
 
 import pytest
 
-from headrace.broker.bugs import planted
-from headrace.broker.replication_bugs import REPLICATION_BUGS
+from tests.bugs.bugs import planted
+from tests.bugs.replication_bugs import REPLICATION_BUGS
 from tests.simulation.world import Failure, World
 
 USUAL_SEEDS = 60

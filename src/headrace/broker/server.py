@@ -57,9 +57,6 @@ FAULT_PORT = "HEADRACE_FAULT_PORT"
 FAILPOINTS = "HEADRACE_FAILPOINTS"
 """Environment variable: disk faults that wait from the start, a JSON array of `disk` commands."""
 
-TEST_BUGS = "HEADRACE_TEST_BUGS"
-"""Environment variable: bugs that the tests' judge has to find. Never set it. See `bugs.py`."""
-
 _END_WITHIN_S = 5.0
 _BACKLOG = 1024
 _DEFAULT_NODE_ID = 1
@@ -393,10 +390,6 @@ def main(
     configure_logs(log_format, log_level)
     _allow_many_files()
     try:
-        if TEST_BUGS in os.environ:
-            from headrace.broker.bugs import plant
-
-            plant(os.environ[TEST_BUGS])
         _log_without_effect(settings)
         server = Server(settings, data_dirs, listen, advertise, node_id)
     except StoppedWhileStarting:

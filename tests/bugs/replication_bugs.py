@@ -2,7 +2,6 @@
 
 from weakref import WeakSet
 
-from headrace.broker.swaps import swap
 from headrace.cluster.image import PartitionState
 from headrace.cluster.membership import Membership, Rules
 from headrace.cluster.metadata import Metadata
@@ -11,6 +10,7 @@ from headrace.replication.fetcher import Fetcher
 from headrace.replication.leadership import Leadership
 from headrace.replication.partition import Partition
 from headrace.types import BrokerId, Offset
+from tests.bugs.swaps import swap
 
 
 def _commit_at_once() -> None:

@@ -1,26 +1,22 @@
-"""Bugs on purpose, for tests of the tests: a judge that finds nothing has to be shown a culprit.
+"""Deliberate bugs that the checker and the simulator have to find.
 
-`HEADRACE_TEST_BUGS=sequence,epoch` in the environment of a broker replaces methods before anything
-is built. Without the variable this module is not even imported, and no request pays for it. Such a
-broker loses and doubles records; it says so loudly in its log.
+Each replaces methods of the broker's classes. The simulator plants one in its own process
+(`planted`); a broker process with bugs is started by `serve.py`.
 """
 
-import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from headrace.broker.replication_bugs import REPLICATION_BUGS
-from headrace.broker.swaps import restore, swap
 from headrace.coordination.outcome import Outcome
 from headrace.coordination.transaction_records import Transaction
 from headrace.coordination.transactions import Identity, Transactions
-from headrace.errors import ErrorCode, KafkaError, SettingError
+from headrace.errors import ErrorCode, KafkaError
 from headrace.log.log import Log
 from headrace.log.producer_state import ProducerState
 from headrace.wire.batch import Header
-
-_logger = logging.getLogger(__name__)
+from tests.bugs.replication_bugs import REPLICATION_BUGS
+from tests.bugs.swaps import restore, swap
 
 
 def _ignore_sequences() -> None:
@@ -83,12 +79,9 @@ BUGS: dict[str, Callable[[], None]] = {
 
 
 def plant(names: str) -> None:
-    """Plant the bugs of a list with commas in this process."""
+    """Plant the bugs of a comma-separated list in this process."""
     for name in names.split(","):
-        if name not in BUGS:
-            raise SettingError(f"HEADRACE_TEST_BUGS: there is no bug {name!r}; there are {[*BUGS]}")
         BUGS[name]()
-        _logger.critical("this broker is broken on purpose (%s): for tests only", name)
 
 
 @contextmanager
