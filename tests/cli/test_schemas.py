@@ -95,6 +95,9 @@ SCHEMAS = {
         {"type": "object", "properties": {"name": {"type": "string"}, "age": {"type": "integer"}}}
     ),
     "user.proto": 'syntax = "proto3"; message User { string name = 1; int32 age = 2; }',
+    "born.proto": """syntax = "proto3"; import "google/type/date.proto";
+        import "confluent/meta.proto";
+        message User { string name = 1; int32 age = 2; google.type.Date born = 3; }""",
 }
 
 

@@ -21,6 +21,9 @@ from headrace.cli.registry_client import SchemaRegistry, as_dict, as_list
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
+WELL_KNOWN_PROTOS = (
+    "any", "descriptor", "duration", "empty", "field_mask", "struct", "timestamp", "wrappers",
+)  # fmt: skip
 HEADER = struct.Struct(">bI")
 # An empty list of indexes is short for the file's first message.
 FIRST_MESSAGE = b"\x00"
@@ -125,14 +128,21 @@ def _protobuf(
 ) -> tuple[Encode, Decode]:
     from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
 
+    from headrace.registry.formats.proto_known import known_imports
+
     whole = as_dict(registry.get("schemas", "ids", str(schema_id), format="serialized"))
     pool = descriptor_pool.DescriptorPool()
-    for name in ("timestamp", "duration", "wrappers", "struct", "any", "empty", "field_mask"):
+    for name in WELL_KNOWN_PROTOS:
         module = __import__(f"google.protobuf.{name}_pb2", fromlist=["DESCRIPTOR"])
         pool.AddSerializedFile(module.DESCRIPTOR.serialized_pb)
+    files = []
     for each in (*_references(registry, whole), {**whole, "name": f"schema-{schema_id}.proto"}):
         file = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(str(each["schema"])))
         file.name = str(each["name"])
+        files.append(file)
+    given = {file.name for file in files}
+    imports = {path for file in files for path in file.dependency} - given
+    for file in (*known_imports(sorted(imports)), *files):
         pool.Add(file)
     top = pool.FindFileByName(f"schema-{schema_id}.proto")
 

@@ -21,9 +21,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.client.errors import ClientError
+from headrace.pipelines.typed import protobuf_schema
 from headrace.pipelines.typed.cursors import Values
 from headrace.pipelines.typed.protobuf_values import ProtobufFormat
 from headrace.pipelines.typed.registry import Schema as Registered
+from headrace.registry import formats
 from tests.pipelines.typed.conftest import Topic
 from tests.support.counting_proxy import CountingProxy
 
@@ -279,3 +281,17 @@ def test_flat_messages_are_the_same_at_once_and_one_by_one(data: st.DataObject) 
         expected = form._decode_singly(values_of(pieces), registered(writer, 2))
         assert found.bad == expected.bad
         assert repr(found.array.to_pylist()) == repr(expected.array.to_pylist())
+
+
+def test_common_types_are_read_without_references() -> None:
+    text = """syntax = "proto3"; import "google/type/date.proto"; import "confluent/meta.proto";
+        import "confluent/type/decimal.proto";
+        message M { google.type.Date day = 1;
+                    confluent.type.Decimal price = 2 [(confluent.field_meta).doc = "d"]; }"""
+    serialized = formats.parse("PROTOBUF", text).formatted("serialized")
+    file = protobuf_schema.parse(Registered("PROTOBUF", serialized))
+    shown = protobuf_schema.spark_type(protobuf_schema.message_named(file, "M"))
+    assert shown.simpleString() == (
+        "struct<day:struct<year:int,month:int,day:int>,"
+        "price:struct<value:binary,precision:bigint,scale:int>>"
+    )

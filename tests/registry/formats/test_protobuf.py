@@ -1,12 +1,15 @@
 """Protobuf: the canonical text, and which change of a message old readers and records survive."""
 
 import base64
+from pathlib import Path
 
+import grpc_tools
 import pytest
 from google.protobuf import descriptor_pb2, timestamp_pb2
 
 from headrace.registry import formats
 from headrace.registry.failures import InvalidSchema
+from headrace.registry.formats import proto_known
 from headrace.registry.formats.parsed import Dependency, Parsed, Sides
 
 SIDES = Sides(reader="the reader", writer="the writer")
@@ -108,16 +111,44 @@ service Orders {
 """
 
 
+def descriptor(schema: Parsed) -> descriptor_pb2.FileDescriptorProto:
+    raw = base64.b64decode(schema.formatted("serialized"))
+    return descriptor_pb2.FileDescriptorProto.FromString(raw)
+
+
+def meaning(schema: Parsed) -> descriptor_pb2.FileDescriptorProto:
+    """The descriptor without the order of imports, fields, oneofs and nested types."""
+    file = descriptor(schema)
+    public = {file.dependency[index] for index in file.public_dependency}
+    file.dependency.sort()
+    del file.public_dependency[:]
+    file.public_dependency.extend(i for i, n in enumerate(file.dependency) if n in public)
+    waiting = list(file.message_type)
+    while waiting:
+        message = waiting.pop()
+        oneofs = {each.name: each for each in message.oneof_decl}
+        for field in message.field:
+            if field.HasField("oneof_index"):
+                name = message.oneof_decl[field.oneof_index].name
+                field.oneof_index = sorted(oneofs).index(name)
+        for parts, ordered in (
+            (message.field, sorted(message.field, key=lambda each: each.number)),
+            (message.oneof_decl, [oneofs[name] for name in sorted(oneofs)]),
+            (message.nested_type, sorted(message.nested_type, key=lambda each: each.name)),
+        ):
+            copies = [type(each).FromString(each.SerializeToString()) for each in ordered]
+            del parts[:]
+            parts.extend(copies)
+        waiting += message.nested_type
+    return file
+
+
 def test_the_canonical_text_says_everything_and_is_its_own_canonical_text() -> None:
     parsed = formats.parse("PROTOBUF", EVERYTHING)
     again = formats.parse("PROTOBUF", parsed.canonical)
     assert again.canonical == parsed.canonical
 
-    def descriptor(schema: Parsed) -> descriptor_pb2.FileDescriptorProto:
-        raw = base64.b64decode(schema.formatted("serialized"))
-        return descriptor_pb2.FileDescriptorProto.FromString(raw)
-
-    assert descriptor(again) == descriptor(parsed)
+    assert meaning(again) == meaning(parsed)
     assert "comment" not in parsed.canonical
 
 
@@ -127,6 +158,338 @@ def test_a_descriptor_in_base64_is_the_same_schema_as_its_text() -> None:
     given = formats.parse("PROTOBUF", base64.b64encode(file.SerializeToString()).decode())
     assert formats.parse("PROTOBUF", given.canonical).canonical == given.canonical
     assert "message Timestamp {" in given.canonical
+
+
+GOLDEN = (
+    (
+        'syntax="proto3";package shop.v1;message A{int32 a=1;B b=2;} message B{}',
+        """syntax = "proto3";
+package shop.v1;
+
+message A {
+  int32 a = 1;
+  B b = 2;
+}
+message B {}
+""",
+    ),
+    (
+        "message A { optional int32 a = 0x10; }",
+        """
+message A {
+  optional int32 a = 16;
+}
+""",
+    ),
+    (
+        """// about the file
+        syntax = 'proto3';
+        import public "google/protobuf/empty.proto"; import "google/protobuf/any.proto";
+        option java_package = "a" 'b'; option optimize_for = SPEED; /* twice */
+        enum E { Z = 0; option allow_alias = true; Y = 0 [deprecated = true]; reserved 2, 4 to 6; }
+        message M {
+          enum Inner { NONE = 0; }
+          oneof choice { string s = 2; M m = 3 [json_name = "x", deprecated = true]; }
+          message Nested { option deprecated = true; message Deep { int32 a = 1; } Deep d = 1; }
+          reserved 9, 20 to max, 5 to 5; reserved "old", "older";
+          map < string , Nested > lines = 4; ;
+          optional google.protobuf.Any any = 1;
+          repeated .M.Inner inner = 7 [packed = false, json_name = "in"];
+        }
+        service S { rpc A(M) returns (stream M); rpc B(stream .M) returns (M)
+          { option deprecated = true; } }""",
+        """syntax = "proto3";
+
+import "google/protobuf/any.proto";
+import public "google/protobuf/empty.proto";
+
+option java_package = "ab";
+option optimize_for = SPEED;
+
+message M {
+  reserved 9, 20 to max, 5 to 5;
+  reserved "old", "older";
+
+  map<string, Nested> lines = 4;
+  optional google.protobuf.Any any = 1;
+  repeated .M.Inner inner = 7 [
+    packed = false,
+    json_name = "in"
+  ];
+
+  oneof choice {
+    string s = 2;
+    M m = 3 [
+      deprecated = true,
+      json_name = "x"
+    ];
+  }
+
+  message Nested {
+    option deprecated = true;
+\x20\x20
+    Deep d = 1;
+\x20\x20
+    message Deep {
+      int32 a = 1;
+    }
+  }
+  enum Inner {
+    NONE = 0;
+  }
+}
+enum E {
+  reserved 2, 4 to 6;
+  option allow_alias = true;
+  Z = 0;
+  Y = 0 [deprecated = true];
+}
+
+service S {
+  rpc A (M) returns (stream M);
+  rpc B (stream .M) returns (M) {
+    option deprecated = true;
+  };
+}
+""",
+    ),
+    (
+        r"""syntax = "proto2"; package p; import "google/protobuf/descriptor.proto";
+        message O { repeated string tag = 1; optional O in = 2; optional double d = 3;
+          extensions 100 to 199, 300; }
+        extend google.protobuf.FieldOptions { optional O o = 50000; }
+        extend google.protobuf.FieldOptions { optional bool flag = 50001; }
+        message M {
+          optional string s = 1 [(o).tag = "it's", (p.o).in.d = -1.5e+3, default = "\x41\n\377"];
+          required int32 i = 2 [(flag) = true];
+          optional int32 j = 3 [(o) = { tag: "a" tag: ["b", "c"], in < d: 2 > }];
+          optional group G = 4 { optional int32 a = 1; }
+          extend O { optional int32 e = 100; }
+        }""",
+        """syntax = "proto2";
+package p;
+
+import "google/protobuf/descriptor.proto";
+
+message O {
+  repeated string tag = 1;
+  optional O in = 2;
+  optional double d = 3;
+
+  extensions 100 to 199, 300;
+}
+message M {
+  optional string s = 1 [
+    (o).tag = "it\\'s",
+    (p.o).in.d = -1.5e+3,
+    default = "A\\n\\377"
+  ];
+  required int32 i = 2 [(flag) = true];
+  optional int32 j = 3 [(o) = {
+    tag: [
+      "a",
+      "b",
+      "c"
+    ],
+    in: {
+      d: 2
+    }
+  }];
+
+  optional group G = 4 {
+    optional int32 a = 1;
+  }
+
+  extend O {
+    optional int32 e = 100;
+  }
+}
+
+extend google.protobuf.FieldOptions {
+  optional O o = 50000;
+}
+extend google.protobuf.FieldOptions {
+  optional bool flag = 50001;
+}
+""",
+    ),
+)
+
+
+@pytest.mark.parametrize(("text", "canonical"), GOLDEN)
+def test_the_text_has_the_layout_of_existing_registries(text: str, canonical: str) -> None:
+    """Their rules: ProtobufSchemaUtils of Confluent's registry on the elements of Square's Wire."""
+    parsed = formats.parse("PROTOBUF", text)
+    assert parsed.canonical == canonical
+    again = formats.parse("PROTOBUF", canonical)
+    assert again.canonical == canonical
+    assert meaning(again) == meaning(parsed)
+
+
+REAL_FILES = sorted((Path(grpc_tools.__file__).parent / "_proto/google/protobuf").glob("*.proto"))
+
+
+@pytest.mark.parametrize("path", REAL_FILES, ids=lambda path: path.stem)
+def test_real_files_mean_the_same_in_their_canonical_and_normalized_text(path: Path) -> None:
+    parsed = formats.parse("PROTOBUF", path.read_text("utf-8"))
+    for text in (parsed.canonical, parsed.normalized()):
+        again = formats.parse("PROTOBUF", text)
+        assert again.canonical == text
+        assert again.normalized() == parsed.normalized()
+    assert meaning(formats.parse("PROTOBUF", parsed.canonical)) == meaning(parsed)
+
+
+def test_normalizing_names_types_in_full_and_sorts_what_has_no_order() -> None:
+    text = """syntax = "proto3"; package p;
+      import "google/protobuf/timestamp.proto"; import "confluent/meta.proto";
+      option java_package = "j"; option go_package = "g";
+      message M {
+        reserved "x", "a"; reserved 30 to 31, 7 to 7;
+        N n = 3 [(confluent.field_meta).tags = "b", (confluent.field_meta).doc = "d",
+                 (.confluent.field_meta).tags = "a"];
+        map<string, M.N> m = 1; google.protobuf.Timestamp t = 2;
+        oneof late { E e = 9; } oneof early { int32 i = 5; int32 h = 4; }
+        message N {} enum E { ZERO = 0; TWO = 0x2; ONE = 1; MINUS = -1; }
+      }"""
+    expected = """syntax = "proto3";
+package p;
+
+import "confluent/meta.proto";
+import "google/protobuf/timestamp.proto";
+
+option go_package = "g";
+option java_package = "j";
+
+message M {
+  reserved 7;
+  reserved 30 to 31;
+  reserved "a";
+  reserved "x";
+
+  map<string, .p.M.N> m = 1;
+  .google.protobuf.Timestamp t = 2;
+  .p.M.N n = 3 [(confluent.field_meta) = {
+    doc: "d",
+    tags: [
+      "b",
+      "a"
+    ]
+  }];
+
+  oneof early {
+    int32 h = 4;
+    int32 i = 5;
+  }
+  oneof late {
+    .p.M.E e = 9;
+  }
+
+  message N {}
+  enum E {
+    ZERO = 0;
+    ONE = 1;
+    TWO = 2;
+    MINUS = -1;
+  }
+}
+"""
+    normalized = formats.parse("PROTOBUF", text).normalized()
+    assert normalized == expected
+    again = formats.parse("PROTOBUF", normalized)
+    assert again.normalized() == again.canonical == normalized
+
+
+def test_a_file_of_an_edition_that_the_reader_does_not_know_keeps_its_text() -> None:
+    text = 'edition = "2023"; message M { reserved foo; int32 a = 1; }'
+    assert formats.parse("PROTOBUF", f" {text}\n").canonical == text
+    plain = formats.parse("PROTOBUF", 'edition = "2023"; message M { int32 a = 1; }')
+    assert plain.canonical == 'edition = "2023";\n\nmessage M {\n  int32 a = 1;\n}\n'
+
+
+KNOWN = [
+    *(f"google/type/{name}.proto" for name in proto_known.GOOGLE_TYPES),
+    "confluent/meta.proto", "confluent/type/decimal.proto", "confluent/type/variant.proto",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", KNOWN)
+def test_files_that_every_registry_knows_need_no_reference(path: str) -> None:
+    text = f'syntax = "proto3"; import "{path}"; message M {{}}'
+    assert f'import "{path}";' in formats.parse("PROTOBUF", text).canonical
+
+
+def test_types_of_known_files_are_compared_by_their_fields() -> None:
+    text = """syntax = "proto3"; import "google/type/date.proto";
+        import 'google/type/timeofday.proto'; import "confluent/type/decimal.proto";
+        message M { google.type.Date d = 1; google.type.TimeOfDay t = 2;
+                    confluent.type.Decimal price = 3; }"""
+    parsed = formats.parse("PROTOBUF", text)
+    other = formats.parse("PROTOBUF", text.replace("google.type.Date d", "google.type.TimeOfDay d"))
+    assert parsed.problems(other, SIDES) == []
+    own = text.replace("confluent.type.Decimal price", "message P { int32 v = 1; } P price")
+    assert "M.price.value" in parsed.problems(formats.parse("PROTOBUF", own), SIDES)[0]
+
+
+def test_a_reference_of_the_same_name_comes_before_a_known_file() -> None:
+    own = Dependency("confluent/meta.proto", 'syntax = "proto3"; message Own {}')
+    text = 'syntax = "proto3"; import "confluent/meta.proto"; message M { Own own = 1; }'
+    assert "Own own = 1;" in formats.parse("PROTOBUF", text, [own]).canonical
+    with pytest.raises(InvalidSchema, match="Own"):
+        formats.parse("PROTOBUF", text)
+
+
+def test_known_files_have_the_fields_that_confluents_client_knows() -> None:
+    from confluent_kafka.schema_registry.confluent import meta_pb2
+    from confluent_kafka.schema_registry.confluent.type import decimal_pb2, variant_pb2
+
+    for module in (meta_pb2, decimal_pb2, variant_pb2):
+        theirs = descriptor_pb2.FileDescriptorProto()
+        module.DESCRIPTOR.CopyToProto(theirs)
+        ours = proto_known.known_file(theirs.name)
+        assert ours is not None
+        numbers = [
+            {
+                (message.name, field.name): (field.number, field.type, field.label)
+                for message in file.message_type
+                for field in message.field
+            }
+            for file in (ours, theirs)
+        ]
+        assert numbers[0] == numbers[1]
+        assert {(e.extendee, e.name, e.number) for e in ours.extension} == {
+            (e.extendee, e.name, e.number) for e in theirs.extension
+        }
+
+
+def test_confluents_options_in_a_descriptor_are_printed() -> None:
+    text = """syntax = "proto3"; import "confluent/meta.proto";
+        message M { int32 a = 1 [(confluent.field_meta) = { doc: "d", tags: ["x", "y"],
+          params: [{ key: "k", value: "v" }] }]; }"""
+    raw = formats.parse("PROTOBUF", text).formatted("serialized")
+    canonical = formats.parse("PROTOBUF", raw).canonical
+    assert (
+        canonical
+        == """syntax = "proto3";
+
+import "confluent/meta.proto";
+
+message M {
+  int32 a = 1 [(confluent.field_meta) = {
+    doc: "d",
+    params: [
+      {
+        key: "k",
+        value: "v"
+      }
+    ],
+    tags: [
+      "x",
+      "y"
+    ]
+  }];
+}
+"""
+    )
 
 
 def test_custom_options_are_kept_as_they_were_written() -> None:

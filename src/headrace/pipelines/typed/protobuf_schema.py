@@ -28,8 +28,18 @@ from pyspark.sql.types import (
 
 from headrace.pipelines.typed.failures import BadSchema
 from headrace.pipelines.typed.registry import Schema
+from headrace.registry.formats.proto_known import known_imports
 
-WELL_KNOWN = ("any", "duration", "empty", "field_mask", "struct", "timestamp", "wrappers")
+WELL_KNOWN = (
+    "any",
+    "descriptor",
+    "duration",
+    "empty",
+    "field_mask",
+    "struct",
+    "timestamp",
+    "wrappers",
+)
 MAIN = "headrace-main.proto"
 TIMESTAMP = "google.protobuf.Timestamp"
 WRAPPERS = frozenset(
@@ -54,9 +64,12 @@ def parse(schema: Schema) -> FileDescriptor:
         for name in WELL_KNOWN:
             module = importlib.import_module(f"google.protobuf.{name}_pb2")
             pool.AddSerializedFile(module.DESCRIPTOR.serialized_pb)
-        for each in schema.dependencies:
-            pool.Add(_file(each.text, each.name))
-        pool.Add(_file(schema.text, MAIN))
+        files = [_file(each.text, each.name) for each in schema.dependencies]
+        files.append(_file(schema.text, MAIN))
+        given = {file.name for file in files}
+        imports = {path for file in files for path in file.dependency} - given
+        for file in (*known_imports(sorted(imports)), *files):
+            pool.Add(file)
         return pool.FindFileByName(MAIN)
     except (TypeError, KeyError, ValueError) as error:
         raise BadSchema(f"schema {schema.id} is no Protobuf schema: {error}") from None

@@ -8,12 +8,13 @@ from collections.abc import Iterable
 
 from google.protobuf.descriptor_pb2 import (
     DescriptorProto,
+    EnumDescriptorProto,
     FieldDescriptorProto,
     FileDescriptorProto,
 )
 
 from headrace.registry.formats.parsed import Budget, Sides
-from headrace.registry.formats.proto_text import SCALARS
+from headrace.registry.formats.proto_descriptor import SCALARS
 
 Field = FieldDescriptorProto
 # Types that are read as each other.
@@ -31,19 +32,32 @@ LENGTH_DELIMITED = {Field.TYPE_STRING, Field.TYPE_BYTES, Field.TYPE_MESSAGE}
 
 
 class Types:
-    """All messages that a file can name, by their full name with its leading dot."""
+    """All that a file can name, by its full name with the leading dot."""
 
     def __init__(self, file: FileDescriptorProto, imported: Iterable[FileDescriptorProto]) -> None:
         self.messages: dict[str, DescriptorProto] = {}
+        self.enums: set[str] = set()
+        self.extensions: dict[str, FieldDescriptorProto] = {}
         for each in (*imported, file):
             prefix = f".{each.package}" if each.package else ""
             self._add(prefix, each.message_type)
+            self._add_others(prefix, each.enum_type, each.extension)
 
     def _add(self, prefix: str, messages: Iterable[DescriptorProto]) -> None:
         for message in messages:
             name = f"{prefix}.{message.name}"
             self.messages[name] = message
             self._add(name, message.nested_type)
+            self._add_others(name, message.enum_type, message.extension)
+
+    def _add_others(
+        self,
+        prefix: str,
+        enums: Iterable[EnumDescriptorProto],
+        extensions: Iterable[FieldDescriptorProto],
+    ) -> None:
+        self.enums.update(f"{prefix}.{each.name}" for each in enums)
+        self.extensions.update((f"{prefix}.{each.name}", each) for each in extensions)
 
 
 class Reading:

@@ -17,12 +17,15 @@ from typing import cast
 import grpc_tools
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.message import DecodeError
-from google.protobuf.unknown_fields import UnknownFieldSet
 from grpc_tools import _protoc_compiler
 
 from headrace.registry.failures import InvalidSchema
 from headrace.registry.formats.parsed import Dependency, Parsed, Sides, unknown_form
+from headrace.registry.formats.proto_descriptor import elements_of
+from headrace.registry.formats.proto_known import file_descriptor, known_imports
+from headrace.registry.formats.proto_normal import normalized
 from headrace.registry.formats.proto_reading import Reading, Types
+from headrace.registry.formats.proto_source import CannotRead, read_file
 from headrace.registry.formats.proto_text import proto_text
 
 MAIN = "headrace-main.proto"
@@ -30,7 +33,9 @@ WELL_KNOWN = Path(str(grpc_tools.__file__)).parent / "_proto"
 # protoc's Python output holds each file's descriptor as one literal.
 _LITERAL = re.compile(rb"AddSerializedFile\((b'(?:[^'\\]|\\.)*')\)")
 _PLAIN_NAME = re.compile(r"[\w.+-]+(/[\w.+-]+)*\Z", re.ASCII)
-_SYNTAX = re.compile(r"\b(syntax|edition)\s*=")
+# The first statement of a file, behind comments.
+_SYNTAX = re.compile(r"(?:\s++|//[^\n]*+|/\*.*?\*/)*+(?:syntax|edition)\b", re.DOTALL)
+_IMPORT = re.compile(r"""\bimport\s+(?:public\s+|weak\s+)?["']([^"']+)["']""")
 DEEPEST = 30
 """Of messages within messages."""
 
@@ -47,13 +52,17 @@ class ProtobufSchema:
 
     @cached_property
     def canonical(self) -> str:
-        # The descriptor has what custom options mean, but not how they were written.
-        if self.file.syntax == "editions" or _has_custom_options(self.file):
+        try:
+            return proto_text(read_file(self._text))
+        except CannotRead:
+            # protoc knows more than the reader, for example of later editions.
             return self._text.strip()
-        return proto_text(self.file)
 
     def normalized(self) -> str:
-        return self.canonical
+        try:
+            return proto_text(normalized(read_file(self._text), self.types))
+        except CannotRead:
+            return self._text.strip()
 
     def formatted(self, form: str) -> str:
         if form == "serialized":
@@ -75,27 +84,29 @@ def parse(text: str, dependencies: Sequence[Dependency]) -> ProtobufSchema:
                 f"Invalid Protobuf schema: {dependency.name[:100]!r} is no name of a file to import"
             )
     given = _from_base64(text)
+    if given is not None:
+        text = proto_text(elements_of(given))
     texts = {each.name: _as_text(each.text) for each in dependencies}
-    files = _compile(text if given is None else proto_text(given), texts)
+    files = _compile(text, texts)
     main = files.pop()
     main.name = "" if given is None else given.name
     _check_depth(main)
-    return ProtobufSchema(text if given is None else proto_text(given), main, Types(main, files))
+    return ProtobufSchema(text, main, Types(main, files))
 
 
 def _as_text(text: str) -> str:
     given = _from_base64(text)
-    return text if given is None else proto_text(given)
+    return text if given is None else proto_text(elements_of(given))
 
 
 def _from_base64(text: str) -> FileDescriptorProto | None:
     """The descriptor, where the text is one."""
     try:
         raw = base64.b64decode(text, validate=True)
-        file = FileDescriptorProto.FromString(raw)
+        file = file_descriptor(raw)
     except (binascii.Error, ValueError, DecodeError):
         return None
-    if not file.name and not file.message_type and not file.enum_type:
+    if not (file.name or file.message_type or file.enum_type or file.extension or file.service):
         return None
     _check_depth(file)
     return file
@@ -105,11 +116,11 @@ def _compile(text: str, others: dict[str, str]) -> list[FileDescriptorProto]:
     """Descriptors of all files that are needed, each after what it imports; the schema is last."""
     with tempfile.TemporaryDirectory(prefix="headrace-proto-") as name:
         folder = Path(name)
-        for path, content in {**others, MAIN: text}.items():
+        for path, content in _with_known({**others, MAIN: text}).items():
             target = folder / path
             target.parent.mkdir(parents=True, exist_ok=True)
             # protoc takes proto2 where nothing is said, but complains on standard error.
-            said = "" if _SYNTAX.search(content) else 'syntax = "proto2"; '
+            said = "" if _SYNTAX.match(content) else 'syntax = "proto2"; '
             target.write_text(said + content, "utf-8")
         include = [str(folder).encode(), str(WELL_KNOWN).encode()]
         try:
@@ -122,6 +133,17 @@ def _compile(text: str, others: dict[str, str]) -> list[FileDescriptorProto]:
         assert found, "protoc writes every descriptor as a literal"
         files.append(FileDescriptorProto.FromString(ast.literal_eval(found[1].decode())))
     return files
+
+
+def _with_known(texts: dict[str, str]) -> dict[str, str]:
+    """The files by their names, and with them those that need no reference."""
+    imports = [path for text in texts.values() for path in _IMPORT.findall(text)]
+    found = {
+        file.name: proto_text(elements_of(file))
+        for file in known_imports(imports)
+        if file.name not in texts
+    }
+    return {**texts, **found}
 
 
 def _reason(error: Exception) -> str:
@@ -139,18 +161,3 @@ def _check_depth(file: FileDescriptorProto) -> None:
                 f"Invalid Protobuf schema: messages are nested more than {DEEPEST} levels deep"
             )
         waiting += [(inner, depth + 1) for inner in message.nested_type]
-
-
-def _has_custom_options(file: FileDescriptorProto) -> bool:
-    """Whether options are set that protobuf itself does not know."""
-    waiting: list[object] = [file]
-    while waiting:
-        part = waiting.pop()
-        for field, value in part.ListFields():  # type: ignore[attr-defined]
-            if field.message_type is None:
-                continue
-            inner = value if field.is_repeated else [value]
-            if field.name == "options" and any(len(UnknownFieldSet(each)) for each in inner):
-                return True
-            waiting += inner
-    return False

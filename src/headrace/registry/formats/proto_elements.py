@@ -1,0 +1,145 @@
+"""The parts of a .proto file as they are written, without comments.
+
+`proto_source` reads them from text, `proto_descriptor` from a descriptor, `proto_text` prints them
+and `proto_normal` puts them in one order. Names of types are as the author wrote them.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+HIGHEST_FIELD = 536_870_911
+HIGHEST_ENUM = 2**31 - 1
+SPECIAL_ORDER = {"default": 1, "json_name": 2}
+"""Parts of a field that are written like options, and printed behind all that are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A value of an option that has no quotes: a number, a boolean, the name of an enum value."""
+
+    text: str
+
+
+Value: TypeAlias = "Word | str | Sequence[Value] | Mapping[str, Value]"
+"""A string is text; bytes that are no UTF-8 are in it as surrogates (PEP 383)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An option. Its name has parts: `(shop.owner).name` is ("(shop.owner)", "name")."""
+
+    path: tuple[str, ...]
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Numbers from the first to the last, both included."""
+
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """One `reserved` or `extensions` statement: numbers, ranges and names."""
+
+    values: tuple[int | Range | str, ...]
+    options: tuple[Option, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    label: str
+    """`required`, `optional`, `repeated`, or empty."""
+    type: str
+    name: str
+    number: int
+    options: tuple[Option, ...] = ()
+    """With those of SPECIAL_ORDER at the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    label: str
+    number: int
+    options: tuple[Option, ...]
+    body: "Message"
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    name: str
+    options: tuple[Option, ...] = ()
+    fields: tuple[Field, ...] = ()
+    groups: tuple[Group, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EnumValue:
+    name: str
+    number: int
+    options: tuple[Option, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Enum:
+    name: str
+    options: tuple[Option, ...] = ()
+    reserved: tuple[Numbers, ...] = ()
+    values: tuple[EnumValue, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Extend:
+    """Extensions of one message."""
+
+    type: str
+    fields: tuple[Field, ...] = ()
+    groups: tuple[Group, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    name: str
+    reserved: tuple[Numbers, ...] = ()
+    options: tuple[Option, ...] = ()
+    fields: tuple[Field, ...] = ()
+    oneofs: tuple[OneOf, ...] = ()
+    groups: tuple[Group, ...] = ()
+    extensions: tuple[Numbers, ...] = ()
+    extends: tuple[Extend, ...] = ()
+    messages: tuple["Message", ...] = ()
+    enums: tuple[Enum, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    name: str
+    input: str
+    """With `stream ` before the type where it is one."""
+    output: str
+    options: tuple[Option, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    name: str
+    options: tuple[Option, ...] = ()
+    methods: tuple[Method, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    syntax: str = ""
+    """The first statement without its semicolon: `syntax = "proto3"`. It may be empty."""
+    package: str = ""
+    imports: tuple[str, ...] = ()
+    public_imports: tuple[str, ...] = ()
+    weak_imports: tuple[str, ...] = ()
+    options: tuple[Option, ...] = ()
+    messages: tuple[Message, ...] = ()
+    enums: tuple[Enum, ...] = ()
+    extends: tuple[Extend, ...] = ()
+    services: tuple[Service, ...] = ()
