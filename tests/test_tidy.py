@@ -1,6 +1,7 @@
 """House rules that a machine can check: import directions, lengths, names."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -70,3 +71,13 @@ def test_the_hot_modules_import_nothing_heavy(word: str) -> None:
     code = f"import sys, {modules}; sys.exit({word!r} in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False)
     assert done.returncode == 0, f"{modules} import {word}"
+
+
+def test_every_decision_has_a_number_a_status_and_a_date() -> None:
+    records = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+    head = re.compile(
+        r"# \d{4}: .+\n\nStatus: (accepted|superseded by .+)\. Date: \d{4}-\d\d-\d\d\.\n"
+    )
+    assert [named(path) for path in records if not head.match(path.read_text())] == []
+    numbers = [path.name[:4] for path in records]
+    assert len(numbers) == len(set(numbers))
