@@ -15,11 +15,11 @@ from kio.schema.incremental_alter_configs.v1 import request as altering
 
 from headrace.apis.configs import alter_configs, describe_configs, incremental_alter_configs
 from headrace.errors import ErrorCode
-from headrace.settings import TABLE, TOPIC_TABLE, Type
+from headrace.settings import GROUP_TABLE, TABLE, TOPIC_TABLE, Type
 from headrace.wire.primitives import i8
 from tests.apis.one_broker import OneBroker
 
-TOPIC, BROKER, LOGGER = 2, 4, 8
+TOPIC, BROKER, LOGGER, GROUP = 2, 4, 8, 32
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 NONE = ErrorCode.NONE
 
@@ -145,6 +145,7 @@ def test_live_configs_of_all_brokers_and_of_one(broker: OneBroker) -> None:
         (BROKER, "2", ErrorCode.INVALID_REQUEST),
         (BROKER, "one", ErrorCode.INVALID_REQUEST),
         (LOGGER, "", ErrorCode.INVALID_REQUEST),
+        (GROUP, "", ErrorCode.INVALID_REQUEST),
         (77, "x", ErrorCode.INVALID_REQUEST),
     ],
 )
@@ -192,6 +193,12 @@ def test_all_configs_are_replaced(broker: OneBroker) -> None:
         (BROKER, "2", ("log.retention.ms", SET, "1"), ErrorCode.INVALID_REQUEST),
         (BROKER, "1", ("log.retention.ms", SET, "x"), ErrorCode.INVALID_REQUEST),
         (BROKER, "1", ("num.partitions", SET, "4"), ErrorCode.INVALID_REQUEST),
+        (GROUP, "g", ("consumer.session.timeout.ms", SET, "1"), ErrorCode.INVALID_CONFIG),
+        (GROUP, "g", ("consumer.session.timeout.ms", SET, "soon"), ErrorCode.INVALID_CONFIG),
+        (GROUP, "g", ("consumer.session.timeout.ms", APPEND, "1"), ErrorCode.INVALID_CONFIG),
+        (GROUP, "g", ("consumer.session.timeout.ms", SET, None), ErrorCode.INVALID_REQUEST),
+        (GROUP, "g", ("no.such", SET, "1"), ErrorCode.INVALID_CONFIG),
+        (GROUP, "", ("consumer.session.timeout.ms", SET, "50000"), ErrorCode.INVALID_REQUEST),
         (77, "x", ("a", SET, "b"), ErrorCode.INVALID_REQUEST),
     ],
 )
@@ -229,6 +236,27 @@ def test_validation_alters_nothing(broker: OneBroker) -> None:
     bad = change(broker, TOPIC, "t", ("segment.ms", SET, "x"), validate_only=True)
     assert bad == ErrorCode.INVALID_CONFIG
     assert broker.metadata.image is before
+
+
+# --- Groups ---------------------------------------------------------------------------------------
+
+
+def test_the_configs_of_a_group_are_shown_set_replaced_and_deleted(tmp_path: Path) -> None:
+    broker = OneBroker(tmp_path, {"group.consumer.session.timeout.ms": "50000"})
+    session, interval = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+    shown = entries(broker, GROUP, "a/b")
+    assert shown.keys() == GROUP_TABLE.keys()
+    assert [(s.name, s.value, s.source) for s in shown[session].synonyms] == [(session, "50000", 5)]
+    assert not any(entry.read_only or entry.is_sensitive for entry in shown.values())
+    assert change(broker, GROUP, "a/b", (session, SET, "47000"), (interval, SET, "6000")) == NONE
+    entry = entries(broker, GROUP, "a/b", session)[session]
+    assert (entry.value, entry.config_source) == ("47000", 8)
+    assert [(s.name, s.value, s.source) for s in entry.synonyms] == [(session, "47000", 8)]
+    assert entries(broker, GROUP, "other")[session].config_source == 5
+    assert replace(broker, GROUP, "a/b", consumer_heartbeat_interval_ms="7000") == NONE
+    assert broker.metadata.image.group_configs == {"a/b": {interval: "7000"}}
+    assert change(broker, GROUP, "a/b", (interval, DELETE, None), ("x", DELETE, None)) == NONE
+    assert broker.metadata.image.group_configs == {}
 
 
 # --- Loggers --------------------------------------------------------------------------------------

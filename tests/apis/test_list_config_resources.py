@@ -4,6 +4,7 @@ import pytest
 from kio.schema.list_config_resources.v1.request import ListConfigResourcesRequest
 
 from headrace.apis.list_config_resources import list_config_resources
+from headrace.cluster.controller import Alteration, ConfigChange, Operation
 from headrace.errors import ErrorCode
 from headrace.wire.primitives import i8
 from tests.apis.one_broker import NEWEST, OneBroker
@@ -14,7 +15,8 @@ NONE = ErrorCode.NONE
 @pytest.mark.parametrize(
     ("types", "version", "resources"),
     [
-        ((), NEWEST, {("t", 2), ("1", 4), ("1", 8)}),
+        ((), NEWEST, {("t", 2), ("1", 4), ("1", 8), ("g", 32)}),
+        ((32,), NEWEST, {("g", 32)}),
         ((2,), NEWEST, {("t", 2)}),
         ((4, 16), NEWEST, {("1", 4)}),
         ((), 0, set()),
@@ -24,6 +26,9 @@ def test_resources_with_configs_are_listed(
     broker: OneBroker, types: tuple[int, ...], version: int, resources: set[tuple[str, int]]
 ) -> None:
     broker.create("t")
+    change = ConfigChange("consumer.session.timeout.ms", Operation.SET, "50000")
+    alteration = Alteration("group", "g", (change,), broker=broker.services.settings)
+    assert broker.metadata.alter_configs([alteration]) == [None]
     request = ListConfigResourcesRequest(resource_types=tuple(map(i8, types)))
     answer = broker.ask(list_config_resources, request, version)
     assert ErrorCode(answer.error_code) == NONE

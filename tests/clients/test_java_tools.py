@@ -174,6 +174,41 @@ def test_kafka_configs_changes_the_cluster_wide_broker_defaults(bootstrap: str) 
     assert "log.retention.ms" not in tool(bootstrap, "kafka-configs", "--describe", *where).stdout
 
 
+def test_kafka_configs_sets_describes_lists_and_removes_the_configs_of_a_group(
+    bootstrap: str, new_name: str
+) -> None:
+    where = ("--entity-type", "groups", "--entity-name", new_name)
+    given = "consumer.session.timeout.ms=50000,share.record.lock.duration.ms=20000"
+    tool(bootstrap, "kafka-configs", "--alter", *where, "--add-config", given)
+    described = tool(bootstrap, "kafka-configs", "--describe", *where).stdout
+    assert set(
+        re.findall(r"^  (\S+?)=(\S*) sensitive=false synonyms=(\{.*\})$", described, re.M)
+    ) == {
+        (name, value, f"{{DYNAMIC_GROUP_CONFIG:{name}={value}}}")
+        for name, value in (pair.split("=") for pair in given.split(","))
+    }
+    everything = tool(bootstrap, "kafka-configs", "--describe", *where, "--all").stdout
+    default = "consumer.heartbeat.interval.ms=5000"
+    assert f"{default} sensitive=false synonyms={{DEFAULT_CONFIG:{default}}}" in everything
+    assert len(re.findall(r"^  \S+=", everything, re.M)) == 10
+    listed = tool(bootstrap, "kafka-configs", "--describe", "--entity-type", "groups").stdout
+    assert f"Dynamic configs for group {new_name} are:" in listed
+    for wrong, why in (
+        ("consumer.session.timeout.ms=1000", "group.consumer.min.session.timeout.ms"),
+        ("consumer.heartbeat.interval.ms=20000", "group.consumer.max.heartbeat.interval.ms"),
+        ("no.such=1", "Unknown group config name: no.such"),
+    ):
+        refused = tool(
+            bootstrap, "kafka-configs", "--alter", *where, "--add-config", wrong, check=False
+        )
+        assert refused.code != 0
+        assert "InvalidConfigurationException" in refused.stdout + refused.stderr
+        assert why in refused.stdout + refused.stderr
+    names = "consumer.session.timeout.ms,share.record.lock.duration.ms"
+    tool(bootstrap, "kafka-configs", "--alter", *where, "--delete-config", names)
+    assert "timeout" not in tool(bootstrap, "kafka-configs", "--describe", *where).stdout
+
+
 def test_kafka_get_offsets_answers_every_form_of_time(bootstrap: str, topic: str) -> None:
     start = int(time.time() * 1000) - 100_000
     producer = Producer({"bootstrap.servers": bootstrap})

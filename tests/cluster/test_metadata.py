@@ -21,6 +21,7 @@ from headrace.cluster.image import Broker, Image
 from headrace.cluster.metadata import PRODUCER_ID_BLOCK, FoundTopic, Metadata, new_topic_id
 from headrace.cluster.sqlite_store import SqliteStore
 from headrace.errors import ErrorCode, KafkaError
+from headrace.settings import Settings
 
 DEFAULTS = Defaults(partitions=1, replication_factor=1)
 BROKER = Broker(1, "localhost", 9092)
@@ -42,6 +43,11 @@ def setting(name: str, value: str) -> ConfigChange:
     return ConfigChange(name, Operation.SET, value)
 
 
+def group_session(group_id: str, session_ms: str) -> Alteration:
+    change = setting("consumer.session.timeout.ms", session_ms)
+    return Alteration("group", group_id, (change,), broker=Settings.parse({}))
+
+
 def test_everything_is_the_same_after_a_restart(metadata: Metadata, tmp_path: Path) -> None:
     wanted = [NewTopic("a.b", 3, configs=(("retention.ms", "7"),)), NewTopic("c")]
     metadata.create_topics(wanted, DEFAULTS)
@@ -51,6 +57,8 @@ def test_everything_is_the_same_after_a_restart(metadata: Metadata, tmp_path: Pa
             Alteration("topic", "c", (setting("segment.ms", "9"),)),
             Alteration("broker", "", (setting("log.retention.ms", "10"),)),
             Alteration("broker", "1", (setting("log.retention.ms", "11"),)),
+            group_session("a/b", "50000"),
+            group_session("..", "51000"),
         ]
     )
     before, after = metadata.image, opened(tmp_path).image
@@ -61,6 +69,8 @@ def test_everything_is_the_same_after_a_restart(metadata: Metadata, tmp_path: Pa
     assert after.folded == before.folded == {"a_b": "a.b"}
     assert after.brokers == {1: replace(BROKER, epoch=2)}
     assert after.broker_configs == {"": {"log.retention.ms": "10"}, "1": {"log.retention.ms": "11"}}
+    session = "consumer.session.timeout.ms"
+    assert after.group_configs == {"a/b": {session: "50000"}, "..": {session: "51000"}}
     assert after.cluster_id == before.cluster_id
 
 

@@ -10,10 +10,11 @@ from headrace.cluster.controller import Alteration, ConfigChange, Defaults, NewT
 from headrace.cluster.image import Broker
 from headrace.cluster.metadata import Metadata
 from headrace.cluster.sqlite_store import FILE_NAME, SqliteStore
+from headrace.settings import Settings
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "cluster.md"
 ROW = re.compile(r"^\| `(/[^`]+)` \| `(\{[^`]*\})` \|", re.MULTILINE)
-KEYS_OF_USERS = {"/configs/ID"}
+KEYS_OF_USERS = {"/configs/ID", "/group_configs/GROUP"}
 
 
 def written(folder: Path) -> dict[str, set[str]]:
@@ -27,13 +28,15 @@ def written(folder: Path) -> dict[str, set[str]]:
     metadata.delete_topics(["gone"])
     change = ConfigChange("log.retention.ms", Operation.SET, "60000")
     metadata.alter_configs([Alteration("broker", "1", (change,))])
+    change = ConfigChange("consumer.session.timeout.ms", Operation.SET, "50000")
+    metadata.alter_configs([Alteration("group", "g", (change,), broker=Settings.parse({}))])
     metadata.next_producer_id()
     connection = sqlite3.connect(folder / FILE_NAME)
     rows = connection.execute("select parent, name, value from nodes").fetchall()
     connection.close()
     store.close()
     found: dict[str, set[str]] = {}
-    names = {"/topics": "NAME", "/deleted": "TOPIC_ID"}
+    names = {"/topics": "NAME", "/deleted": "TOPIC_ID", "/group_configs": "GROUP"}
     for parent, name, value in rows:
         fixed = parent == "" or name == "controller"
         path = f"{parent}/{name if fixed else names.get(parent, 'ID')}"

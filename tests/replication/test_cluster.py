@@ -12,12 +12,21 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import OffsetSpec
+from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
+from kio.schema.describe_configs.v4.response import DescribeConfigsResponse
+from kio.schema.incremental_alter_configs.v1.request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from kio.schema.incremental_alter_configs.v1.response import IncrementalAlterConfigsResponse
 
 from headrace.client.config import ClientConfig, parse_bootstrap
 from headrace.client.connection import Connection
 from headrace.wire.primitives import TopicName, i8, i32, i64, milliseconds
 from tests.support import zookeeper
 from tests.support.cluster import PATIENCE_S, RunningCluster, TopicSeen
+from tests.support.stores import eventually
 from tests.support.traffic import Writer, check, read_all
 
 
@@ -194,6 +203,34 @@ def test_a_group_goes_on_where_it_was_when_its_coordinator_dies(
     assert {row.partition: row.offset for row in committed} == after
     consumer.close()
     writer.stop()
+
+
+@both_stores
+def test_the_configs_of_a_group_count_at_every_broker_and_stay_after_a_restart(
+    cluster: RunningCluster,
+) -> None:
+    name = "consumer.heartbeat.interval.ms"
+
+    def seen_by(number: int) -> str | None:
+        resource = DescribeConfigsResource(
+            resource_type=i8(32), resource_name="a/b", configuration_keys=(name,)
+        )
+        request = DescribeConfigsRequest(
+            resources=(resource,), include_synonyms=False, include_documentation=False
+        )
+        with cluster.client(number) as client:
+            (result,) = client.ask(request, DescribeConfigsResponse).results
+        return result.configs[0].value
+
+    change = AlterableConfig(name=name, config_operation=i8(0), value="6000")
+    resource = AlterConfigsResource(resource_type=i8(32), resource_name="a/b", configs=(change,))
+    request = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False)
+    with cluster.client(1) as client:
+        (answer,) = client.ask(request, IncrementalAlterConfigsResponse).responses
+    assert answer.error_code == 0, answer.error_message
+    eventually(lambda: {seen_by(n) for n in (1, 2, 3)} == {"6000"}, "all brokers know of it")
+    cluster.brokers[3].restart()
+    eventually(lambda: seen_by(3) == "6000", "it was kept")
 
 
 @both_stores

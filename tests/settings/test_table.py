@@ -6,13 +6,22 @@ import pytest
 
 import headrace.settings
 from headrace.errors import SettingError
-from headrace.settings import TABLE, TOPIC_TABLE, Setting, Type, check_topic_config, format_value
+from headrace.settings import (
+    TABLE,
+    TOPIC_TABLE,
+    Setting,
+    Settings,
+    Type,
+    check_topic_config,
+    format_value,
+)
+from headrace.settings.group_table import BOUNDS, GROUP_TABLE, check_group_configs
 from headrace.settings.ignored import ignored_names, why_ignored
 from headrace.settings.no_effect import BROKER_NO_EFFECT, TOPIC_NO_EFFECT
 from headrace.settings.resolve import FIELDS
 from headrace.settings.setting import parse_value
 
-ROWS = [*TABLE.values(), *TOPIC_TABLE.values()]
+ROWS = [*TABLE.values(), *TOPIC_TABLE.values(), *GROUP_TABLE.values()]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.scope}:{row.name}")
@@ -89,6 +98,47 @@ def test_a_topic_config_takes_what_kafka_takes(name: str, good: str, bad: str) -
         check_topic_config(name, bad)
 
 
+@pytest.mark.parametrize(
+    ("name", "good", "bad"),
+    [
+        ("consumer.session.timeout.ms", "45000", "44999"),
+        ("consumer.session.timeout.ms", " 60000 ", "60001"),
+        ("consumer.session.timeout.ms", "50000", "soon"),
+        ("consumer.session.timeout.ms", "50000", "99999999999"),
+        ("consumer.heartbeat.interval.ms", "5000", "4999"),
+        ("consumer.heartbeat.interval.ms", "15000", "15001"),
+        ("share.session.timeout.ms", "46000", "1000"),
+        ("share.record.lock.duration.ms", "15000", "999"),
+        ("share.auto.offset.reset", "earliest", "Earliest"),
+        ("share.auto.offset.reset", "by_duration:PT1H30M", "by_duration:P"),
+        ("share.auto.offset.reset", "by_duration:P1DT0.5S", "by_duration:PT"),
+        ("share.isolation.level", "read_committed", "committed"),
+        ("streams.heartbeat.interval.ms", "6000", "46000"),
+        ("streams.num.standby.replicas", "2", "3"),
+        ("streams.num.standby.replicas", "0", "-1"),
+    ],
+)
+def test_a_group_config_takes_what_kafka_takes(name: str, good: str, bad: str) -> None:
+    broker = Settings.parse({})
+    check_group_configs(broker, {name: good})
+    with pytest.raises(SettingError, match=name.replace(".", r"\.")):
+        check_group_configs(broker, {name: bad})
+
+
+def test_a_groups_session_is_longer_than_its_heartbeat_interval() -> None:
+    broker = Settings.parse(
+        {
+            "group.consumer.min.session.timeout.ms": "1000",
+            "group.consumer.max.heartbeat.interval.ms": "60000",
+        }
+    )
+    check_group_configs(broker, {"consumer.session.timeout.ms": "5001"})
+    with pytest.raises(SettingError, match="must be greater than consumer"):
+        check_group_configs(broker, {"consumer.session.timeout.ms": "5000"})
+    with pytest.raises(SettingError, match="must be greater than consumer"):
+        check_group_configs(broker, {"consumer.heartbeat.interval.ms": "45000"})
+
+
 def test_a_refused_value_is_named_with_what_was_expected() -> None:
     with pytest.raises(SettingError) as caught:
         check_topic_config("segment.bytes", "1k")
@@ -125,6 +175,9 @@ def test_a_setting_is_read_somewhere_or_is_listed_as_without_effect() -> None:
     )
     read = {name for name in TABLE if f'"{name}"' in source} | {"producer.id.expiration.ms"}
     read |= {synonym.name for name in FIELDS for synonym in TOPIC_TABLE[name].synonyms}
+    for row in GROUP_TABLE.values():
+        if not row.inert:
+            read |= {row.synonyms[0].name, *BOUNDS[row.name]}
     while more := {synonym.name for name in read for synonym in TABLE[name].synonyms} - read:
         read |= more
     listed = "src/headrace/settings/no_effect.py"

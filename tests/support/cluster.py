@@ -212,7 +212,7 @@ class RunningCluster:
             include_topic_authorized_operations=False,
         )
         try:
-            with self._client(number) as client:
+            with self.client(number) as client:
                 (topic,) = client.ask(request, MetadataResponse).topics
         except Unreachable:
             return None
@@ -233,7 +233,7 @@ class RunningCluster:
     def known_to(self, number: int) -> set[int]:
         """The brokers that one of them tells of; none if it does not answer."""
         try:
-            with self._client(number) as client:
+            with self.client(number) as client:
                 return set(client.brokers())
         except Unreachable:
             return set()
@@ -246,7 +246,7 @@ class RunningCluster:
             if broker.is_running and not broker.is_paused
         ]
 
-    def _client(self, number: int) -> Cluster:
+    def client(self, number: int) -> Cluster:
         """A client that asks this broker and no other."""
         where = parse_bootstrap(self.brokers[number].bootstrap_servers)
         return Cluster(ClientConfig(where, request_timeout_s=10))

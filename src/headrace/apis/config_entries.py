@@ -11,7 +11,16 @@ from enum import IntEnum
 
 from headrace.apis.context import Services
 from headrace.cluster.image import CLUSTER_DEFAULT
-from headrace.settings import TABLE, TOPIC_TABLE, Setting, Settings, Type, format_value
+from headrace.settings import (
+    GROUP_TABLE,
+    TABLE,
+    TOPIC_TABLE,
+    Setting,
+    Settings,
+    Type,
+    format_value,
+    group_value,
+)
 from headrace.settings.setting import parse_value
 
 INTERNAL_PREFIX = "internal."
@@ -36,6 +45,7 @@ class Source(IntEnum):
     STATIC_BROKER = 4
     DEFAULT = 5
     DYNAMIC_BROKER_LOGGER = 6
+    GROUP = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +124,17 @@ def broker_entries(broker: BrokerConfigs) -> list[Entry]:
         for name in broker.static
         if name not in TABLE
     ]
+    return entries
+
+
+def group_entries(broker: Settings, configs: Mapping[str, str]) -> list[Entry]:
+    """Every config of a group that was given `configs`; a default is the broker's value."""
+    entries = []
+    for name, row in GROUP_TABLE.items():
+        value = format_value(group_value(broker, configs, name))
+        source = Source.GROUP if name in configs else Source.DEFAULT
+        synonyms = (Synonym(name, value, source),)
+        entries.append(Entry(name, value, source, False, False, row.type, row.doc, synonyms))
     return entries
 
 

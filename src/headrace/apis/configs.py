@@ -1,13 +1,13 @@
 """DescribeConfigs (32) versions 1-4, AlterConfigs (33) 0-2, IncrementalAlterConfigs (44) 0-1.
 
-Configs of topics, of this broker (by its id), of all brokers ("") and of this broker's loggers.
+Configs of topics, groups, this broker (by its id), all brokers ("") and this broker's loggers.
 AlterConfigs replaces all configs of a resource; IncrementalAlterConfigs sets, deletes, appends to
 and subtracts from single ones. Only configs that can change while a broker runs can be altered. One
 refusal does not hold up the other resources.
 
 DescribeConfigs: v1 synonyms; v3 types and documentation; v4 flexible. AlterConfigs: v2 flexible.
-IncrementalAlterConfigs: v1 flexible. Not done: subscriptions to client metrics, configs of groups;
-policies for changes.
+IncrementalAlterConfigs: v1 flexible. Not done: subscriptions to client metrics; policies for
+changes.
 """
 
 from collections import Counter
@@ -34,6 +34,7 @@ from headrace.apis.config_entries import (
     Source,
     broker_entries,
     cluster_entries,
+    group_entries,
     topic_entries,
 )
 from headrace.apis.context import Caller, Services
@@ -85,6 +86,11 @@ class _Describer:
         match resource.resource_type:
             case ResourceType.TOPIC:
                 return self._topic(resource)
+            case ResourceType.GROUP:
+                if not name:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+                configs = self._services.metadata.image.group_configs.get(name, {})
+                return self._show(group_entries(self._services.settings, configs), resource)
             case ResourceType.BROKER if not name:
                 return self._show(cluster_entries(self._broker), resource)
             case ResourceType.BROKER:
@@ -241,6 +247,10 @@ def _alteration(
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
         check_topic_name(name)
         return Alteration("topic", name, changes, fresh)
+    if resource.resource_type == ResourceType.GROUP:
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+        return Alteration("group", name, changes, fresh, services.settings)
     if resource.resource_type == ResourceType.BROKER:
         if name:
             _check_node(name, services.node_id)

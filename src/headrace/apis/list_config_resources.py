@@ -1,9 +1,10 @@
 """ListConfigResources (74), versions 0-1.
 
-The names of all topics and brokers that have configs to describe. No types named means all types.
+The names of all topics and brokers, and of the groups that were given configs. No types named means
+all types.
 
 v0 lists subscriptions to client metrics only; v1 any type. Not done: there are no subscriptions to
-client metrics, and no groups with configs.
+client metrics.
 """
 
 from collections.abc import Iterable
@@ -51,4 +52,6 @@ def _names(services: Services, kind: int) -> Iterable[str]:
             return image.topics
         case ResourceType.BROKER | ResourceType.BROKER_LOGGER:
             return map(str, image.brokers)
+        case ResourceType.GROUP:
+            return image.group_configs
     return ()

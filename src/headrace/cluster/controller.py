@@ -14,7 +14,16 @@ from typing import Literal
 from headrace.cluster.image import Image, PartitionState, Topic, fold
 from headrace.cluster.placement import place
 from headrace.errors import ErrorCode, KafkaError, SettingError
-from headrace.settings import TABLE, TOPIC_TABLE, Setting, Type, check_topic_configs
+from headrace.settings import (
+    GROUP_TABLE,
+    TABLE,
+    TOPIC_TABLE,
+    Setting,
+    Settings,
+    Type,
+    check_group_configs,
+    check_topic_configs,
+)
 from headrace.settings.setting import format_value, parse_value
 from headrace.types import BrokerId
 
@@ -55,7 +64,7 @@ class Operation(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigChange:
-    """One operation on one config of a topic or broker."""
+    """One operation on one config of a topic, broker or group."""
 
     name: str
     operation: Operation
@@ -64,12 +73,25 @@ class ConfigChange:
 
 @dataclass(frozen=True, slots=True)
 class Alteration:
-    """Changes to the configs of one topic or broker; `fresh` drops those it has so far."""
+    """Changes to the configs of one resource; `fresh` drops those it has so far.
 
-    of: Literal["topic", "broker"]
+    `broker` has the bounds for the configs of a group.
+    """
+
+    of: Literal["topic", "broker", "group"]
     name: str
     changes: tuple[ConfigChange, ...]
     fresh: bool = False
+    broker: Settings | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AlteredConfigs:
+    """All configs that a broker, all brokers ("") or a group has after an alteration."""
+
+    of: Literal["broker", "group"]
+    name: str
+    configs: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,11 +187,14 @@ def grow_topic(image: Image, growth: Growth) -> Topic:
     return replace(topic, partitions=(*topic.partitions, *added))
 
 
-def alter_configs(image: Image, alteration: Alteration) -> Topic | tuple[str, Mapping[str, str]]:
-    """The altered topic, or a broker's name and its altered configs; KafkaError if it may not."""
-    if alteration.of == "topic":
-        return _alter_topic(image, alteration)
-    return alteration.name, _alter_broker(image, alteration)
+def alter_configs(image: Image, alteration: Alteration) -> Topic | AlteredConfigs:
+    """The altered topic, or the altered configs of a broker or group; KafkaError if refused."""
+    match alteration.of:
+        case "topic":
+            return _alter_topic(image, alteration)
+        case "group":
+            return AlteredConfigs("group", alteration.name, _alter_group(image, alteration))
+    return AlteredConfigs("broker", alteration.name, _alter_broker(image, alteration))
 
 
 def _alter_topic(image: Image, alteration: Alteration) -> Topic:
@@ -204,6 +229,18 @@ def _alter_broker(image: Image, alteration: Alteration) -> Mapping[str, str]:
             parse_value(row, value)
         except SettingError as error:
             raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
+    return configs
+
+
+def _alter_group(image: Image, alteration: Alteration) -> Mapping[str, str]:
+    """A group's configs, altered; INVALID_CONFIG for a name or value that is wrong."""
+    assert alteration.broker is not None, "the bounds are the broker's"
+    current = {} if alteration.fresh else image.group_configs.get(alteration.name, {})
+    configs = _alter(current, alteration.changes, GROUP_TABLE)
+    try:
+        check_group_configs(alteration.broker, configs)
+    except SettingError as error:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
     return configs
 
 

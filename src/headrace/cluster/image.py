@@ -83,6 +83,9 @@ class Image:
     """Names that contain `.` or `_`, by their form in which the two are one."""
     broker_configs: Mapping[str, Mapping[str, str]] = field(default_factory=_nothing)
 
+    group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=_nothing)
+    """The configs of groups that were given any."""
+
     def with_topics(self, changed: Iterable[Topic], removed: Iterable[Topic] = ()) -> "Image":
         """The image after these topics appeared or changed, and those went away."""
         topics, names, folded = dict(self.topics), dict(self.names), dict(self.folded)
@@ -125,6 +128,13 @@ class Image:
         return replace(
             self, version=self.version + 1, broker_configs={**self.broker_configs, name: configs}
         )
+
+    def with_group_configs(self, name: str, configs: Mapping[str, str]) -> "Image":
+        """The image after the configs of one group were replaced."""
+        groups = {**self.group_configs, name: configs}
+        if not configs:
+            del groups[name]
+        return replace(self, version=self.version + 1, group_configs=groups)
 
 
 def _led_by(brokers: Container[BrokerId], state: PartitionState) -> PartitionState:

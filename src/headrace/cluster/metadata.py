@@ -6,6 +6,7 @@ faster, the store is read again and the change is decided anew. What other broke
 through `refresh`.
 
 The nodes: `/cluster`, `/brokers/<id>`, `/topics/<name>`, `/configs/<broker id or default>`,
+`/group_configs/<group id, percent-encoded>`,
 `/deleted/<topic id>`, `/producer_ids`, `/controller`; and those that live as long as their broker's
 session, `/live/<broker id>` and `/live/controller`. Each value is JSON.
 """
@@ -17,10 +18,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from urllib.parse import quote, unquote
 
 from headrace.clock import Clock
 from headrace.cluster import controller
-from headrace.cluster.controller import Alteration, Defaults, Growth, NewTopic
+from headrace.cluster.controller import Alteration, AlteredConfigs, Defaults, Growth, NewTopic
 from headrace.cluster.image import (
     CLUSTER_DEFAULT,
     NO_LEADER,
@@ -302,9 +304,9 @@ class Metadata:
     def alter_configs(
         self, wanted: Sequence[Alteration], *, validate_only: bool = False
     ) -> list[KafkaError | None]:
-        """Alter the configs of topics and brokers; for each None, or why it cannot be.
+        """Alter the configs of topics, brokers and groups; for each None, or why it cannot be.
 
-        Each topic and broker may be named once.
+        Each resource may be named once.
         """
 
         def decide(image: Image) -> _Decision[KafkaError | None]:
@@ -313,13 +315,24 @@ class Metadata:
             changes = [self._write_topic(topic) for topic in topics]
             changed = image.with_topics(topics) if topics else image
             for one in altered:
-                if not isinstance(one, Topic):
-                    name, configs = one
-                    changed = changed.with_broker_configs(name, configs)
-                    changes.append(self._write(f"/configs/{name or 'default'}", _dump(configs)))
+                if isinstance(one, AlteredConfigs) and one.of == "group":
+                    changed = changed.with_group_configs(one.name, one.configs)
+                    changes += self._write_group(one.name, one.configs)
+                elif isinstance(one, AlteredConfigs):
+                    changed = changed.with_broker_configs(one.name, one.configs)
+                    path = f"/configs/{one.name or 'default'}"
+                    changes.append(self._write(path, _dump(one.configs)))
             return _Decision(results, changed, changes)
 
         return self._change(decide, validate_only)
+
+    def _write_group(self, name: str, configs: Mapping[str, str]) -> list[Change]:
+        """The node of a group's configs; a group without any has none."""
+        path = f"/group_configs/{_node_name(name)}"
+        if configs:
+            return [self._write(path, _dump(configs))]
+        version = self._versions.get(path)
+        return [] if version is None else [Delete(path, version)]
 
     def adopt_topics(self, found: Iterable[FoundTopic]) -> list[FoundTopic]:
         """Register topics whose folders lie here but which the store has never heard of.
@@ -457,6 +470,9 @@ class Metadata:
             controller_id=controller,
             brokers=brokers,
             broker_configs=configs,
+            group_configs={
+                unquote(name): content for name, content in self._read_children("/group_configs")
+            },
         )
         return image.with_topics(self._read_topics())
 
@@ -537,6 +553,11 @@ def _contended() -> KafkaError:
     )
 
 
+def _node_name(group_id: str) -> str:
+    """A group id as the name of a node: no slashes, and not `.` or `..`."""
+    return quote(group_id, safe="").replace(".", "%2E")
+
+
 def _dump(value: Mapping[str, object]) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
 
@@ -595,6 +616,7 @@ def _same(old: Image, new: Image) -> bool:
         old.brokers == new.brokers
         and old.controller_id == new.controller_id
         and old.broker_configs == new.broker_configs
+        and old.group_configs == new.group_configs
         and old.topics.keys() == new.topics.keys()
         and all(old.topics[name] is topic for name, topic in new.topics.items())
     )

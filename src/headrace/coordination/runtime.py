@@ -464,14 +464,15 @@ class Runtime(Generic[_Machine]):
                 self._timers.set(_TimerKey(index, key), now_ms + _TRY_AGAIN_MS)
 
     def _follow(self, old: Image, new: Image) -> None:
-        """Topics came, changed or went."""
+        """Topics came, changed or went, or the configs of groups changed."""
         before, after = old.topics.get(self._topic), new.topics.get(self._topic)
         if before is not None and (after is None or after.id != before.id):
             for index in list(self._shards):
                 self._unload(index, ErrorCode.NOT_COORDINATOR)
         elif before is not after:
             self._follow_leaders()
-        if not self._shards or old.topics is new.topics:
+        unchanged = old.topics is new.topics and old.group_configs is new.group_configs
+        if not self._shards or unchanged:
             return
         changed = frozenset(
             name

@@ -1,6 +1,7 @@
 """The settings: one table in Kafka's own names, how files are read, what a topic ends up with."""
 
 from headrace.settings.files import load_properties, load_toml, parse_assignment
+from headrace.settings.group_table import GROUP_TABLE, check_group_configs, group_value
 from headrace.settings.resolve import (
     LogSettings,
     Settings,
@@ -14,6 +15,7 @@ from headrace.settings.table import TABLE
 from headrace.settings.topic_table import TOPIC_TABLE
 
 __all__ = [
+    "GROUP_TABLE",
     "LONG_MAX",
     "TABLE",
     "TOPIC_TABLE",
@@ -23,9 +25,11 @@ __all__ = [
     "Type",
     "Value",
     "check_broker_config",
+    "check_group_configs",
     "check_topic_config",
     "check_topic_configs",
     "format_value",
+    "group_value",
     "load_properties",
     "load_toml",
     "log_settings",

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from headrace.settings import broker_table
+from headrace.settings.group_table import GROUP_TABLE
 from headrace.settings.ignored import ignored_names
 from headrace.settings.protection import refused_names
 from headrace.settings.security_table import SECURITY_ROWS
@@ -70,6 +71,7 @@ that they have no effect.
 def settings_page() -> str:
     """The whole page."""
     parts = [INTRODUCTION, "## Topic configs\n", *_table(TOPIC_TABLE.values())]
+    parts += ["## Group configs\n", *_table(GROUP_TABLE.values())]
     parts.append("## Broker settings\n")
     for title, rows in BROKER_SECTIONS:
         parts += [f"### {title}\n", *_table(TABLE[row.name] for row in rows)]
@@ -96,7 +98,7 @@ def _doc(row: Setting) -> str:
     doc = row.doc
     if row.kafka_default is not None:
         doc += f" Kafka's default is `{row.kafka_default}`."
-    if row.scope == "topic" and row.synonyms:
+    if row.scope != "broker" and row.synonyms:
         names = ", ".join(f"`{synonym.name}`" for synonym in row.synonyms)
         doc += f" Broker setting: {names}."
     return f"*No effect in this version.* {doc}" if row.inert else doc

@@ -62,7 +62,7 @@ class Setting(NamedTuple):
     default: Value
     doc: str
     check: Check | None = None
-    scope: Literal["broker", "topic"] = "broker"
+    scope: Literal["broker", "topic", "group"] = "broker"
     live: bool = False
     synonyms: tuple[Synonym, ...] = ()
     kafka_default: str | None = None

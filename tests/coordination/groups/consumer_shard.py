@@ -94,6 +94,12 @@ class Shard:
         names = frozenset({*removed, *changed})
         self.run(self.groups.topics_changed(self.image, names, frozenset(removed), self.now_ms))
 
+    def configure(self, **configs: str) -> None:
+        """The group has these configs, and no others."""
+        given = {name.replace("_", "."): value for name, value in configs.items()}
+        self.image = self.image.with_group_configs(GROUP, given)
+        self.run(self.groups.topics_changed(self.image, frozenset(), frozenset(), self.now_ms))
+
     def restart(self) -> None:
         """Forget everything, and read the log as a start does."""
         self.groups = Groups(self.settings, self.image)

@@ -98,6 +98,25 @@ def test_a_silent_member_is_out_after_its_session() -> None:
     assert first.owned == partitions(orders=4)
 
 
+def test_the_configs_of_a_group_count_from_the_next_heartbeat_on() -> None:
+    shard = Shard(orders=4)
+    client = Client(shard, "a")
+    assert client.join().heartbeat_interval_ms == 5000
+    settle(client)
+    shard.configure(consumer_session_timeout_ms="60000", consumer_heartbeat_interval_ms="7000")
+    assert client.beat().heartbeat_interval_ms == 7000
+    shard.advance(59_000)
+    assert client.beat().heartbeat_interval_ms == 7000, "its session was longer than the broker's"
+    shard.restart()
+    shard.advance(59_000)
+    assert client.beat().heartbeat_interval_ms == 7000, "also after the log was read"
+    shard.configure()
+    assert client.beat().heartbeat_interval_ms == 5000
+    shard.advance(45_000)
+    with _refused(ErrorCode.UNKNOWN_MEMBER_ID):
+        client.beat()
+
+
 def test_a_member_that_does_not_give_up_in_time_is_out() -> None:
     shard = Shard(orders=2)
     first, second = Client(shard, "a"), Client(shard, "b")

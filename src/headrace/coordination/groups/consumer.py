@@ -64,7 +64,8 @@ from headrace.coordination.groups.group_change import (
 )
 from headrace.coordination.outcome import Key, Outcome, Record, Reply, Timer, Value, answer
 from headrace.errors import ErrorCode, KafkaError
-from headrace.settings import Settings
+from headrace.settings import Settings, group_value
+from headrace.settings.group_table import HEARTBEAT_INTERVAL, SESSION_TIMEOUT
 
 FIRST_COMMIT_WITH_EPOCH = 9
 """OffsetCommit's version from which on the generation may be a member epoch."""
@@ -250,9 +251,16 @@ class ConsumerGroup:
     def session_timer(self, member: Member, now_ms: int) -> Timer:
         """When the member is out, if nothing is heard of it until then."""
         classic = member.metadata.classic
-        session_ms = self.limits.session_timeout_ms
+        session_ms = self._configured_ms(SESSION_TIMEOUT)
         due = now_ms + (session_ms if classic is None else classic.session_timeout_ms)
         return Timer((CONSUMER, self.group_id, SESSION, member.id), due)
+
+    def _configured_ms(self, name: str) -> int:
+        """A config of this group, as it is now; else what the broker's settings say."""
+        configs = self.home.image.group_configs.get(self.group_id, {})
+        value = group_value(self.home.settings, configs, name)
+        assert isinstance(value, int), name
+        return value
 
     # ----------------------------------------------------------------------------- heartbeats
 
@@ -261,7 +269,7 @@ class ConsumerGroup:
         state = self.persistent
         known = state.members.get(beat.member_id)
         if known is not None and self._is_mere_sign_of_life(known, beat):
-            interval = self.limits.heartbeat_interval_ms
+            interval = self._configured_ms(HEARTBEAT_INTERVAL)
             outcome = answer(token, BeatAnswer(known.id, known.epoch, interval))
             outcome.timers.append(self.session_timer(known, now_ms))
             return outcome
@@ -280,7 +288,8 @@ class ConsumerGroup:
             change.timer(due if revoking else None, REBALANCE, after.id)
         told = beat.is_full or after.current.assigned != before.current.assigned
         assigned = after.current.assigned if told else None
-        response = BeatAnswer(after.id, after.epoch, self.limits.heartbeat_interval_ms, assigned)
+        interval = self._configured_ms(HEARTBEAT_INTERVAL)
+        response = BeatAnswer(after.id, after.epoch, interval, assigned)
         return change.outcome.merge(answer(token, response))
 
     def _retarget(self, change: Change, now_ms: int) -> None:

@@ -11,10 +11,10 @@ from headrace.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class ConsumerLimits:
-    """The settings named group.consumer.*, and the size to which a group can be downgraded."""
+    """The settings named group.consumer.* that a group has no config for, and the size to which a
+    group can be downgraded.
+    """
 
-    session_timeout_ms: int
-    heartbeat_interval_ms: int
     max_size: int
     max_classic_size: int
     assignors: tuple[str, ...]
@@ -27,8 +27,6 @@ class ConsumerLimits:
         named = settings.words("group.consumer.assignors")
         policy = settings.text("group.consumer.migration.policy").lower()
         return cls(
-            settings.integer("group.consumer.session.timeout.ms"),
-            settings.integer("group.consumer.heartbeat.interval.ms"),
             settings.integer("group.consumer.max.size"),
             settings.integer("group.max.size"),
             tuple(CLASS_NAMES.get(one, one) for one in named) or tuple(ASSIGNORS)[:1],

@@ -1,0 +1,144 @@
+"""The configs of a group: Kafka 4.1's names, types, defaults, checks and bounds.
+
+The value of the broker setting counts where the group gives none. Configs of share and streams
+groups are checked and kept; they have no effect, because there are no such groups yet.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from headrace.errors import SettingError
+from headrace.settings.resolve import Settings
+from headrace.settings.setting import (
+    Check,
+    Setting,
+    Synonym,
+    Type,
+    Value,
+    at_least,
+    matching,
+    one_of,
+    parse_value,
+)
+
+SESSION_TIMEOUT = "consumer.session.timeout.ms"
+HEARTBEAT_INTERVAL = "consumer.heartbeat.interval.ms"
+
+_RESET = matching(
+    r"earliest|latest|by_duration:[pP](?=.)([0-9]+[dD])?"
+    r"([tT](?=[0-9])([0-9]+[hH])?([0-9]+[mM])?([0-9]+(\.[0-9]{1,9})?[sS])?)?",
+    "earliest, latest or by_duration:<PnDTnHnMn.nS>",
+)
+
+
+class Bounds(NamedTuple):
+    """The broker settings between which a group's value has to be."""
+
+    low: str
+    high: str
+
+
+BOUNDS = {
+    SESSION_TIMEOUT: Bounds(
+        "group.consumer.min.session.timeout.ms", "group.consumer.max.session.timeout.ms"
+    ),
+    HEARTBEAT_INTERVAL: Bounds(
+        "group.consumer.min.heartbeat.interval.ms", "group.consumer.max.heartbeat.interval.ms"
+    ),
+    "share.session.timeout.ms": Bounds(
+        "group.share.min.session.timeout.ms", "group.share.max.session.timeout.ms"
+    ),
+    "share.heartbeat.interval.ms": Bounds(
+        "group.share.min.heartbeat.interval.ms", "group.share.max.heartbeat.interval.ms"
+    ),
+    "share.record.lock.duration.ms": Bounds(
+        "group.share.min.record.lock.duration.ms", "group.share.max.record.lock.duration.ms"
+    ),
+    "streams.session.timeout.ms": Bounds(
+        "group.streams.min.session.timeout.ms", "group.streams.max.session.timeout.ms"
+    ),
+    "streams.heartbeat.interval.ms": Bounds(
+        "group.streams.min.heartbeat.interval.ms", "group.streams.max.heartbeat.interval.ms"
+    ),
+    "streams.num.standby.replicas": Bounds("", "group.streams.max.standby.replicas"),
+}
+
+
+def _group(name: str, low: int, synonym: str, default: int, doc: str) -> Setting:
+    return _row(name, Type.INT, default, at_least(low), doc, synonym)
+
+
+def _row(
+    name: str, kind: Type, default: Value, check: Check, doc: str, synonym: str = ""
+) -> Setting:
+    synonyms = (Synonym(synonym),) if synonym else ()
+    inert = not name.startswith("consumer.")
+    return Setting(name, kind, default, doc, check, "group", True, synonyms, inert=inert)
+
+
+# fmt: off
+_ROWS = (
+    _group(SESSION_TIMEOUT, 1, "group.consumer.session.timeout.ms", 45_000,
+           "Silence after which a member of the group is taken for dead."),
+    _group(HEARTBEAT_INTERVAL, 1, "group.consumer.heartbeat.interval.ms", 5_000,
+           "Time between two heartbeats of a member."),
+    _group("share.session.timeout.ms", 1, "group.share.session.timeout.ms", 45_000,
+           "Silence after which a member of a share group is taken for dead."),
+    _group("share.heartbeat.interval.ms", 1, "group.share.heartbeat.interval.ms", 5_000,
+           "Time between two heartbeats of a member of a share group."),
+    _group("share.record.lock.duration.ms", 1000, "group.share.record.lock.duration.ms", 30_000,
+           "How long a record that was given out stays locked for its member."),
+    _row("share.auto.offset.reset", Type.STRING, "latest", _RESET,
+         "Where a share group begins to read a partition."),
+    _row("share.isolation.level", Type.STRING, "read_uncommitted",
+         one_of("read_committed", "read_uncommitted"),
+         "Whether a share group reads records of transactions that are open or aborted."),
+    _group("streams.session.timeout.ms", 1, "group.streams.session.timeout.ms", 45_000,
+           "Silence after which a member of a streams group is taken for dead."),
+    _group("streams.heartbeat.interval.ms", 1, "group.streams.heartbeat.interval.ms", 5_000,
+           "Time between two heartbeats of a member of a streams group."),
+    _group("streams.num.standby.replicas", 0, "group.streams.num.standby.replicas", 0,
+           "Copies of a task's state on other members of a streams group."),
+)
+# fmt: on
+
+GROUP_TABLE: dict[str, Setting] = {row.name: row for row in _ROWS}
+
+
+def group_value(broker: Settings, configs: Mapping[str, str], name: str) -> Value:
+    """The value that a group with `configs` has for its config `name`."""
+    row = GROUP_TABLE[name]
+    if name in configs:
+        return parse_value(row, configs[name])
+    return broker.value(row.synonyms[0].name) if row.synonyms else row.default
+
+
+def check_group_configs(broker: Settings, configs: Mapping[str, str]) -> None:
+    """SettingError unless every config is right, within the broker's bounds, and they fit."""
+    for name, text in configs.items():
+        row = GROUP_TABLE.get(name)
+        if row is None:
+            raise SettingError(f"Unknown group config name: {name}")
+        value = parse_value(row, text)
+        bounds = BOUNDS.get(name)
+        if bounds is None:
+            continue
+        assert isinstance(value, int), f"{name} has bounds, so it is a number"
+        if bounds.low and value < broker.integer(bounds.low):
+            raise SettingError(
+                f"{name}={value} must be greater than or equal to "
+                f"{bounds.low}={broker.integer(bounds.low)}"
+            )
+        if value > broker.integer(bounds.high):
+            raise SettingError(
+                f"{name}={value} must be less than or equal to "
+                f"{bounds.high}={broker.integer(bounds.high)}"
+            )
+    for kind in ("consumer", "share", "streams"):
+        session, interval = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
+        if session in configs or interval in configs:
+            longer, shorter = (group_value(broker, configs, one) for one in (session, interval))
+            assert isinstance(longer, int), session
+            assert isinstance(shorter, int), interval
+            if longer <= shorter:
+                raise SettingError(f"{session}={longer} must be greater than {interval}={shorter}")
