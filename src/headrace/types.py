@@ -1,5 +1,7 @@
 """Names for the values that every layer passes around."""
 
+import base64
+import uuid
 from typing import NamedTuple, TypeAlias
 
 Offset: TypeAlias = int
@@ -15,3 +17,13 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+def encode_uuid(value: uuid.UUID) -> str:
+    """A topic id as Kafka writes it: url-safe base64 without padding."""
+    return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
+
+
+def decode_uuid(text: str) -> uuid.UUID:
+    """The topic id that `encode_uuid` wrote; ValueError if it is none."""
+    return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))

@@ -4,8 +4,6 @@ import pytest
 
 from headrace.disk import MemoryDisk, read_file, write_file
 from headrace.log.checkpoints import (
-    decode_uuid,
-    encode_uuid,
     read_epochs,
     read_offsets,
     read_properties,
@@ -15,7 +13,7 @@ from headrace.log.checkpoints import (
     write_properties,
     write_topic_id,
 )
-from headrace.types import TopicPartition
+from headrace.types import TopicPartition, decode_uuid, encode_uuid
 
 A, B = TopicPartition("a", 0), TopicPartition("b.c-d", 12)
 

@@ -48,6 +48,12 @@ def test_a_time_goes_before_offsets() -> None:
     assert (starting.kind, starting.each) == ("times", {TopicPartition("t", 0): 5})
 
 
+def test_offsets_may_be_copied_from_a_checkpoint() -> None:
+    stored = '{"t":{"0":5,"id":"an-id","initial":{"0":1}}}'
+    starting = parse_options({**PLACE, "startingOffsets": stored}, streaming=True).starting
+    assert (starting.kind, starting.each) == ("offsets", {TopicPartition("t", 0): 5})
+
+
 def test_columns_may_be_left_out() -> None:
     assert parse_columns(PLACE) == COLUMNS[:-1]
     assert parse_columns({**PLACE, "includeHeaders": "true"}) == COLUMNS

@@ -1,9 +1,18 @@
 """How much an epoch takes of each partition, and how tasks share it."""
 
+import json
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.pipelines.ranges import OffsetRange, from_stored, limited, split, to_stored
+from headrace.pipelines.ranges import (
+    OffsetRange,
+    StreamOffset,
+    from_stored,
+    limited,
+    split,
+    to_stored,
+)
 from headrace.types import TopicPartition
 
 partitions = st.builds(TopicPartition, st.sampled_from(["a", "b"]), st.integers(0, 5))
@@ -62,8 +71,31 @@ def test_one_partition_is_shared_by_as_many_tasks_as_are_wanted() -> None:
     ]
 
 
+OFFSETS = {TopicPartition("t", 10): 5, TopicPartition("t", 2): 7, TopicPartition("a", 0): 1}
+
+
 def test_offsets_are_stored_as_sparks_own_source_stores_them() -> None:
-    offsets = {TopicPartition("t", 10): 5, TopicPartition("t", 2): 7, TopicPartition("a", 0): 1}
-    stored = to_stored(offsets)
-    assert stored == {"a": {"0": 1}, "t": {"2": 7, "10": 5}}
-    assert from_stored(stored) == offsets
+    stored = to_stored(StreamOffset(OFFSETS))
+    assert json.dumps(stored) == '{"a": {"0": 1}, "t": {"2": 7, "10": 5}}'
+    assert from_stored(stored) == StreamOffset(OFFSETS)
+
+
+def test_topic_ids_and_the_initial_offsets_stand_beside_the_offsets() -> None:
+    found = StreamOffset(OFFSETS, {"t": "an-id"}, {TopicPartition("t", 2): 6})
+    stored = to_stored(found)
+    assert stored == {
+        "a": {"0": 1, "initial": {}},
+        "t": {"2": 7, "10": 5, "id": "an-id", "initial": {"2": 6}},
+    }
+    assert from_stored(stored) == found
+    assert json.dumps(to_stored(from_stored(stored))) == json.dumps(stored)
+    from_nothing = StreamOffset(OFFSETS, {}, {})
+    assert from_stored(to_stored(from_nothing)) == from_nothing
+
+
+def test_offsets_without_an_id_are_of_any_topic_of_that_name() -> None:
+    old, first, second = (StreamOffset(OFFSETS, ids) for ids in ({}, {"t": "1"}, {"t": "2"}))
+    assert old.same_topic(first, "t")
+    assert first.same_topic(old, "t")
+    assert not first.same_topic(second, "t")
+    assert not old.same_place(first)

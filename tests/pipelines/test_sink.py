@@ -1,5 +1,6 @@
 """The sink's protocol, step by step and without Spark: every place where a run may end."""
 
+import time
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -17,9 +18,10 @@ from headrace.pipelines.sink import Sink, TaskDone
 from headrace.pipelines.sink_options import parse_options
 from headrace.testing.plugin import BrokerFactory
 from headrace.testing.running import RunningBroker
+from tests.support import groups
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.committed import committed_values
-from tests.support.topics import create_topic
+from tests.support.topics import create_topic, recreate_topic
 
 SCHEMA = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 TASKS = 3
@@ -263,6 +265,18 @@ def test_a_query_without_its_ledger_is_refused_until_told_to_begin_anew(query: Q
     done = query.tasks(7, ledger="new")
     query.sink(ledger="new").commit(done, ledger=True)
     assert len(query.rows()) == TASKS * ROWS
+
+
+def test_a_topic_that_was_created_again_has_no_ledger(query: Query) -> None:
+    """The ledger is deleted with the topic, so that no new epoch is taken for a replay."""
+    query.run(0)
+    recreate_topic(query.bootstrap, query.topic, 3)
+    deadline = time.monotonic() + 60
+    while groups.committed(query.bootstrap, f"headrace-sink.{query.name}"):
+        assert time.monotonic() < deadline, "the offsets of a deleted topic stay"
+        time.sleep(0.1)
+    with pytest.raises(LedgerError, match=r'no ledger of the epochs before.*"ledger", "new"'):
+        query.tasks(1)
 
 
 def test_a_page_may_have_more_tasks_than_one_offset_has_room_for(query: Query) -> None:

@@ -19,7 +19,7 @@ from pyspark.sql.streaming import StreamingQuery
 from headrace.testing.running import RunningBroker
 from tests.support import groups, java
 from tests.support.apache_kafka import ApacheKafka
-from tests.support.topics import create_topic
+from tests.support.topics import create_topic, recreate_topic
 
 pytestmark = pytest.mark.spark
 
@@ -78,8 +78,16 @@ def checkpointed(folder: Path) -> dict[int, dict[str, dict[str, int]]]:
     ends = {}
     for path in (folder / "checkpoint" / "commits").glob("[0-9]*"):
         stored = (folder / "checkpoint" / "offsets" / path.name).read_text()
-        ends[int(path.name)] = json.loads(stored.splitlines()[2])
+        ends[int(path.name)] = offsets(json.loads(stored.splitlines()[2]))
     return ends
+
+
+def offsets(stored: dict[str, dict[str, Any]]) -> dict[str, dict[str, int]]:
+    """Without topic ids and initial offsets."""
+    return {
+        topic: {name: value for name, value in found.items() if name.isdecimal()}
+        for topic, found in stored.items()
+    }
 
 
 def committed(bootstrap: str, group: str) -> dict[str, int]:
@@ -119,6 +127,22 @@ def test_a_stream_of_an_empty_topic_waits_for_its_first_record(
             produce(bootstrap, topic, range(5))
         run_to_files(frame, tmp_path)
         assert numbers(spark, tmp_path) == list(range(expected))
+
+
+def test_a_restart_on_a_topic_that_was_created_again_fails_or_reads_all_of_it(
+    spark: SparkSession, headrace: RunningBroker, tmp_path: Path
+) -> None:
+    where = headrace.bootstrap_servers
+    topic = create_topic(where, f"q-{uuid.uuid4().hex[:12]}", 2)
+    produce(where, topic, range(100))
+    run_to_files(stream(spark, where, topic), tmp_path)
+    recreate_topic(where, topic, 2)
+    produce(where, topic, range(1000, 1150))
+    with pytest.raises(Exception, match=f"topic {topic} was deleted and created again"):
+        run_to_files(stream(spark, where, topic), tmp_path)
+    assert numbers(spark, tmp_path) == list(range(100))
+    run_to_files(stream(spark, where, topic, failOnDataLoss="false"), tmp_path)
+    assert numbers(spark, tmp_path) == [*range(100), *range(1000, 1150)]
 
 
 def test_a_query_is_a_group_that_is_never_ahead_of_its_checkpoint(
@@ -179,7 +203,7 @@ def progress(query: StreamingQuery) -> dict[str, Any]:
     """The source's offsets after the last epoch that had records, as Spark itself reports them."""
     last: Any = [each for each in query.recentProgress if each["numInputRows"]][-1]
     (source,) = last["sources"]
-    return {name: json.loads(source[name]) for name in ("endOffset", "latestOffset")}
+    return {name: offsets(json.loads(source[name])) for name in ("endOffset", "latestOffset")}
 
 
 def members(bootstrap: str, group: str) -> list[str]:

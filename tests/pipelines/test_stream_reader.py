@@ -1,5 +1,6 @@
 """What Spark asks of a stream, asked without Spark: offsets, limits, and logs that change."""
 
+import json
 import logging
 import uuid
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from confluent_kafka import TopicPartition as RdPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
+from headrace.client import fetching
 from headrace.client.errors import ClientError
 from headrace.errors import ErrorCode
 from headrace.pipelines import source
@@ -20,7 +22,8 @@ from headrace.pipelines.source import StreamReader
 from headrace.testing.plugin import BrokerFactory
 from headrace.testing.running import RunningBroker
 from tests.support import groups
-from tests.support.topics import create_topic
+from tests.support.apache_kafka import ApacheKafka
+from tests.support.topics import create_topic, recreate_topic
 
 MakeReader = Callable[..., StreamReader]
 EVERYTHING = ReadAllAvailable()
@@ -35,8 +38,9 @@ def topic(headrace: RunningBroker) -> str:
 def make_reader() -> Iterator[MakeReader]:
     made: list[StreamReader] = []
 
-    def make(bootstrap: str, topic: str, **options: str) -> StreamReader:
-        given = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic}
+    def make(bootstrap: str, topic: str | None = None, **options: str) -> StreamReader:
+        given = {"kafka.bootstrap.servers": bootstrap}
+        given |= {} if topic is None else {"subscribe": topic}
         given |= {name.replace("__", "."): value for name, value in options.items()}
         made.append(StreamReader(parse_options(given, streaming=True)))
         return made[-1]
@@ -51,6 +55,14 @@ def produce(bootstrap: str, topic: str, count: int, partition: int = 0, first: i
     for number in range(first, first + count):
         producer.produce(topic, b"%d" % number, partition=partition)
     assert producer.flush(20) == 0
+
+
+def offsets(stored: Stored) -> dict[str, dict[str, int]]:
+    """Without topic ids and initial offsets."""
+    return {
+        topic: {name: value for name, value in found.items() if name.isdecimal()}
+        for topic, found in stored.items()
+    }
 
 
 def values(reader: StreamReader, start: Stored, end: Stored) -> list[int]:
@@ -75,7 +87,7 @@ def test_an_epoch_holds_what_came_since_the_last(
     produce(where, topic, 10)
     reader = make_reader(where, topic, startingOffsets="earliest")
     start = reader.initialOffset()
-    assert start == {topic: {"0": 0, "1": 0}}
+    assert offsets(start) == {topic: {"0": 0, "1": 0}}
     end = reader.latestOffset(start, EVERYTHING)
     assert values(reader, start, end) == list(range(10))
     assert reader.latestOffset(end, EVERYTHING) == end
@@ -102,7 +114,7 @@ def test_a_limit_is_shared_and_an_available_now_run_ends(
         sizes.append(len(values(reader, start, end)))
         start = end
     assert sizes == [30, 30, 30]
-    assert start == {topic: {"0": 60, "1": 30}}
+    assert offsets(start) == {topic: {"0": 60, "1": 30}}
 
 
 def test_an_epoch_waits_for_enough_records_but_not_for_ever(
@@ -116,9 +128,9 @@ def test_an_epoch_waits_for_enough_records_but_not_for_ever(
     limit = patient.getDefaultReadLimit()
     assert patient.latestOffset(start, limit) == start
     hasty = make_reader(where, topic, **options, maxTriggerDelay="0ms")
-    assert hasty.latestOffset(start, limit) == {topic: {"0": 9, "1": 0}}
+    assert offsets(hasty.latestOffset(start, limit)) == {topic: {"0": 9, "1": 0}}
     produce(where, topic, 1)
-    assert patient.latestOffset(start, limit) == {topic: {"0": 10, "1": 0}}
+    assert offsets(patient.latestOffset(start, limit)) == {topic: {"0": 10, "1": 0}}
 
 
 def test_a_new_partition_is_read_from_its_beginning(
@@ -132,9 +144,28 @@ def test_a_new_partition_is_read_from_its_beginning(
     admin.create_partitions([NewPartitions(topic, 3)])[topic].result(20)
     produce(where, topic, 4, partition=2)
     end = reader.latestOffset(start, reader.getDefaultReadLimit())
-    assert end == {topic: {"0": 3, "1": 0, "2": 4}}
+    assert offsets(end) == {topic: {"0": 3, "1": 0, "2": 4}}
     assert values(reader, start, end) == [0, 1, 2, 3]
     assert values(make_reader(where, topic), start, end) == [0, 1, 2, 3]
+
+
+def test_a_first_epoch_is_replayed_from_where_it_began(
+    headrace: RunningBroker, topic: str, make_reader: MakeReader
+) -> None:
+    """Spark keeps the end of the epoch; it asks for the initial offsets again."""
+    where = headrace.bootstrap_servers
+    produce(where, topic, 10)
+    reader = make_reader(where, topic, startingOffsets="latest")
+    start = reader.initialOffset()
+    produce(where, topic, 5, first=10)
+    end = reader.latestOffset(start, EVERYTHING)
+    assert values(reader, start, end) == list(range(10, 15))
+    produce(where, topic, 3, first=15)
+    restarted = make_reader(where, topic, startingOffsets="latest")
+    assert values(restarted, restarted.initialOffset(), end) == list(range(10, 15))
+    after = restarted.latestOffset(end, EVERYTHING)
+    assert values(restarted, end, after) == list(range(15, 18))
+    assert restarted.latestOffset(after, EVERYTHING) == after
 
 
 def test_deleted_records_fail_the_query_or_are_skipped_as_it_says(
@@ -155,7 +186,7 @@ def test_deleted_records_fail_the_query_or_are_skipped_as_it_says(
     assert f"{topic}-0 begins at offset 12" in caplog.text
 
 
-def test_a_topic_that_was_made_anew_fails_the_query_or_begins_again(
+def test_a_log_that_ends_before_what_was_read_fails_the_query_or_goes_on_at_its_end(
     headrace: RunningBroker,
     topic: str,
     make_reader: MakeReader,
@@ -169,11 +200,154 @@ def test_a_topic_that_was_made_anew_fails_the_query_or_begins_again(
         make_reader(where, topic).latestOffset(start, EVERYTHING)
     careless = make_reader(where, topic, failOnDataLoss="false")
     end = careless.latestOffset(start, EVERYTHING)
-    assert end == {topic: {"0": 5, "1": 0}}
+    assert offsets(end) == {topic: {"0": 5, "1": 0}}
     assert careless.partitions(start, end) == []
     gone = {"gone": {"0": 3}, topic: {"0": 5, "1": 0}}
     with pytest.raises(ClientError, match="gone-0 was read up to 3 and is gone"):
         make_reader(where, topic).latestOffset(gone, EVERYTHING)
+
+
+@pytest.fixture(params=["headrace", pytest.param("kafka", marks=[pytest.mark.java])])
+def anywhere(request: pytest.FixtureRequest) -> str:
+    if request.param == "headrace":
+        broker: RunningBroker = request.getfixturevalue("headrace")
+        return broker.bootstrap_servers
+    kafka: ApacheKafka = request.getfixturevalue("apache_kafka")
+    return kafka.bootstrap
+
+
+@pytest.mark.parametrize("how", ["subscribe", "assign"])
+def test_a_topic_that_was_created_again_is_data_loss_or_is_read_from_its_beginning(
+    anywhere: str,
+    make_reader: MakeReader,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    how: str,
+) -> None:
+    monkeypatch.setattr(source, "SETTLING_S", 0.2)
+    topic = create_topic(anywhere, f"r-{uuid.uuid4().hex[:12]}", 1)
+    chosen = topic if how == "subscribe" else json.dumps({topic: [0]})
+    options = {how: chosen, "startingOffsets": "earliest"}
+    produce(anywhere, topic, 100)
+    reader = make_reader(anywhere, **options)
+    start = reader.latestOffset(reader.initialOffset(), EVERYTHING)
+    recreate_topic(anywhere, topic, 1)
+    produce(anywhere, topic, 150, first=1000)
+    with pytest.raises(ClientError) as caught:
+        make_reader(anywhere, **options).latestOffset(start, EVERYTHING)
+    new_id = reader.initialOffset()[topic]["id"]
+    assert start[topic]["id"] != new_id
+    for words in (f"topic {topic} was deleted", start[topic]["id"], new_id, "failOnDataLoss=false"):
+        assert words in str(caught.value)
+    limit = {"maxOffsetsPerTrigger": "100"}
+    careless = make_reader(anywhere, **options, **limit, failOnDataLoss="false")
+    with caplog.at_level(logging.WARNING):
+        end = careless.latestOffset(start, careless.getDefaultReadLimit())
+    assert f"topic {topic} was deleted and created again" in caplog.text
+    assert values(careless, start, end) == list(range(1000, 1100))
+    after = careless.latestOffset(end, careless.getDefaultReadLimit())
+    assert values(careless, end, after) == list(range(1100, 1150))
+    # A restart plans the epoch again from its two ends.
+    assert values(make_reader(anywhere, **options), start, end) == list(range(1000, 1100))
+
+
+def test_a_topic_that_is_created_again_after_an_epoch_was_planned_is_not_read_in_its_place(
+    anywhere: str,
+    make_reader: MakeReader,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(fetching, "NEW_TOPIC_PATIENCE_S", 0.2)
+    topic = create_topic(anywhere, f"r-{uuid.uuid4().hex[:12]}", 2)
+    produce(anywhere, topic, 20)
+    options = {"subscribe": topic, "startingOffsets": "earliest"}
+    reader = make_reader(anywhere, **options)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, EVERYTHING)
+    recreate_topic(anywhere, topic, 2)
+    produce(anywhere, topic, 30, first=1000)
+    with pytest.raises(
+        ClientError, match=rf"{topic} was deleted and created again.*failOnDataLoss"
+    ):
+        values(reader, start, end)
+    careless = make_reader(anywhere, **options, failOnDataLoss="false")
+    with caplog.at_level(logging.WARNING):
+        assert values(careless, start, end) == []
+    assert f"topic {topic} was deleted and created again" in caplog.text
+
+
+@pytest.mark.parametrize("how", ["subscribe", "assign", "subscribePattern"])
+def test_a_deleted_topic_is_data_loss_or_left_out(
+    headrace: RunningBroker,
+    topic: str,
+    make_reader: MakeReader,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    how: str,
+) -> None:
+    monkeypatch.setattr(source, "SETTLING_S", 0.2)
+    where = headrace.bootstrap_servers
+    kept = create_topic(where, f"{topic}-kept", 1)
+    chosen = {
+        "subscribe": f"{topic},{kept}",
+        "assign": json.dumps({topic: [0, 1], kept: [0]}),
+        "subscribePattern": f"{topic}.*",
+    }[how]
+    options = {how: chosen, "startingOffsets": "earliest", "kafkaConsumer.pollTimeoutMs": "300"}
+    produce(where, topic, 10)
+    produce(where, kept, 5)
+    reader = make_reader(where, **options)
+    start = reader.initialOffset()
+    planned = reader.latestOffset(start, EVERYTHING)
+    admin = AdminClient({"bootstrap.servers": where})
+    admin.delete_topics([topic])[topic].result(60)
+    produce(where, kept, 5, first=5)
+    with pytest.raises(ClientError, match=f"{topic}-0 was read up to 10 and is gone"):
+        reader.latestOffset(planned, EVERYTHING)
+    with pytest.raises(ClientError, match=f"{topic}-0 is gone: the offsets 0 to 10"):
+        values(reader, start, planned)
+    careless = make_reader(where, **options, failOnDataLoss="false")
+    with caplog.at_level(logging.WARNING):
+        assert values(careless, start, planned) == list(range(5))
+        end = careless.latestOffset(planned, EVERYTHING)
+    assert offsets(end) == {kept: {"0": 10}}
+    assert values(careless, planned, end) == list(range(5, 10))
+    assert f"{topic}-0 is gone" in caplog.text
+
+
+def test_a_checkpoint_without_topic_ids_goes_on_and_has_them_from_then_on(
+    headrace: RunningBroker, topic: str, make_reader: MakeReader
+) -> None:
+    where = headrace.bootstrap_servers
+    produce(where, topic, 10)
+    reader = make_reader(where, subscribe=topic)
+    old = {topic: {"0": 4, "1": 0}}
+    end = reader.latestOffset(old, EVERYTHING)
+    assert values(reader, old, end) == list(range(4, 10))
+    assert values(reader, old, {topic: {"0": 6, "1": 0}}) == [4, 5]
+    assert end[topic]["id"]
+    # The id alone is worth an epoch; then nothing changes any more.
+    everything = {topic: {"0": 10, "1": 0}}
+    assert reader.latestOffset(everything, EVERYTHING) == end
+    assert reader.latestOffset(end, EVERYTHING) == end
+
+
+def test_the_group_is_not_told_offsets_of_a_topic_that_was_deleted(
+    headrace: RunningBroker, topic: str, make_reader: MakeReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, "SETTLING_S", 0.2)
+    where, group = headrace.bootstrap_servers, f"g-{topic}"
+    produce(where, topic, 100)
+    options = {"startingOffsets": "earliest", "group.id": group, "failOnDataLoss": "false"}
+    reader = make_reader(where, subscribe=topic, **options)
+    start = reader.latestOffset(reader.initialOffset(), EVERYTHING)
+    recreate_topic(where, topic, 2)
+    produce(where, topic, 150)
+    reader.prepareForTriggerAvailableNow()
+    end = reader.latestOffset(start, EVERYTHING)
+    assert committed(where, group) == {}
+    reader.commit(end)
+    assert committed(where, group) == {"0": 150, "1": 0}
 
 
 def test_a_stream_goes_on_after_the_broker_was_restarted(
@@ -208,7 +382,7 @@ def test_committed_records_only_are_announced_and_read(
     assert committed.latestOffset(start, EVERYTHING) == start
     writer.commit_transaction(20)
     end = committed.latestOffset(start, EVERYTHING)
-    assert end == {topic: {"0": 2, "1": 0}}
+    assert offsets(end) == {topic: {"0": 2, "1": 0}}
     assert values(committed, start, end) == [1]
     assert values(committed, {topic: {"0": 1, "1": 0}}, end) == []
 

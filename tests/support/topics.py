@@ -20,3 +20,14 @@ def create_topic(
         assert time.monotonic() < deadline, f"{name} does not appear"
         time.sleep(0.02)
     return name
+
+
+def recreate_topic(bootstrap: str, name: str, partitions: int = 1) -> None:
+    """Deletes the topic and creates it again under the same name."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.delete_topics([name])[name].result(60)
+    deadline = time.monotonic() + 60
+    while name in admin.list_topics(timeout=60).topics:
+        assert time.monotonic() < deadline, f"{name} does not go"
+        time.sleep(0.02)
+    create_topic(bootstrap, name, partitions)

@@ -5,6 +5,7 @@ is not for several threads: each makes its own.
 """
 
 import time
+import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -32,6 +33,8 @@ class Topic:
     name: str
     leaders: tuple[int, ...]
     internal: bool
+    topic_id: uuid.UUID | None
+    """Another id means another topic under the same name; None where brokers have no ids."""
 
 
 class Cluster:
@@ -108,7 +111,7 @@ class Cluster:
                 check(code, f"asking about topic {row.name}")
             parts = sorted(row.partitions, key=lambda part: part.partition_index)
             leaders = tuple(int(part.leader_id) for part in parts)
-            found[str(row.name)] = Topic(str(row.name), leaders, row.is_internal)
+            found[str(row.name)] = Topic(str(row.name), leaders, row.is_internal, row.topic_id)
         self._topics |= found
         return found
 
@@ -130,6 +133,11 @@ class Cluster:
             self._topics.pop(partition.topic, None)
             raise error_of(5, f"partition {partition}", "it has no leader at the moment")
         return leader
+
+    def topic_id(self, name: str) -> uuid.UUID | None:
+        """The id of a topic as it was last heard of; None if it is not known."""
+        topic = self._topics.get(name)
+        return None if topic is None else topic.topic_id
 
     def by_leader(
         self, partitions: Iterable[TopicPartition]

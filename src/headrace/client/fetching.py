@@ -6,18 +6,21 @@ that restart and cut connections are waited for; records that are gone are repor
 
 import struct
 import time
+import uuid
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from headrace.client.cluster import Cluster
+from headrace.client.cluster import NEW_TOPIC_PATIENCE_S, Cluster
 from headrace.client.connection import Answer, Connection
 from headrace.client.errors import ClientError, Unreachable, check, is_retriable
 from headrace.errors import ErrorCode, KafkaError
-from headrace.types import TopicPartition
+from headrace.types import TopicPartition, encode_uuid
 from headrace.wire.batch import HEADER, HEADER_BYTES, MAGIC, OVERHEAD
 from headrace.wire.primitives import TopicName, i8, i32, i64, milliseconds
 from headrace.wire.varint import read_uvarint, skip_tagged_fields
 
+FETCH, BY_NAME, BY_ID = 1, 12, 13
+"""The API, and its versions that name a topic by its name and by its id."""
 MAX_BYTES = 8 << 20
 MAX_WAIT_MS = 500
 EMPTY_ANSWERS = 3
@@ -37,6 +40,8 @@ class FetchPlan(NamedTuple):
     max_bytes: int = MAX_BYTES
     max_wait_ms: int = MAX_WAIT_MS
     min_bytes: int = 1
+    topic_id: uuid.UUID | None = None
+    """Read only from the topic with this id; None: from whichever has the name."""
 
 
 class Fetched(NamedTuple):
@@ -61,7 +66,7 @@ class DataLoss(ClientError):
 
 
 class _Body(NamedTuple):
-    """The one partition of a Fetch answer, version 12."""
+    """The one partition of a Fetch answer."""
 
     error: int
     high_watermark: int
@@ -76,7 +81,8 @@ class _Body(NamedTuple):
 def fetch_range(cluster: Cluster, plan: FetchPlan, start: int, stop: int) -> Iterator[Fetched]:
     """The batches that hold the offsets in [start, stop), and perhaps more around them.
 
-    DataLoss if the log begins after `start` or ends before `stop` for good.
+    DataLoss if the log begins after `start` or ends before `stop` for good, or if the plan names a
+    topic id and the topic has another one now.
     """
     reading = _Reading(cluster, plan, start, stop)
     try:
@@ -105,8 +111,9 @@ class _Reading:
         try:
             if self._connection is None:
                 broker = self._cluster.leader(self._plan.partition)
+                self._check_topic_id()
                 self._connection = self._cluster.connect(broker)
-                self._connection.send(fetch_request(self._plan, self.position))
+                self._connection.send(self._request(self._connection))
             answer = self._connection.receive(reuse=True)
             body = parse_fetch(answer)
             check(body.error, f"fetching {self._plan.partition} at offset {self.position}")
@@ -134,9 +141,22 @@ class _Reading:
     def _ask(self) -> None:
         assert self._connection is not None
         try:
-            self._connection.send(fetch_request(self._plan, self.position))
+            self._connection.send(self._request(self._connection))
         except Unreachable as error:
             self._trouble(error)
+
+    def _request(self, connection: Connection) -> object:
+        version = BY_NAME if self._plan.topic_id is None else connection.version(FETCH, BY_ID)
+        return fetch_request(self._plan, self.position, version)
+
+    def _check_topic_id(self) -> None:
+        wanted, found = self._plan.topic_id, self._cluster.topic_id(self._plan.partition.topic)
+        if wanted is not None and found is not None and wanted != found:
+            raise KafkaError(
+                ErrorCode.INCONSISTENT_TOPIC_ID,
+                f"topic {self._plan.partition.topic} was deleted and created again: its id was "
+                f"{encode_uuid(wanted)} and is {encode_uuid(found)} now",
+            )
 
     def _calm(self) -> None:
         self._empty = 0
@@ -151,10 +171,13 @@ class _Reading:
         if not is_retriable(error):
             raise error
         now = time.monotonic()
-        if self._deadline is None:
-            self._deadline = now + self._cluster.config.total_timeout_s
+        recreated = isinstance(error, KafkaError) and error.code == ErrorCode.INCONSISTENT_TOPIC_ID
+        limit_s = self._cluster.config.total_timeout_s
+        # A broker may not have heard of the newer topic yet.
+        limit_s = min(limit_s, NEW_TOPIC_PATIENCE_S) if recreated else limit_s
+        self._deadline = min(self._deadline or now + limit_s, now + limit_s)
         if now + self._pause_s > self._deadline:
-            raise error
+            raise DataLoss(str(error), self._stop) if recreated else error
         self._cluster.forget()
         time.sleep(self._pause_s)
         self._pause_s = min(self._pause_s * 2, self._cluster.config.retry_backoff_max_s)
@@ -219,8 +242,12 @@ def whole_batches(data: bytearray, start: int, end: int) -> tuple[list[int], int
     return positions, at
 
 
-def fetch_request(plan: FetchPlan, offset: int) -> object:
+def fetch_request(plan: FetchPlan, offset: int, version: int) -> object:
     """A Fetch of one partition, without a session."""
+    return _fetch_by_name(plan, offset) if version < BY_ID else _fetch_by_id(plan, offset)
+
+
+def _fetch_by_name(plan: FetchPlan, offset: int) -> object:
     from kio.schema.fetch.v12.request import FetchPartition, FetchRequest, FetchTopic
 
     partition = FetchPartition(
@@ -234,6 +261,24 @@ def fetch_request(plan: FetchPlan, offset: int) -> object:
         max_bytes=i32(plan.max_bytes),
         isolation_level=i8(plan.isolation),
         topics=(FetchTopic(topic=TopicName(plan.partition.topic), partitions=(partition,)),),
+        forgotten_topics_data=(),
+    )
+
+
+def _fetch_by_id(plan: FetchPlan, offset: int) -> object:
+    from kio.schema.fetch.v13.request import FetchPartition, FetchRequest, FetchTopic
+
+    partition = FetchPartition(
+        partition=i32(plan.partition.partition),
+        fetch_offset=i64(offset),
+        partition_max_bytes=i32(plan.max_bytes),
+    )
+    return FetchRequest(
+        max_wait=milliseconds(plan.max_wait_ms),
+        min_bytes=i32(plan.min_bytes),
+        max_bytes=i32(plan.max_bytes),
+        isolation_level=i8(plan.isolation),
+        topics=(FetchTopic(topic_id=plan.topic_id, partitions=(partition,)),),
         forgotten_topics_data=(),
     )
 
@@ -252,8 +297,12 @@ def _parse_fetch(answer: Answer) -> _Body:
     topics, at = read_uvarint(data, answer.position + 10)
     if error or topics < 2:
         return _Body(error, -1, -1, -1, [], 0, 0, False)
-    size, at = read_uvarint(data, at)
-    partitions, at = read_uvarint(data, at + size - 1)
+    if answer.version < BY_ID:
+        size, at = read_uvarint(data, at)
+        at += size - 1
+    else:
+        at += 16
+    partitions, at = read_uvarint(data, at)
     if partitions < 2:
         return _Body(0, -1, -1, -1, [], 0, 0, False)
     _, error, high_watermark, last_stable, log_start = _PARTITION.unpack_from(data, at)

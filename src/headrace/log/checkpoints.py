@@ -15,14 +15,13 @@ Every one is replaced as a whole (`disk.replace_file`). A file that cannot be re
 none: the caller then takes the careful way.
 """
 
-import base64
 import logging
 import uuid
 from collections.abc import Mapping
 from itertools import pairwise
 
 from headrace.disk import Disk, read_file, replace_file, write_file
-from headrace.types import TopicPartition
+from headrace.types import TopicPartition, decode_uuid, encode_uuid
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 START_OFFSETS = "log-start-offset-checkpoint"
@@ -97,16 +96,6 @@ def read_epochs(disk: Disk, path: str) -> tuple[tuple[int, int], ...] | None:
 def write_epochs(disk: Disk, path: str, entries: tuple[tuple[int, int], ...]) -> None:
     """Replace a leader epoch checkpoint."""
     replace_file(disk, path, encode_lines([f"{epoch} {start}" for epoch, start in entries]))
-
-
-def encode_uuid(value: uuid.UUID) -> str:
-    """A topic id as Kafka writes it: url-safe base64 without padding."""
-    return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
-
-
-def decode_uuid(text: str) -> uuid.UUID:
-    """The topic id that `encode_uuid` wrote; ValueError if it is none."""
-    return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
 
 
 def write_topic_id(disk: Disk, path: str, topic_id: uuid.UUID) -> None:

@@ -17,6 +17,7 @@ from headrace.client.errors import ClientError
 from headrace.client.offsets import COMMITTED, EARLIEST, LATEST, UNCOMMITTED
 from headrace.pipelines.cluster_client import cluster_client
 from headrace.pipelines.consumer_properties import REFUSED, WITHOUT_EFFECT
+from headrace.pipelines.ranges import INITIAL, TOPIC_ID
 from headrace.pipelines.typed.options import QUARANTINE, TypedOptionError, TypedOptions, parse_typed
 from headrace.pipelines.typed.options import SOURCE_NAMES as TYPED
 from headrace.types import TopicPartition
@@ -343,6 +344,8 @@ def _each(name: str, text: str, what: str) -> dict[TopicPartition, int]:
         if not isinstance(numbers, dict):
             raise OptionError(expected)
         for number, value in numbers.items():
+            if number in (TOPIC_ID, INITIAL):
+                continue  # copied from a checkpoint or from a query's progress
             if not str(number).isdigit() or not isinstance(value, int) or isinstance(value, bool):
                 raise OptionError(expected)
             found[TopicPartition(topic, int(number))] = value

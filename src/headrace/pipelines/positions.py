@@ -1,45 +1,60 @@
 """Which partitions there are, and at which offsets a query begins and ends."""
 
 import re
+from typing import NamedTuple
 
-from headrace.client.cluster import Cluster
+from headrace.client.cluster import Cluster, Topic
 from headrace.client.offsets import EARLIEST, LATEST, list_offsets
 from headrace.pipelines.options import OptionError, Position, Selection, SourceOptions
-from headrace.types import TopicPartition
+from headrace.types import TopicPartition, encode_uuid
+
+
+class FoundPartitions(NamedTuple):
+    """The partitions that a query reads, and the ids of their topics as far as brokers have ids."""
+
+    partitions: list[TopicPartition]
+    topic_ids: dict[str, str]
 
 
 def find_partitions(
     cluster: Cluster, selection: Selection, *, all_must_exist: bool
-) -> list[TopicPartition]:
+) -> FoundPartitions:
     """The partitions that the query reads, as things stand now."""
-    if selection.partitions:
-        topics = {each.topic: 0 for each in selection.partitions}
-        found = cluster.existing_topics(list(topics))
-        for each in selection.partitions:
-            if each.partition >= len(found[each.topic].leaders):
-                count = len(found[each.topic].leaders)
-                raise OptionError(f"assign: {each.topic} has {count} partitions, and no {each}")
-        return sorted(selection.partitions)
-    if selection.pattern is not None:
-        pattern = re.compile(selection.pattern)
-        topics_now = cluster.patiently("listing topics", lambda: cluster.topics(None))
-        names = [
-            name
-            for name, topic in topics_now.items()
-            if pattern.fullmatch(name) and not topic.internal
-        ]
-        topics_now = {name: topics_now[name] for name in names}
-    elif all_must_exist:
-        topics_now = cluster.existing_topics(selection.topics)
-    else:
-        topics_now = cluster.patiently(
-            "asking about topics", lambda: cluster.topics(selection.topics)
-        )
-    return [
+    topics_now = _find_topics(cluster, selection, all_must_exist)
+    existing = [
         TopicPartition(name, number)
         for name, topic in sorted(topics_now.items())
         for number in range(len(topic.leaders))
     ]
+    if selection.partitions:
+        missing = sorted(set(selection.partitions) - set(existing))
+        if missing and all_must_exist:
+            count = len(topics_now[missing[0].topic].leaders)
+            raise OptionError(
+                f"assign: {missing[0].topic} has {count} partitions, and no {missing[0]}"
+            )
+        existing = sorted(set(selection.partitions) - set(missing))
+    topic_ids = {
+        name: encode_uuid(topic.topic_id)
+        for name, topic in topics_now.items()
+        if topic.topic_id is not None and any(each.topic == name for each in existing)
+    }
+    return FoundPartitions(existing, topic_ids)
+
+
+def _find_topics(cluster: Cluster, selection: Selection, all_must_exist: bool) -> dict[str, Topic]:
+    if selection.pattern is not None:
+        pattern = re.compile(selection.pattern)
+        topics_now = cluster.patiently("listing topics", lambda: cluster.topics(None))
+        return {
+            name: topic
+            for name, topic in topics_now.items()
+            if pattern.fullmatch(name) and not topic.internal
+        }
+    names = selection.topics or sorted({each.topic for each in selection.partitions})
+    if all_must_exist:
+        return cluster.existing_topics(names)
+    return cluster.patiently("asking about topics", lambda: cluster.topics(names))
 
 
 def resolve_start(

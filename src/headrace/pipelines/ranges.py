@@ -1,14 +1,18 @@
 """Ranges of offsets: how much an epoch takes of each partition, and how tasks share it. Pure."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from headrace.types import TopicPartition
 
 Offsets = Mapping[TopicPartition, int]
-Stored = dict[str, dict[str, int]]
-"""Offsets as Spark keeps them in the checkpoint: by topic, by partition."""
+Stored = dict[str, dict[str, Any]]
+"""How far a stream is, as Spark keeps it in the checkpoint: offsets by topic and partition, as
+Spark's own Kafka source writes them. Beside them a topic may have the keys `id` (its id) and
+`initial` (the offsets at which the query began)."""
+TOPIC_ID, INITIAL = "id", "initial"
 
 
 class OffsetRange(NamedTuple):
@@ -17,23 +21,65 @@ class OffsetRange(NamedTuple):
     partition: TopicPartition
     start: int
     stop: int
+    topic_id: str | None = None
 
 
-def to_stored(offsets: Offsets) -> Stored:
-    """As Spark's own Kafka source writes them, in a fixed order."""
-    stored: Stored = {}
-    for partition in sorted(offsets):
-        stored.setdefault(partition.topic, {})[str(partition.partition)] = offsets[partition]
+@dataclass(frozen=True, slots=True)
+class StreamOffset:
+    """How far a stream is: the next offset of each partition, and which topics these belong to."""
+
+    offsets: Offsets
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    initial: Offsets | None = None
+    """Where the query began; only in the end of its first epoch. Spark keeps the end of an epoch
+    before it runs it, but not the initial offsets, which `latest` would not find again."""
+
+    def same_topic(self, other: "StreamOffset", topic: str) -> bool:
+        """Whether both have offsets of one topic, and not of two with the same name. Offsets
+        without an id, from a checkpoint that was written before ids were kept, belong to any."""
+        mine, others = self.topic_ids.get(topic), other.topic_ids.get(topic)
+        return mine is None or others is None or mine == others
+
+    def same_place(self, other: "StreamOffset") -> bool:
+        """Whether nothing lies between the two."""
+        return self.offsets == other.offsets and self.topic_ids == other.topic_ids
+
+
+def to_stored(found: StreamOffset) -> Stored:
+    """For the checkpoint, in a fixed order: Spark compares the text."""
+    stored: Stored = _by_topic(found.offsets)
+    for topic, values in stored.items():
+        if topic in found.topic_ids:
+            values[TOPIC_ID] = found.topic_ids[topic]
+    if found.initial is not None:
+        initial = _by_topic(found.initial)
+        for topic, values in stored.items():
+            values[INITIAL] = initial.get(topic, {})
     return stored
 
 
-def from_stored(stored: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
-    """The offsets in a checkpoint."""
-    return {
-        TopicPartition(topic, int(number)): int(offset)
-        for topic, numbers in stored.items()
-        for number, offset in numbers.items()
-    }
+def _by_topic(offsets: Offsets) -> Stored:
+    found: Stored = {}
+    for at in sorted(offsets):
+        found.setdefault(at.topic, {})[str(at.partition)] = offsets[at]
+    return found
+
+
+def from_stored(stored: Mapping[str, Mapping[str, Any]]) -> StreamOffset:
+    """What a checkpoint holds."""
+    offsets: dict[TopicPartition, int] = {}
+    topic_ids: dict[str, str] = {}
+    initial: dict[TopicPartition, int] | None = None
+    for topic, values in stored.items():
+        for name, value in values.items():
+            if name == TOPIC_ID:
+                topic_ids[topic] = str(value)
+            elif name == INITIAL:
+                initial = initial or {}
+                initial |= {TopicPartition(topic, int(n)): int(o) for n, o in value.items()}
+            else:
+                offsets[TopicPartition(topic, int(name))] = int(value)
+    return StreamOffset(offsets, topic_ids, initial)
 
 
 def limited(start: Offsets, end: Offsets, most: int) -> dict[TopicPartition, int]:
@@ -67,5 +113,5 @@ def split(
             parts = max(parts, -(-size // max_records))
         parts = min(parts, size)
         bounds = [each.start + size * number // parts for number in range(parts + 1)]
-        pieces += [OffsetRange(each.partition, low, high) for low, high in pairwise(bounds)]
+        pieces += [each._replace(start=low, stop=high) for low, high in pairwise(bounds)]
     return pieces

@@ -7,6 +7,7 @@ the partition's leader as whole record batches and decodes each answer at once i
 import logging
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
@@ -22,7 +23,7 @@ from headrace.client.cluster import Cluster
 from headrace.client.errors import ClientError
 from headrace.client.fetching import DataLoss, FetchPlan, fetch_range
 from headrace.client.offsets import EARLIEST, LATEST, list_offsets
-from headrace.errors import KafkaError
+from headrace.errors import ErrorCode, KafkaError
 from headrace.pipelines.arrow import record_batch
 from headrace.pipelines.group import QueryGroup
 from headrace.pipelines.options import SourceOptions
@@ -30,18 +31,22 @@ from headrace.pipelines.positions import find_partitions, resolve_end, resolve_s
 from headrace.pipelines.ranges import (
     OffsetRange,
     Stored,
+    StreamOffset,
     from_stored,
     limited,
     split,
     to_stored,
 )
 from headrace.pipelines.typed.reading import TypedReading, TypedTopic
-from headrace.types import TopicPartition
+from headrace.types import TopicPartition, decode_uuid
 from headrace.wire.batch_columns import decode
 
 SETTLING_S = 5.0
 """How long a partition's end may lie before an offset that was seen already: a broker that has
-just restarted may not know yet how far its log was committed."""
+just restarted may not know yet how far its log was committed. The same for a topic's id: a broker
+may not have heard yet that the topic was deleted and created again."""
+GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+"""What brokers answer for a topic that was deleted."""
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +62,7 @@ def read_range(
     options: SourceOptions, range_: OffsetRange, topic: TypedTopic | None = None
 ) -> Iterator[pa.RecordBatch]:
     """The records of a range as Arrow, an answer of the broker at a time."""
-    partition, start, stop = range_
+    partition, start, stop, topic_id = range_
     typed = TypedReading(topic) if topic is not None else None
     plan = FetchPlan(
         partition,
@@ -65,6 +70,7 @@ def read_range(
         options.fetch_bytes,
         options.fetch_wait_ms,
         options.fetch_min_bytes,
+        None if topic_id is None else decode_uuid(topic_id),
     )
     with Cluster(options.client) as cluster:
         while start < stop:
@@ -85,16 +91,21 @@ def read_range(
                 report_loss(options, str(loss))
                 start = loss.resume_at
             except KafkaError as error:
+                if error.code in GONE:
+                    report_loss(
+                        options, f"{partition} is gone: the offsets {start} to {stop} are not read"
+                    )
+                    return
                 raise KafkaError(error.code, f"reading {partition}: {error}") from error
 
 
-def report_loss(options: SourceOptions, what: str) -> None:
+def report_loss(options: SourceOptions, what: str, then: str = "goes on without them") -> None:
     """Fails the query, or warns and lets it go on, as `failOnDataLoss` says."""
     if options.fail_on_data_loss:
         raise ClientError(
-            f"{what}. If that is accepted, set failOnDataLoss=false and the query goes on"
+            f"{what}. To accept that, set failOnDataLoss=false: the query then {then}"
         )
-    log.warning("%s; going on, because failOnDataLoss=false", what)
+    log.warning("%s. The query %s, because failOnDataLoss=false", what, then)
 
 
 class BatchReader(DataSourceReader):  # type: ignore[misc]
@@ -108,9 +119,9 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]
         options = self._options
         with Cluster(options.client) as cluster:
             found = find_partitions(cluster, options.selection, all_must_exist=True)
-            start = resolve_start(cluster, options, found)
-            end = resolve_end(cluster, options, found)
-        return plan_tasks(options, start, end)
+            start = resolve_start(cluster, options, found.partitions)
+            end = resolve_end(cluster, options, found.partitions)
+        return plan_tasks(options, start, StreamOffset(end, found.topic_ids))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         # Spark replaces an empty list of partitions by one InputPartition(None).
@@ -120,10 +131,14 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]
 
 
 def plan_tasks(
-    options: SourceOptions, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
+    options: SourceOptions, start: Mapping[TopicPartition, int], end: StreamOffset
 ) -> list[RangePartition]:
     """The tasks for what lies between two sets of offsets."""
-    ranges = [OffsetRange(at, start[at], end[at]) for at in sorted(end) if end[at] > start[at]]
+    ranges = [
+        OffsetRange(at, start[at], stop, end.topic_ids.get(at.topic))
+        for at, stop in sorted(end.offsets.items())
+        if stop > start[at]
+    ]
     pieces = split(ranges, options.min_partitions, options.max_records_per_partition)
     return [RangePartition(each) for each in pieces]
 
@@ -163,7 +178,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         return to_stored(self._on_driver().advance(from_stored(start), everything))
 
     def reportLatestOffset(self) -> Stored:
-        return to_stored(self._on_driver().latest())
+        return to_stored(StreamOffset(self._on_driver().latest().offsets))
 
     def partitions(self, start: Stored, end: Stored) -> list[RangePartition]:
         return self._on_driver().tasks(from_stored(start), from_stored(end))
@@ -187,11 +202,11 @@ class _DriverSide:
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._cluster = Cluster(options.client)
-        self._target: dict[TopicPartition, int] | None = None
-        self._latest: dict[TopicPartition, int] = {}
-        self._earliest_of_new: dict[TopicPartition, int] = {}
+        self._target: StreamOffset | None = None
+        self._latest: StreamOffset | None = None
+        self._earliest_of_new: dict[tuple[str | None, TopicPartition], int] = {}
         self._last_trigger = time.monotonic()
-        self._initial: dict[TopicPartition, int] | None = None
+        self._initial: StreamOffset | None = None
         self._group = QueryGroup(options.client, options.group) if options.group else None
 
     def close(self) -> None:
@@ -199,66 +214,99 @@ class _DriverSide:
             self._group.close()
         self._cluster.close()
 
-    def initial(self) -> dict[TopicPartition, int]:
+    def initial(self) -> StreamOffset:
         found = find_partitions(self._cluster, self._options.selection, all_must_exist=True)
-        self._initial = resolve_start(self._cluster, self._options, found)
+        offsets = resolve_start(self._cluster, self._options, found.partitions)
+        self._initial = StreamOffset(offsets, found.topic_ids)
         return self._initial
 
-    def latest(self) -> dict[TopicPartition, int]:
+    def latest(self) -> StreamOffset:
+        # If a topic is replaced between the two requests, tasks find that out: they read by its id.
         found = find_partitions(self._cluster, self._options.selection, all_must_exist=False)
-        wanted = dict.fromkeys(found, LATEST)
-        return list_offsets(self._cluster, wanted, self._options.isolation) if wanted else {}
+        wanted = dict.fromkeys(found.partitions, LATEST)
+        ends = list_offsets(self._cluster, wanted, self._options.isolation) if wanted else {}
+        self._latest = StreamOffset(ends, found.topic_ids)
+        return self._latest
 
     def fix_target(self) -> None:
         self._target = self.latest()
 
-    def advance(
-        self, start: dict[TopicPartition, int], everything: bool
-    ) -> dict[TopicPartition, int]:
+    def advance(self, start: StreamOffset, everything: bool) -> StreamOffset:
         """The end of the next epoch: what there is, within the limits."""
         end = self._target if self._target is not None else self._settled(start)
-        end = dict(end)
-        for at in sorted(start.keys() - end.keys()):
-            report_loss(self._options, f"{at} was read up to {start[at]} and is gone now")
-        for at in sorted(start.keys() & end.keys()):
-            if end[at] < start[at]:
-                report_loss(
-                    self._options,
-                    f"{at} ends at offset {end[at]}, and was read up to {start[at]} already: was "
-                    "the topic deleted and created again?",
-                )
+        self._report_changes(start, end)
         if self._group is not None:
-            self._group.shows(end)
+            self._group.shows(end.offsets)
         if start != self._initial:
             self.finished(start)
-        if everything:
-            return end
-        begin = start | self._beginning_of_new(start, end)
-        if self._is_too_little(begin, end):
+        if not everything:
+            begin = self._begin(start, end)
+            if self._is_too_little(begin, end.offsets):
+                return start
+            self._last_trigger = time.monotonic()
+            most = self._options.max_offsets_per_trigger
+            if most is not None:
+                end = replace(end, offsets=limited(begin, end.offsets, most))
+        if end.same_place(start):
             return start
-        self._last_trigger = time.monotonic()
-        most = self._options.max_offsets_per_trigger
-        return end if most is None else limited(begin, end, most)
+        return replace(end, initial=start.offsets) if start == self._initial else end
 
-    def tasks(
-        self, start: dict[TopicPartition, int], end: dict[TopicPartition, int]
-    ) -> list[RangePartition]:
+    def tasks(self, start: StreamOffset, end: StreamOffset) -> list[RangePartition]:
         """An epoch's tasks. A partition that is new in it is read from its beginning."""
-        return plan_tasks(self._options, start | self._beginning_of_new(start, end), end)
+        # Spark asks for the initial offsets again when it replays the first epoch.
+        if end.initial is not None and start == self._initial:
+            start = StreamOffset(end.initial, end.topic_ids)
+        return plan_tasks(self._options, self._begin(start, end), end)
 
-    def finished(self, end: dict[TopicPartition, int]) -> None:
+    def finished(self, end: StreamOffset) -> None:
         """An epoch is in the checkpoint. Spark says so when it has planned the next one; before
         that it asks what to read after it, which says the same, and is how the last one is known.
         """
-        if self._group is not None:
-            # An available-now run may end before the group has settled, and then it is too late.
-            self._group.commit(end, wait=self._target is not None)
+        if self._group is None or self._latest is None:
+            return
+        # The offsets of a topic that was deleted mean nothing in one that has its name now.
+        offsets = {
+            at: offset
+            for at, offset in end.offsets.items()
+            if at in self._latest.offsets and end.same_topic(self._latest, at.topic)
+        }
+        # An available-now run may end before the group has settled, and then it is too late.
+        self._group.commit(offsets, wait=self._target is not None)
 
-    def _beginning_of_new(
-        self, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, int]:
-        new = end.keys() - start.keys()
-        unknown = new - self._earliest_of_new.keys()
+    def _report_changes(self, start: StreamOffset, end: StreamOffset) -> None:
+        """Report what was read and is not there any more: partitions, topics, ends of logs."""
+        replaced = {each for each in end.topic_ids if not start.same_topic(end, each)}
+        for topic in sorted(replaced):
+            report_loss(
+                self._options,
+                f"topic {topic} was deleted and created again: the checkpoint has offsets of the "
+                f"topic with id {start.topic_ids[topic]}, and the topic has id "
+                f"{end.topic_ids[topic]} now, so that the offsets do not apply to it and records "
+                "of the old topic that were not read are lost",
+                "reads the new topic from its beginning",
+            )
+        for at, offset in sorted(start.offsets.items()):
+            if at.topic in replaced:
+                continue
+            if at not in end.offsets:
+                report_loss(self._options, f"{at} was read up to {offset} and is gone now")
+            elif end.offsets[at] < offset:
+                report_loss(
+                    self._options,
+                    f"{at} ends at offset {end.offsets[at]}, and was read up to {offset} already: "
+                    "records were lost, or the topic was deleted and created again",
+                    "goes on at its end",
+                )
+
+    def _begin(self, start: StreamOffset, end: StreamOffset) -> dict[TopicPartition, int]:
+        """Where an epoch begins to read each partition of its end."""
+        known = {
+            at: start.offsets[at]
+            for at in end.offsets
+            if at in start.offsets and start.same_topic(end, at.topic)
+        }
+        new = {(end.topic_ids.get(at.topic), at): at for at in end.offsets if at not in known}
+        unknown = [at for key, at in new.items() if key not in self._earliest_of_new]
         if unknown:
             found = list_offsets(self._cluster, dict.fromkeys(sorted(unknown), EARLIEST))
             for at, offset in found.items():
@@ -268,8 +316,11 @@ class _DriverSide:
                         f"{at} is new to this query and begins at offset {offset}: the records "
                         "before it were deleted unread",
                     )
-            self._earliest_of_new |= found
-        return {at: min(self._earliest_of_new[at], end[at]) for at in new}
+                self._earliest_of_new[end.topic_ids.get(at.topic), at] = offset
+        beginnings = {
+            at: min(self._earliest_of_new[key], end.offsets[at]) for key, at in new.items()
+        }
+        return known | beginnings
 
     def _is_too_little(
         self, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
@@ -283,12 +334,15 @@ class _DriverSide:
             return False
         return sum(max(end[at] - start[at], 0) for at in end) < least
 
-    def _settled(self, start: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    def _settled(self, start: StreamOffset) -> StreamOffset:
         """The ends of all partitions, none before what was read already, if waiting helps."""
         deadline = time.monotonic() + SETTLING_S
         while True:
             end = self.latest()
-            if start.keys() <= end.keys() and all(end[at] >= start[at] for at in start):
+            if all(
+                end.offsets.get(at, -1) >= offset and start.same_topic(end, at.topic)
+                for at, offset in start.offsets.items()
+            ):
                 return end
             if time.monotonic() > deadline:
                 return end

@@ -30,7 +30,7 @@ REPORT: dict[str, Any] = {
     "sources": [
         {
             "description": "headrace",
-            "endOffset": '{"orders": {"0": 10, "1": 20}}',
+            "endOffset": '{"orders": {"0": 10, "1": 20, "id": "x", "initial": {"0": 1}}}',
             "latestOffset": '{"orders": {"0": 15, "1": 22, "2": 9}}',
             "numInputRows": 30,
             "processedRowsPerSecond": 120.0,

@@ -159,6 +159,7 @@ def topic_lags(end: object, latest: object) -> dict[str, int] | None:
     """Records behind, by topic, from offsets as Kafka's source writes them; None if they are not.
 
     {"orders": {"0": 17, "1": 4}} on both sides; partitions that are in one only are passed over.
+    What our source keeps beside the partitions, such as the topic's id, is passed over as well.
     """
     ends, latests = _offsets(end), _offsets(latest)
     if ends is None or latests is None:
@@ -181,12 +182,15 @@ def _offsets(found: object) -> dict[str, dict[str, int]] | None:
             return None
     if not isinstance(found, dict) or not found:
         return None
-    for partitions in found.values():
-        if not isinstance(partitions, dict) or not all(
-            isinstance(offset, int) for offset in partitions.values()
-        ):
-            return None
-    return found
+    if not all(isinstance(partitions, dict) for partitions in found.values()):
+        return None
+    topics = {
+        topic: {index: offset for index, offset in partitions.items() if str(index).isdecimal()}
+        for topic, partitions in found.items()
+    }
+    if not all(isinstance(o, int) for partitions in topics.values() for o in partitions.values()):
+        return None
+    return topics
 
 
 def _rate(found: object) -> float | None:
