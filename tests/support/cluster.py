@@ -69,9 +69,10 @@ class RunningCluster:
         folders: int = 1,
         places: Sequence[Place] = (),
         homes: Mapping[int, Path] | None = None,
+        under: Sequence[str] = (),
     ) -> None:
         """`each` are settings of single brokers, `places` where they are in a network,
-        `homes` where their files are.
+        `homes` where their files are, `under` a command that runs each.
         """
         folder.mkdir(exist_ok=True)
         where = metadata or f"sqlite:{folder}"
@@ -86,7 +87,12 @@ class RunningCluster:
             home = (homes or {}).get(number)
             place = places[number - 1] if places else HERE
             self.brokers[number] = RunningBroker(
-                settings, number, folders, home=home, host=place.host, under=place.under
+                settings,
+                number,
+                folders,
+                home=home,
+                host=place.host,
+                under=[*place.under, *under],
             )
 
         try:

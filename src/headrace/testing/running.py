@@ -41,11 +41,12 @@ class RunningBroker:
     ) -> None:
         """`home` is where its files go, if not into a temporary folder; `host` where it listens.
 
-        `under` is a command that runs it, such as `nsenter --net=FILE`.
+        `under` is a command that runs it, such as `nsenter --net=FILE`; a change takes effect at
+        the next start.
         """
         self._home = home or Path(tempfile.mkdtemp(prefix="headrace-"))
         self._host = host
-        self._under = under
+        self.under = under
         # Kafka waits three seconds before a new group begins, for more members to come.
         self._settings = {"group.initial.rebalance.delay.ms": "0", **(settings or {})}
         self._node_id = node_id
@@ -77,7 +78,7 @@ class RunningBroker:
         assert self._process is None, "the broker is running already"
         self._paused = False
         command = [
-            *self._under, sys.executable, "-m", "headrace.cli", "serve",
+            *self.under, sys.executable, "-m", "headrace.cli", "serve",
             "--listen", f"{self._host}:{self._port}",
             "--node-id", str(self._node_id),
         ]  # fmt: skip
