@@ -112,10 +112,10 @@ def test_only_the_names_asked_for_are_shown_and_no_more_than_asked(broker: OneBr
 
 
 def test_a_broker_shows_its_settings_and_hides_its_secrets(tmp_path: Path) -> None:
-    broker = OneBroker(tmp_path, {"num.partitions": "3", "ssl.key.password": "hush"})
+    broker = OneBroker(tmp_path, {"num.partitions": "3", "headrace.metadata.login": "me:hush"})
     shown = entries(broker, BROKER, "1")
     assert shown.keys() == TABLE.keys()
-    partitions, password = shown["num.partitions"], shown["ssl.key.password"]
+    partitions, password = shown["num.partitions"], shown["headrace.metadata.login"]
     assert (partitions.value, partitions.config_source, partitions.read_only) == ("3", 4, True)
     assert (password.value, password.is_sensitive) == (None, True)
     assert [synonym.value for synonym in password.synonyms] == [None]
@@ -193,6 +193,11 @@ def test_all_configs_are_replaced(broker: OneBroker) -> None:
         (BROKER, "2", ("log.retention.ms", SET, "1"), ErrorCode.INVALID_REQUEST),
         (BROKER, "1", ("log.retention.ms", SET, "x"), ErrorCode.INVALID_REQUEST),
         (BROKER, "1", ("num.partitions", SET, "4"), ErrorCode.INVALID_REQUEST),
+        (BROKER, "1", ("max.connections.per.ip", SET, "4"), ErrorCode.INVALID_REQUEST),
+        (BROKER, "1", ("ssl.provider", SET, "x"), ErrorCode.INVALID_REQUEST),
+        (BROKER, "1", ("process.roles", SET, "broker"), ErrorCode.INVALID_REQUEST),
+        (BROKER, "", ("no.such", SET, "1"), ErrorCode.INVALID_REQUEST),
+        (BROKER, "1", ("min.insync.replicas", SET, "1"), ErrorCode.INVALID_CONFIG),
         (GROUP, "g", ("consumer.session.timeout.ms", SET, "1"), ErrorCode.INVALID_CONFIG),
         (GROUP, "g", ("consumer.session.timeout.ms", SET, "soon"), ErrorCode.INVALID_CONFIG),
         (GROUP, "g", ("consumer.session.timeout.ms", APPEND, "1"), ErrorCode.INVALID_CONFIG),

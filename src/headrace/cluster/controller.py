@@ -21,16 +21,18 @@ from headrace.settings import (
     Setting,
     Settings,
     Type,
+    check_broker_config,
     check_group_configs,
     check_topic_configs,
 )
-from headrace.settings.setting import format_value, parse_value
+from headrace.settings.setting import format_value
 from headrace.types import BrokerId
 
 MAX_NAME = 249
 MAX_PARTITIONS = 100_000
 """In one topic; Kafka has no limit of its own and falls over somewhere below this."""
 
+_MIN_ISR = "min.insync.replicas"
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 
@@ -215,20 +217,24 @@ def _alter_broker(image: Image, alteration: Alteration) -> Mapping[str, str]:
     """A broker's live configs, altered; INVALID_REQUEST for what cannot be changed live."""
     current = {} if alteration.fresh else image.broker_configs.get(alteration.name, {})
     configs = _alter(current, alteration.changes, TABLE)
-    for name, value in configs.items():
-        row = TABLE.get(name)
-        if row is None:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no broker setting '{name}'")
-        if not row.live:
-            raise KafkaError(
-                ErrorCode.INVALID_REQUEST,
-                f"'{name}' cannot be changed while the broker runs; set it in the broker's "
-                "settings and restart",
-            )
-        try:
-            parse_value(row, value)
-        except SettingError as error:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
+    try:
+        for name, value in configs.items():
+            check_broker_config(name, value)
+    except SettingError as error:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
+    fixed = [name for name in configs if name not in TABLE or not TABLE[name].live]
+    if fixed:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"Cannot update these configs dynamically: Set({', '.join(fixed)}); set them in the "
+            "broker's settings and restart",
+        )
+    if alteration.name and _MIN_ISR in configs:
+        # The controller counts eligible leaders by one value for the whole cluster.
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"Broker-level {_MIN_ISR} cannot be altered; set it for all brokers or for a topic",
+        )
     return configs
 
 

@@ -473,6 +473,28 @@ QUOTAS = (
          "As above, for changes of topics."),
 )
 
+WITHOUT_EFFECT = (
+    # Kafka alters these while it runs; scripts that do so work here too.
+    _live("remote.fetch.max.wait.ms", INT, 500, at_least(1),
+          "How long a fetch waits for tiered storage."),
+    _live("remote.list.offsets.request.timeout.ms", LONG, 30_000, at_least(1),
+          "How long a request for offsets waits for tiered storage."),
+    _live("remote.log.index.file.cache.total.size.bytes", LONG, 1 << 30, at_least(1),
+          "Disk space for indexes that come from tiered storage."),
+    _live("remote.log.manager.copier.thread.pool.size", INT, 10, at_least(1),
+          "Threads that copy segments to tiered storage."),
+    _live("remote.log.manager.copy.max.bytes.per.second", LONG, LONG_MAX, at_least(1),
+          "Bytes a second that are copied to tiered storage."),
+    _live("remote.log.manager.expiration.thread.pool.size", INT, 10, at_least(1),
+          "Threads that delete segments from tiered storage."),
+    _live("remote.log.manager.fetch.max.bytes.per.second", LONG, LONG_MAX, at_least(1),
+          "Bytes a second that are read from tiered storage."),
+    _live("remote.log.reader.threads", INT, 10, at_least(1),
+          "Threads that read from tiered storage."),
+    _live("metric.reporters", LIST, ("org.apache.kafka.common.metrics.JmxReporter",), None,
+          "Java classes that report metrics; Headrace loads none."),
+)
+
 HEADRACE = (
     _live("headrace.max.decompressed.bytes", INT, 48 * MIB, at_least(1024),
           "The most memory that one batch may take when the broker must decompress it."),
@@ -500,5 +522,5 @@ HEADRACE = (
 
 BROKER_ROWS: tuple[Setting, ...] = (
     *IDENTITY, *STORE, *LOGS, *COMPACTION, *TOPICS, *NETWORK, *FETCHES,
-    *GROUPS, *SHARE_GROUPS, *OFFSETS, *TRANSACTIONS, *QUOTAS, *HEADRACE,
+    *GROUPS, *SHARE_GROUPS, *OFFSETS, *TRANSACTIONS, *QUOTAS, *WITHOUT_EFFECT, *HEADRACE,
 )  # fmt: skip

@@ -23,6 +23,7 @@ BROKER_SECTIONS: tuple[tuple[str, tuple[Setting, ...]], ...] = (
     ("Committed offsets", broker_table.OFFSETS),
     ("Transactions and producers", broker_table.TRANSACTIONS),
     ("Quotas", broker_table.QUOTAS),
+    ("Tiered storage and reporters", broker_table.WITHOUT_EFFECT),
     ("Cluster metadata", broker_table.STORE),
     ("Security", SECURITY_ROWS),
     ("Headrace's own", broker_table.HEADRACE),

@@ -1,5 +1,7 @@
 """Names that a Kafka user's file may hold and that mean nothing here: accepted, with a note."""
 
+from headrace.settings.no_effect import BROKER_NO_EFFECT
+
 _KRAFT = "Headrace keeps its metadata in its own store and has no KRaft quorum"
 _TIERED = "Headrace has no tiered storage"
 _JVM = "it configures Java classes, and Headrace loads none"
@@ -25,7 +27,6 @@ _EXACT = {
     "share.coordinator.state.topic.prune.interval.ms": _INSIDE,
     "log.dir.failure.timeout.ms": _KRAFT,
     "group.share.persister.class.name": _JVM,
-    "metric.reporters": _METRICS,
     "auto.include.jmx.reporter": _METRICS,
     "log.message.format.version": _REMOVED,
     "log.message.downconversion.enable": _REMOVED,
@@ -56,7 +57,9 @@ _PREFIXES = {
 
 
 def why_ignored(name: str) -> str:
-    """Why `name` has no effect here; empty if it is not one of these."""
+    """Why `name` has no effect here; empty if it is not one of these, or has a row in the table."""
+    if name in BROKER_NO_EFFECT:
+        return ""
     why = _EXACT.get(name)
     if why is None:
         why = next((why for prefix, why in _PREFIXES.items() if name.startswith(prefix)), "")
