@@ -86,6 +86,40 @@ def test_a_gap_a_duplicate_and_a_reordering_are_found(
     assert "NOT proven" in shown.text
 
 
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_a_table_is_proven_before_and_after_its_compaction(
+    run: Run, topic: str, tmp_path: Path, transactions: list[int], kind: str
+) -> None:
+    words = table(kind, tmp_path, topic, transactions[:2], transactions[2:3], transactions[3:])
+    named = words[:-2]
+    assert run("lake", "verify", *words, "--complete").code == 0
+    planned = run("lake", "compact", *named, "--dry-run", "--json").document()
+    assert (planned["files_removed"], planned["files_added"], planned["commits"]) == (3, 1, 0)
+    done = run("lake", "compact", *named, "--json")
+    assert (done.code, done.err) == (0, "")
+    found = done.document()
+    assert (found["files_before"], found["files_removed"], found["files_added"]) == (3, 3, 1)
+    assert (found["rows"], found["commits"], found["dry_run"]) == (5, 1, False)
+    assert run("lake", "verify", *words, "--complete", "--full").code == 0
+    again = run("lake", "compact", *named)
+    assert (again.code, again.text.strip()) == (
+        0, f"{named[0]}: no small files to rewrite among 1"
+    )  # fmt: skip
+
+
+def test_a_compaction_says_what_it_did_and_what_it_cannot_do(run: Run, tmp_path: Path) -> None:
+    words = table("delta", tmp_path, "orders", [0], [1], [2])
+    assert "3 of 3 files" in run("lake", "compact", words[0]).text
+    table("iceberg", tmp_path, "orders", [0], [1])
+    (folder,) = (path.parent for path in tmp_path.rglob("metadata") if path.is_dir())
+    refused = run("lake", "compact", str(folder))
+    assert refused.code == 4
+    assert "through its catalog only" in refused.err
+    assert run("lake", "compact", str(tmp_path / "nothing")).code == 4
+    assert run("lake", "compact", "a.b", "--warehouse", str(tmp_path)).code == 4
+    assert run("lake", "compact", words[0], "--target-mib", "0").code == 2
+
+
 def test_an_iceberg_table_is_found_by_its_folder_and_by_its_metadata(
     run: Run, topic: str, tmp_path: Path, transactions: list[int]
 ) -> None:

@@ -1,6 +1,7 @@
-"""`headrace lake`: tables in the lake, and whether they hold what the topic holds."""
+"""`headrace lake`: whether tables hold what the topic holds, and their small files compacted."""
 
 from collections import Counter
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,13 +11,17 @@ from headrace.cli.failures import ExitCode, Failure, not_found
 from headrace.cli.options import examples
 
 if TYPE_CHECKING:
+    from headrace.pipelines.lake.compaction import Report
     from headrace.pipelines.lake.verify import PartitionReport, Wanted
     from headrace.pipelines.lake.views import TableView
 
 SHOWN_FINDINGS = 20
 
 app = typer.Typer(
-    no_args_is_help=True, epilog=examples("headrace lake verify /lake/orders --topic orders")
+    no_args_is_help=True,
+    epilog=examples(
+        "headrace lake verify /lake/orders --topic orders", "headrace lake compact /lake/orders"
+    ),
 )
 
 Table = Annotated[
@@ -63,7 +68,7 @@ Full = Annotated[
 
 @app.callback()
 def _group() -> None:
-    """Tables in the lake, and whether they hold what the topic holds."""
+    """Verify and compact tables in the lake."""
 
 
 @app.command(
@@ -107,14 +112,88 @@ def verify(
         raise typer.Exit(ExitCode.FAILED)
 
 
+@app.command(
+    epilog=examples(
+        "headrace lake compact /lake/orders",
+        "headrace lake compact sales.orders --warehouse /lake --json",
+        "headrace lake compact /lake/orders --target-mib 512 --dry-run",
+    )
+)
+def compact(
+    table: Table,
+    warehouse: Warehouse = None,
+    catalog: Catalog = None,
+    target_mib: Annotated[
+        int, typer.Option("--target-mib", min=1, metavar="MIB", help="Size of the new files.")
+    ] = 128,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what would be rewritten.")
+    ] = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Rewrite a table's small files into larger ones, partition by partition.
+
+    Queries may write to the table meanwhile: a commit that conflicts with another one is tried
+    again, and files that another writer has replaced or deleted are given up. Rows do not change,
+    and older versions of the table stay readable until the table's own clean-up (VACUUM in Delta,
+    expired snapshots in Iceberg) removes the old files. Run one compaction of a table at a time.
+    """
+    report = _compacted(table, warehouse, catalog, target_mib << 20, dry_run)
+    if as_json:
+        output.print_json({"table": table, "dry_run": dry_run, **asdict(report)})
+    elif not report.files_removed:
+        print(f"{table}: no small files to rewrite among {report.files_before:,}")
+    else:
+        verb = "would become" if dry_run else "became"
+        print(
+            f"{table}: {report.files_removed:,} of {report.files_before:,} files "
+            f"({output.size(report.bytes_removed)}) {verb} {report.files_added:,}"
+        )
+    if report.files_given_up and not as_json:
+        print(f"{report.files_given_up:,} files were replaced or deleted by another writer")
+
+
+def _compacted(
+    table: str, warehouse: str | None, catalog: str | None, target_bytes: int, dry_run: bool
+) -> "Report":
+    try:
+        from deltalake.exceptions import DeltaError, TableNotFoundError
+        from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+
+        from headrace.pipelines.lake import compaction
+        from headrace.pipelines.lake.columns import ColumnsDiffer
+        from headrace.pipelines.lake.views import TableUnreadable, open_table
+    except ModuleNotFoundError as error:
+        raise _not_installed(error) from error
+    try:
+        lake = open_table(table, warehouse=warehouse, catalog=catalog)
+        if dry_run:
+            return compaction.preview(lake, target_bytes)
+        with output.progress() as bar:
+            task = bar.add_task("planning", total=None, state="")
+
+            def progress(state: str, done: int, total: int) -> None:
+                bar.update(task, description=state, completed=done, total=total)
+
+            return compaction.compact(lake, target_bytes, progress)
+    except (TableUnreadable, TableNotFoundError, NoSuchTableError, NoSuchNamespaceError) as error:
+        raise not_found(f"there is no table {table}: {error}") from error
+    except (compaction.CompactionFailed, ColumnsDiffer, DeltaError) as error:
+        raise Failure(f"the table {table} was not compacted: {error}") from error
+
+
+def _not_installed(error: ModuleNotFoundError) -> Failure:
+    return Failure(
+        f"reading tables needs the package {error.name}",
+        hint="Install what pipelines need: pip install 'headrace[spark]'",
+    )
+
+
 def _open(table: str, warehouse: str | None, catalog: str | None) -> "TableView":
     try:
         from headrace.pipelines.lake.views import TableUnreadable, open_view
     except ModuleNotFoundError as error:
-        raise Failure(
-            f"reading tables needs the package {error.name}",
-            hint="Install what pipelines need: pip install 'headrace[spark]'",
-        ) from error
+        raise _not_installed(error) from error
     try:
         return open_view(table, warehouse=warehouse, catalog=catalog)
     except TableUnreadable as error:

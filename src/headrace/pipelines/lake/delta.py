@@ -1,13 +1,15 @@
-"""Delta tables through `deltalake`: the sink's table, and the reading side for `verify`.
+"""Delta tables through `deltalake`: the sink's table, and its files for a compaction.
 
 The epoch is Delta's own application transaction (`txn`: the query's id and the epoch), which two
 writers cannot both commit; the offsets stand in the same commit's `commitInfo`.
 """
 
+import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
@@ -16,17 +18,26 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from deltalake.fs import DeltaStorageHandler
 from deltalake.schema import Schema
-from deltalake.transaction import AddAction
+from deltalake.transaction import AddAction, RemoveAction
 
 from headrace.pipelines.epoch import Epoch
 from headrace.pipelines.lake import columns, partitioning
+from headrace.pipelines.lake.compaction import (
+    CommitRefused,
+    Contents,
+    FilesGone,
+    Replacement,
+    StoredFile,
+)
 from headrace.pipelines.lake.files import TableFolder, named_in
 from headrace.pipelines.lake.open_files import WrittenFile
 from headrace.pipelines.lake.options import check_options
 from headrace.pipelines.lake.partitioning import Layout
-from headrace.pipelines.lake.writers import EPOCH, QUERY, EpochCommit, EpochTaken
+from headrace.pipelines.lake.writers import COMPACTION, EPOCH, QUERY, EpochCommit, EpochTaken
 
 COMMIT_ATTEMPTS = 10
+# Delta's log encodes other characters in paths; such files of other writers are not rewritten.
+PLAIN_PATH = re.compile(r"[A-Za-z0-9_./=-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +127,59 @@ class DeltaLake:
                 return named_in(then.file_uris(), epoch)
         return None
 
+    def contents(self) -> Contents:
+        table = self.table()
+        dataset = table.to_pyarrow_dataset()
+        layout = Layout(
+            columns.plain(dataset.schema),
+            tuple(table.metadata().partition_columns),
+            values_in_files=False,
+        )
+        fragments = {fragment.path: fragment for fragment in dataset.get_fragments()}
+
+        def reader(path: str) -> Callable[[], Iterator[pa.RecordBatch]]:
+            return lambda: fragments[path].to_batches(schema=dataset.schema)
+
+        actions = _actions(table)
+        files = tuple(
+            StoredFile(
+                path,
+                action["size_bytes"],
+                action["num_records"],
+                tuple(action[f"partition.{name}"] for name in layout.partition_by),
+                reader(path),
+            )
+            for path, action in actions.items()
+            if PLAIN_PATH.fullmatch(path) and path in fragments
+        )
+        return Contents(layout, files, len(actions) - len(files))
+
+    def replace(self, layout: Layout, replacements: Sequence[Replacement]) -> None:
+        table = self.table()
+        old = [file for one in replacements for file in one.old]
+        gone = {file.path for file in old} - _actions(table).keys()
+        if gone:
+            raise FilesGone(frozenset(gone))
+        now_ms = int(time.time() * 1000)
+        added = [
+            _action(f, layout, now_ms, new_rows=False) for one in replacements for f in one.new
+        ]
+        removed = [_removal(file, layout, now_ms) for file in old]
+        try:
+            table.create_write_transaction(
+                [*added, *removed],
+                "append",
+                table.schema(),
+                partition_by=list(layout.partition_by),
+                # On this very version or not at all: delta-rs does not see that another commit has
+                # removed the same files.
+                commit_properties=CommitProperties(
+                    custom_metadata={COMPACTION: str(len(removed))}, max_commit_retries=0
+                ),
+            )
+        except CommitFailedError as error:
+            raise CommitRefused from error
+
     def _commit(self, table: DeltaTable, commit: EpochCommit) -> None:
         now_ms = int(time.time() * 1000)
         table.create_write_transaction(
@@ -138,3 +202,15 @@ def _action(file: WrittenFile, layout: Layout, now_ms: int, *, new_rows: bool = 
     texts = (partitioning.delta_text(value) for value in file.partition)
     values = dict(zip(layout.partition_by, texts, strict=True))
     return AddAction(file.path, file.size_bytes, values, now_ms, new_rows, file.statistics)
+
+
+def _removal(file: StoredFile, layout: Layout, now_ms: int) -> RemoveAction:
+    texts = (partitioning.delta_text(value) for value in file.partition)
+    values = dict(zip(layout.partition_by, texts, strict=True))
+    return RemoveAction(file.path, False, now_ms, file.size_bytes, values)
+
+
+def _actions(table: DeltaTable) -> dict[str, dict[str, Any]]:
+    """What the log says of each file of the table, by its path."""
+    rows = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+    return {row["path"]: row for row in rows}

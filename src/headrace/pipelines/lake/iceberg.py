@@ -1,4 +1,4 @@
-"""Iceberg tables through `pyiceberg`: the sink's table.
+"""Iceberg tables through `pyiceberg`: the sink's table, and its files for a compaction.
 
 The epoch of each query is a table property, set in the same metadata swap that adds the files, and
 the offsets are in the snapshot's summary. Catalogs are PyIceberg's own: a catalog of its
@@ -7,7 +7,7 @@ configuration file by name, any by `catalog.*` options, or a folder with a SQLit
 
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -19,9 +19,11 @@ from pyiceberg.exceptions import (
     CommitFailedException,
     NoSuchTableError,
     TableAlreadyExistsError,
+    ValidationException,
 )
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import (
+    ArrowScan,
     PyArrowFileIO,
     compute_statistics_plan,
     data_file_statistics_from_parquet_metadata,
@@ -29,18 +31,25 @@ from pyiceberg.io.pyarrow import (
 )
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import partition_record_value
-from pyiceberg.table import Table, TableProperties, Transaction
+from pyiceberg.table import FileScanTask, Table, TableProperties, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 
 from headrace.pipelines.epoch import Epoch
 from headrace.pipelines.lake import columns, partitioning
+from headrace.pipelines.lake.compaction import (
+    CommitRefused,
+    Contents,
+    FilesGone,
+    Replacement,
+    StoredFile,
+)
 from headrace.pipelines.lake.files import TableFolder, named_in
 from headrace.pipelines.lake.open_files import WrittenFile
 from headrace.pipelines.lake.options import check_options
 from headrace.pipelines.lake.partitioning import Layout
-from headrace.pipelines.lake.writers import EPOCH, QUERY, EpochCommit, EpochTaken
+from headrace.pipelines.lake.writers import COMPACTION, EPOCH, QUERY, EpochCommit, EpochTaken
 
 COMMIT_ATTEMPTS = 10
 EPOCH_PROPERTY = "headrace.epoch."
@@ -120,10 +129,8 @@ class IcebergLake:
             if last is not None and last >= epoch.number:
                 raise EpochTaken
             # PyIceberg would repeat a refused commit on top of whatever won, and that may be this
-            # very epoch. This changes the copy in memory and not the table.
-            table.metadata = table.metadata.model_copy(
-                update={"properties": {**table.metadata.properties, **NO_RETRY}}
-            )
+            # very epoch.
+            _do_not_retry(table)
             try:
                 self._commit(table, commit)
             except (CommitFailedException, FileNotFoundError) as error:
@@ -142,6 +149,57 @@ class IcebergLake:
                 then = table.scan(snapshot_id=snapshot.snapshot_id)
                 return named_in((task.file.file_path for task in then.plan_files()), epoch)
         return None
+
+    def contents(self) -> Contents:
+        table = self.table()
+        named = _partition_columns(table, self.identifier)
+        layout = Layout(columns.plain(table.schema().as_arrow(), widen=True), named)
+        scan = ArrowScan(table.metadata, table.io, table.schema(), AlwaysTrue())
+
+        def reader(task: FileScanTask) -> Callable[[], Iterator[pa.RecordBatch]]:
+            return lambda: scan.to_record_batches([task])
+
+        tasks = list(table.scan().plan_files())
+        files = tuple(
+            StoredFile(
+                task.file.file_path,
+                task.file.file_size_in_bytes,
+                task.file.record_count,
+                tuple(task.file.partition[place] for place in range(len(named))),
+                reader(task),
+            )
+            for task in tasks
+            if _rewritable(task, table.metadata)
+        )
+        return Contents(layout, files, len(tasks) - len(files))
+
+    def replace(self, layout: Layout, replacements: Sequence[Replacement]) -> None:
+        table = self.table()
+        _do_not_retry(table)
+        if _partition_columns(table, self.identifier) != layout.partition_by:
+            raise columns.ColumnsDiffer(
+                f"the table {self.identifier} has got another partitioning meanwhile; run the "
+                "compaction again"
+            )
+        current = {
+            task.file.file_path: task.file
+            for task in table.scan().plan_files()
+            if _rewritable(task, table.metadata)
+        }
+        old = [file.path for one in replacements for file in one.old]
+        if gone := set(old) - current.keys():
+            raise FilesGone(frozenset(gone))
+        summary = {COMPACTION: str(len(old))}
+        try:
+            with table.transaction() as change:
+                _name_columns(change)
+                with change.update_snapshot(snapshot_properties=summary).overwrite() as swap:
+                    for path in old:
+                        swap.delete_data_file(current[path])
+                    for file in (file for one in replacements for file in one.new):
+                        swap.append_data_file(_data_file(table, change.table_metadata, file))
+        except (CommitFailedException, ValidationException) as error:
+            raise CommitRefused from error
 
     def _create(self, catalog: Catalog, schema: pa.Schema, partition_by: tuple[str, ...]) -> Table:
         catalog.create_namespace_if_not_exists(self.identifier.rpartition(".")[0])
@@ -199,6 +257,23 @@ def _partition_columns(table: Table, name: str) -> tuple[str, ...]:
             )
         found.append(column)
     return tuple(found)
+
+
+def _do_not_retry(table: Table) -> None:
+    """Have a refused commit fail at once. Changes the copy in memory and not the table."""
+    table.metadata = table.metadata.model_copy(
+        update={"properties": {**table.metadata.properties, **NO_RETRY}}
+    )
+
+
+def _rewritable(task: FileScanTask, metadata: TableMetadata) -> bool:
+    """Whether a file holds nothing but rows of the table's present partitioning."""
+    file = task.file
+    return (
+        not task.delete_files
+        and file.spec_id == metadata.default_spec_id
+        and file.file_format == FileFormat.PARQUET
+    )
 
 
 def _name_columns(change: Transaction) -> None:

@@ -287,17 +287,21 @@ def _spans(holes: tuple[Offsets, Offsets], lowest: int, highest: int) -> list[tu
 def _reordered(
     place: TopicPartition, runs: list[Runs], doubled: tuple[Offsets, Offsets]
 ) -> list[Finding]:
-    """Rows that come after a row with a larger offset: in one file, or in an earlier epoch."""
+    """Rows that come after a row with a larger offset: in one file, or in an earlier epoch.
+
+    Only of files that an epoch wrote: a compaction joins files in an order of its own.
+    """
     findings = []
     queries: dict[str, dict[int, list[Runs]]] = {}
     for each in runs:
+        if each.file.epoch is None:
+            continue
         reach = np.maximum.accumulate(each.ends)[:-1]
         back = np.flatnonzero(each.starts[1:] < reach) + 1
         where = f"within {each.file.path}"
         findings += _moved(place, each.starts[back], each.ends[back], doubled, where)
-        if each.file.epoch is not None:
-            epoch: Epoch = each.file.epoch
-            queries.setdefault(epoch.query, {}).setdefault(epoch.number, []).append(each)
+        epoch: Epoch = each.file.epoch
+        queries.setdefault(epoch.query, {}).setdefault(epoch.number, []).append(each)
     for query, epochs in queries.items():
         reached = -1
         for number in sorted(epochs):

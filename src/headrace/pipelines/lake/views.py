@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -11,6 +11,10 @@ from headrace.pipelines.epoch import Epoch
 from headrace.pipelines.lake.files import epoch_of
 from headrace.pipelines.lake.ranges import COLUMNS, Ranges, from_json, tracked
 from headrace.pipelines.lake.writers import EPOCH, OFFSETS, QUERY
+
+if TYPE_CHECKING:
+    from headrace.pipelines.lake.delta import DeltaLake
+    from headrace.pipelines.lake.iceberg import IcebergLake
 
 
 class TableUnreadable(Exception):
@@ -61,6 +65,22 @@ def open_view(table: str, *, warehouse: str | None = None, catalog: str | None =
     return _delta(table)
 
 
+def open_table(
+    table: str, *, warehouse: str | None = None, catalog: str | None = None
+) -> "DeltaLake | IcebergLake":
+    """A table that can be changed, named as for `open_view`; an Iceberg table by its name only."""
+    from headrace.pipelines.lake.delta import DeltaLake
+
+    if warehouse is not None or catalog is not None:
+        return _iceberg_lake(table, warehouse, catalog)
+    if table.endswith(".metadata.json") or Path(table, "metadata").is_dir():
+        raise TableUnreadable(
+            f"{table} is an Iceberg table, which is changed through its catalog only: give its "
+            "name as namespace.name, and --warehouse or --catalog"
+        )
+    return DeltaLake(table)
+
+
 def _delta(uri: str) -> TableView:
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError, TableNotFoundError
@@ -91,21 +111,22 @@ def _delta(uri: str) -> TableView:
 def _iceberg_by_name(identifier: str, warehouse: str | None, catalog: str | None) -> TableView:
     from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 
-    from headrace.pipelines.lake.iceberg import IcebergLake, in_warehouse
-
-    if warehouse is not None and not Path(warehouse, "catalog.db").exists():
-        raise TableUnreadable(f"the warehouse {warehouse} has no catalog.db")
-    lake = (
-        in_warehouse(warehouse, identifier)
-        if warehouse is not None
-        else IcebergLake(identifier, catalog or "default")
-    )
     try:
-        return _iceberg(lake.table(), identifier)
+        return _iceberg(_iceberg_lake(identifier, warehouse, catalog).table(), identifier)
     except (NoSuchTableError, NoSuchNamespaceError) as error:
         raise TableUnreadable(f"the catalog knows no table {identifier}: {error}") from error
     except ValueError as error:
         raise TableUnreadable(f"cannot open the catalog {catalog}: {error}") from error
+
+
+def _iceberg_lake(identifier: str, warehouse: str | None, catalog: str | None) -> "IcebergLake":
+    from headrace.pipelines.lake.iceberg import IcebergLake, in_warehouse
+
+    if warehouse is None:
+        return IcebergLake(identifier, catalog or "default")
+    if not Path(warehouse, "catalog.db").exists():
+        raise TableUnreadable(f"the warehouse {warehouse} has no catalog.db")
+    return in_warehouse(warehouse, identifier)
 
 
 def _iceberg_by_metadata(location: str) -> TableView:

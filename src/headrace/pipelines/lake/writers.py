@@ -28,6 +28,8 @@ _log = logging.getLogger(__name__)
 QUERY = "headrace.query"
 EPOCH = "headrace.epoch"
 OFFSETS = "headrace.offsets"
+# Of a compaction: how many files it replaced.
+COMPACTION = "headrace.compaction"
 
 
 class EpochTaken(Exception):
