@@ -68,4 +68,4 @@ class DefaultSource(DataSource):  # type: ignore[misc]
     def streamWriter(self, schema: "StructType", overwrite: bool) -> DataSourceStreamWriter:
         from headrace.pipelines.sink import StreamWriter, make_sink
 
-        return StreamWriter(make_sink(self.options, schema, overwrite))
+        return StreamWriter(make_sink(self.options, schema, overwrite, streaming=True))

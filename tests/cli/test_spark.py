@@ -117,6 +117,38 @@ def test_a_program_runs_with_all_set_up_and_its_query_is_seen_until_its_end(
     assert [each["state"] for each in ended] == ["stopped"]
 
 
+UPDATING = """
+import os
+from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.getOrCreate()
+query = (
+    spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()
+    .groupBy("value").count().selectExpr("string(value) as key", "string(count) as value")
+    .writeStream.queryName(os.environ["QUERY_NAME"]).outputMode("update")
+    .format("headrace").option("topic", "nowhere").start()
+)
+query.awaitTermination()
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("needs_spark")
+def test_an_output_mode_that_spark_refuses_is_explained(
+    tmp_path: Path, bootstrap: str, run: Run
+) -> None:
+    program, name = tmp_path / "updating.py", f"q-{uuid.uuid4().hex[:8]}"
+    program.write_text(UPDATING)
+    words = ["spark", "run", str(program), "--master", "local[1]", "--bootstrap", bootstrap]
+    done = execute(*words, "--checkpoints", str(tmp_path / "c"), env={"QUERY_NAME": name})
+    assert done.code == 1
+    assert "headrace does not support Update mode" in done.err
+    assert '.outputMode("update").foreachBatch(' in done.err
+    rows = run("spark", "queries", "--all", "--json").rows()
+    (failed,) = [each for each in rows if each["name"] == name]
+    assert ".foreachBatch(" in str(failed["error"])
+
+
 def test_nothing_is_started_by_a_dry_run_and_all_is_shown(program: Path, here: Run) -> None:
     shown = here("spark", "run", str(program), "--dry-run", "-b", "b:1", "--", "x").document()
     assert shown["command"][-2:] == [str(program), "x"]  # type: ignore[index]

@@ -33,6 +33,7 @@ from headrace.pipelines import epoch as epochs
 from headrace.pipelines.encoding import Stamp, cuts, encode
 from headrace.pipelines.epoch import Epoch
 from headrace.pipelines.ledger import Entry, Ledger, LedgerError, Page, check_history
+from headrace.pipelines.output_modes import COMPLETE_REFUSED, OVERWRITE_REFUSED
 from headrace.pipelines.producer import BatchProducer
 from headrace.pipelines.sink_columns import RowSorter, Share, check_schema
 from headrace.pipelines.sink_options import SinkOptionError, SinkOptions, parse_options
@@ -273,10 +274,12 @@ class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         self._sink.abort(messages, ledger=True)
 
 
-def make_sink(options: Mapping[str, str], schema: StructType, overwrite: bool) -> Sink:
+def make_sink(
+    options: Mapping[str, str], schema: StructType, overwrite: bool, *, streaming: bool = False
+) -> Sink:
     """The sink for Spark's options; a topic cannot be overwritten."""
     if overwrite:
-        raise ClientError('a topic can only be appended to: use .mode("append")')
+        raise SinkOptionError(COMPLETE_REFUSED if streaming else OVERWRITE_REFUSED)
     return Sink(parse_options(options), schema)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from pyspark.sql.streaming import StreamingQueryListener
 
+from headrace.pipelines.output_modes import explained
 from headrace.pipelines.running import progress, session
 from headrace.pipelines.running.gauges import Gauges
 from headrace.pipelines.running.progress import Query
@@ -50,7 +51,12 @@ class ProgressListener(StreamingQueryListener):  # type: ignore[misc]  # PySpark
     def onQueryTerminated(self, event: Any) -> None:
         at = time.time_ns() // 1_000_000
         known = self._known(str(event.id), str(event.runId), at)
-        self._tell(progress.ended(known, at, event.exception))
+        error = event.exception and explained(event.exception)
+        ended = progress.ended(known, at, error)
+        if error != event.exception:
+            # The program's traceback has only Spark's own words.
+            log.error("query %s failed: %s", ended.title, ended.error)
+        self._tell(ended)
 
     def wait_for_ends(self, timeout_s: float) -> None:
         """Wait until every query's end was heard of, and until all that was told has left."""
