@@ -7,7 +7,7 @@ from rich.console import Console
 from headrace.cli.group_view import Description, GroupView, PartitionLag
 from headrace.cli.group_watch import Look, Rates, drawn, rates_between
 
-GROUP = Description("g", "Stable", "classic", "range", (1, "h", 9092), ())
+GROUP = Description("g", "Stable", "classic", "consumer", "range", (1, "h", 9092), ())
 
 
 def view(*rows: tuple[int | None, int | None]) -> GroupView:

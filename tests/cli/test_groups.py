@@ -13,9 +13,20 @@ from contextlib import contextmanager
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from kio.schema.join_group.v9.request import JoinGroupRequest, JoinGroupRequestProtocol
+from kio.schema.join_group.v9.response import JoinGroupResponse
+from kio.schema.leave_group.v5.request import LeaveGroupRequest, MemberIdentity
+from kio.schema.leave_group.v5.response import LeaveGroupResponse
+from kio.schema.sync_group.v5.request import SyncGroupRequest, SyncGroupRequestAssignment
+from kio.schema.sync_group.v5.response import SyncGroupResponse
 
 from headrace.cli import client, direct
+from headrace.client.cluster import GROUP, Cluster
+from headrace.client.config import ClientConfig, parse_bootstrap
+from headrace.client.errors import check
+from headrace.errors import ErrorCode
 from headrace.testing.plugin import BrokerFactory
+from headrace.wire.primitives import GroupId, milliseconds
 from tests.cli.conftest import Run, command, execute
 
 PATIENCE_S = 60
@@ -124,6 +135,90 @@ def test_a_coordinator_is_asked_itself_for_states_that_the_library_cannot_name(
     assert direct.group_states(cluster, cluster.addresses)[group] == "Empty"
 
 
+@contextmanager
+def worker(bootstrap: str, group: str) -> Iterator[None]:
+    """A member of a group as Kafka Connect makes them: nobody else can decode what it says."""
+    config = ClientConfig(parse_bootstrap(bootstrap), client_id="worker-1", request_timeout_s=60)
+    protocol = JoinGroupRequestProtocol(name="sessioned", metadata=b"\x00\x02anything")
+    with Cluster(config) as connected:
+
+        def join(member_id: str) -> JoinGroupResponse:
+            request = JoinGroupRequest(
+                group_id=GroupId(group),
+                session_timeout=milliseconds(30_000),
+                rebalance_timeout=milliseconds(30_000),
+                member_id=member_id,
+                protocol_type="connect",
+                protocols=(protocol,),
+            )
+            coordinator = connected.coordinator(GROUP, group)
+            answer = connected.ask(request, JoinGroupResponse, coordinator)
+            if int(answer.error_code) == ErrorCode.MEMBER_ID_REQUIRED:
+                return join(answer.member_id)
+            check(int(answer.error_code), "joining")
+            return answer
+
+        joined = connected.patiently("joining", lambda: join(""))
+        mine = SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"\x00\x01mine")
+        request = SyncGroupRequest(
+            group_id=GroupId(group),
+            generation_id=joined.generation_id,
+            member_id=joined.member_id,
+            protocol_type="connect",
+            protocol_name="sessioned",
+            assignments=(mine,),
+        )
+        coordinator = connected.coordinator(GROUP, group)
+        answer = connected.ask(request, SyncGroupResponse, coordinator)
+        check(int(answer.error_code), "waiting for the assignment")
+        yield
+        leaving = MemberIdentity(member_id=joined.member_id, reason=None)
+        connected.ask(
+            LeaveGroupRequest(group_id=GroupId(group), members=(leaving,)),
+            LeaveGroupResponse,
+            coordinator,
+        )
+
+
+def test_a_group_of_kafka_connect_is_listed_and_described(
+    run: Run, bootstrap: str, group: str
+) -> None:
+    with worker(bootstrap, group):
+        (row,) = [row for row in run("groups", "list", "--json").rows() if row["name"] == group]
+        assert (row["state"], row["type"]) == ("Stable", "classic")
+        assert (row["protocol_type"], row["assignor"], row["members"]) == (
+            "connect",
+            "sessioned",
+            1,
+        )
+        listed = run("groups", "list", "--type", "classic", "--state", "stable").text
+        assert group in listed
+        assert "connect" in listed
+        found = run("groups", "describe", group, "--json").document()
+        assert (found["protocol_type"], found["lag"], found["partitions"]) == ("connect", 0, [])
+        assert isinstance(found["members"], list)
+        (only,) = found["members"]
+        assert (only["client_id"], only["host"]) == ("worker-1", "127.0.0.1")
+        assert (only["assignment"], only["target"]) == (None, None)
+        shown = run("groups", "describe", group)
+        assert shown.code == 0
+        for word in (group, "connect", "sessioned", "worker-1", "127.0.0.1"):
+            assert word in shown.text
+        refused = run("groups", "delete", group, "--yes")
+        assert refused.code != 0
+        assert "without members" in refused.err
+    assert run("groups", "delete", group, "--yes").code == 0
+    assert group not in run("groups", "list").text
+
+
+def test_a_group_with_offsets_only_has_no_protocol(
+    run: Run, bootstrap: str, filled: str, group: str
+) -> None:
+    commit(bootstrap, group, filled, {0: 1})
+    found = run("groups", "describe", group, "--json").document()
+    assert (found["state"], found["type"], found["protocol_type"]) == ("Empty", "classic", None)
+
+
 @pytest.mark.parametrize(("protocol", "assignor"), [("classic", "range"), ("consumer", "uniform")])
 def test_describe_shows_members_and_the_lag_of_each_partition(
     run: Run, bootstrap: str, filled: str, group: str, protocol: str, assignor: str
@@ -136,6 +231,7 @@ def test_describe_shows_members_and_the_lag_of_each_partition(
         found = run("groups", "describe", group, "--json").document()
         shown = run("groups", "describe", group).text
     assert (found["name"], found["state"], found["type"]) == (group, "Stable", protocol)
+    assert found["protocol_type"] == "consumer"
     assert (found["assignor"], found["lag"]) == (assignor, 6)
     assert isinstance(found["members"], list)
     [only] = found["members"]

@@ -1,4 +1,4 @@
-"""A consumer group as the commands show it: its members, its committed offsets and its lag.
+"""A group as the commands show it: its members, its committed offsets and its lag.
 
 Gathered from four questions (group, offsets, topics, ends); nothing here changes anything.
 """
@@ -14,6 +14,8 @@ from headrace.cli.failures import Failure, not_found
 if TYPE_CHECKING:
     from confluent_kafka import TopicPartition
     from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, MemberDescription
+
+    from headrace.client.groups import ListedGroup
 
 Place: TypeAlias = tuple[str, int]
 
@@ -32,13 +34,17 @@ NO_PARTITION = {"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"}
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One consumer of a group. `target` is what it will own, where the broker tells."""
+    """One member of a group. `target` is what it will own, where the broker tells.
+
+    `assignment` is None in a group whose protocol type is not `consumer`: only its members can
+    decode what they are assigned.
+    """
 
     id: str
     client_id: str
     host: str
     instance_id: str | None
-    assignment: tuple[Place, ...]
+    assignment: tuple[Place, ...] | None
     target: tuple[Place, ...] | None
 
     def as_json(self) -> dict[str, object]:
@@ -47,7 +53,7 @@ class Member:
             "client_id": self.client_id,
             "host": self.host,
             "instance_id": self.instance_id,
-            "assignment": _places_json(self.assignment),
+            "assignment": None if self.assignment is None else _places_json(self.assignment),
             "target": None if self.target is None else _places_json(self.target),
         }
 
@@ -59,6 +65,7 @@ class Description:
     name: str
     state: str
     type: str
+    protocol_type: str
     assignor: str
     coordinator: tuple[int, str, int]
     members: tuple[Member, ...]
@@ -69,6 +76,7 @@ class Description:
             "name": self.name,
             "state": self.state,
             "type": self.type,
+            "protocol_type": self.protocol_type or None,
             "assignor": self.assignor or None,
             "coordinator": {"id": number, "host": host, "port": port},
         }
@@ -132,12 +140,17 @@ def _places_json(places: Iterable[Place]) -> list[dict[str, object]]:
 # ------------------------------------------------------------------------------- questions
 
 
-def listed(cluster: Cluster, admin: "AdminClient") -> tuple[dict[str, str], list[Failure]]:
-    """The type of each group in the cluster, and what kept brokers from telling theirs."""
-    with client.translated(cluster, "groups"):
-        found = admin.list_consumer_groups(request_timeout=client.ANSWER_TIMEOUT_S).result()
-    failures = [client.failure(cluster, error.args[0], "groups") for error in found.errors]
-    return {str(each.group_id): _type(each.type) for each in found.valid}, failures
+def listed(cluster: Cluster) -> tuple[dict[str, "ListedGroup"], list[Failure]]:
+    """The groups of every type, and what kept brokers from listing theirs.
+
+    Not through librdkafka, which leaves out groups whose protocol type is not `consumer`.
+    """
+    from headrace.client.groups import list_groups
+
+    with client.own(cluster) as connected:
+        found, errors = list_groups(connected)
+    failures = [Failure(str(error)) for error in errors]
+    return {each.name: each for each in found}, failures
 
 
 def described(
@@ -147,13 +160,58 @@ def described(
     wanted = list(dict.fromkeys(names))
     if not wanted:
         return {}
-    with client.translated(cluster, "group name"):
-        futures = admin.describe_consumer_groups(wanted, request_timeout=client.ANSWER_TIMEOUT_S)
+    known, _ = listed(cluster)
+    # librdkafka describes groups of consumers only.
+    others = [name for name in wanted if name in known and not _of_consumers(known[name])]
+    consumers = [name for name in wanted if name not in others]
     found = {}
-    for name in wanted:
-        with client.translated(cluster, f"group {name!r}"):
-            found[name] = _description(futures[name].result())
-    return _with_unknown_states(cluster, found)
+    if consumers:
+        with client.translated(cluster, "group name"):
+            futures = admin.describe_consumer_groups(
+                consumers, request_timeout=client.ANSWER_TIMEOUT_S
+            )
+        for name in consumers:
+            with client.translated(cluster, f"group {name!r}"):
+                protocol_type = known[name].protocol_type if name in known else ""
+                found[name] = _description(futures[name].result(), protocol_type)
+        found = _with_unknown_states(cluster, found)
+    found |= {name: _other_description(cluster, known[name]) for name in others}
+    return {name: found[name] for name in wanted}
+
+
+def _of_consumers(group: "ListedGroup") -> bool:
+    from headrace.client.groups import CLASSIC, CONSUMER
+
+    return group.type == CONSUMER or (
+        group.type == CLASSIC and group.protocol_type in ("", CONSUMER)
+    )
+
+
+def _other_description(cluster: Cluster, group: "ListedGroup") -> Description:
+    """A group whose members are not consumers, such as the workers of Kafka Connect."""
+    from headrace.client.groups import CLASSIC, ClassicGroup, describe_classic
+
+    with client.own(cluster) as connected:
+        address = connected.brokers().get(group.coordinator)
+        # Of other types only what the list says is known.
+        known = ClassicGroup(group.state, "", ())
+        if group.type == CLASSIC:
+            known = describe_classic(connected, group.name)
+    members = (
+        Member(each.id, each.client_id, each.host.removeprefix("/"), each.instance_id, None, None)
+        for each in known.members
+    )
+    return Description(
+        name=group.name,
+        state=known.state,
+        type=group.type,
+        protocol_type=group.protocol_type,
+        assignor=known.protocol,
+        coordinator=(-1, "", -1)
+        if address is None
+        else (group.coordinator, address.host, address.port),
+        members=tuple(sorted(members, key=lambda member: (member.client_id, member.id))),
+    )
 
 
 def existing(cluster: Cluster, admin: "AdminClient", names: Sequence[str]) -> list[Description]:
@@ -161,15 +219,15 @@ def existing(cluster: Cluster, admin: "AdminClient", names: Sequence[str]) -> li
     found = described(cluster, admin, names)
     for name in names:
         if found[name].state == DEAD:
-            raise missing(cluster, admin, name)
+            raise missing(cluster, name)
     return [found[name] for name in names]
 
 
-def missing(cluster: Cluster, admin: "AdminClient", name: str) -> Failure:
+def missing(cluster: Cluster, name: str) -> Failure:
     """The group is not there; what the user may have meant."""
     import difflib
 
-    close = difflib.get_close_matches(name, list(listed(cluster, admin)[0]), 3)
+    close = difflib.get_close_matches(name, list(listed(cluster)[0]), 3)
     hint = f"Did you mean {' or '.join(close)}?" if close else ""
     return not_found(
         f"group {name!r} does not exist", hint or "`headrace groups list` shows what exists."
@@ -221,7 +279,7 @@ def end_offsets(
 def look(cluster: Cluster, admin: "AdminClient", group: Description) -> GroupView:
     """The group with its lag as it is now."""
     committed = committed_offsets(cluster, group.name)
-    owners = {place: member for member in group.members for place in member.assignment}
+    owners = {place: member for member in group.members for place in member.assignment or ()}
     places = sorted({*committed, *owners})
     ends = end_offsets(cluster, admin, places)
     return GroupView(
@@ -233,12 +291,13 @@ def look(cluster: Cluster, admin: "AdminClient", group: Description) -> GroupVie
     )
 
 
-def _description(found: "ConsumerGroupDescription") -> Description:
+def _description(found: "ConsumerGroupDescription", protocol_type: str) -> Description:
     node = found.coordinator
     return Description(
         name=str(found.group_id),
         state=STATES.get(found.state.name, UNKNOWN),
         type=_type(found.type),
+        protocol_type=protocol_type,
         assignor=str(found.partition_assignor or ""),
         coordinator=(-1, "", -1)
         if node is None
@@ -300,6 +359,7 @@ def show(view: GroupView) -> None:
             "Group": group.name,
             "State": group.state,
             "Type": group.type,
+            "Protocol": group.protocol_type or "-",
             "Assignor": group.assignor or "-",
             "Coordinator": f"{number} ({host}:{port})",
             "Members": str(len(group.members)),
@@ -352,7 +412,10 @@ def lag_text(lag: int | None) -> str:
 def _member_row(member: Member) -> tuple[str, ...]:
     from rich.markup import escape
 
-    owned = places_text(member.assignment) or "nothing"
+    if member.assignment is None:
+        owned = "-"
+    else:
+        owned = places_text(member.assignment) or "nothing"
     if member.target is not None and member.target != member.assignment:
         owned += f" (moving to {places_text(member.target) or 'nothing'})"
     words = (member.client_id, member.id, member.instance_id or "-", member.host, owned)

@@ -64,7 +64,7 @@ class Look:
                     "id": each.id,
                     "client_id": each.client_id,
                     "host": each.host,
-                    "partitions": len(each.assignment),
+                    "partitions": len(each.assignment or ()),
                     "lag": _member_lag(self.view, each.id),
                 }
                 for each in group.members
@@ -281,7 +281,7 @@ def _members(view: GroupView, ids: list[str]) -> "RenderableType":
             (
                 escape(each.client_id),
                 escape(each.host),
-                str(len(each.assignment)),
+                str(len(each.assignment or ())),
                 group_view.lag_text(_member_lag(view, each.id)),
             )
             for each in view.description.members

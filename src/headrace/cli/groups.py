@@ -36,10 +36,12 @@ class State(StrEnum):
 
 
 class GroupType(StrEnum):
-    """Which of Kafka's two protocols the members speak."""
+    """Kafka's types of groups."""
 
     CLASSIC = "classic"
     CONSUMER = "consumer"
+    SHARE = "share"
+    STREAMS = "streams"
 
 
 app = typer.Typer(
@@ -84,20 +86,24 @@ def list_groups(
             "--type",
             metavar="TYPE",
             case_sensitive=False,
-            help="Only groups of this protocol; repeatable: classic, consumer.",
+            help=f"Only groups of this type; repeatable: {', '.join(GroupType)}.",
         ),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
     client_config: ClientConfig = None,
 ) -> None:
-    """List the consumer groups with their state, type and number of members."""
+    """List the groups with their state, type, protocol and number of members.
+
+    Groups of every kind: of consumers, of Kafka Connect workers, with offsets only. The protocol
+    says what the members are.
+    """
     from headrace.cli import client, group_view
 
     cluster = client.connect(bootstrap, client_config)
     admin = client.admin(cluster)
-    types, failures = group_view.listed(cluster, admin)
-    names = sorted(name for name, found in types.items() if not type_ or found in type_)
+    known, failures = group_view.listed(cluster)
+    names = sorted(name for name, found in known.items() if not type_ or found.type in type_)
     groups = [
         group
         for group in group_view.described(cluster, admin, names).values()
@@ -107,17 +113,18 @@ def list_groups(
     if as_json:
         output.print_json([{**each.as_json(), "members": len(each.members)} for each in groups])
     elif not groups:
-        output.note(f"No such groups at {bootstrap}." if types else f"No groups at {bootstrap}.")
+        output.note(f"No such groups at {bootstrap}." if known else f"No groups at {bootstrap}.")
     else:
         from rich.markup import escape
 
         output.print_table(
-            ("Group", "State", "Type", "Members", "Assignor"),
+            ("Group", "State", "Type", "Protocol", "Members", "Assignor"),
             [
                 (
                     escape(each.name),
                     each.state,
                     each.type,
+                    escape(each.protocol_type) or "-",
                     str(len(each.members)),
                     each.assignor or "-",
                 )
@@ -143,6 +150,7 @@ def describe(
 ) -> None:
     """Show a group's members and what they own, and its offset and lag in each partition.
 
+    What members own is shown for groups of consumers; other members are listed without it.
     With --json: an object for one group, a list for several.
     """
     from headrace.cli import client, group_view
@@ -253,7 +261,7 @@ def reset_offsets(
     admin = client.admin(cluster)
     group = group_view.described(cluster, admin, [name])[name]
     if group.state == group_view.DEAD and (all_topics or shift_by is not None):
-        raise group_view.missing(cluster, admin, name)
+        raise group_view.missing(cluster, name)
     if group.members and not dry_run:
         raise group_reset.in_use(group, "offsets can be reset only when nobody consumes")
     committed = group_view.committed_offsets(cluster, name)

@@ -1,10 +1,11 @@
-"""A group's committed offsets: read them, write them."""
+"""Groups: which there are, who is in them, and their committed offsets."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from headrace.client.cluster import GROUP, Cluster
-from headrace.client.errors import check
+from headrace.client.errors import ClientError, Unreachable, check
+from headrace.errors import KafkaError
 from headrace.types import TopicPartition
 from headrace.wire.primitives import GroupId, TopicName, i32, i64
 
@@ -27,6 +28,97 @@ class Membership:
 
 
 NOBODY = Membership()
+
+CLASSIC, CONSUMER = "classic", "consumer"
+LISTING_PATIENCE_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class ListedGroup:
+    """A group as its coordinator lists it."""
+
+    name: str
+    type: str
+    """`classic`, `consumer`, `share`, ...: the protocol between members and coordinator."""
+    protocol_type: str
+    """What the members of a classic group are: `consumer`, `connect`, ...; empty if nobody said."""
+    state: str
+    coordinator: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicMember:
+    """A member of a classic group of any protocol type."""
+
+    id: str
+    client_id: str
+    host: str
+    instance_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicGroup:
+    """A classic group of any protocol type; what its members are assigned is not decoded."""
+
+    state: str
+    protocol: str
+    members: tuple[ClassicMember, ...]
+
+
+def list_groups(cluster: Cluster) -> tuple[list[ListedGroup], list[KafkaError | ClientError]]:
+    """All groups of every type, and what kept brokers from listing theirs."""
+    from kio.schema.list_groups.v5.request import ListGroupsRequest
+    from kio.schema.list_groups.v5.response import ListGroupsResponse
+
+    found: list[ListedGroup] = []
+    failures: list[KafkaError | ClientError] = []
+    for broker in cluster.brokers():
+        what = f"listing the groups of broker {broker}"
+
+        def attempt(broker: int = broker, what: str = what) -> ListGroupsResponse:
+            answer = cluster.ask(ListGroupsRequest(), ListGroupsResponse, broker)
+            check(int(answer.error_code), what)
+            return answer
+
+        try:
+            answer = cluster.patiently(what, attempt, LISTING_PATIENCE_S)
+        except (KafkaError, Unreachable) as error:
+            failures.append(error)
+            continue
+        found += [
+            ListedGroup(
+                str(row.group_id),
+                row.group_type.lower() or CLASSIC,
+                row.protocol_type,
+                row.group_state,
+                broker,
+            )
+            for row in answer.groups
+        ]
+    return found, failures
+
+
+def describe_classic(cluster: Cluster, group: str) -> ClassicGroup:
+    """A classic group; patient."""
+    from kio.schema.describe_groups.v5.request import DescribeGroupsRequest
+    from kio.schema.describe_groups.v5.response import DescribeGroupsResponse
+
+    request = DescribeGroupsRequest(groups=(GroupId(group),), include_authorized_operations=False)
+    what = f"describing group {group!r}"
+
+    def attempt() -> ClassicGroup:
+        broker = cluster.coordinator(GROUP, group)
+        (answer,) = cluster.ask(request, DescribeGroupsResponse, broker).groups
+        check(int(answer.error_code), what)
+        members = tuple(
+            ClassicMember(
+                row.member_id, row.client_id, row.client_host, row.group_instance_id or None
+            )
+            for row in answer.members
+        )
+        return ClassicGroup(answer.group_state, answer.protocol_data, members)
+
+    return cluster.patiently(what, attempt)
 
 
 def commit_offsets(
