@@ -265,6 +265,32 @@ def test_an_expression_stands_for_the_topics_that_match_it_now_and_later() -> No
     assert not shard.group.persistent.subscriptions.resolved
 
 
+def test_a_member_with_names_and_an_expression_gets_the_named_topics_first() -> None:
+    shard = Shard(orders=2, lit=2)
+    client = Client(shard, "a", topics=("lit",), expression="order.*")
+    first = client.join()
+    assert (first.epoch, first.assigned) == (1, partitions(lit=2))
+    shard.advance(1)
+    second = client.beat()
+    assert (second.epoch, second.assigned) == (2, partitions(lit=2, orders=2))
+    settle(client)
+    other = Client(shard, "b", topics=("lit",), expression="order.*")
+    other.join()
+    assert shard.group.persistent.epoch == 3, "an expression that is known counts at once"
+
+
+def test_an_expression_that_is_added_to_names_does_not_hold_up_a_change_of_the_names() -> None:
+    shard = Shard(orders=2, lit=2, other=2)
+    client = Client(shard, "a", topics=("lit",))
+    client.join()
+    settle(client)
+    client.beat(topics=("lit", "other"), expression="order.*")
+    assert shard.group.persistent.targets["a"] == partitions(lit=2, other=2)
+    shard.advance(1)
+    settle(client)
+    assert client.owned == partitions(lit=2, other=2, orders=2)
+
+
 def test_an_expression_over_very_many_topics_is_searched_in_pieces() -> None:
     shard = Shard(None, **{f"topic{n}": 1 for n in range(5000)})
     client = Client(shard, "a", topics=None, expression="topic[0-9]*7")
