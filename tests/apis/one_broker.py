@@ -4,9 +4,9 @@ import asyncio
 import io
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from inspect import iscoroutine
+from inspect import iscoroutine, isgenerator
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from kio.serial import entity_reader, entity_writer
 
@@ -27,6 +27,7 @@ from headrace.settings import Settings
 from headrace.wire import codec
 from headrace.wire.records import Record, encode_batch
 from headrace.wire.refusal import refusal
+from headrace.wire.steps import Steps, finish
 
 NODE = 1
 NOW = 1_700_000_000_000
@@ -108,6 +109,15 @@ class OneBroker:
         """Call a handler with a request in the newest shape."""
         return handler(self.services, request, Caller(version, "test", "127.0.0.1"))
 
+    def ask_in_steps(
+        self,
+        handler: Callable[[Services, _Request, Caller], Steps[_Response]],
+        request: _Request,
+        version: int = NEWEST,
+    ) -> _Response:
+        """As `ask`, of a handler that works in steps."""
+        return finish(self.ask(handler, request, version))
+
 
 def kio_bytes(message: object) -> bytes:
     """A message as kio writes it."""
@@ -129,6 +139,8 @@ def over_the_wire(
         answer = handler(broker.services, decoded, Caller(version, "test", "127.0.0.1"))
         if iscoroutine(answer):
             answer = asyncio.run(answer)
+        if isgenerator(answer):
+            answer = finish(cast("Steps[object]", answer))
     except KafkaError as error:
         answer = refusal(key, decoded, error)
     body = codec.encode(key, version, answer)

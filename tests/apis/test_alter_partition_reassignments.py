@@ -61,7 +61,7 @@ def _listed(broker: OneBroker, *indexes: int) -> dict[int, tuple[tuple[int, ...]
     request = ListPartitionReassignmentsRequest(topics=(named,) if indexes else None)
     return {
         row.partition_index: (row.replicas, row.adding_replicas, row.removing_replicas)
-        for topic in broker.ask(list_partition_reassignments, request).topics
+        for topic in broker.ask_in_steps(list_partition_reassignments, request).topics
         for row in topic.partitions
     }
 

@@ -25,7 +25,7 @@ def page(
         if cursor
         else None,
     )
-    return broker.ask(describe_topic_partitions, request)
+    return broker.ask_in_steps(describe_topic_partitions, request)
 
 
 def test_all_topics_come_in_pages_by_name(broker: OneBroker) -> None:

@@ -8,7 +8,7 @@ from importlib import import_module
 import pytest
 
 from headrace.apis.routes import ROUTES
-from headrace.wire import codec
+from headrace.wire import codec, codec_fields
 from tests.apis.one_broker import OneBroker, over_the_wire
 
 COLD = [
@@ -36,7 +36,7 @@ FILLING: dict[str, object] = {
 def _fill(of: type) -> object:
     """A request with one item in every list, about the topic `orders`."""
     values: dict[str, object] = {}
-    for field in codec.fields(of):
+    for field in codec_fields.fields(of):
         if field.entity is not None:
             value: object = _fill(field.entity)
             values[field.name] = (value,) if field.array else None if field.nullable else value

@@ -30,7 +30,7 @@ def test_resources_with_configs_are_listed(
     alteration = Alteration("group", "g", (change,), broker=broker.services.settings)
     assert broker.metadata.alter_configs([alteration]) == [None]
     request = ListConfigResourcesRequest(resource_types=tuple(map(i8, types)))
-    answer = broker.ask(list_config_resources, request, version)
+    answer = broker.ask_in_steps(list_config_resources, request, version)
     assert ErrorCode(answer.error_code) == NONE
     found = {(one.resource_name, one.resource_type) for one in answer.config_resources}
     assert found == resources
@@ -38,5 +38,5 @@ def test_resources_with_configs_are_listed(
 
 def test_an_unknown_type_of_resource_is_refused(broker: OneBroker) -> None:
     request = ListConfigResourcesRequest(resource_types=(i8(3),))
-    answer = broker.ask(list_config_resources, request)
+    answer = broker.ask_in_steps(list_config_resources, request)
     assert ErrorCode(answer.error_code) == ErrorCode.UNSUPPORTED_VERSION

@@ -12,7 +12,7 @@ from kio.schema.index import api_key_map, schema_name_map
 from kio.serial import entity_reader, entity_writer
 
 from headrace.errors import ErrorCode, MalformedRequest
-from headrace.wire import codec
+from headrace.wire import codec, codec_fields
 from headrace.wire.primitives import milliseconds
 
 # Read by hand elsewhere; their classes are far from the newest shape.
@@ -29,7 +29,7 @@ SAME_SHAPE = [
 ]
 
 
-def _value(field: codec.Field, rng: random.Random) -> object:
+def _value(field: codec_fields.Field, rng: random.Random) -> object:
     if field.nullable and field.tag is None and rng.random() < 0.2:
         return None
     if field.array:
@@ -37,7 +37,7 @@ def _value(field: codec.Field, rng: random.Random) -> object:
     return _scalar(field, rng)
 
 
-def _scalar(field: codec.Field, rng: random.Random) -> object:
+def _scalar(field: codec_fields.Field, rng: random.Random) -> object:
     if field.entity is not None:
         return _message(field.entity, rng)
     match field.kind:
@@ -62,7 +62,7 @@ def _scalar(field: codec.Field, rng: random.Random) -> object:
 
 
 def _message(of: type, rng: random.Random) -> object:
-    return of(**{field.name: _value(field, rng) for field in codec.fields(of)})
+    return of(**{field.name: _value(field, rng) for field in codec_fields.fields(of)})
 
 
 def _kio_bytes(message: object) -> bytes:
@@ -114,7 +114,7 @@ def test_a_response_in_the_newest_shape_is_readable_in_every_version(
     decoded: object
     decoded, size = entity_reader(old)(body, 0)
     assert size == len(body)
-    for field in codec.fields(old):
+    for field in codec_fields.fields(old):
         value = getattr(message, field.name)
         if value is not None and field.entity is None and field.kind != "error_code":
             assert getattr(decoded, field.name) == value

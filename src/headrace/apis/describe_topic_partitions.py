@@ -22,6 +22,7 @@ from headrace.cluster.controller import check_topic_name
 from headrace.cluster.image import INTERNAL_TOPICS, NO_LEADER, Image, PartitionState, Topic
 from headrace.errors import ErrorCode, KafkaError
 from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, BrokerId, TopicName, error, i32
+from headrace.wire.steps import Steps
 
 MAX_PARTITIONS = 2000
 """In one answer, whatever the caller wants; Kafka's `max.request.partition.size.limit`."""
@@ -32,7 +33,7 @@ _Topic = DescribeTopicPartitionsResponseTopic
 
 def describe_topic_partitions(
     services: Services, request: DescribeTopicPartitionsRequest, _caller: Caller
-) -> DescribeTopicPartitionsResponse:
+) -> Steps[DescribeTopicPartitionsResponse]:
     """One page of topics."""
     image = services.metadata.image
     names, first_index = _page_start(image, request)
@@ -40,6 +41,7 @@ def describe_topic_partitions(
     topics = []
     cursor = None
     for name in names:
+        yield
         if left == 0:
             cursor = _cursor(name, 0)
             break

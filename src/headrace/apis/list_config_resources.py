@@ -19,11 +19,12 @@ from headrace.apis.config_entries import ResourceType
 from headrace.apis.context import Caller, Services
 from headrace.errors import ErrorCode
 from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, error, i8
+from headrace.wire.steps import Steps
 
 
 def list_config_resources(
     services: Services, request: ListConfigResourcesRequest, caller: Caller
-) -> ListConfigResourcesResponse:
+) -> Steps[ListConfigResourcesResponse]:
     """Every resource of the types asked for."""
     known: set[int] = set(ResourceType)
     types: set[int] = set(request.resource_types) or known
@@ -35,13 +36,13 @@ def list_config_resources(
             error_code=error(ErrorCode.UNSUPPORTED_VERSION),
             config_resources=(),
         )
-    resources = tuple(
-        ConfigResource(resource_name=name, resource_type=i8(kind))
-        for kind in sorted(types)
-        for name in _names(services, kind)
-    )
+    resources = []
+    for kind in sorted(types):
+        for name in _names(services, kind):
+            resources.append(ConfigResource(resource_name=name, resource_type=i8(kind)))
+            yield
     return ListConfigResourcesResponse(
-        throttle_time=NO_THROTTLE, error_code=NO_ERROR, config_resources=resources
+        throttle_time=NO_THROTTLE, error_code=NO_ERROR, config_resources=tuple(resources)
     )
 
 

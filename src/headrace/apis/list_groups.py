@@ -11,23 +11,25 @@ from kio.schema.list_groups.v5.response import ListedGroup, ListGroupsResponse
 
 from headrace.apis.context import Caller, Services
 from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, GroupId
+from headrace.wire.steps import Steps
 
 
 def list_groups(
     services: Services, request: ListGroupsRequest, _caller: Caller
-) -> ListGroupsResponse:
+) -> Steps[ListGroupsResponse]:
     """All groups in the given states and of the given types."""
-    return ListGroupsResponse(
-        throttle_time=NO_THROTTLE,
-        error_code=NO_ERROR,
-        groups=tuple(
-            ListedGroup(
-                group_id=GroupId(one.group_id),
-                protocol_type=one.protocol_type,
-                group_state=one.state,
-                group_type=one.kind,
+    states = frozenset(map(str.lower, request.states_filter))
+    kinds = frozenset(map(str.lower, request.types_filter))
+    found = []
+    for groups in services.groups.all_groups():
+        for one in groups.listed(states, kinds):
+            found.append(
+                ListedGroup(
+                    group_id=GroupId(one.group_id),
+                    protocol_type=one.protocol_type,
+                    group_state=one.state,
+                    group_type=one.kind,
+                )
             )
-            for groups in services.groups.all_groups()
-            for one in groups.listed(request.states_filter, request.types_filter)
-        ),
-    )
+            yield
+    return ListGroupsResponse(throttle_time=NO_THROTTLE, error_code=NO_ERROR, groups=tuple(found))

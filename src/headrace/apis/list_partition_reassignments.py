@@ -17,21 +17,24 @@ from headrace.apis.context import Caller, Services
 from headrace.cluster.image import Topic
 from headrace.cluster.moves import is_moving
 from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, BrokerId, TopicName, i32
+from headrace.wire.steps import Steps
 
 
 def list_partition_reassignments(
     services: Services, request: ListPartitionReassignmentsRequest, _caller: Caller
-) -> ListPartitionReassignmentsResponse:
+) -> Steps[ListPartitionReassignmentsResponse]:
     """The moves under way, as this broker knows them."""
     topics = services.metadata.image.topics
+    found = []
     if request.topics is None:
-        found = [_moving(topic, range(len(topic.partitions))) for topic in topics.values()]
+        for topic in topics.values():
+            found.append(_moving(topic, range(len(topic.partitions))))
+            yield
     else:
-        found = [
-            _moving(topics[one.name], one.partition_indexes)
-            for one in request.topics
-            if one.name in topics
-        ]
+        for one in request.topics:
+            if one.name in topics:
+                found.append(_moving(topics[one.name], one.partition_indexes))
+            yield
     return ListPartitionReassignmentsResponse(
         throttle_time=NO_THROTTLE,
         error_code=NO_ERROR,

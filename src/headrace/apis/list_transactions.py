@@ -13,35 +13,39 @@ from headrace.apis.context import Caller, Services
 from headrace.coordination.groups.expressions import Expression
 from headrace.coordination.transaction_records import State
 from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, ProducerId, TransactionalId
+from headrace.wire.steps import Steps
 
 _STATES = frozenset(state.title for state in State)
 
 
 def list_transactions(
     services: Services, request: ListTransactionsRequest, _caller: Caller
-) -> ListTransactionsResponse:
+) -> Steps[ListTransactionsResponse]:
     """All ids that pass every filter."""
     unknown = tuple(name for name in request.state_filters if name not in _STATES)
-    states = [name for name in request.state_filters if name in _STATES]
+    states = _STATES.intersection(request.state_filters)
     pattern = request.transactional_id_pattern
     expression = Expression(pattern) if pattern else None
+    producer_ids = frozenset(request.producer_id_filters)
     found = []
     if states or not unknown:
         now_ms = services.clock.now_ms()
         for shard in services.transactions.all_states():
             shard.wall.ms = now_ms
-            found += shard.listed(states, request.producer_id_filters, request.duration_filter)
+            listed = shard.listed(states, producer_ids, request.duration_filter)
+            for name, one in listed:
+                if expression is None or expression.matches(name):
+                    found.append(
+                        TransactionState(
+                            transactional_id=TransactionalId(name),
+                            producer_id=ProducerId(one.producer_id),
+                            transaction_state=one.state.title,
+                        )
+                    )
+                yield
     return ListTransactionsResponse(
         throttle_time=NO_THROTTLE,
         error_code=NO_ERROR,
         unknown_state_filters=unknown,
-        transaction_states=tuple(
-            TransactionState(
-                transactional_id=TransactionalId(name),
-                producer_id=ProducerId(one.producer_id),
-                transaction_state=one.state.title,
-            )
-            for name, one in found
-            if expression is None or expression.matches(name)
-        ),
+        transaction_states=tuple(found),
     )

@@ -10,6 +10,7 @@ topics may be asked for by id alone; v13 an error code for the whole answer.
 """
 
 import struct
+from collections.abc import Iterable
 from typing import NamedTuple
 from uuid import UUID
 
@@ -17,6 +18,7 @@ from headrace.apis.context import Services
 from headrace.cluster.controller import Defaults, NewTopic, check_topic_name
 from headrace.cluster.image import INTERNAL_TOPICS, Image, PartitionState, Topic
 from headrace.errors import ErrorCode, KafkaError, MalformedRequest
+from headrace.wire.steps import Steps, finish
 from headrace.wire.varint import read_uvarint, uvarint
 
 FLEXIBLE_FROM = 9
@@ -26,22 +28,25 @@ _ALL_TOPIC_OPERATIONS = 0b1101_1111_1000
 _ALL_CLUSTER_OPERATIONS = 0b1_1111_1010_0000
 """CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE."""
 _ZERO_ID = bytes(16)
+_STRIDE = 64
+"""Topics or partitions between two yields."""
+_CREATED_AT_ONCE = 8
+"""Topics that are created in one step."""
+_JOINED = 2048
+"""Topics in one piece of a response."""
 
 _i16 = struct.Struct(">h")
 _i32 = struct.Struct(">i")
 
 
-class Wanted(NamedTuple):
-    """A topic that a client asks for: by name, by id, or by both."""
-
-    name: str | None
-    id: bytes
-
-
 class MetadataRequest(NamedTuple):
-    """The request; `topics` is None where all are meant."""
+    """The request; `topics` is None where all are meant.
 
-    topics: list[Wanted] | None
+    A topic is a name, or 16 bytes of an id; None stands for a topic that has neither. Each is there
+    once, however often the client asks for it, as in Kafka.
+    """
+
+    topics: dict[str | bytes | None, None] | None
     may_create: bool
     cluster_operations: bool
     topic_operations: bool
@@ -51,7 +56,13 @@ def parse_metadata(
     buf: bytearray, view: memoryview, pos: int, end: int, version: int
 ) -> MetadataRequest:
     """The request body in [pos, end)."""
-    topics: list[Wanted] | None = []
+    return finish(_parse(buf, view, pos, end, version))
+
+
+def _parse(
+    buf: bytearray, view: memoryview, pos: int, end: int, version: int
+) -> Steps[MetadataRequest]:
+    topics: dict[str | bytes | None, None] | None = {}
     if version >= FLEXIBLE_FROM:
         count, pos = read_uvarint(buf, pos)
         count -= 1
@@ -60,7 +71,7 @@ def parse_metadata(
         pos += 4
     if count < 0 or (count == 0 and version == 0):
         topics = None
-    for _ in range(count):
+    for number in range(count):
         topic_id = _ZERO_ID
         if version >= 10:
             topic_id = bytes(view[pos : pos + 16])
@@ -80,7 +91,9 @@ def parse_metadata(
         if version >= FLEXIBLE_FROM:
             pos += 1
         assert topics is not None
-        topics.append(Wanted(name, topic_id))
+        topics[name if topic_id == _ZERO_ID else topic_id] = None
+        if number % _STRIDE == _STRIDE - 1:
+            yield
     flags = bytes(view[pos : min(pos + 3, end)])
     may_create = flags[0] != 0 if version >= 4 else True
     cluster_operations = 8 <= version <= 10 and flags[1] != 0
@@ -99,20 +112,67 @@ class Metadata:
 
     def __call__(self, request: MetadataRequest, version: int) -> bytes:
         """The response body."""
+        return b"".join(finish(self._answer(request, version)))
+
+    def steps(
+        self, buf: bytearray, view: memoryview, pos: int, end: int, version: int
+    ) -> Steps[list[bytes]]:
+        """The pieces of the response body to the request in [pos, end), in steps."""
+        request = yield from _parse(buf, view, pos, end, version)
+        return (yield from self._answer(request, version))
+
+    def _answer(self, request: MetadataRequest, version: int) -> Steps[list[bytes]]:
         if request.topics is None:
             image = self._image()
-            topics = self._all_topics(image, version, request.topic_operations)
+            topics = [(yield from self._all_topics(image, version, request.topic_operations))]
         else:
-            parts = [self._wanted(wanted, request, version) for wanted in request.topics]
+            topics = yield from self._named(request.topics, request, version)
             image = self._image()
-            topics = _count(len(parts), version) + b"".join(parts)
-        body = self._head(image, version) + topics
+        tail = b""
         if 8 <= version <= 10:
             asked = request.cluster_operations
-            body += _i32.pack(_ALL_CLUSTER_OPERATIONS if asked else _NOT_ASKED)
+            tail += _i32.pack(_ALL_CLUSTER_OPERATIONS if asked else _NOT_ASKED)
         if version >= 13:
-            body += b"\0\0"
-        return body + b"\0" if version >= FLEXIBLE_FROM else body
+            tail += b"\0\0"
+        if version >= FLEXIBLE_FROM:
+            tail += b"\0"
+        return [self._head(image, version), *topics, tail]
+
+    def _named(
+        self, names: Iterable[str | bytes | None], request: MetadataRequest, version: int
+    ) -> Steps[list[bytes]]:
+        """The topics asked for, as an array in a few pieces."""
+        pieces: list[bytes] = []
+        parts: list[bytes] = []
+        missing: list[str] = []
+        count = 0
+        for count, name in enumerate(names, 1):
+            topic = self._find(name)
+            if topic is not None:
+                parts.append((yield from self._known(topic, version, request.topic_operations)))
+            elif isinstance(name, str):
+                missing.append(name)
+            elif name is None:
+                parts.append(_missing(None, _ZERO_ID, ErrorCode.INVALID_REQUEST, version))
+            else:
+                parts.append(_missing(None, name, ErrorCode.UNKNOWN_TOPIC_ID, version))
+            if len(missing) == _CREATED_AT_ONCE:
+                parts += yield from self._create(missing, request, version)
+                missing.clear()
+                yield
+            elif not count % _STRIDE:
+                yield
+            if len(parts) > _JOINED:
+                pieces.append(b"".join(parts))
+                parts.clear()
+        parts += yield from self._create(missing, request, version)
+        return [_count(count, version), *pieces, b"".join(parts)]
+
+    def _find(self, name: str | bytes | None) -> Topic | None:
+        image = self._image()
+        if isinstance(name, bytes):
+            name = image.names.get(UUID(bytes=name))
+        return image.topics.get(name) if name is not None else None
 
     def _image(self) -> Image:
         """The image; from a broker that has stepped down, what others may have by now.
@@ -142,50 +202,51 @@ class Metadata:
             head += _i32.pack(image.controller_id)
         return head
 
-    def _all_topics(self, image: Image, version: int, operations: bool) -> bytes:
+    def _all_topics(self, image: Image, version: int, operations: bool) -> Steps[bytes]:
         kept = self._all
         if kept is not None and kept[0] is image and kept[1] == version and not operations:
             return kept[2]
-        body = _count(len(image.topics), version) + b"".join(
-            self._known(topic, version, operations) for topic in image.topics.values()
-        )
+        parts = [_count(len(image.topics), version)]
+        for number, topic in enumerate(image.topics.values()):
+            parts.append((yield from self._known(topic, version, operations)))
+            if number % _STRIDE == _STRIDE - 1:
+                yield
+        body = b"".join(parts)
         if not operations:
             self._all = (image, version, body)
         return body
 
-    def _wanted(self, wanted: Wanted, request: MetadataRequest, version: int) -> bytes:
-        name = wanted.name
-        if wanted.id != _ZERO_ID:
-            name = self._image().names.get(UUID(bytes=wanted.id))
-            if name is None:
-                return _missing(None, wanted.id, ErrorCode.UNKNOWN_TOPIC_ID, version)
-        elif name is None:
-            return _missing(None, wanted.id, ErrorCode.INVALID_REQUEST, version)
-        topic = self._image().topics.get(name)
-        if topic is None:
-            try:
-                topic = self._create(name, request.may_create)
-            except KafkaError as error:
-                return _missing(name, _ZERO_ID, error.code, version)
-        return self._known(topic, version, request.topic_operations)
-
-    def _create(self, name: str, may_create: bool) -> Topic:
-        metadata = self._services.metadata
-        if not may_create or not self._services.settings.boolean("auto.create.topics.enable"):
-            check_topic_name(name)
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    def _create(
+        self, names: list[str], request: MetadataRequest, version: int
+    ) -> Steps[list[bytes]]:
+        """The parts of topics that are missing, created if that is allowed."""
+        results: list[Topic | KafkaError]
         settings = self._services.settings
-        defaults = Defaults(
-            settings.integer("num.partitions"), settings.integer("default.replication.factor")
-        )
-        return metadata.create_topic(NewTopic(name), defaults)
+        if not request.may_create or not settings.boolean("auto.create.topics.enable"):
+            results = [_unknown(name) for name in names]
+        else:
+            defaults = Defaults(
+                settings.integer("num.partitions"), settings.integer("default.replication.factor")
+            )
+            try:
+                wanted = [NewTopic(name) for name in names]
+                results = self._services.metadata.create_topics(wanted, defaults) if names else []
+            except KafkaError as error:
+                results = [error for _ in names]
+        parts = []
+        for name, result in zip(names, results, strict=True):
+            if isinstance(result, KafkaError):
+                parts.append(_missing(name, _ZERO_ID, result.code, version))
+            else:
+                parts.append((yield from self._known(result, version, request.topic_operations)))
+        return parts
 
-    def _known(self, topic: Topic, version: int, operations: bool) -> bytes:
+    def _known(self, topic: Topic, version: int, operations: bool) -> Steps[bytes]:
         kept = self._parts.get((topic.name, version))
         if kept is not None and kept[0] is topic:
             part = kept[1]
         else:
-            part = _topic(topic, version)
+            part = yield from _topic(topic, version)
             self._parts[topic.name, version] = (topic, part)
         if version < 8:
             return part
@@ -193,7 +254,16 @@ class Metadata:
         return part + b"\0" if version >= FLEXIBLE_FROM else part
 
 
-def _topic(topic: Topic, version: int) -> bytes:
+def _unknown(name: str) -> KafkaError:
+    """Why a topic that is missing cannot be shown."""
+    try:
+        check_topic_name(name)
+    except KafkaError as error:
+        return error
+    return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def _topic(topic: Topic, version: int) -> Steps[bytes]:
     """A topic and its partitions, all but the authorised operations at its end."""
     parts = [b"\0\0", _string(topic.name, version)]
     if version >= 10:
@@ -207,6 +277,8 @@ def _topic(topic: Topic, version: int) -> bytes:
         if tail is None:
             tail = same[state] = _partition_tail(state, version)
         parts += (b"\0\0" if state.leader >= 0 else b"\0\x05", _i32.pack(index), tail)
+        if index % _STRIDE == _STRIDE - 1:
+            yield
     return b"".join(parts)
 
 
@@ -251,7 +323,7 @@ def _nullable(text: str | None, version: int) -> bytes:
 
 def refuse_metadata(request: MetadataRequest, error: ErrorCode, version: int) -> bytes:
     """An answer without brokers, in which every topic has the same error."""
-    wanted = request.topics or []
+    wanted = request.topics or {}
     body = b"\0\0\0\0" if version >= 3 else b""
     body += _count(0, version)
     if version >= 2:
@@ -259,7 +331,9 @@ def refuse_metadata(request: MetadataRequest, error: ErrorCode, version: int) ->
     if version >= 1:
         body += _i32.pack(-1)
     body += _count(len(wanted), version)
-    body += b"".join(_missing(topic.name, topic.id, error, version) for topic in wanted)
+    for topic in wanted:
+        name, topic_id = (None, topic) if isinstance(topic, bytes) else (topic, _ZERO_ID)
+        body += _missing(name, topic_id, error, version)
     if 8 <= version <= 10:
         body += _i32.pack(_NOT_ASKED)
     if version >= 13:

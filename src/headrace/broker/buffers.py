@@ -8,7 +8,7 @@ receiving it: the kernel clears every page before it is written for the first ti
 SHARED_BYTES = 256 * 1024
 _FIRST_BYTES = 4096
 _SMALLEST_KEPT_BYTES = 16 * 1024
-_LARGEST_KEPT_BYTES = 4 * 1024 * 1024
+LARGEST_KEPT_BYTES = 4 * 1024 * 1024
 _KEPT = 16
 _GRAIN_BYTES = 64 * 1024
 """Large buffers are multiples of this, so that frames of about one size can use the same."""
@@ -47,7 +47,7 @@ class Buffers:
 
         Where enough are kept, a larger one takes the place of the smallest.
         """
-        if not _SMALLEST_KEPT_BYTES <= len(buffer) <= _LARGEST_KEPT_BYTES:
+        if not _SMALLEST_KEPT_BYTES <= len(buffer) <= LARGEST_KEPT_BYTES:
             return
         kept = self._kept
         if len(kept) >= _KEPT:

@@ -18,7 +18,7 @@ from typing import Protocol
 
 from headrace.apis.waiting_fetch import WaitingFetch
 from headrace.broker.buffers import SHARED_BYTES, Buffers
-from headrace.broker.poller import READ, WRITE, Poller
+from headrace.broker.poller import HANGUP, READ, WRITE, Poller
 from headrace.log.segment import Slice
 from headrace.wire.fast import Chunk
 from headrace.wire.framing import MIN_REQUEST_BYTES, SIZE_BYTES, frame_size
@@ -126,7 +126,7 @@ class Connection:
                     return
             line = self._line
             if self._exclusive or self._out or (line and len(line) >= self._limits.pipelined):
-                self._want(self._events & ~READ)
+                self._stop_reading(events)
                 return
             if self._private is not None:
                 self._receive_more(self._private)
@@ -148,6 +148,24 @@ class Connection:
             return  # there was nothing to read after all
         except OSError:
             self.close()
+
+    def _stop_reading(self, events: int) -> None:
+        """Leave what the client sends in the socket; see whether the client hangs up meanwhile.
+
+        A request that is worked on alone may take long, and nobody needs the answer then.
+        """
+        if not self._exclusive:
+            self._want(self._events & ~READ)
+            return
+        try:
+            if not self._sock.recv(1, socket.MSG_PEEK):
+                self.close()
+                return
+        except BlockingIOError:
+            pass
+        # With something to read before its end, the socket would report that end for ever.
+        hangup = 0 if events & HANGUP else HANGUP
+        self._want(self._events & ~(READ | HANGUP) | hangup)
 
     def _receive_more(self, private: bytearray) -> None:
         """Fill up a partial frame, to its end and no further."""

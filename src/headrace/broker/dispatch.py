@@ -1,30 +1,39 @@
 """From a frame to its handler: version, decoding, the call, the answer.
 
 Produce, Fetch, Metadata and ApiVersions have paths of their own; everything else goes through the
-route table and the codec. A handler's KafkaError becomes the answer; a request that is no request
+route table and the codec. A request or response that takes long is worked on in slices
+(`slices.py`), and one that names much in parts (`apis/parts.py`); its connection is not read
+meanwhile. A handler's KafkaError becomes the answer; a request that is no request
 closes its connection; a mistake of ours is logged with its trace and closes the connection too.
 """
 
 import logging
 import struct
 from collections.abc import Coroutine
-from inspect import iscoroutine
+from inspect import iscoroutine, isgenerator
+from time import perf_counter
+from typing import cast
 
 from headrace.apis import api_versions
 from headrace.apis.context import Caller, Services
 from headrace.apis.fetch import Fetch
-from headrace.apis.metadata import Metadata, parse_metadata
+from headrace.apis.metadata import Metadata
+from headrace.apis.parts import CUTS, Cut, Joined, Pace, is_large, parts, prepare
 from headrace.apis.produce import Produce, SilentFailure
-from headrace.apis.routes import ROUTES, Route
+from headrace.apis.routes import METADATA, ROUTES, Route
+from headrace.broker.buffers import LARGEST_KEPT_BYTES
 from headrace.broker.connection import Answer, CloseConnection, Connection, Later
+from headrace.broker.slices import Slices
 from headrace.errors import ErrorCode, KafkaError, MalformedRequest
 from headrace.wire.fast import parse_fetch
 from headrace.wire.framing import (
     REQUEST_START_BYTES,
+    frame_large_response,
     frame_response,
     read_client_id,
     request_start,
 )
+from headrace.wire.steps import Steps
 from headrace.wire.usual_fetch import USUAL_FROM
 from headrace.wire.varint import skip_tagged_fields
 
@@ -34,6 +43,8 @@ _UNREADABLE = (MalformedRequest, struct.error, IndexError, UnicodeDecodeError)
 _PRODUCE = 0
 _FETCH = 1
 _FIRST_MAGIC_2_PRODUCE = 3
+_LARGE_BYTES = 4096
+"""A cold request that is larger than this is decoded in slices."""
 
 
 class Dispatch:
@@ -45,6 +56,7 @@ class Dispatch:
         self._produce = produce
         self._fetch = fetch
         self._metadata = Metadata(services)
+        self._slices = Slices()
         self._ranges = [(key, row.min_version, row.max_version) for key, row in ROUTES.items()]
 
     def requests(self) -> dict[str, int]:
@@ -127,51 +139,150 @@ class Dispatch:
             body = api_versions.api_versions_body(self._ranges, version, code)
             return frame_response(correlation_id, False, body)
         if route.handler is None:
-            request = parse_metadata(buf, view, start, end, version)
-            return frame_response(correlation_id, flexible, self._metadata(request, version))
+            return self._answer_metadata(connection, buf, view, start, end, version, correlation_id)
         caller = Caller(version, client_id, connection.address)
-        return self._answer_cold(route, connection, bytes(view[start:end]), caller, correlation_id)
+        # A buffer that is not used again need not be copied.
+        reused = len(buf) <= LARGEST_KEPT_BYTES
+        request = bytes(view[start:end]) if reused else view[start:end]
+        return self._answer_cold(route, connection, request, caller, correlation_id)
+
+    def _answer_metadata(
+        self,
+        connection: Connection,
+        buf: bytearray,
+        view: memoryview,
+        start: int,
+        end: int,
+        version: int,
+        correlation_id: int,
+    ) -> Answer | Coroutine[None, None, Answer]:
+        if len(buf) <= LARGEST_KEPT_BYTES:
+            buf = bytearray(view[start:end])  # the next frame uses the buffer again
+            start, end = 0, end - start
+        steps = self._metadata.steps(buf, memoryview(buf), start, end, version)
+        body = self._slices.begin(steps)
+        if isinstance(body, list):
+            flexible = version >= METADATA.flexible_from
+            return frame_response(correlation_id, flexible, b"".join(body))
+        connection.hold()
+        return self._finish_metadata(body, version, correlation_id)
+
+    async def _finish_metadata(
+        self, work: Coroutine[None, None, list[bytes]], version: int, correlation_id: int
+    ) -> Answer:
+        try:
+            body = await work
+        except _UNREADABLE as error:
+            raise CloseConnection(f"unreadable request: {error}") from error
+        except Exception as error:
+            logger.exception("Metadata broke this broker's code")
+            raise CloseConnection("internal error") from error
+        return frame_large_response(correlation_id, version >= METADATA.flexible_from, body)
 
     def _answer_cold(
         self,
         route: Route,
         connection: Connection,
-        body: bytes,
+        body: bytes | memoryview,
         caller: Caller,
         correlation_id: int,
     ) -> Answer | Coroutine[None, None, Answer]:
         # Imported here, because it takes longer than the rest of the start.
         from headrace.wire import codec
-        from headrace.wire.refusal import refusal
 
-        request = codec.decode(route.key, caller.version, body, 0)
-        try:
-            response = route.answer(self._services, request, caller)
-        except KafkaError as error:
-            response = refusal(route.key, request, error)
-        if iscoroutine(response):
+        if len(body) > _LARGE_BYTES:
             connection.hold()
-            return self._await_cold(route, request, response, caller.version, correlation_id)
+            return self._answer_large(route, body, caller, correlation_id)
+        request = codec.decode(route.key, caller.version, body, 0)
+        cut = CUTS.get(route.key)
+        if cut is not None and is_large(request, cut):
+            connection.hold()
+            work = self._handle_parts(route, request, cut, caller)
+            return self._finish_cold(route, request, work, caller, correlation_id)
+        response = self._handle_whole(route, request, caller)
+        if iscoroutine(response) or codec.holds_many(response):
+            connection.hold()
+            return self._finish_cold(route, request, response, caller, correlation_id)
         encoded = codec.encode(route.key, caller.version, response)
         return frame_response(correlation_id, caller.version >= route.flexible_from, encoded)
 
-    async def _await_cold(
+    def _handle_whole(self, route: Route, request: object, caller: Caller) -> object:
+        """The response, or a coroutine that will give it."""
+        try:
+            response = route.answer(self._services, request, caller)
+            if isgenerator(response):
+                return self._slices.begin(cast("Steps[object]", response))
+            return response
+        except KafkaError as error:
+            return _refusal(route, request, error)
+
+    async def _answer_large(
+        self, route: Route, body: bytes | memoryview, caller: Caller, correlation_id: int
+    ) -> Answer:
+        """The answer to a request that takes long even to decode."""
+        from headrace.wire import codec
+
+        try:
+            request = await self._slices.finish(codec.decode_steps(route.key, caller.version, body))
+        except _UNREADABLE as error:
+            raise CloseConnection(f"unreadable request: {error}") from error
+        cut = CUTS.get(route.key)
+        if cut is not None and is_large(request, cut):
+            response: object = self._handle_parts(route, request, cut, caller)
+        else:
+            response = self._handle_whole(route, request, caller)
+        return await self._finish_cold(route, request, response, caller, correlation_id)
+
+    async def _handle_parts(
+        self, route: Route, request: object, cut: Cut, caller: Caller
+    ) -> object:
+        """Handle a request as several small ones, and join what they are answered."""
+        joined = Joined(cut.answers)
+        pace = Pace(cut)
+        for whole in await self._slices.finish(prepare(request, cut)):
+            for part in parts(whole, cut, pace):
+                await self._slices.turn()
+                began = perf_counter()
+                response = self._handle_whole(route, part, caller)
+                if not iscoroutine(response):
+                    pace.took(perf_counter() - began)
+                else:
+                    try:
+                        response = await response
+                    except KafkaError as error:
+                        response = _refusal(route, part, error)
+                if not joined.add(response):
+                    return joined.response()
+        return joined.response()
+
+    async def _finish_cold(
         self,
         route: Route,
         request: object,
-        work: Coroutine[None, None, object],
-        version: int,
+        response: object,
+        caller: Caller,
         correlation_id: int,
     ) -> Answer:
+        """Wait for a response that is not there yet, and encode it."""
         from headrace.wire import codec
-        from headrace.wire.refusal import refusal
 
         try:
-            response = await work
+            if iscoroutine(response):
+                response = await response
         except KafkaError as error:
-            response = refusal(route.key, request, error)
+            response = _refusal(route, request, error)
         except Exception as error:
             logger.exception("%s broke this broker's code", route.name)
             raise CloseConnection("internal error") from error
-        encoded = codec.encode(route.key, version, response)
-        return frame_response(correlation_id, version >= route.flexible_from, encoded)
+        flexible = caller.version >= route.flexible_from
+        if not codec.holds_many(response):
+            encoded = codec.encode(route.key, caller.version, response)
+            return frame_response(correlation_id, flexible, encoded)
+        steps = codec.encode_steps(route.key, caller.version, response)
+        return frame_large_response(correlation_id, flexible, [await self._slices.finish(steps)])
+
+
+def _refusal(route: Route, request: object, error: KafkaError) -> object:
+    from headrace.wire.refusal import refusal
+
+    return refusal(route.key, request, error)

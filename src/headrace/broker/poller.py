@@ -27,6 +27,7 @@ FileObject: TypeAlias = int | HasDescriptor
 
 READ = select.EPOLLIN
 WRITE = select.EPOLLOUT
+HANGUP = select.EPOLLRDHUP
 _ROUNDS = 16
 """How often hot sockets are served before timers and tasks get their turn."""
 _TOGETHER = 64

@@ -252,10 +252,12 @@ class Metadata:
         def decide(image: Image) -> _Decision[Topic | KafkaError]:
             results = controller.create_topics(image, wanted, defaults, new_topic_id)
             topics = [one for one in results if isinstance(one, Topic)]
+            if validate_only:
+                return _Decision(results, image)
             changes = [Create(f"/topics/{topic.name}", _dump_topic(topic)) for topic in topics]
             return _Decision(results, image.with_topics(topics), [*changes])
 
-        return self._change(decide, validate_only)
+        return self._change(decide)
 
     def create_topic(self, new: NewTopic, defaults: Defaults) -> Topic:
         """The topic, created; KafkaError if it cannot be."""
@@ -297,7 +299,8 @@ class Metadata:
         def decide(image: Image) -> _Decision[KafkaError | None]:
             results, topics = _try_each(wanted, partial(controller.grow_topic, image))
             changes = [self._write_topic(topic) for topic in topics]
-            return _Decision(results, image.with_topics(topics), changes)
+            grown = image.with_topics(topics) if topics else image
+            return _Decision(results, grown, changes)
 
         return self._change(decide, validate_only)
 

@@ -11,7 +11,7 @@ before it and arrives late is refused. Writing markers is the runtime's business
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from headrace.coordination.groups.group import WallTime
@@ -323,15 +323,14 @@ class Transactions:
         return one
 
     def listed(
-        self, states: Iterable[str], producer_ids: Iterable[int], longer_than_ms: int
+        self, states: frozenset[str], producer_ids: frozenset[int], longer_than_ms: int
     ) -> list[tuple[str, Transaction]]:
         """ListTransactions: those in these states and of these producers, all if none are given."""
-        wanted_states, wanted_ids = frozenset(states), frozenset(producer_ids)
         return [
             (name, one)
             for name, one in self.ids.items()
-            if (not wanted_states or one.state.title in wanted_states)
-            and (not wanted_ids or one.producer_id in wanted_ids)
+            if (not states or one.state.title in states)
+            and (not producer_ids or one.producer_id in producer_ids)
             and (longer_than_ms < 0 or self._runs_longer(one, longer_than_ms))
         ]
 

@@ -13,19 +13,31 @@ Not here: headers and framing (`framing.py`), and the hot messages (`fast.py`). 
 when the first cold request comes: kio would make every start slower.
 """
 
-import dataclasses
 import datetime
 import struct
 import sys
-import types
 import typing
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from typing import TypeAlias
 
 from headrace.errors import MalformedRequest
+from headrace.wire.codec_fields import (
+    EPOCH,
+    INT16,
+    INT32,
+    INT64,
+    NUMBERS,
+    Class,
+    Field,
+    arrays,
+    fields,
+)
+from headrace.wire.codec_writing import STRIDE, Sink, entity_write_steps, entity_writer
+from headrace.wire.steps import Steps, finish
+from headrace.wire.varint import MAX_TAGGED_FIELDS
 
 
 def _import_kio() -> None:
@@ -47,14 +59,15 @@ _import_kio()
 MAX_ELEMENTS = 200_000
 """Array elements and tagged fields that one request may hold: bounds memory and decoding time."""
 
+MANY_ELEMENTS = 128
+"""A response that holds more array elements than this is written in steps."""
+
 SHAPE_VERSIONS = {2: 10, 8: 9, 9: 9, 22: 5, 35: 4, 57: 1}
 """The version handlers see, where it is not kio's newest: kio knows versions that Kafka 4.1 does
 not speak, and UpdateFeatures 2 (57) has nothing new but lacks the results of 0 and 1."""
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
 Message: TypeAlias = object
-Class: TypeAlias = type
-Write: TypeAlias = Callable[["_Sink", object], None]
 Shape = typing.TypeVar("Shape")
 
 
@@ -100,35 +113,92 @@ class _Source:
 
 
 Read: TypeAlias = Callable[[_Source], object]
+ReadSteps: TypeAlias = Callable[[_Source], Steps[object]]
 
 
 def decode(api_key: int, version: int, data: Bytes, position: int = 0) -> Message:
     """The request at `position`, in its API's newest shape; `data` ends where the request ends."""
-    read, convert = _request_reader(api_key, version)
+    source, shape, convert = _request_classes(api_key, version)
     with memoryview(data) as view:
         try:
-            message = read(_Source(view, position))
-        except (IndexError, ValueError, struct.error, OverflowError) as error:
-            if isinstance(error, MalformedRequest):
-                raise
-            raise MalformedRequest(f"api {api_key} version {version}: {error}") from error
-    return convert(message) if convert else message
+            message = _entity_reader(source, shape)(_Source(view, position))
+        except _UNREADABLE as error:
+            raise _malformed(api_key, version, error) from error
+    return finish(convert(message, request_class(api_key))) if convert else message
+
+
+def decode_steps(api_key: int, version: int, data: Bytes, position: int = 0) -> Steps[Message]:
+    """As `decode`, in steps."""
+    source, shape, convert = _request_classes(api_key, version)
+    with memoryview(data) as view:
+        try:
+            message = yield from _entity_read_steps(source, shape)(_Source(view, position))
+        except _UNREADABLE as error:
+            raise _malformed(api_key, version, error) from error
+    if convert is not None:
+        message = yield from convert(message, request_class(api_key))
+    return message
+
+
+_UNREADABLE = (IndexError, ValueError, struct.error, OverflowError)
+
+
+def _malformed(api_key: int, version: int, error: Exception) -> MalformedRequest:
+    if isinstance(error, MalformedRequest):
+        return error
+    return MalformedRequest(f"api {api_key} version {version}: {error}")
 
 
 def encode(api_key: int, version: int, response: Message) -> bytes:
     """The body of a response as `version` has it, from one in its API's newest shape."""
+    out = Sink()
+    shape = response_class(api_key, version)
+    entity_writer(shape)(out, _restored(api_key, version, response))
+    return bytes(out)
+
+
+def encode_steps(api_key: int, version: int, response: Message) -> Steps[bytearray]:
+    """As `encode`, in steps."""
+    out = Sink()
+    shape = response_class(api_key, version)
+    yield from entity_write_steps(shape)(out, _restored(api_key, version, response))
+    return out
+
+
+def _restored(api_key: int, version: int, response: Message) -> Message:
     restore = _response_restorer(api_key, version)
     if restore is not None and isinstance(response, response_class(api_key)):
-        response = restore(response, version)
-    out = _Sink()
-    _entity_writer(response_class(api_key, version))(out, response)
-    return bytes(out)
+        return restore(response, version)
+    return response
+
+
+def holds_many(response: Message) -> bool:
+    """Whether a response has so many array elements that it should be encoded in steps."""
+    return _elements_left(response, MANY_ELEMENTS) < 0
+
+
+def _elements_left(message: object, left: int) -> int:
+    """`left` less the elements of all arrays; it stops where that is negative."""
+    shape: Class = type(message)
+    for name, nested in arrays(shape):
+        values = getattr(message, name)
+        if not values:
+            continue
+        left -= len(values)
+        if nested:
+            for value in values:
+                if left < 0:
+                    break
+                left = _elements_left(value, left)
+        if left < 0:
+            break
+    return left
 
 
 def encode_request(version: int, request: Message) -> bytes:
     """The body of a request as `version` has it, from one of kio's classes of that API."""
-    out = _Sink()
-    _entity_writer(request_class(request.__api_key__, version))(out, request)  # type: ignore[attr-defined]
+    out = Sink()
+    entity_writer(request_class(request.__api_key__, version))(out, request)  # type: ignore[attr-defined]
     return bytes(out)
 
 
@@ -169,15 +239,17 @@ def _payload_class(api_key: int, version: int, side: int) -> Class:
 
 
 @cache
-def _request_reader(api_key: int, version: int) -> tuple[Read, Callable[[Message], Message] | None]:
+def _request_classes(
+    api_key: int, version: int
+) -> tuple[Class, Class, Callable[[Message, Class], Steps[Message]] | None]:
+    """What to read, what to build of it, and how to convert that into the newest shape."""
     from headrace.wire.codec_versions import REQUESTS
 
-    source, shape = request_class(api_key, version), request_class(api_key)
+    source = request_class(api_key, version)
     last, convert = REQUESTS.get(api_key, (-1, None))
     if convert is None or version > last:
-        return _entity_reader(source, shape), None
-    up = convert
-    return _entity_reader(source, source), lambda message: up(message, shape)
+        return source, request_class(api_key), None
+    return source, source, convert
 
 
 @cache
@@ -188,104 +260,33 @@ def _response_restorer(api_key: int, version: int) -> Callable[[Message, int], M
     return restore if version <= last else None
 
 
-# --- What a class says about its fields ---------------------------------------------------------
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Field:
-    """One field of a message, as kio's class declares it."""
-
-    name: str
-    kind: str  # Kafka's type; "entity" for a nested message
-    entity: Class | None
-    array: bool
-    nullable: bool
-    tag: int | None
-    default: object  # what stands where the wire has nothing
-
-
-def fields(message: Class) -> list[Field]:
-    """The fields of one of kio's classes, in their order on the wire."""
-    assert dataclasses.is_dataclass(message), message
-    return [_describe(field) for field in dataclasses.fields(message)]
-
-
-def _describe(field: "dataclasses.Field[object]") -> Field:
-    declared = field.type
-    nullable = array = False
-    if isinstance(declared, types.UnionType):
-        nullable = True
-        declared = next(a for a in typing.get_args(declared) if a is not types.NoneType)
-    if typing.get_origin(declared) is tuple:
-        array = True
-        declared = typing.get_args(declared)[0]
-    entity = declared if dataclasses.is_dataclass(declared) else None
-    assert entity is None or isinstance(entity, type)
-    kind = "entity" if entity is not None else str(field.metadata["kafka_type"])
-    if field.default is not dataclasses.MISSING:
-        default: object = field.default
-    elif nullable:
-        default = None
-    elif array:
-        default = ()
-    elif entity is not None:
-        default = entity(**{nested.name: nested.default for nested in fields(entity)})
-    else:
-        default = _ABSENT[kind]
-    return Field(field.name, kind, entity, array, nullable, field.metadata.get("tag"), default)
-
-
-_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-_ABSENT: dict[str, object] = {
-    "bool": False,
-    "bytes": b"",
-    "datetime_i64": _EPOCH,
-    "error_code": 0,
-    "float64": 0.0,
-    "int8": 0,
-    "int16": 0,
-    "int32": 0,
-    "int64": 0,
-    "records": b"",
-    "string": "",
-    "timedelta_i32": datetime.timedelta(0),
-    "timedelta_i64": datetime.timedelta(0),
-    "uint16": 0,
-    "uint32": 0,
-    "uuid": None,
-}
-_NUMBERS = {
-    "bool": struct.Struct(">?"),
-    "error_code": struct.Struct(">h"),
-    "float64": struct.Struct(">d"),
-    "int8": struct.Struct(">b"),
-    "int16": struct.Struct(">h"),
-    "int32": struct.Struct(">i"),
-    "int64": struct.Struct(">q"),
-    "uint16": struct.Struct(">H"),
-    "uint32": struct.Struct(">I"),
-}
-_INT16, _INT32, _INT64 = _NUMBERS["int16"], _NUMBERS["int32"], _NUMBERS["int64"]
-
-
 # --- Reading --------------------------------------------------------------------------------------
 
 
+class _Plan(typing.NamedTuple):
+    """How to read one class into another."""
+
+    plain: list[tuple[str, Read, ReadSteps | None]]
+    tagged: dict[int, tuple[str, Read]]
+    absent: dict[str, object]
+    """What stands where the wire has nothing."""
+    flexible: bool
+
+
 @cache
-def _entity_reader(source: Class, shape: Class) -> Read:
-    """Reads what `source` describes and builds a `shape` of it."""
+def _reading_plan(source: Class, shape: Class) -> _Plan:
     flexible: bool = source.__flexible__  # type: ignore[attr-defined]
     shaped = {field.name: field for field in fields(shape)}
-    plain: list[tuple[str, Read]] = []
+    plain: list[tuple[str, Read, ReadSteps | None]] = []
     tagged: dict[int, tuple[str, Read]] = {}
     present = set()
     for field in fields(source):
-        read = _field_reader(field, shaped.get(field.name, field), flexible)
+        read, steps = _field_reader(field, shaped.get(field.name, field), flexible)
         present.add(field.name)
         # A field that the shape lacks is read and dropped.
         name = field.name if field.name in shaped else ""
         if field.tag is None:
-            plain.append((name, read))
+            plain.append((name, read, steps))
         else:
             tagged[field.tag] = (name, read)
     absent = {
@@ -293,6 +294,15 @@ def _entity_reader(source: Class, shape: Class) -> Read:
         for name, field in shaped.items()
         if name not in present or field.tag is not None
     }
+    return _Plan(plain, tagged, absent, flexible)
+
+
+@cache
+def _entity_reader(source: Class, shape: Class) -> Read:
+    """Reads what `source` describes and builds a `shape` of it."""
+    plan = _reading_plan(source, shape)
+    plain = [(name, read) for name, read, _ in plan.plain]
+    tagged, absent, flexible = plan.tagged, plan.absent, plan.flexible
 
     def read_entity(data: _Source) -> object:
         values = absent.copy()
@@ -306,10 +316,30 @@ def _entity_reader(source: Class, shape: Class) -> Read:
     return read_entity
 
 
+@cache
+def _entity_read_steps(source: Class, shape: Class) -> ReadSteps:
+    """As `_entity_reader`, in steps."""
+    plain, tagged, absent, flexible = _reading_plan(source, shape)
+
+    def read_entity(data: _Source) -> Steps[object]:
+        values = absent.copy()
+        for name, read, steps in plain:
+            values[name] = read(data) if steps is None else (yield from steps(data))
+        if flexible:
+            _read_tags(data, tagged, values)
+        values.pop("", None)
+        return shape(**values)
+
+    return read_entity
+
+
 def _read_tags(
     data: _Source, known: dict[int, tuple[str, Read]], values: dict[str, object]
 ) -> None:
-    for _ in range(data.count(data.varint())):
+    count = data.count(data.varint())
+    if count > MAX_TAGGED_FIELDS:
+        raise MalformedRequest(f"{count} tagged fields; at most {MAX_TAGGED_FIELDS} are allowed")
+    for _ in range(count):
         tag = data.varint()
         size = data.varint()
         body = data.take(size)
@@ -322,26 +352,46 @@ def _read_tags(
         data.elements = inner.elements
 
 
-def _field_reader(field: Field, shaped: Field, flexible: bool) -> Read:
+def _field_reader(field: Field, shaped: Field, flexible: bool) -> tuple[Read, ReadSteps | None]:
+    """How to read a field at once, and in steps if it is an array that may be long."""
+    steps: ReadSteps | None = None
     if field.entity is not None:
         assert shaped.entity is not None, field.name
         one = _entity_reader(field.entity, shaped.entity)
+        if arrays(field.entity):
+            steps = _entity_read_steps(field.entity, shaped.entity)
         if field.nullable and not field.array:
-            return lambda data: one(data) if data.take(1)[0] == 1 else None
+            return lambda data: one(data) if data.take(1)[0] == 1 else None, None
     else:
         one = _scalar_reader(field.kind, flexible, field.nullable and not field.array)
     if not field.array:
-        return one
-    number = _NUMBERS.get(field.kind)
+        return one, steps
+    return _array_reader(field, one, flexible), _array_read_steps(field, one, steps, flexible)
+
+
+def _length_of_array(field: Field, flexible: bool) -> Callable[[_Source], int]:
+    """Reads how many elements follow; -1 stands for null."""
+
+    def read_length(data: _Source) -> int:
+        length: int = data.varint() - 1 if flexible else INT32.unpack(data.take(4))[0]
+        if length >= 0:
+            return data.count(length)
+        if length == -1 and field.nullable:
+            return -1
+        raise MalformedRequest(f"{field.name} is null or has a negative length")
+
+    return read_length
+
+
+def _array_reader(field: Field, one: Read, flexible: bool) -> Read:
+    number = NUMBERS.get(field.kind)
     code = number.format[1:] if number else ""
+    length_of = _length_of_array(field, flexible)
 
     def read_array(data: _Source) -> object:
-        length = data.varint() - 1 if flexible else _INT32.unpack(data.take(4))[0]
-        if length < 0:
-            if length == -1 and field.nullable:
-                return None
-            raise MalformedRequest(f"{field.name} is null or has a negative length")
-        count = data.count(length)
+        count = length_of(data)
+        if count < 0:
+            return None
         if number:
             return struct.unpack(f">{count}{code}", data.take(count * number.size))
         return tuple([one(data) for _ in range(count)])
@@ -349,20 +399,42 @@ def _field_reader(field: Field, shaped: Field, flexible: bool) -> Read:
     return read_array
 
 
+def _array_read_steps(
+    field: Field, one: Read, steps: ReadSteps | None, flexible: bool
+) -> ReadSteps | None:
+    """As `_array_reader`, in steps; None for numbers, which are read in no time."""
+    if field.kind in NUMBERS:
+        return None
+    length_of = _length_of_array(field, flexible)
+
+    def read_array(data: _Source) -> Steps[object]:
+        count = length_of(data)
+        if count < 0:
+            return None
+        values = []
+        for number in range(count):
+            values.append(one(data) if steps is None else (yield from steps(data)))
+            if not number % STRIDE:
+                yield
+        return tuple(values)
+
+    return read_array
+
+
 def _scalar_reader(kind: str, flexible: bool, nullable: bool) -> Read:
-    number = _NUMBERS.get(kind)
+    number = NUMBERS.get(kind)
     if number is not None:
         unpack, size = number.unpack, number.size
         return lambda data: unpack(data.take(size))[0]
     match kind:
         case "string":
-            return _text_reader(_length_reader(flexible, _INT16), nullable)
+            return _text_reader(_length_reader(flexible, INT16), nullable)
         case "bytes" | "records":
-            return _bytes_reader(_length_reader(flexible, _INT32), nullable)
+            return _bytes_reader(_length_reader(flexible, INT32), nullable)
         case "uuid":
             return _read_uuid
         case "timedelta_i32" | "timedelta_i64":
-            width = _INT32 if kind.endswith("32") else _INT64
+            width = INT32 if kind.endswith("32") else INT64
             return lambda data: datetime.timedelta(
                 milliseconds=width.unpack(data.take(width.size))[0]
             )
@@ -409,185 +481,5 @@ def _read_uuid(data: _Source) -> object:
 
 
 def _read_datetime(data: _Source) -> object:
-    value: int = _INT64.unpack(data.take(8))[0]
-    return None if value == -1 else _EPOCH + datetime.timedelta(milliseconds=value)
-
-
-# --- Writing --------------------------------------------------------------------------------------
-
-
-class _Sink(bytearray):
-    """A response in the making, and where in it each array of messages stands.
-
-    Handlers put one and the same tuple into many places (the configs of a thousand topics that
-    were given none): from the second time on its bytes are copied.
-    """
-
-    __slots__ = ("arrays",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.arrays: dict[tuple[int, Write], slice] = {}
-
-
-@cache
-def _entity_writer(target: Class) -> Write:
-    """Writes the fields of `target` from any object that has attributes of their names."""
-    flexible: bool = target.__flexible__  # type: ignore[attr-defined]
-    plain: list[tuple[str, Write]] = []
-    tagged: list[tuple[int, str, object, Write]] = []
-    for field in fields(target):
-        write = _field_writer(field, flexible)
-        if field.tag is None:
-            plain.append((field.name, write))
-        else:
-            tagged.append((field.tag, field.name, field.default, write))
-    tagged.sort(key=lambda row: row[0])
-
-    def write_entity(out: _Sink, entity: object) -> None:
-        for name, write in plain:
-            write(out, getattr(entity, name))
-        if not flexible:
-            return
-        set_tags = [row for row in tagged if getattr(entity, row[1]) != row[2]]
-        _write_varint(out, len(set_tags))
-        for tag, name, _, write in set_tags:
-            body = _Sink()
-            write(body, getattr(entity, name))
-            _write_varint(out, tag)
-            _write_varint(out, len(body))
-            out += body
-
-    return write_entity
-
-
-def _field_writer(field: Field, flexible: bool) -> Write:
-    one = (
-        _entity_writer(field.entity)
-        if field.entity is not None
-        else _scalar_writer(field.kind, flexible, field.nullable and not field.array)
-    )
-    if field.array:
-        return _array_writer(field, one, flexible)
-    if field.entity is None or not field.nullable or field.tag is not None:
-        return one
-
-    def write_nullable(out: _Sink, entity: object) -> None:
-        out += b"\xff" if entity is None else b"\x01"
-        if entity is not None:
-            one(out, entity)
-
-    return write_nullable
-
-
-def _array_writer(field: Field, one: Write, flexible: bool) -> Write:
-    number = _NUMBERS.get(field.kind)
-    code = number.format[1:] if number else ""
-    nullable = field.nullable
-
-    def write_array(out: _Sink, values: object) -> None:
-        if values is None and not nullable:
-            values = ()
-        if values is None:
-            out += b"\x00" if flexible else b"\xff\xff\xff\xff"
-            return
-        assert isinstance(values, tuple | list), field.name
-        if flexible:
-            _write_varint(out, len(values) + 1)
-        else:
-            out += _INT32.pack(len(values))
-        if number:
-            out += struct.pack(f">{len(values)}{code}", *values)
-            return
-        place = (id(values), one)
-        known = out.arrays.get(place)
-        if known is not None:
-            out += out[known]
-            return
-        start = len(out)
-        for value in values:
-            one(out, value)
-        if values:
-            out.arrays[place] = slice(start, len(out))
-
-    return write_array
-
-
-def _scalar_writer(kind: str, flexible: bool, nullable: bool) -> Write:
-    number = _NUMBERS.get(kind)
-    if number is not None:
-        pack = number.pack
-
-        def write_number(out: _Sink, value: object) -> None:
-            out += pack(value)
-
-        return write_number
-    match kind:
-        case "string" | "bytes" | "records":
-            width = _INT16 if kind == "string" else _INT32
-            return _compact_writer(nullable) if flexible else _sized_writer(width, nullable)
-        case "uuid":
-            return _write_uuid
-        case "timedelta_i32" | "timedelta_i64":
-            return _timedelta_writer(_INT32 if kind.endswith("32") else _INT64)
-        case "datetime_i64":
-            return _write_datetime
-    raise NotImplementedError(f"no writer for Kafka's type {kind}")
-
-
-def _write_varint(out: _Sink, value: int) -> None:
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-
-
-def _raw(value: object) -> bytes:
-    if isinstance(value, str):
-        return value.encode()
-    # A version that has no null here gets the empty value, as Kafka's own messages default to.
-    return b"" if value is None else bytes(typing.cast(Iterable[int], value))
-
-
-def _compact_writer(nullable: bool) -> Write:
-    def write_compact(out: _Sink, value: object) -> None:
-        if value is None and nullable:
-            out.append(0)
-            return
-        raw = _raw(value)
-        _write_varint(out, len(raw) + 1)
-        out += raw
-
-    return write_compact
-
-
-def _sized_writer(width: struct.Struct, nullable: bool) -> Write:
-    def write_sized(out: _Sink, value: object) -> None:
-        if value is None and nullable:
-            out += width.pack(-1)
-            return
-        raw = _raw(value)
-        out += width.pack(len(raw))
-        out += raw
-
-    return write_sized
-
-
-def _write_uuid(out: _Sink, value: object) -> None:
-    out += value.bytes if isinstance(value, uuid.UUID) else bytes(16)
-
-
-def _timedelta_writer(width: struct.Struct) -> Write:
-    def write_timedelta(out: _Sink, value: object) -> None:
-        assert isinstance(value, datetime.timedelta)
-        out += width.pack(value // datetime.timedelta(milliseconds=1))
-
-    return write_timedelta
-
-
-def _write_datetime(out: _Sink, value: object) -> None:
-    if value is None:
-        out += _INT64.pack(-1)
-        return
-    assert isinstance(value, datetime.datetime)
-    out += _INT64.pack((value - _EPOCH) // datetime.timedelta(milliseconds=1))
+    value: int = INT64.unpack(data.take(8))[0]
+    return None if value == -1 else EPOCH + datetime.timedelta(milliseconds=value)

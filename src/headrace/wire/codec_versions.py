@@ -1,6 +1,7 @@
 """Converters for messages whose older versions hold something that the newest one lacks.
 
-`REQUESTS[api]` is (last version converted, old request -> newest shape), and `RESPONSES[api]` is
+`REQUESTS[api]` is (last version converted, old request -> newest shape, in steps), and
+`RESPONSES[api]` is
 (last version converted, newest response, version -> an object with the old one's fields). All other
 differences between versions are handled by `codec.py` from the classes alone.
 """
@@ -12,6 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
+
+from headrace.wire.steps import Steps
 
 if TYPE_CHECKING:
     import kio.schema.add_partitions_to_txn.v3.request as add_partitions_v3
@@ -25,46 +28,52 @@ if TYPE_CHECKING:
     import kio.schema.offset_fetch.v9.response as offset_fetch
     import kio.schema.update_features.v0.request as update_features_v0
 
-Convert = Callable[[object, type], object]
+Convert = Callable[[object, type], Steps[object]]
 Restore = Callable[[object, int], object]
 
 SAFE_DOWNGRADE = 2
 UPGRADE = 1
 
 
-def _name_topics_to_delete(old: object, shape: type) -> object:
+def _name_topics_to_delete(old: object, shape: type) -> Steps[object]:
     """DeleteTopics 1-5 has a list of names; 6 has a list of names or ids."""
     from kio.schema.delete_topics.v6.request import DeleteTopicState
 
     request = typing.cast("delete_topics_v5.DeleteTopicsRequest", old)
-    topics = tuple(DeleteTopicState(name=name, topic_id=None) for name in request.topic_names)
-    return shape(topics=topics, timeout=request.timeout)
+    topics = []
+    for name in request.topic_names:
+        topics.append(DeleteTopicState(name=name, topic_id=None))
+        yield
+    return shape(topics=tuple(topics), timeout=request.timeout)
 
 
-def _type_feature_updates(old: object, shape: type) -> object:
+def _type_feature_updates(old: object, shape: type) -> Steps[object]:
     """UpdateFeatures 0 says whether a downgrade is allowed; 1 and later say which kind."""
     from kio.schema.update_features.v1.request import FeatureUpdateKey
 
     from headrace.wire.primitives import i8
 
     request = typing.cast("update_features_v0.UpdateFeaturesRequest", old)
-    updates = tuple(
-        FeatureUpdateKey(
-            feature=update.feature,
-            max_version_level=update.max_version_level,
-            upgrade_type=i8(SAFE_DOWNGRADE if update.allow_downgrade else UPGRADE),
+    updates = []
+    for update in request.feature_updates:
+        updates.append(
+            FeatureUpdateKey(
+                feature=update.feature,
+                max_version_level=update.max_version_level,
+                upgrade_type=i8(SAFE_DOWNGRADE if update.allow_downgrade else UPGRADE),
+            )
         )
-        for update in request.feature_updates
-    )
-    return shape(timeout=request.timeout, feature_updates=updates, validate_only=False)
+        yield
+    return shape(timeout=request.timeout, feature_updates=tuple(updates), validate_only=False)
 
 
 # --- Groups: what was one became many -------------------------------------------------------------
 
 
-def _list_coordinator_key(old: object, shape: type) -> object:
+def _list_coordinator_key(old: object, shape: type) -> Steps[object]:
     """FindCoordinator 0-3 asks for one key; 4 and later for several."""
     request = typing.cast("find_coordinator_v3.FindCoordinatorRequest", old)
+    yield
     # Version 0 has groups only.
     return shape(key_type=getattr(request, "key_type", 0), coordinator_keys=(request.key,))
 
@@ -83,11 +92,12 @@ def _only_coordinator(response: object, _version: int) -> object:
     )
 
 
-def _list_leaving_member(old: object, shape: type) -> object:
+def _list_leaving_member(old: object, shape: type) -> Steps[object]:
     """LeaveGroup 0-2 names one member; 3 and later several."""
     from kio.schema.leave_group.v5.request import MemberIdentity
 
     request = typing.cast("leave_group_v2.LeaveGroupRequest", old)
+    yield
     return shape(group_id=request.group_id, members=(MemberIdentity(member_id=request.member_id),))
 
 
@@ -99,7 +109,7 @@ def _only_member(response: object, _version: int) -> object:
     return SimpleNamespace(throttle_time=answer.throttle_time, error_code=code)
 
 
-def _list_group_to_fetch(old: object, shape: type) -> object:
+def _list_group_to_fetch(old: object, shape: type) -> Steps[object]:
     """OffsetFetch 1-7 asks about one group; 8 and later about several."""
     from kio.schema.offset_fetch.v9.request import (
         OffsetFetchRequestGroup,
@@ -107,15 +117,13 @@ def _list_group_to_fetch(old: object, shape: type) -> object:
     )
 
     request = typing.cast("offset_fetch_v7.OffsetFetchRequest", old)
-    topics = request.topics
+    topics = []
+    for topic in request.topics or ():
+        indexes = topic.partition_indexes
+        topics.append(OffsetFetchRequestTopics(name=topic.name, partition_indexes=indexes))
+        yield
     group = OffsetFetchRequestGroup(
-        group_id=request.group_id,
-        topics=None
-        if topics is None
-        else tuple(
-            OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
-            for topic in topics
-        ),
+        group_id=request.group_id, topics=None if request.topics is None else tuple(topics)
     )
     return shape(groups=(group,), require_stable=getattr(request, "require_stable", False))
 
@@ -143,7 +151,7 @@ def _only_group(response: object, version: int) -> object:
 # --- Transactions: likewise -----------------------------------------------------------------------
 
 
-def _list_transaction(old: object, shape: type) -> object:
+def _list_transaction(old: object, shape: type) -> Steps[object]:
     """AddPartitionsToTxn 0-3 is about one transaction; 4 and later about several."""
     from kio.schema.add_partitions_to_txn.v5.request import (
         AddPartitionsToTxnTopic,
@@ -151,14 +159,15 @@ def _list_transaction(old: object, shape: type) -> object:
     )
 
     request = typing.cast("add_partitions_v3.AddPartitionsToTxnRequest", old)
+    topics = []
+    for topic in request.v3_and_below_topics:
+        topics.append(AddPartitionsToTxnTopic(name=topic.name, partitions=topic.partitions))
+        yield
     transaction = AddPartitionsToTxnTransaction(
         transactional_id=request.v3_and_below_transactional_id,
         producer_id=request.v3_and_below_producer_id,
         producer_epoch=request.v3_and_below_producer_epoch,
-        topics=tuple(
-            AddPartitionsToTxnTopic(name=topic.name, partitions=topic.partitions)
-            for topic in request.v3_and_below_topics
-        ),
+        topics=tuple(topics),
     )
     return shape(transactions=(transaction,))
 

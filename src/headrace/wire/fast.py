@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
 from headrace.errors import MalformedRequest
-from headrace.wire.varint import read_uvarint, skip_tagged_fields, uvarint
+from headrace.wire.varint import MAX_TAGGED_FIELDS, read_uvarint, skip_tagged_fields, uvarint
 
 Buffer: TypeAlias = bytearray
 TopicKey: TypeAlias = bytes
@@ -411,6 +411,8 @@ def _tagged_replica(buf: Buffer, pos: int, end: int, replica_id: int) -> tuple[i
     """From v15 on, a follower names itself in tagged field 1: replica id and its epoch."""
     replica_epoch = -1
     count, pos = read_uvarint(buf, pos)
+    if count > MAX_TAGGED_FIELDS:
+        raise MalformedRequest(f"{count} tagged fields; at most {MAX_TAGGED_FIELDS} are allowed")
     for _ in range(count):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)

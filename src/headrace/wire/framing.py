@@ -5,9 +5,13 @@ client_id nullable string` (and tagged fields, where the API's version is flexib
 """
 
 import struct
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from headrace.errors import MalformedRequest
+
+if TYPE_CHECKING:
+    from headrace.wire.fast import Chunk
 
 SIZE_BYTES = 4
 MIN_REQUEST_BYTES = 8
@@ -47,3 +51,15 @@ def frame_response(correlation_id: int, flexible_header: bool, body: bytes) -> b
     if flexible_header:
         return _FLEXIBLE_HEADER(len(body) + 5, correlation_id, 0) + body
     return _SIMPLE_HEADER(len(body) + 4, correlation_id) + body
+
+
+def frame_large_response(
+    correlation_id: int, flexible_header: bool, body: Sequence[bytes | bytearray]
+) -> "list[Chunk]":
+    """As `frame_response`, around a body in pieces, which are not copied."""
+    size = sum(map(len, body))
+    if flexible_header:
+        head = _FLEXIBLE_HEADER(size + 5, correlation_id, 0)
+    else:
+        head = _SIMPLE_HEADER(size + 4, correlation_id)
+    return [head, *cast("Sequence[bytes]", body)]

@@ -5,7 +5,7 @@ matched by the names of their fields, which Kafka keeps the same on both sides a
 """
 
 from headrace.errors import KafkaError
-from headrace.wire import codec
+from headrace.wire import codec, codec_fields
 
 _OTHER_NAMES = {
     "responses": ("topics", "resources"),
@@ -22,7 +22,7 @@ def refusal(api_key: int, request: object, error: KafkaError) -> object:
 
 def _mirror(shape: type, source: object, error: KafkaError) -> object:
     values: dict[str, object] = {}
-    for field in codec.fields(shape):
+    for field in codec_fields.fields(shape):
         if field.name == "error_code":
             values[field.name] = int(error.code)
         elif field.name == "error_message":

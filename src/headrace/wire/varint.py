@@ -2,6 +2,9 @@
 
 from headrace.errors import MalformedRequest
 
+MAX_TAGGED_FIELDS = 1000
+"""Tagged fields in one place of a message; Kafka's messages have less than ten."""
+
 
 def read_uvarint(buf: bytes | bytearray | memoryview, pos: int) -> tuple[int, int]:
     """The value at `pos` and the position after it; at most five bytes, as Kafka has it."""
@@ -39,6 +42,8 @@ def skip_tagged_fields(buf: bytes | bytearray | memoryview, pos: int) -> int:
     if count == 0:
         return pos + 1
     count, pos = read_uvarint(buf, pos)
+    if count > MAX_TAGGED_FIELDS:
+        raise MalformedRequest(f"{count} tagged fields; at most {MAX_TAGGED_FIELDS} are allowed")
     for _ in range(count):
         _, pos = read_uvarint(buf, pos)
         length, pos = read_uvarint(buf, pos)

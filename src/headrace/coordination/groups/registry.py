@@ -236,15 +236,15 @@ class Groups:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {why}.")
         return group
 
-    def listed(self, states: Sequence[str], kinds: Sequence[str]) -> list[Listed]:
-        """ListGroups: the groups in these states and of these kinds, all if none are given."""
-        wanted_states = {state.lower() for state in states}
-        wanted_kinds = {kind.lower() for kind in kinds}
+    def listed(self, states: frozenset[str], kinds: frozenset[str]) -> list[Listed]:
+        """ListGroups: the groups in these states and of these kinds, all if none are given.
+
+        Both are in lower case.
+        """
         return [
             Listed(group_id, group.protocol_type, group.state, group.kind)
             for group_id, group in self.groups.items()
-            if (not wanted_states or group.state.lower() in wanted_states)
-            and (not wanted_kinds or group.kind in wanted_kinds)
+            if (not states or group.state.lower() in states) and (not kinds or group.kind in kinds)
         ]
 
     # ----------------------------------------------------------------------------------- offsets

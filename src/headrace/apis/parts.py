@@ -1,0 +1,221 @@
+"""Large requests in parts: which array of a request can be cut, and how the answers are joined.
+
+A request that names many things is handled as several requests that name a few each, one after the
+other, and the client gets one response. A handler knows nothing of it: what it decides for one part
+it has decided and written before the next one begins, and other clients are served in between.
+
+Where a handler refuses things that are named more than once, two mentions of such a thing come
+into one part, and further ones are dropped: they would get the same answer. A configuration that is
+asked for more than once is described once.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from headrace.wire.steps import Steps
+
+_Message = Any  # one of kio's frozen dataclasses
+_STRIDE = 256
+"""Elements that are looked at between two yields."""
+_PART_S = 0.002
+_LEAST, _MOST = 2, 512
+
+
+class Cut(NamedTuple):
+    """How to cut the request of one API."""
+
+    elements: tuple[str, ...]
+    """The way to the array in the request: the field at the top first."""
+    answers: tuple[str, ...]
+    """The way to the array of the response."""
+    size: int = 64
+    """Elements that take no long time together; the first part has so many. A power of two."""
+    key: Callable[[_Message], object] | None = None
+    """What an element names, where naming it more than once matters; at the top of the request."""
+    mentions: int = 2
+    """How many elements that name the same are handled: two where a handler refuses them."""
+
+
+def _name(topic: _Message) -> object:
+    return topic.name
+
+
+def _itself(element: _Message) -> object:
+    return element
+
+
+def _resource(resource: _Message) -> object:
+    return resource.resource_type, resource.resource_name
+
+
+_PARTITIONS = ("topics", "partitions")
+_INDEXES = ("topics", "partition_indexes")
+
+CUTS: dict[int, Cut] = {
+    2: Cut(_PARTITIONS, _PARTITIONS),
+    8: Cut(_PARTITIONS, _PARTITIONS, size=256),
+    9: Cut(("groups", "topics", "partition_indexes"), ("groups", "topics", "partitions"), size=256),
+    10: Cut(("coordinator_keys",), ("coordinators",)),
+    13: Cut(("members",), ("members",), size=32),
+    15: Cut(("groups",), ("groups",), size=32),
+    19: Cut(("topics",), ("topics",), size=8, key=_name),
+    20: Cut(
+        ("topics",), ("responses",), size=32, key=lambda topic: (topic.name, topic.topic_id)
+    ),
+    21: Cut(_PARTITIONS, _PARTITIONS),
+    23: Cut(_PARTITIONS, _PARTITIONS),
+    27: Cut(("markers", "topics", "partition_indexes"), ("markers", "topics", "partitions")),
+    28: Cut(_PARTITIONS, _PARTITIONS, size=256),
+    32: Cut(("resources",), ("results",), size=16, key=_itself, mentions=1),
+    33: Cut(("resources",), ("responses",), size=16, key=_resource),
+    34: Cut(("dirs", "topics", "partitions"), ("results", "partitions"), size=32),
+    37: Cut(("topics",), ("results",), size=8, key=_name),
+    42: Cut(("groups_names",), ("results",), size=32),
+    43: Cut(("topic_partitions", "partitions"), ("replica_election_results", "partition_result")),
+    44: Cut(("resources",), ("responses",), size=16, key=_resource),
+    45: Cut(_PARTITIONS, ("responses", "partitions"), size=32),
+    46: Cut(_INDEXES, _PARTITIONS, size=256),
+    47: Cut(_PARTITIONS, _PARTITIONS, size=256),
+    61: Cut(_INDEXES, _PARTITIONS),
+    65: Cut(("transactional_ids",), ("transaction_states",), size=32),
+    69: Cut(("group_ids",), ("groups",), size=32),
+}  # fmt: skip
+
+
+class Pace:
+    """How many elements the next part has: as many as keep the event loop busy for about 2 ms."""
+
+    def __init__(self, cut: Cut) -> None:
+        self.elements = cut.size
+
+    def took(self, seconds: float) -> None:
+        """Learn from the time that the last part took. The number stays even: see `Cut.key`."""
+        if seconds < _PART_S / 2:
+            self.elements = min(self.elements * 2, _MOST)
+        elif seconds > _PART_S:
+            self.elements = max(self.elements // 2, _LEAST)
+
+
+def prepare(request: _Message, cut: Cut) -> Steps[list[_Message]]:
+    """The requests to take parts of, one after the other."""
+    if cut.key is None:
+        return [request]
+    return (yield from _sort_out(request, cut.elements[0], cut.key, cut.mentions))
+
+
+def parts(request: _Message, cut: Cut, pace: Pace) -> Iterator[_Message]:
+    """Requests that together ask for what this one does."""
+    for part, _ in _split(request, cut.elements, pace):
+        yield part
+
+
+def is_large(request: _Message, cut: Cut) -> bool:
+    """Whether a request should be handled in parts."""
+    return _left(request, cut.elements, cut.size) < 0
+
+
+def _left(whole: _Message, path: tuple[str, ...], left: int) -> int:
+    """`left` less the elements at `path`; it stops where that is negative."""
+    elements = getattr(whole, path[0]) or ()
+    if len(path) == 1 or len(elements) > left:
+        return left - len(elements)
+    for element in elements:
+        left = _left(element, path[1:], left)
+        if left < 0:
+            break
+    return left
+
+
+def _sort_out(
+    request: _Message, field: str, key: Callable[[_Message], object], mentions: int
+) -> Steps[list[_Message]]:
+    """A request for what is named once, and one for what is more often, with two of each."""
+    by_key: dict[object, list[_Message]] = {}
+    for number, element in enumerate(getattr(request, field)):
+        by_key.setdefault(key(element), []).append(element)
+        if not number % _STRIDE:
+            yield
+    once, twice = [], []
+    for number, named in enumerate(by_key.values()):
+        if len(named) == 1:
+            once += named
+        else:
+            twice += named[:mentions]
+        if not number % _STRIDE:
+            yield
+    return [replace(request, **{field: tuple(some)}) for some in (once, twice) if some]
+
+
+def _split(whole: _Message, path: tuple[str, ...], pace: Pace) -> Iterator[tuple[_Message, int]]:
+    """`whole` with some of the elements at `path` at a time, and how many they are.
+
+    An element of an outer array that holds none counts as one, so that it is answered too.
+    """
+    field, rest = path[0], path[1:]
+    elements = getattr(whole, field)
+    if not elements:
+        yield whole, 1
+    elif not rest:
+        start = 0
+        while start < len(elements):
+            part = elements[start : start + pace.elements]
+            start += len(part)
+            yield replace(whole, **{field: part}), len(part)
+    else:
+        together: list[_Message] = []
+        count = 0
+        for element in elements:
+            for part, held in _split(element, rest, pace):
+                if together and count + held > pace.elements:
+                    yield replace(whole, **{field: tuple(together)}), count
+                    together, count = [], 0
+                together.append(part)
+                count += held
+        yield replace(whole, **{field: tuple(together)}), count
+
+
+class Joined:
+    """The response to a request that was handled in parts."""
+
+    def __init__(self, answers: tuple[str, ...]) -> None:
+        self._answers = answers
+        self._first: _Message = None
+        self._rows: list[_Message] = []
+
+    def add(self, response: _Message) -> bool:
+        """Take in the response to the next part; False if it refuses the request as a whole."""
+        field, inner = self._answers[0], self._answers[1:]
+        if self._first is None or _code(response):
+            self._first = response
+        rows = getattr(response, field)
+        if inner and self._rows and rows:
+            joined = _join(self._rows[-1], rows[0], inner)
+            if joined is not None:
+                self._rows[-1] = joined
+                rows = rows[1:]
+        self._rows += rows
+        return not _code(response)
+
+    def response(self) -> _Message:
+        """One response with everything."""
+        return replace(self._first, **{self._answers[0]: tuple(self._rows)})
+
+
+def _code(response: _Message) -> int:
+    """The error of the response as a whole, if responses of this API have one."""
+    code: int = getattr(response, "error_code", 0)
+    return code
+
+
+def _join(left: _Message, right: _Message, path: tuple[str, ...]) -> _Message | None:
+    """Both as one, if they are halves of one element."""
+    field, inner = path[0], path[1:]
+    if replace(left, **{field: ()}) != replace(right, **{field: ()}):
+        return None
+    ours, theirs = getattr(left, field), getattr(right, field)
+    if inner and ours and theirs:
+        between = _join(ours[-1], theirs[0], inner)
+        if between is not None:
+            return replace(left, **{field: (*ours[:-1], between, *theirs[1:])})
+    return replace(left, **{field: (*ours, *theirs)})
