@@ -5,9 +5,13 @@ import socket
 import struct
 from pathlib import Path
 
+import pytest
+
+from headrace.client.aio import AsyncConnection
+from headrace.client.errors import ClientError
+from headrace.client.protocol import Response
 from headrace.cluster.image import Broker, PartitionState
 from headrace.replication.fetcher import Fetcher
-from headrace.replication.peer import Answer, Peer
 from headrace.replication.throttle import Throttle
 from headrace.settings import Settings
 from headrace.wire.fast import FetchRequest, parse_fetch
@@ -17,7 +21,7 @@ from tests.apis.one_broker import NOW, OneBroker
 
 
 def fetcher_of(broker: OneBroker) -> Fetcher:
-    async def connect(host: str, port: int, name: str, timeout_s: float) -> Peer:
+    async def connect(host: str, port: int, name: str, timeout_s: float) -> AsyncConnection:
         raise AssertionError("nobody connects here")
 
     clock = broker.services.clock
@@ -27,18 +31,21 @@ def fetcher_of(broker: OneBroker) -> Fetcher:
     )  # fmt: skip
 
 
-class Leader(Peer):
+class Leader(AsyncConnection):
     """Hears requests, and answers that there is nothing new in session 7."""
 
-    def __init__(self) -> None:
-        super().__init__(socket.socket(), "test", 1)
+    def __init__(self, newest: int = 18) -> None:
+        super().__init__(socket.socket(), "test", "leader", 1)
+        self.conversation._versions = {1: (4, newest)}
+        self.versions: list[int] = []
         self.heard: list[FetchRequest] = []
 
-    async def _ask(self, api_key: int, version: int, body: bytes) -> Answer:
+    async def ask_encoded(self, api_key: int, version: int, body: bytes) -> Response:
         heard = bytearray(body)
+        self.versions.append(version)
         self.heard.append(parse_fetch(heard, memoryview(heard), 0, len(heard), version))
         nothing = bytearray(struct.pack(">ihiBB", 0, 0, 7, 1, 0))
-        return Answer(nothing, 0, len(nothing))
+        return Response(version, nothing, 0, len(nothing))
 
 
 def test_an_answer_from_before_the_log_was_cut_leaves_no_hole(tmp_path: Path) -> None:
@@ -53,7 +60,7 @@ def test_an_answer_from_before_the_log_was_cut_leaves_no_hole(tmp_path: Path) ->
     async def take() -> None:
         partition.use_state(PartitionState(2, 4, (1, 2), (1, 2)))
         fetcher.follow([partition])
-        await fetcher._take(Answer(late, 0, len(late)), FetchAnswer(0, 0, [fetched]))
+        await fetcher._take(Response(17, late, 0, len(late)), FetchAnswer(0, 0, [fetched]))
 
     asyncio.run(take())
     assert (partition.log.end_offset, partition.high_watermark) == (0, 0)
@@ -108,4 +115,28 @@ def test_what_is_followed_anew_is_not_forgotten_in_the_same_breath(tmp_path: Pat
     assert [row[1] for row in second.topics[0][1]] == [5]
     assert list(second.forgotten) == []
     leader.close()
+    broker.close()
+
+
+def test_a_follower_fetches_in_the_newest_version_that_its_leader_has(tmp_path: Path) -> None:
+    """A rolling upgrade has leaders of the previous release."""
+    broker = OneBroker(tmp_path)
+    broker.create("t")
+    partition = broker.replicas.partition("t", 0)
+    older, newer, too_old = Leader(15), Leader(18), Leader(14)
+
+    async def story() -> None:
+        partition.use_state(PartitionState(2, 4, (1, 2), (1, 2)))
+        for leader in (older, newer, too_old):
+            fetcher = fetcher_of(broker)
+            fetcher.follow([partition])
+            ready = fetcher._ready()
+            await fetcher._truncate(leader, ready)
+            await fetcher._fetch(leader, ready)
+
+    with pytest.raises(ClientError, match="supports versions 4 to 14 of API 1"):
+        asyncio.run(story())
+    assert (older.versions, newer.versions, too_old.versions) == ([15], [17], [])
+    for leader in (older, newer, too_old):
+        leader.close()
     broker.close()

@@ -16,13 +16,13 @@ from headrace.broker.dispatch import Dispatch
 from headrace.broker.metrics import Metrics
 from headrace.broker.replication import Replication
 from headrace.broker.retention import CommittedOffsets, Retention
+from headrace.client.aio import AsyncConnection
 from headrace.cluster.image import Broker, Topic
 from headrace.cluster.membership import Membership, Rules
 from headrace.cluster.metadata import Metadata
 from headrace.cluster.store import Change, Node, Session
 from headrace.disk import MemoryDisk
 from headrace.log.directories import LogDirectories
-from headrace.replication.peer import Peer
 from headrace.replication.peers import Peers
 from headrace.replication.replicas import Replicas
 from headrace.settings import Settings, log_settings
@@ -158,7 +158,9 @@ class SimulatedBroker:
         settings = log_settings(self.replicas.settings_now, topic.configs)
         return Rules(settings.min_insync_replicas, settings.unclean_leader_election)
 
-    async def _connect(self, _host: str, port: int, client_id: str, timeout_s: float) -> Peer:
+    async def _connect(
+        self, _host: str, port: int, client_id: str, timeout_s: float
+    ) -> AsyncConnection:
         return await self.network.connect(self.process, port, client_id, timeout_s)
 
     # ------------------------------------------------------------------------------ requests

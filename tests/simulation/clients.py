@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import NamedTuple, Protocol
 
+from headrace.client.errors import Unreachable
 from headrace.errors import ErrorCode
-from headrace.replication.peer import Unreachable
 from headrace.wire import replica_fetch
 from headrace.wire.batch import HEADER_BYTES, OVERHEAD, read_header
 from headrace.wire.records import Record, encode_batch, iterate
@@ -63,7 +63,7 @@ class _Client:
     async def _ask(self, key: int, version: int, body: bytes) -> bytes | None:
         """An answer's body; None if nobody knows what became of it."""
         try:
-            answer = await (await self._connected()).ask(key, version, body)
+            answer = await (await self._connected()).ask_encoded(key, version, body)
             return bytes(answer.data[answer.start : answer.end])
         except Unreachable:
             await self._elsewhere()

@@ -10,7 +10,9 @@ from collections import deque
 from random import Random
 from typing import TYPE_CHECKING, Protocol, cast
 
-from headrace.replication.peer import Answer, Peer, Unreachable
+from headrace.client.aio import AsyncConnection
+from headrace.client.errors import Unreachable
+from headrace.client.protocol import Response
 from tests.simulation.loop import Process, SimulatedLoop
 
 if TYPE_CHECKING:
@@ -72,7 +74,13 @@ class Network:
             link = await asyncio.wait_for(self._connect(client, port), timeout_s)
         except TimeoutError as error:
             raise Unreachable(f"port {port}: no answer in time") from error
-        return SimulatedPeer(link, client_id, timeout_s)
+        peer = SimulatedPeer(link, client_id, timeout_s)
+        try:
+            await peer.negotiate()
+        except BaseException:
+            peer.close()
+            raise
+        return peer
 
     async def _connect(self, client: Process, port: int) -> "Link":
         await asyncio.sleep(self.delay())
@@ -168,11 +176,11 @@ class Link:
             self.network.links.pop(self, None)
 
 
-class SimulatedPeer(Peer):
-    """A broker that is talked to over the simulated network."""
+class SimulatedPeer(AsyncConnection):
+    """A connection to a broker over the simulated network."""
 
     def __init__(self, link: Link, client_id: str, timeout_s: float) -> None:
-        super().__init__(cast("socket.socket", None), client_id, timeout_s)
+        super().__init__(cast("socket.socket", None), client_id, "simulated", timeout_s)
         self.link = link
 
     def close(self) -> None:
@@ -180,16 +188,9 @@ class SimulatedPeer(Peer):
 
     def send(self, api_key: int, version: int, body: bytes) -> "asyncio.Future[bytes]":
         """Ask without waiting; answers come in the order of the questions."""
-        self._correlation_id += 1
-        frame = bytearray()
-        name = self._client_id
-        for number, size in (
-            (api_key, 2), (version, 2), (self._correlation_id, 4), (len(name), 2),
-        ):  # fmt: skip
-            frame += number.to_bytes(size, "big")
-        return self.link.ask(bytes(frame + name + b"\0" + body))
+        return self.link.ask(self.conversation.frame(api_key, version, body)[4:])
 
-    async def _ask(self, api_key: int, version: int, body: bytes) -> Answer:
-        answer = await self.send(api_key, version, body)
-        assert int.from_bytes(answer[4:8], "big") == self._correlation_id
-        return Answer(bytearray(answer), 9, len(answer))
+    async def _carry(self, frame: bytes) -> Response:
+        answer = bytearray(await self.link.ask(frame[4:]))
+        size = self.conversation.response_bytes(answer)
+        return self.conversation.take_response(answer, 8, 8 + size)

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import Executor
 
+from headrace.client.aio import AsyncConnection, Connect
 from headrace.clock import Clock
 from headrace.cluster.image import Broker, Image
 from headrace.cluster.membership import Membership
@@ -17,7 +18,6 @@ from headrace.errors import KafkaError
 from headrace.replication.damage import Damage
 from headrace.replication.fetchers import Fetchers
 from headrace.replication.in_sync import InSync
-from headrace.replication.peer import Connect, Peer
 from headrace.replication.replicas import Replicas
 from headrace.settings import Settings
 
@@ -40,7 +40,7 @@ class Replication:
         executor: Executor,
         clock: Clock,
         rejoin: Callable[[], Broker],
-        connect: Connect = Peer.connect,
+        connect: Connect = AsyncConnection.connect,
     ) -> None:
         self._settings = settings
         self._store = store

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from headrace.client.cluster import NEW_TOPIC_PATIENCE_S, Cluster
-from headrace.client.connection import Answer, Connection
+from headrace.client.connection import Connection
 from headrace.client.errors import ClientError, Unreachable, check, is_retriable
+from headrace.client.protocol import Response
 from headrace.errors import ErrorCode, KafkaError
 from headrace.types import TopicPartition, encode_uuid
 from headrace.wire.batch import HEADER, HEADER_BYTES, MAGIC, OVERHEAD
@@ -283,7 +284,7 @@ def _fetch_by_id(plan: FetchPlan, offset: int) -> object:
     )
 
 
-def parse_fetch(answer: Answer) -> _Body:
+def parse_fetch(answer: Response) -> _Body:
     """The answer to `fetch_request`, without a copy of its records."""
     try:
         return _parse_fetch(answer)
@@ -291,10 +292,10 @@ def parse_fetch(answer: Answer) -> _Body:
         raise ClientError(f"an answer to Fetch cannot be read: {error}") from error
 
 
-def _parse_fetch(answer: Answer) -> _Body:
+def _parse_fetch(answer: Response) -> _Body:
     data = answer.data
-    _, error, _ = struct.unpack_from(">ihi", data, answer.position)
-    topics, at = read_uvarint(data, answer.position + 10)
+    _, error, _ = struct.unpack_from(">ihi", data, answer.start)
+    topics, at = read_uvarint(data, answer.start + 10)
     if error or topics < 2:
         return _Body(error, -1, -1, -1, [], 0, 0, False)
     if answer.version < BY_ID:

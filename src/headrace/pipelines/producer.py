@@ -103,7 +103,7 @@ class BatchProducer:
         from kio.schema.produce.v9.response import ProduceResponse
 
         answer = line.connection.receive(reuse=True)
-        shape = codec.decode_response(answer.version, ProduceResponse, answer.data, answer.position)
+        shape = codec.decode_response(answer.version, ProduceResponse, answer.data, answer.start)
         for topic in shape.responses:
             for row in topic.partition_responses:
                 if row.error_code not in (0, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):

@@ -12,12 +12,14 @@ import struct
 from collections.abc import Iterable
 from concurrent.futures import Executor
 
+from headrace.client.aio import AsyncConnection, Connect, Interrupted
+from headrace.client.errors import ClientError, Unreachable
+from headrace.client.protocol import Response
 from headrace.clock import Clock
 from headrace.cluster.image import Broker
 from headrace.errors import ErrorCode, KafkaError
 from headrace.replication.flusher import flush_log
 from headrace.replication.partition import Partition
-from headrace.replication.peer import Answer, Connect, Interrupted, Peer, Unreachable
 from headrace.replication.throttle import Throttle
 from headrace.replication.truncation import next_step
 from headrace.settings import Settings
@@ -97,7 +99,7 @@ class Fetcher:
         self._session = (0, 0)
         self._changed = asyncio.Event()
         # Whom we wait for, if it may take its time to answer.
-        self._long_poll: Peer | None = None
+        self._long_poll: AsyncConnection | None = None
 
     def follow(self, partitions: Iterable[Partition]) -> None:
         """Follow these, and nothing else."""
@@ -127,7 +129,7 @@ class Fetcher:
                 await self._follow_connected()
             except Interrupted:
                 continue
-            except Unreachable as error:
+            except ClientError as error:
                 logger.info("cannot fetch from broker %d: %s", self.leader.id, error)
             except Exception:
                 logger.exception("fetching from broker %d failed", self.leader.id)
@@ -184,7 +186,7 @@ class Fetcher:
 
     # ------------------------------------------------------------------------------ truncation
 
-    async def _truncate(self, peer: Peer, new: list[_Followed]) -> None:
+    async def _truncate(self, peer: AsyncConnection, new: list[_Followed]) -> None:
         """Cut each log to where it agrees with the leader's."""
         epochs: dict[_Key, Epoch] = {}
         for one in new:
@@ -230,7 +232,7 @@ class Fetcher:
         return step.epoch
 
     async def _ends_of_epochs(
-        self, peer: Peer, epochs: dict[_Key, Epoch]
+        self, peer: AsyncConnection, epochs: dict[_Key, Epoch]
     ) -> dict[_Key, tuple[Epoch, int]]:
         """OffsetForLeaderEpoch: (epoch, its end) of each partition that the leader knows."""
         from kio.schema.offset_for_leader_epoch.v4.response import OffsetForLeaderEpochResponse
@@ -242,7 +244,7 @@ class Fetcher:
             self.me.id,
             [(name, self._followed[key].epoch, epochs[key]) for name, key in asked.items()],
         )
-        answer = await peer.ask_message(request, OffsetForLeaderEpochResponse)
+        answer = await peer.ask(request, OffsetForLeaderEpochResponse)
         found: dict[_Key, tuple[Epoch, int]] = {}
         for topic in answer.topics:
             for row in topic.partitions:
@@ -253,7 +255,7 @@ class Fetcher:
 
     # -------------------------------------------------------------------------------- fetching
 
-    async def _fetch(self, peer: Peer, ready: list[_Followed]) -> None:
+    async def _fetch(self, peer: AsyncConnection, ready: list[_Followed]) -> None:
         """One request and what follows from its answer."""
         wanted = []
         for one in ready:
@@ -271,7 +273,9 @@ class Fetcher:
         )
         self._long_poll = peer
         try:
-            raw = await peer.ask(replica_fetch.API_KEY, replica_fetch.VERSION, body)
+            key, newest, oldest = replica_fetch.API_KEY, replica_fetch.VERSION, replica_fetch.OLDEST
+            version = peer.conversation.version(key, newest, oldest)
+            raw = await peer.ask_encoded(key, version, body)
         finally:
             self._long_poll = None
         try:
@@ -293,7 +297,7 @@ class Fetcher:
                 one.asked = -1
         await self._take(raw, answer)
 
-    async def _take(self, raw: Answer, answer: FetchAnswer) -> None:
+    async def _take(self, raw: Response, answer: FetchAnswer) -> None:
         """Append what came."""
         flushes = []
         with memoryview(raw.data) as view:

@@ -3,12 +3,12 @@
 import asyncio
 from concurrent.futures import Executor
 
+from headrace.client.aio import Connect
 from headrace.clock import Clock
 from headrace.cluster.image import Broker
 from headrace.cluster.metadata import Metadata
 from headrace.replication.fetcher import Fetcher
 from headrace.replication.partition import Partition
-from headrace.replication.peer import Connect
 from headrace.replication.replicas import Replicas
 from headrace.replication.throttle import Throttle
 from headrace.settings import Settings

@@ -1,18 +1,17 @@
 """Questions to other brokers of the cluster, over connections that are kept for the next one."""
 
 import asyncio
-from typing import TypeVar
 
+from headrace.client.aio import AsyncConnection
+from headrace.client.errors import ClientError, Unreachable
+from headrace.client.protocol import Message
 from headrace.cluster.metadata import Metadata
 from headrace.errors import ErrorCode, KafkaError
-from headrace.replication.peer import Peer, Unreachable
 from headrace.types import BrokerId
 
 _CONNECT_TIMEOUT_S = 5.0
 _KEPT = 4
 """Idle connections to one broker that stay open."""
-
-Shape = TypeVar("Shape")
 
 
 class Peers:
@@ -22,9 +21,9 @@ class Peers:
         self._metadata = metadata
         self._client_id = f"broker-{node_id}"
         self._timeout_s = timeout_s
-        self._idle: dict[tuple[str, int], list[Peer]] = {}
+        self._idle: dict[tuple[str, int], list[AsyncConnection]] = {}
 
-    async def ask(self, broker: BrokerId, request: object, shape: type[Shape]) -> Shape:
+    async def ask(self, broker: BrokerId, request: object, shape: type[Message]) -> Message:
         """The answer of a broker; KafkaError, worth another try, if there is none."""
         known = self._metadata.image.brokers.get(broker)
         if known is None:
@@ -37,8 +36,8 @@ class Peers:
         try:
             peer = idle.pop() if idle else await self._connect(*address)
             try:
-                answer = await peer.ask_message(request, shape)
-            except (Unreachable, asyncio.CancelledError):
+                answer = await peer.ask(request, shape)
+            except (ClientError, asyncio.CancelledError):
                 peer.close()
                 raise
         except Unreachable as error:
@@ -51,6 +50,8 @@ class Peers:
             raise KafkaError(
                 ErrorCode.NETWORK_EXCEPTION, f"broker {broker} does not answer: {error}"
             ) from error
+        except ClientError as error:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, str(error)) from error
         if len(idle) < _KEPT:
             idle.append(peer)
         else:
@@ -64,8 +65,8 @@ class Peers:
                 peer.close()
         self._idle.clear()
 
-    async def _connect(self, host: str, port: int) -> Peer:
+    async def _connect(self, host: str, port: int) -> AsyncConnection:
         timeout_s = min(self._timeout_s, _CONNECT_TIMEOUT_S)
-        peer = await Peer.connect(host, port, self._client_id, timeout_s)
+        peer = await AsyncConnection.connect(host, port, self._client_id, timeout_s)
         peer.timeout_s = self._timeout_s
         return peer

@@ -1,4 +1,4 @@
-"""Fetch as followers use it: the request they write, the answer they read; version 17.
+"""Fetch as followers use it: the request they write, the answer they read; versions 15 to 17.
 
 By hand, because all records of a cluster go through here once for each follower. Bytes in, bytes
 out; the records are not copied.
@@ -12,6 +12,8 @@ from headrace.wire.varint import read_uvarint, skip_tagged_fields, uvarint
 
 API_KEY = 1
 VERSION = 17
+OLDEST = 15
+"""From this version on the fields that are used here have the same layout."""
 
 _head = struct.Struct(">iiibii").pack
 _partition = struct.Struct(">iiqiqi").pack

@@ -7,26 +7,27 @@ from typing import Any
 
 import pytest
 
-from headrace.replication.peer import Answer, Interrupted, Peer
+from headrace.client.aio import AsyncConnection, Interrupted
+from headrace.client.protocol import Response
 
-ANSWER = Answer(bytearray(), 0, 0)
+ANSWER = Response(17, bytearray(), 0, 0)
 
 
 def scenario(
-    run: Callable[[Peer, "asyncio.Future[Answer]"], Coroutine[Any, Any, None]],
+    run: Callable[[AsyncConnection, "asyncio.Future[Response]"], Coroutine[Any, Any, None]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """`run` with a connection, and the future that brings its answer."""
 
     async def all_of_it() -> None:
-        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
 
-        async def wait(*_: object) -> Answer:
+        async def wait(*_: object) -> Response:
             return await answer
 
         here, there = socket.socketpair()
-        peer = Peer(here, "test", 60)
-        monkeypatch.setattr(peer, "_ask", wait)
+        peer = AsyncConnection(here, "test", "there", 60)
+        monkeypatch.setattr(peer, "_carry", wait)
         try:
             await run(peer, answer)
         finally:
@@ -39,8 +40,8 @@ def scenario(
 def test_an_answer_at_the_last_moment_does_not_undo_the_order_to_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def run(peer: Peer, answer: "asyncio.Future[Answer]") -> None:
-        asking = asyncio.ensure_future(peer.ask(1, 17, b""))
+    async def run(peer: AsyncConnection, answer: "asyncio.Future[Response]") -> None:
+        asking = asyncio.ensure_future(peer.ask_encoded(1, 17, b""))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         answer.set_result(ANSWER)
@@ -55,8 +56,8 @@ def test_an_answer_at_the_last_moment_does_not_undo_the_order_to_end(
 def test_an_interruption_at_the_same_moment_does_not_undo_the_order_to_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def run(peer: Peer, _: "asyncio.Future[Answer]") -> None:
-        asking = asyncio.ensure_future(peer.ask(1, 17, b""))
+    async def run(peer: AsyncConnection, _: "asyncio.Future[Response]") -> None:
+        asking = asyncio.ensure_future(peer.ask_encoded(1, 17, b""))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         peer.interrupt()
@@ -68,8 +69,8 @@ def test_an_interruption_at_the_same_moment_does_not_undo_the_order_to_end(
 
 
 def test_an_interruption_alone_is_heard_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def run(peer: Peer, _: "asyncio.Future[Answer]") -> None:
-        asking = asyncio.ensure_future(peer.ask(1, 17, b""))
+    async def run(peer: AsyncConnection, _: "asyncio.Future[Response]") -> None:
+        asking = asyncio.ensure_future(peer.ask_encoded(1, 17, b""))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         peer.interrupt()

@@ -1,0 +1,128 @@
+"""The asyncio connection to one broker: one request after the other. The protocol: `protocol.py`.
+
+Brokers use it for each other.
+"""
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+from headrace.client.errors import Unreachable
+from headrace.client.protocol import (
+    RESPONSE_HEAD_BYTES,
+    Conversation,
+    Message,
+    NotAResponse,
+    Response,
+)
+
+LARGEST_RESPONSE_BYTES = 1 << 30
+
+
+class Interrupted(Exception):
+    """A response is not waited for any longer."""
+
+
+class AsyncConnection:
+    """A connection to a broker whose versions are known. Not for two requests at once."""
+
+    def __init__(self, sock: socket.socket, client_id: str, address: str, timeout_s: float) -> None:
+        self._socket = sock
+        self.conversation = Conversation(client_id, address)
+        self.timeout_s = timeout_s
+        self._buffer = bytearray(1 << 16)
+        self._asking: asyncio.Future[Response] | None = None
+        self._interrupted = False
+
+    @classmethod
+    async def connect(
+        cls, host: str, port: int, client_id: str, timeout_s: float
+    ) -> "AsyncConnection":
+        """A new connection; Unreachable if the broker does not take it or does not answer."""
+        loop = asyncio.get_running_loop()
+        address = f"{host}:{port}"
+        try:
+            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            family, kind, protocol, _, resolved = found[0]
+            sock = socket.socket(family, kind, protocol)
+        except OSError as error:
+            raise Unreachable(f"{address}: {error}") from error
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            async with asyncio.timeout(timeout_s):
+                await loop.sock_connect(sock, resolved)
+            connection = cls(sock, client_id, address, timeout_s)
+            await connection.negotiate()
+        except (OSError, TimeoutError) as error:
+            sock.close()
+            raise Unreachable(f"{address}: {str(error) or 'no answer in time'}") from error
+        except BaseException:
+            sock.close()
+            raise
+        return connection
+
+    async def negotiate(self) -> None:
+        """Learn which versions the broker has; the first exchange of a connection."""
+        response = await self._exchange(self.conversation.ask_versions())
+        self.conversation.take_versions(response)
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()
+
+    async def ask(self, request: object, shape: type[Message]) -> Message:
+        """One request and its response, as kio's classes."""
+        response = await self._exchange(self.conversation.request(request))
+        return self.conversation.decode(response, shape)
+
+    async def ask_encoded(self, api_key: int, version: int, body: bytes) -> Response:
+        """The response to a request whose body is encoded; its bytes last until the next one."""
+        return await self._exchange(self.conversation.frame(api_key, version, body))
+
+    def interrupt(self) -> None:
+        """End a wait for a response with Interrupted; this connection is of no more use."""
+        if self._asking is not None:
+            self._interrupted = True
+            self._asking.cancel()
+
+    async def _exchange(self, frame: bytes) -> Response:
+        """Send a frame and wait for its response; Unreachable if none comes."""
+        self._asking = asyncio.ensure_future(self._carry(frame))
+        try:
+            async with asyncio.timeout(self.timeout_s):
+                return await self._asking
+        except (OSError, TimeoutError, NotAResponse) as error:
+            raise Unreachable(str(error) or "no answer in time") from error
+        except asyncio.CancelledError:
+            this = asyncio.current_task()
+            if self._interrupted and not (this is not None and this.cancelling()):
+                raise Interrupted from None
+            raise  # a task that is told to end must not take that for an interruption
+        finally:
+            self._asking = None
+
+    async def _carry(self, frame: bytes) -> Response:
+        await asyncio.get_running_loop().sock_sendall(self._socket, frame)
+        await self._receive(0, RESPONSE_HEAD_BYTES)
+        size = self.conversation.response_bytes(self._buffer)
+        if size > LARGEST_RESPONSE_BYTES:
+            raise NotAResponse(f"answered with a frame of {size} bytes")
+        if len(self._buffer) < size:
+            self._buffer = bytearray(size + (size >> 2))
+        await self._receive(0, size)
+        return self.conversation.take_response(self._buffer, 0, size)
+
+    async def _receive(self, start: int, end: int) -> None:
+        loop = asyncio.get_running_loop()
+        with memoryview(self._buffer) as view:
+            while start < end:
+                count = await loop.sock_recv_into(self._socket, view[start:end])
+                if count == 0:
+                    raise Unreachable("the connection was closed")
+                start += count
+
+
+Connect: TypeAlias = Callable[[str, int, str, float], Awaitable[AsyncConnection]]
+"""As `AsyncConnection.connect`: host, port, client id, and the time-out in seconds."""

@@ -1,0 +1,148 @@
+"""The protocol of one connection to a broker, without I/O: what to send, and what comes back.
+
+A `Conversation` frames requests, numbers them, negotiates the version of each API, and finds and
+decodes the responses. It never touches a socket: `connection.py` (blocking) and `aio.py` (asyncio)
+carry the bytes.
+
+Requests and responses are kio's classes. The class that the caller uses is of the newest version
+that the caller knows; an older broker gets the message in its own newest version.
+"""
+
+import struct
+from collections import deque
+from collections.abc import Mapping
+from typing import NamedTuple, TypeVar
+
+from headrace.client.errors import ClientError, check
+from headrace.errors import ErrorCode
+from headrace.wire import codec
+
+API_VERSIONS = 18
+_API_VERSIONS_VERSION = 3
+LARGEST_RESPONSE_BYTES = (1 << 31) - 1
+
+OLDEST: Mapping[int, int] = {1: 12, 8: 5, 9: 8, 10: 4, 13: 3, 22: 1}
+"""The oldest version whose fields say what the newer ones say, where that is not 0."""
+
+_HEAD = struct.Struct(">ihhih")
+_RESPONSE_HEAD = struct.Struct(">ii")
+RESPONSE_HEAD_BYTES = _RESPONSE_HEAD.size
+Message = TypeVar("Message")
+
+
+class Response(NamedTuple):
+    """A response as it came: its body is in [start, end) of `data`."""
+
+    version: int
+    data: bytearray
+    start: int
+    end: int
+
+
+class NotAResponse(Exception):
+    """The bytes that came are not a response to the oldest request that waits for one."""
+
+
+class _Sent(NamedTuple):
+    correlation_id: int
+    api_key: int
+    version: int
+    flexible: bool
+
+
+class Conversation:
+    """The state of one connection: the broker's versions, and the requests that wait."""
+
+    def __init__(self, client_id: str, address: str) -> None:
+        self.address = address
+        self._client_id = client_id.encode()
+        self._versions: dict[int, tuple[int, int]] = {}
+        self._waiting: deque[_Sent] = deque()
+        self._correlation_id = 0
+
+    # ------------------------------------------------------------------------------ versions
+
+    def version(self, api_key: int, newest: int, oldest: int | None = None) -> int:
+        """The newest version of an API, up to `newest`, that the broker has too."""
+        if oldest is None:
+            oldest = OLDEST.get(api_key, 0)
+        low, high = self._versions.get(api_key, (0, -1))
+        version = min(newest, high)
+        if version < max(low, oldest):
+            supported = f"{low} to {high}" if high >= low else "none"
+            raise ClientError(
+                f"the broker at {self.address} supports versions {supported} of API {api_key}, but "
+                f"{oldest} to {newest} are needed; Apache Kafka 3.0 and newer have them"
+            )
+        return version
+
+    def ask_versions(self) -> bytes:
+        """The first request of a connection: which versions does the broker have?"""
+        from kio.schema.api_versions.v3.request import ApiVersionsRequest
+
+        from headrace import __version__
+
+        request = ApiVersionsRequest(
+            client_software_name="headrace", client_software_version=__version__
+        )
+        body = codec.encode_request(_API_VERSIONS_VERSION, request)
+        return self.frame(API_VERSIONS, _API_VERSIONS_VERSION, body)
+
+    def take_versions(self, response: Response) -> None:
+        """Learn the broker's versions; ClientError if it is too old to say."""
+        from kio.schema.api_versions.v3.response import ApiVersionsResponse
+
+        (code,) = struct.unpack_from(">h", response.data, response.start)
+        if code == ErrorCode.UNSUPPORTED_VERSION:
+            raise ClientError(
+                f"the broker at {self.address} is too old; Apache Kafka 3.0 and newer will do"
+            )
+        check(code, f"asking {self.address} for its versions")
+        answer = self.decode(response, ApiVersionsResponse)
+        self._versions = {
+            int(row.api_key): (row.min_version, row.max_version) for row in answer.api_keys
+        }
+
+    # ------------------------------------------------------------------------------ requests
+
+    def request(self, message: object) -> bytes:
+        """The frame of a request, in the newest version that both sides have."""
+        api_key: int = message.__api_key__  # type: ignore[attr-defined]
+        newest: int = message.__version__  # type: ignore[attr-defined]
+        version = self.version(api_key, newest)
+        return self.frame(api_key, version, codec.encode_request(version, message))
+
+    def frame(self, api_key: int, version: int, body: bytes) -> bytes:
+        """The frame of a request whose body is encoded already."""
+        flexible: bool = codec.request_class(api_key, version).__flexible__  # type: ignore[attr-defined]
+        self._correlation_id = self._correlation_id % 0x7FFFFFFF + 1
+        name = self._client_id
+        size = _HEAD.size - 4 + len(name) + flexible + len(body)
+        head = _HEAD.pack(size, api_key, version, self._correlation_id, len(name))
+        self._waiting.append(_Sent(self._correlation_id, api_key, version, flexible))
+        return b"".join((head, name, b"\0" if flexible else b"", body))
+
+    # ----------------------------------------------------------------------------- responses
+
+    def response_bytes(self, head: bytes | bytearray) -> int:
+        """How many bytes follow the first eight of the next response; NotAResponse if none do."""
+        size: int
+        size, correlation_id = _RESPONSE_HEAD.unpack_from(head)
+        if not self._waiting or correlation_id != self._waiting[0].correlation_id or size < 4:
+            raise NotAResponse(f"answered with a frame of {size} bytes that is no response")
+        return size - 4
+
+    def take_response(self, data: bytearray, start: int, end: int) -> Response:
+        """The response whose bytes behind those eight are in [start, end) of `data`."""
+        sent = self._waiting.popleft()
+        # A response to ApiVersions keeps the old header, whatever its version.
+        if sent.flexible and sent.api_key != API_VERSIONS:
+            start += 1
+        return Response(sent.version, data, start, end)
+
+    def decode(self, response: Response, shape: type[Message]) -> Message:
+        """The message that a response holds; ClientError if it is malformed."""
+        try:
+            return codec.decode_response(response.version, shape, response.data, response.start)
+        except (ValueError, IndexError, struct.error, OverflowError) as error:
+            raise ClientError(f"malformed {shape.__name__} from {self.address}: {error}") from error
