@@ -87,7 +87,9 @@ class Change:
             return False
         expression = member.metadata.expression
         if expression and expression not in self._subscriptions.resolved:
-            self._resolve(Expression(expression))
+            # As in Kafka, a member with names too gets their topics first. One with nothing else
+            # would wait a heartbeat interval for its first partitions.
+            self._resolve(Expression(expression), at_once=not member.metadata.topics)
         self._own_subscriptions()
         self._subscriptions.replace(old.metadata if old else None, member.metadata)
         self._drop_unused_expressions()
@@ -125,10 +127,10 @@ class Change:
 
     # ---------------------------------------------------------------------------- expressions
 
-    def _resolve(self, expression: Expression) -> None:
-        """Find the topics of a new expression, at once if that is quick, else soon."""
+    def _resolve(self, expression: Expression, *, at_once: bool) -> None:
+        """Find the topics of a new expression, `at_once` if that is quick, else soon."""
         search = Search([expression], self._image.topics)
-        if search.go_on(SEARCH_STEPS):
+        if at_once and search.go_on(SEARCH_STEPS):
             self.resolved(expression.text, search.found[expression.text])
         else:
             self.timer(self._now_ms + 1, SEARCH)
