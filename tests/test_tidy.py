@@ -73,6 +73,12 @@ def test_the_hot_modules_import_nothing_heavy(word: str) -> None:
     assert done.returncode == 0, f"{modules} import {word}"
 
 
+def test_a_broker_that_starts_does_not_import_the_classes_of_all_messages() -> None:
+    code = "import sys, headrace.broker.server; sys.exit('kio' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False)
+    assert done.returncode == 0, "importing headrace.broker.server imports kio"
+
+
 def test_every_decision_has_a_number_a_status_and_a_date() -> None:
     records = sorted((ROOT / "docs" / "decisions").glob("*.md"))
     head = re.compile(

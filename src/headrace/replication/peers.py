@@ -1,13 +1,16 @@
 """Questions to other brokers of the cluster, over connections that are kept for the next one."""
 
 import asyncio
+from typing import TYPE_CHECKING
 
-from headrace.client.aio import AsyncConnection
 from headrace.client.errors import ClientError, Unreachable
-from headrace.client.protocol import Message
 from headrace.cluster.metadata import Metadata
 from headrace.errors import ErrorCode, KafkaError
 from headrace.types import BrokerId
+
+if TYPE_CHECKING:
+    from headrace.client.aio import AsyncConnection
+    from headrace.client.protocol import Message
 
 _CONNECT_TIMEOUT_S = 5.0
 _KEPT = 4
@@ -23,7 +26,7 @@ class Peers:
         self._timeout_s = timeout_s
         self._idle: dict[tuple[str, int], list[AsyncConnection]] = {}
 
-    async def ask(self, broker: BrokerId, request: object, shape: type[Message]) -> Message:
+    async def ask(self, broker: BrokerId, request: object, shape: "type[Message]") -> "Message":
         """The answer of a broker; KafkaError, worth another try, if there is none."""
         known = self._metadata.image.brokers.get(broker)
         if known is None:
@@ -65,7 +68,10 @@ class Peers:
                 peer.close()
         self._idle.clear()
 
-    async def _connect(self, host: str, port: int) -> AsyncConnection:
+    async def _connect(self, host: str, port: int) -> "AsyncConnection":
+        # Imported here: a broker on its own starts faster without.
+        from headrace.client.aio import AsyncConnection
+
         timeout_s = min(self._timeout_s, _CONNECT_TIMEOUT_S)
         peer = await AsyncConnection.connect(host, port, self._client_id, timeout_s)
         peer.timeout_s = self._timeout_s
