@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
-from urllib.parse import quote, unquote
 
 from headrace.clock import Clock
 from headrace.cluster import controller
@@ -474,7 +473,7 @@ class Metadata:
             brokers=brokers,
             broker_configs=configs,
             group_configs={
-                unquote(name): content for name, content in self._read_children("/group_configs")
+                _group_id(name): content for name, content in self._read_children("/group_configs")
             },
         )
         return image.with_topics(self._read_topics())
@@ -558,7 +557,15 @@ def _contended() -> KafkaError:
 
 def _node_name(group_id: str) -> str:
     """A group id as the name of a node: no slashes, and not `.` or `..`."""
+    from urllib.parse import quote  # a broker without configs of groups starts faster without
+
     return quote(group_id, safe="").replace(".", "%2E")
+
+
+def _group_id(node_name: str) -> str:
+    from urllib.parse import unquote
+
+    return unquote(node_name)
 
 
 def _dump(value: Mapping[str, object]) -> bytes:
