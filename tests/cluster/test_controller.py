@@ -205,3 +205,13 @@ def test_configs_of_an_unknown_topic_cannot_be_altered() -> None:
     with pytest.raises(KafkaError) as caught:
         alter_configs(cluster(), Alteration("topic", "t", ()))
     assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_topic_that_was_only_decided_on_takes_no_name() -> None:
+    """The decision may not be written: validate-only, or a store whose disk is full."""
+    image = cluster()
+    create(image, NewTopic("orders_raw"))
+    assert isinstance(create(image, NewTopic("orders_raw"))[0], Topic)
+    image = created(image, NewTopic("a.b"))
+    create(image, NewTopic("orders_raw"))
+    assert isinstance(create(image, NewTopic("orders_raw"))[0], Topic)

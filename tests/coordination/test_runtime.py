@@ -18,6 +18,8 @@ from headrace.coordination.offsets import OffsetToCommit
 from headrace.coordination.outcome import Outcome, Reply
 from headrace.coordination.runtime import Coordinator, java_hash
 from headrace.errors import ErrorCode, KafkaError
+from headrace.log.log import Log
+from headrace.replication.partition import Partition
 from headrace.wire.records import Record, encode_batch
 from tests.apis.one_broker import OneBroker
 
@@ -132,6 +134,30 @@ def test_a_damaged_log_is_not_served(broker: OneBroker) -> None:
         with pytest.raises(KafkaError) as refused:
             committed(restarted(broker))
         assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_a_log_that_could_not_be_opened_is_read_when_it_can_be(
+    broker: OneBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, failures = broker.replicas.open_log, [ErrorCode.KAFKA_STORAGE_ERROR] * 2
+
+    def sometimes(partition: Partition) -> Log:
+        if failures and partition.name.topic == OFFSETS_TOPIC:
+            raise KafkaError(failures.pop(), "there is no room")
+        return real(partition)
+
+    monkeypatch.setattr(broker.replicas, "open_log", sometimes)
+    monkeypatch.setattr(broker.replicas, "make_folders", lambda: None)
+    clock = cast(ManualClock, broker.services.clock)
+    for pause_ms in (1000, 2000):
+        for _ in range(2):  # who asks does not try it
+            with pytest.raises(KafkaError) as refused:
+                commit(broker.groups, 7)
+            assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        clock.advance(pause_ms)
+        broker.groups.fire_timers()
+    assert commit(broker.groups, 7) == "done"
+    assert committed(broker.groups) == 7
 
 
 def test_a_record_of_a_later_version_is_passed_over(broker: OneBroker) -> None:

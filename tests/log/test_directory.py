@@ -306,6 +306,41 @@ def test_a_log_that_did_not_fit_on_the_disk_can_be_created_later(point: str) -> 
     assert append(directory.create(ORDERS, ORDERS_ID, SMALL), batch()) == 0
 
 
+def test_what_a_failed_creation_left_is_not_in_the_way_of_the_next_one() -> None:
+    """Without descriptors not even clearing up is possible."""
+    disk = MemoryDisk()
+    directory = open_directory(disk)
+    disk.fail_next("open .log", errno.EMFILE)
+    disk.fail_next("list_folder", errno.EMFILE)
+    with pytest.raises(KafkaError):
+        directory.create(ORDERS, ORDERS_ID, SMALL)
+    assert disk.is_folder(f"{ROOT}/{ORDERS}")
+    assert append(directory.create(ORDERS, ORDERS_ID, SMALL), batch()) == 0
+
+
+def test_a_folder_with_records_that_appeared_meanwhile_is_not_overwritten() -> None:
+    disk = MemoryDisk()
+    directory = open_directory(disk)
+    append(directory.create(ORDERS, ORDERS_ID, SMALL), batch())
+    directory.forget(ORDERS, "somebody copied it here")
+    with pytest.raises(KafkaError):
+        directory.create(ORDERS, ORDERS_ID, SMALL)
+
+
+def test_a_topic_created_again_on_a_full_disk_can_be_created_later() -> None:
+    disk = MemoryDisk()
+    directory = open_directory(disk)
+    log = directory.create(ORDERS, ORDERS_ID, SMALL)
+    append(log, batch())
+    log.flush()
+    directory.checkpoint()
+    directory.delete(ORDERS)()
+    disk.fail_next("pwrite recovery-point-offset-checkpoint.tmp", errno.ENOSPC)
+    with pytest.raises(KafkaError):
+        directory.create(ORDERS, uuid.uuid4(), SMALL)
+    assert append(directory.create(ORDERS, uuid.uuid4(), SMALL), batch()) == 0
+
+
 def test_logs_are_due_for_a_flush_by_roll_count_and_time() -> None:
     clock = ManualClock(NOW)
     directory = open_directory(MemoryDisk(), clock)

@@ -18,6 +18,7 @@ from headrace.errors import KafkaError
 from headrace.replication.damage import Damage
 from headrace.replication.fetchers import Fetchers
 from headrace.replication.in_sync import InSync
+from headrace.replication.partition import Partition
 from headrace.replication.replicas import Replicas
 from headrace.settings import Settings
 
@@ -25,6 +26,8 @@ logger = logging.getLogger(__name__)
 
 _LOOK_AGAIN_S = 1.0
 """How long to wait after the store refused, before it is asked again."""
+_OPEN_AGAIN_S = 2.0
+"""How long to wait before a log that could not be opened is tried again."""
 
 
 class Replication:
@@ -172,10 +175,21 @@ class Replication:
         self._soon(self._membership.look)
 
     def _retire(self) -> None:
-        unfit = [partition.name for partition in self._replicas.unfit]
-        if unfit:
-            self._membership.retire(unfit)
-            self._replicas.unfit.clear()
+        unfit = list(self._replicas.unfit)
+        if not unfit:
+            return
+        self._membership.retire([partition.name for partition in unfit])
+        self._replicas.unfit.clear()
+        # Where nobody else can lead, a log that could not be opened is tried again: the disk was
+        # full, or descriptors were used up.
+        own = [one for one in unfit if one.leader == self._replicas.node_id and not one.leads]
+        if own:
+            asyncio.get_running_loop().call_later(_OPEN_AGAIN_S, self._try_to_lead, own)
+
+    def _try_to_lead(self, partitions: list[Partition]) -> None:
+        for partition in partitions:
+            if not self._stopped and not partition.closed:
+                self._replicas.try_to_lead(partition, self._metadata.image)
 
     def _save(self) -> None:
         asyncio.get_running_loop().run_in_executor(

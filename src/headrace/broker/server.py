@@ -59,6 +59,9 @@ FAILPOINTS = "HEADRACE_FAILPOINTS"
 
 _END_WITHIN_S = 5.0
 _BACKLOG = 1024
+_ACCEPT_PAUSE_S = 0.2
+_ACCEPT_LOG_S = 10.0
+"""How long accepting pauses when descriptors are used up, and how often that is logged."""
 _DEFAULT_NODE_ID = 1
 
 Address = tuple[str, int]
@@ -141,6 +144,8 @@ class Server:
         self._metrics.watch("headrace_log_dirs_offline", lambda: len(self._broken_folders()))
         self._metrics.watch("headrace_replica_moves", lambda: self._replicas.moves.under_way)
         self._cluster_metrics = ClusterMetrics(self._metrics, metadata, self._replicas, self._rules)
+        self._accept_again: asyncio.TimerHandle | None = None
+        self._accept_logged_from = 0.0
         self._metrics_page: MetricsPage | None = None
         retention = Retention(self._replicas, clock, self._find_committed, self._metrics)
         self._background = Background(
@@ -247,6 +252,8 @@ class Server:
         if self._replication is not None:
             await self._replication.hand_over()
             self._replication.stop()
+        if self._accept_again is not None:
+            self._accept_again.cancel()
         loop.remove_reader(self._listener)
         if self._metrics_page is not None:
             self._metrics_page.stop()
@@ -356,8 +363,10 @@ class Server:
                 sock, address = self._listener.accept()
             except BlockingIOError:
                 return
+            except ConnectionAbortedError:
+                continue  # the client gave up while it waited
             except OSError as error:
-                logger.error("cannot accept a connection: %s", error)
+                self._pause_accepting(error)
                 return
             if len(self._connections) >= allowed:
                 logger.warning("refusing %s: max.connections=%d reached", address[0], allowed)
@@ -375,6 +384,25 @@ class Server:
                 self._connections.discard,
             )
             self._connections.add(connection)
+
+    def _pause_accepting(self, error: OSError) -> None:
+        """Leave new connections in the queue for a moment: descriptors or memory are used up.
+
+        The listener stays ready all the time, so that without a pause this would be a busy loop.
+        """
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._listener)
+        self._accept_again = loop.call_later(
+            _ACCEPT_PAUSE_S, loop.add_reader, self._listener, self._accept
+        )
+        now = loop.time()
+        if now >= self._accept_logged_from:
+            self._accept_logged_from = now + _ACCEPT_LOG_S
+            logger.error(
+                "cannot accept connections: %s; retrying every %.1f s. The broker has %d client "
+                "connections; raise its limit of open files (ulimit -n) or lower max.connections",
+                error, _ACCEPT_PAUSE_S, len(self._connections),
+            )  # fmt: skip
 
 
 def main(

@@ -128,7 +128,9 @@ def create_topics(
 ) -> list[Topic | KafkaError]:
     """For each wanted topic the topic to be, or why not."""
     results: list[Topic | KafkaError] = []
-    folded = dict(image.folded) if len(wanted) > 1 else image.folded
+    # What an earlier topic of the same request takes. The image stays as it is: what is decided
+    # here may never be written.
+    taken_forms: dict[str, str] = {}
     taken = set()
     start = len(image.topics)
     states: dict[tuple[BrokerId, ...], PartitionState] = {}
@@ -139,7 +141,8 @@ def create_topics(
                 raise KafkaError(
                     ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{new.name}' already exists."
                 )
-            _check_collision(new.name, folded)
+            _check_collision(new.name, image.folded)
+            _check_collision(new.name, taken_forms)
             configs = _creation_configs(new)
             replicas = _replicas(image, new, defaults, start + number)
             partitions = tuple([_first_state(brokers, states) for brokers in replicas])
@@ -148,8 +151,8 @@ def create_topics(
             results.append(error)
             continue
         taken.add(new.name)
-        if isinstance(folded, dict) and ("." in new.name or "_" in new.name):
-            folded[fold(new.name)] = new.name
+        if "." in new.name or "_" in new.name:
+            taken_forms[fold(new.name)] = new.name
     return results
 
 

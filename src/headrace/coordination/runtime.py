@@ -15,6 +15,7 @@ import asyncio
 import logging
 import struct
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
@@ -61,6 +62,13 @@ Operation: TypeAlias = Callable[[_Machine, int, int], Outcome]
 _TRY_AGAIN_MS = 5000
 """How long to wait before a timer or a change of topics whose records were refused is retried."""
 
+_FIRST_LOAD_PAUSE_MS = 1000
+_LONGEST_LOAD_PAUSE_MS = 10_000
+"""How long to wait before a log that could not be read is tried again, twice as long each time."""
+
+_LOAD = ("load",)
+"""The key of the timer that reads a log again."""
+
 _TOPICS = ("topics",)
 """The key of the timer that retries a change of topics."""
 
@@ -81,17 +89,19 @@ class Shard(Generic[_Machine]):
     """One partition's state, and how far its log has been written."""
 
     __slots__ = (
-        "end", "epoch", "failed", "index", "partition", "ready", "state", "task", "topics_changed",
-        "topics_gone",
+        "end", "epoch", "failed", "index", "partition", "pause_ms", "ready", "state", "task",
+        "topics_changed", "topics_gone",
     )  # fmt: skip
 
-    def __init__(self, index: int, partition: Partition, state: _Machine) -> None:
+    def __init__(self, index: int, partition: Partition, state: _Machine, pause_ms: int) -> None:
         self.index = index
         self.partition = partition
         self.epoch = partition.leader_epoch
         self.state = state
         self.ready = False
-        self.failed = False
+        self.failed = ""
+        """Why the log could not be read, if it could not; it is tried again after `pause_ms`."""
+        self.pause_ms = pause_ms
         self.task: asyncio.Task[None] | None = None
         self.end = 0
         self.topics_changed: frozenset[str] = frozenset()
@@ -229,19 +239,30 @@ class Runtime(Generic[_Machine]):
                 partition = self._replicas.partition(self._topic, index)
             except KafkaError as error:
                 raise KafkaError(ErrorCode.NOT_COORDINATOR) from error
-            shard = self._shards[index] = Shard(index, partition, self._new_state())
-            if partition.log.size_bytes <= _SMALL_LOG_BYTES:
-                for _ in self._load_steps(shard):
-                    pass
+            shard = self._new_shard(index, partition, _FIRST_LOAD_PAUSE_MS)
         if not shard.partition.leads:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)  # not told yet who does
         if shard.ready:
             return shard
         if shard.failed:
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, shard.failed)
         if shard.task is None and self._loop is not None:
             shard.task = self._spawn(self._load(shard))
         raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+    def _new_shard(self, index: int, partition: Partition, pause_ms: int) -> Shard[_Machine]:
+        """Take up a shard, and read it now if its log is small."""
+        shard = Shard(index, partition, self._new_state(), pause_ms)
+        self._shards[index] = shard
+        try:
+            small = partition.log.size_bytes <= _SMALL_LOG_BYTES
+        except KafkaError as error:  # the log cannot even be opened or created
+            self._load_failed(shard, error)
+        else:
+            if small:
+                for _ in self._load_steps(shard):
+                    pass
+        return shard
 
     def all_states(self) -> Iterator[_Machine]:
         """The state of every shard that this broker leads."""
@@ -281,8 +302,7 @@ class Runtime(Generic[_Machine]):
         except (KafkaError, OSError, ValueError) as error:
             if isinstance(error, KafkaError) and error.code is ErrorCode.CORRUPT_MESSAGE:
                 self._replicas.found_damaged(partition, latest.offset)
-            logger.error("cannot read the state in %s: %s", shard.partition.name, error)
-            shard.failed = True
+            self._load_failed(shard, error)
             return
         if self._shards.get(shard.index) is not shard:
             return
@@ -290,6 +310,20 @@ class Runtime(Generic[_Machine]):
         shard.ready = True
         shard.state.wall.ms = self._clock.now_ms()
         self._apply(shard, shard.state.loaded(self._now_ms()))
+
+    def _load_failed(self, shard: Shard[_Machine], error: Exception) -> None:
+        if self._shards.get(shard.index) is not shard:
+            return
+        shard.failed = f"cannot read the state in {shard.partition.name}: {error}"
+        logger.error("%s; retrying in %d s", shard.failed, shard.pause_ms // 1000)
+        self._set_timers(shard, [Timer(_LOAD, self._now_ms() + shard.pause_ms)])
+
+    def _load_again(self, failed: Shard[_Machine]) -> None:
+        """The disk may have room again, or the process descriptors."""
+        pause_ms = min(2 * failed.pause_ms, _LONGEST_LOAD_PAUSE_MS)
+        self._new_shard(failed.index, failed.partition, pause_ms)
+        with suppress(KafkaError):
+            self._shard(failed.index)  # a large log is read step by step
 
     # --------------------------------------------------------------------------------- running
 
@@ -454,6 +488,9 @@ class Runtime(Generic[_Machine]):
         now_ms = self._now_ms() + 1
         for index, key in self._timers.due(now_ms):
             shard = self._shards.get(index)
+            if shard is not None and key == _LOAD:
+                self._load_again(shard)
+                continue
             if shard is None or not shard.ready:
                 continue
             if key == _TOPICS:

@@ -285,21 +285,31 @@ class LogDirectory:
         """A new empty log; cheap, so nothing of it is synced before its first flush."""
         self._check_online()
         folder = f"{self.path}/{partition}"
+        if partition in self._on_disk:
+            # A deleted topic of that name: its offsets must not be taken for this one's.
+            self.checkpoint()
         try:
             log = self._create(folder, partition, topic_id, settings)
         except OSError as error:
             reason = f"cannot create the log in {folder}: {error}"
             raise self._storage_error(reason, error) from error
         self._logs[partition] = log
-        if partition in self._on_disk:
-            # A deleted topic of that name: its offsets must not be taken for this one's.
-            self.checkpoint()
         return log
 
     def _create(
         self, folder: str, partition: TopicPartition, topic_id: uuid.UUID, settings: LogSettings
     ) -> Log:
-        self.disk.make_folder(folder)
+        try:
+            self.disk.make_folder(folder)
+        except FileExistsError:
+            # An attempt that failed may have left it, if even clearing up was not possible.
+            if any(
+                name.endswith(LOG) and self.disk.file_size(f"{folder}/{name}") > 0
+                for name in self.disk.list_folder(folder)
+            ):
+                raise
+            remove_tree(self.disk, folder)
+            self.disk.make_folder(folder)
         try:
             write_topic_id(self.disk, f"{folder}/{PARTITION_METADATA}", topic_id)
             return create_log(partition, folder, settings, self.disk, self.clock.now_ms(), self)

@@ -168,6 +168,7 @@ class Partition:
                 end = self.log.end_offset
             except KafkaError:
                 self.leads = False
+                self._state = None  # so that the same state is tried again
                 self._shared.cannot_serve(self)
                 return
             self.leadership = Leadership(state.leader, state, end, now_ms)

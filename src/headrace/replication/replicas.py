@@ -269,6 +269,14 @@ class Replicas:
         for topic in image.topics.values():
             self._place(topic)
 
+    def try_to_lead(self, partition: Partition, image: Image) -> None:
+        """Lead a partition whose log could not be opened before, if it is still this broker's."""
+        topic = image.topics.get(partition.name.topic)
+        if topic is not None and topic.id == partition.topic_id and not self.stepped_down:
+            partition.use_state(topic.partitions[partition.name.partition])
+            self._note_role(partition, known=False)
+            self.on_roles()
+
     @property
     def lacks_folders(self) -> bool:
         """Whether there are partitions that have no folder yet."""
