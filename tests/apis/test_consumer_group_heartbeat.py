@@ -23,6 +23,7 @@ from kio.static.primitive import i32, i32Timedelta
 from headrace.apis.consumer_group_describe import consumer_group_describe
 from headrace.apis.consumer_group_heartbeat import consumer_group_heartbeat
 from headrace.clock import ManualClock
+from headrace.cluster.controller import Alteration, ConfigChange, Operation
 from headrace.cluster.image import OFFSETS_TOPIC
 from headrace.errors import ErrorCode, KafkaError
 from tests.apis.one_broker import OneBroker
@@ -72,6 +73,16 @@ def test_a_member_joins_stays_and_leaves(broker: OneBroker) -> None:
     assert beat(broker, replace(STAY, member_epoch=i32(-1))).member_epoch == -1
     (group,) = describe(broker, "billing")
     assert (group.group_state, group.members) == ("Empty", ())
+
+
+def test_the_configs_of_a_group_reach_its_coordinator_at_once(broker: OneBroker) -> None:
+    broker.create("orders", 2)
+    beat(broker, JOIN)
+    change = ConfigChange("consumer.heartbeat.interval.ms", Operation.SET, "6000")
+    alteration = Alteration("group", "billing", (change,), broker=broker.services.settings)
+    assert broker.metadata.alter_configs([alteration]) == [None]
+    answer = beat(broker, replace(STAY, member_epoch=i32(1)))
+    assert answer.heartbeat_interval == datetime.timedelta(seconds=6)
 
 
 def test_a_member_whose_end_could_not_be_written_ends_later(broker: OneBroker) -> None:

@@ -245,9 +245,10 @@ class ZookeeperStore:
         try:
             while (losses := self._read_first(live)) is None:
                 now = time.monotonic()
-                if now >= began + connect_seconds:
+                timed_out = now >= began + connect_seconds
+                if timed_out:
                     self._check_resolvable()
-                if (now >= began + connect_seconds) if stop_requested is None else stop_requested():
+                if timed_out if stop_requested is None else stop_requested():
                     raise StoreUnreachable(
                         f"{self.address}: no ZooKeeper answered within {connect_seconds:g} s; "
                         "check the address, and that the servers run and have a leader"
