@@ -64,9 +64,7 @@ def check_java(environment: Mapping[str, str]) -> None:
     """Raises NotReady unless the Java that Spark would take is there and new enough."""
     program = java_program(environment)
     if program is None:
-        home = environment.get("JAVA_HOME")
-        where = f"JAVA_HOME is {home}, where there is no bin/java" if home else "No Java was found"
-        raise NotReady(where, INSTALL_JAVA)
+        raise no_java(environment)
     try:
         done = subprocess.run(
             [str(program), "-version"], capture_output=True, text=True, timeout=60, check=False
@@ -78,6 +76,13 @@ def check_java(environment: Mapping[str, str]) -> None:
         raise NotReady(f"{program} does not say which Java it is", INSTALL_JAVA)
     if version < OLDEST_JAVA:
         raise NotReady(f"{program} is Java {version}", INSTALL_JAVA)
+
+
+def no_java(environment: Mapping[str, str]) -> NotReady:
+    """That there is no Java, and how to get one."""
+    home = environment.get("JAVA_HOME")
+    where = f"JAVA_HOME is {home}, where there is no bin/java" if home else "No Java was found"
+    return NotReady(where, INSTALL_JAVA)
 
 
 def java_program(environment: Mapping[str, str]) -> Path | None:
