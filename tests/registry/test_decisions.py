@@ -12,6 +12,7 @@ from headrace.registry.failures import RegistryError
 from headrace.registry.parsing import Parser
 from headrace.registry.records import decode, encode
 from headrace.registry.state import State
+from headrace.registry.work import Answers
 from tests.registry.schemas import AGE, AGE_WITH_DEFAULT, user
 
 
@@ -34,7 +35,7 @@ class Desk:
     def register(self, subject: str, text: str, **fields: object) -> dict[str, object]:
         wanted = submission.from_json({"schema": text, **fields})
         answer = self.apply(
-            decisions.register(self.state, self._parser, subject, wanted, normalize=False)
+            decisions.register(self.state, Answers(self._parser), subject, wanted, normalize=False)
         )
         assert isinstance(answer, dict)
         return answer
@@ -289,7 +290,7 @@ def test_a_body_that_is_no_schema_has_a_code_of_its_own(
 ) -> None:
     def register() -> None:
         wanted = submission.from_json(body)
-        desk.apply(decisions.register(desk.state, Parser(), "a", wanted, normalize=False))
+        desk.apply(decisions.register(desk.state, Answers(Parser()), "a", wanted, normalize=False))
 
     assert code_of(register) == code
     assert desk.log == []

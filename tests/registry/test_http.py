@@ -186,6 +186,8 @@ def test_what_is_not_there_has_the_code_that_clients_know(
         (b"", V1, 400),
         (b"[" * 1_000_000, V1, 400),
         (b'{"schema":' + b"9" * 100_000 + b"}", V1, 400),
+        (b'{"schema":"' + b"[]" * 100 + b'\\"' * 900_000, V1, 400),
+        (b'{"schema":"x","a":[' + b"[]," * 600_000 + b"1]}", V1, 400),
         (b'{"schema":"\\ud800"}', V1, 400),
         (b'{"schema":NaN}', V1, 400),
         (b"x" * (limits.BODY_BYTES + 1), V1, 413),
@@ -215,7 +217,7 @@ def test_a_schema_that_does_not_fit_into_a_record_is_refused_and_others_go_on(
     http: httpx.Client, subject: str
 ) -> None:
     huge = json.dumps(
-        {"type": "int", "doc": "\N{OLD ITALIC LETTER A}" * 300_000}, ensure_ascii=False
+        {"type": "int", "note": "\N{OLD ITALIC LETTER A}" * 300_000}, ensure_ascii=False
     )
     answer = http.post(f"/subjects/{subject}/versions", json={"schema": huge})
     assert (answer.status_code, answer.json()["error_code"]) == (422, 42209)
@@ -227,6 +229,42 @@ def test_a_large_schema_does_not_hold_up_the_small_ones(http: httpx.Client, subj
     assert register(http, subject, user(*fields))["version"] == 1
     found = http.get(f"/subjects/{subject}/versions/1").json()
     assert len(json.loads(found["schema"])["fields"]) == 3001
+
+
+@pytest.mark.parametrize(
+    ("kind", "old", "new"),
+    [
+        (
+            "AVRO",
+            user(*({"name": f"f{n}", "type": ["null", "string"]} for n in range(5000))),
+            user(*({"name": f"f{n}", "type": ["null", "string"]} for n in range(4999))),
+        ),
+        (
+            "JSON",
+            json.dumps({"properties": {f"p{n}": {"type": "integer"} for n in range(7000)}}),
+            json.dumps({"properties": {f"p{n}": {"type": "number"} for n in range(7000)}}),
+        ),
+        (
+            "PROTOBUF",
+            'syntax = "proto3";' + "".join(f"message M{n} {{ int32 a = 1; }}" for n in range(6500)),
+            'syntax = "proto3";' + "".join(f"message M{n} {{ int64 a = 1; }}" for n in range(6500)),
+        ),
+    ],
+    ids=["avro", "json", "protobuf"],
+)
+def test_large_schemas_are_registered_and_checked(
+    http: httpx.Client, subject: str, kind: str, old: str, new: str
+) -> None:
+    for text in (old, new):
+        assert 150_000 < len(text) < limits.SCHEMA_CHARACTERS
+    fields = {"schemaType": kind}
+    assert register(http, subject, old, **fields)["version"] == 1
+    url = f"/compatibility/subjects/{subject}/versions"
+    told = http.post(url, json={"schema": new, **fields}, timeout=120)
+    assert told.json() == {"is_compatible": True}
+    assert register(http, subject, new, **fields)["version"] == 2
+    known = http.post(f"/subjects/{subject}", json={"schema": new, **fields}, timeout=120)
+    assert known.json()["version"] == 2
 
 
 def test_a_page_of_another_site_cannot_write_in_a_users_name(

@@ -12,6 +12,7 @@ from headrace.registry.lookup import Comparison
 from headrace.registry.parsing import Parser, Source
 from headrace.registry.state import State
 from headrace.registry.verdicts import KEPT_CHARACTERS, LARGEST_CHARACTERS, Verdicts
+from headrace.registry.work import Answers
 from tests.registry.schemas import AGE, AGE_WITH_DEFAULT, user
 
 
@@ -25,7 +26,9 @@ class Desk:
 
     def register(self, subject: str, text: str, **fields: object) -> None:
         wanted = submission.from_json({"schema": text, **fields})
-        outcome = decisions.register(self.state, self.parser, subject, wanted, normalize=False)
+        outcome = decisions.register(
+            self.state, Answers(self.parser), subject, wanted, normalize=False
+        )
         for change in outcome.changes:
             self.state.replay(change)
 

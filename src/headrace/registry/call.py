@@ -122,7 +122,7 @@ class Call:
     def json(self) -> object:
         """The body; RegistryError 400 where it is no JSON."""
         try:
-            return parse_json(self._body.decode())
+            return parse_json(self._body.decode(), limits.BODY_PARTS)
         except UnicodeDecodeError:
             raise failures.bad_request("The body is not UTF-8") from None
         except BadJson as error:

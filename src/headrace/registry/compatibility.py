@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from headrace.registry import limits
 from headrace.registry.formats.parsed import Parsed, Sides
 
 LEVELS = (
@@ -15,27 +16,33 @@ LEVELS = (
 )
 
 
-def check(level: str, new: Parsed, earlier: Sequence[tuple[int, Parsed]]) -> list[str]:
+def check(
+    level: str,
+    new: Parsed,
+    earlier: Sequence[tuple[int, Parsed]],
+    pairs: int = limits.COMPARISONS,
+) -> list[str]:
     """Why the new schema may not follow the earlier versions (given in their order).
 
-    The latest is compared first, and the first one that does not fit ends it.
+    The latest is compared first, and the first one that does not fit ends it. `pairs` of types are
+    compared at most.
     """
     if level == "NONE":
         return []
     chosen = earlier if level.endswith("_TRANSITIVE") else earlier[-1:]
     for number, old in reversed(chosen):
-        if found := _compare(level, new, number, old):
+        if found := _compare(level, new, number, old, pairs):
             return found
     return []
 
 
-def _compare(level: str, new: Parsed, number: int, old: Parsed) -> list[str]:
+def _compare(level: str, new: Parsed, number: int, old: Parsed, pairs: int) -> list[str]:
     name = f"version {number}"
     if new.kind != old.kind:
         return [f"the schema itself: its type is {new.kind}, and that of {name} is {old.kind}"]
     found: list[str] = []
     if level.startswith(("BACKWARD", "FULL")):
-        found += new.problems(old, Sides(reader="the new schema", writer=name))
+        found += new.problems(old, Sides("the new schema", name, pairs))
     if level.startswith(("FORWARD", "FULL")):
-        found += old.problems(new, Sides(reader=name, writer="the new schema"))
+        found += old.problems(new, Sides(name, "the new schema", pairs))
     return found

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 from headrace.registry import compatibility, failures, submission
 from headrace.registry.guid import guid_of
-from headrace.registry.lookup import earlier_versions, find_content
+from headrace.registry.lookup import comparison, find_content
 from headrace.registry.names import context_of, join
-from headrace.registry.parsing import Parser, Source, needs, source_of
+from headrace.registry.parsing import Source, needs
 from headrace.registry.records import (
     Change,
     ClearSubject,
@@ -29,6 +29,7 @@ from headrace.registry.records import (
 )
 from headrace.registry.state import State
 from headrace.registry.submission import Submission
+from headrace.registry.work import CANONICAL, NORMALIZED, Answers
 
 MODES = ("READWRITE", "READONLY", "READONLY_OVERRIDE", "IMPORT")
 CONFIG_FIELDS = (
@@ -47,17 +48,20 @@ class Outcome:
 
 
 def register(
-    state: State, parser: Parser, subject: str, wanted: Submission, *, normalize: bool
+    state: State, answers: Answers, subject: str, wanted: Submission, *, normalize: bool
 ) -> Outcome:
-    """A schema under a subject: an old id if it is known, a new version and maybe a new id else."""
+    """A schema under a subject: an old id if it is known, a new version and maybe a new id else.
+
+    NeedsWork where it cannot be decided before other processes have worked on the schema.
+    """
     mode = state.mode(subject)
     _check_registering(subject, mode, wanted)
     config = state.config(subject)
     wanted = submission.resolved(wanted, state, subject)
-    parsed = parser.parse(
-        Source(wanted.kind, wanted.text, needs(state, subject, wanted.kind, wanted.references))
+    text = answers.text(
+        Source(wanted.kind, wanted.text, needs(state, subject, wanted.kind, wanted.references)),
+        NORMALIZED if normalize or config.get("normalize") else CANONICAL,
     )
-    text = parsed.normalized() if normalize or config.get("normalize") else parsed.canonical
     wanted = replace(wanted, text=text)
     importing = mode == "IMPORT"
     if not importing:
@@ -66,7 +70,7 @@ def register(
     if found is not None and wanted.id in (-1, found.id):
         return Outcome(registered_json(found))
     if not importing:
-        _check_compatible(state, parser, subject, wanted, config)
+        _check_compatible(state, answers, subject, wanted, config)
     content = _content(wanted)
     schema_id = _choose_id(state, subject, wanted, content)
     number = wanted.version if wanted.version > 0 else state.next_version(subject)
@@ -137,19 +141,12 @@ def _merged(default: object, own: str | None, override: object) -> str | None:
 
 
 def _check_compatible(
-    state: State, parser: Parser, subject: str, wanted: Submission, config: Mapping[str, object]
+    state: State, answers: Answers, subject: str, wanted: Submission, config: Mapping[str, object]
 ) -> None:
     level = str(config["compatibilityLevel"])
     if level == "NONE":
         return
-    new = parser.parse(
-        Source(wanted.kind, wanted.text, needs(state, subject, wanted.kind, wanted.references))
-    )
-    earlier = [
-        (each.version, parser.parse(source_of(state, subject, each.content)))
-        for each in earlier_versions(state, subject, level, wanted.metadata, config)
-    ]
-    if problems := compatibility.check(level, new, earlier):
+    if problems := answers.problems(comparison(state, subject, wanted)):
         raise failures.incompatible(subject, level, problems)
 
 

@@ -23,8 +23,10 @@ class RegistryError(Exception):
 class InvalidSchema(RegistryError):
     """Text that is no schema of its type."""
 
+    CODE = 42201
+
     def __init__(self, message: str) -> None:
-        super().__init__(42201, message)
+        super().__init__(self.CODE, message)
 
 
 def bad_request(message: str) -> RegistryError:
@@ -137,6 +139,12 @@ def invalid_subject(subject: str, reason: str) -> RegistryError:
 
 def too_large(length: int, limit: int) -> RegistryError:
     return RegistryError(42209, f"The schema has {length} characters; the limit is {limit}")
+
+
+def needs_too_much(limit: int) -> RegistryError:
+    return RegistryError(
+        42209, f"The schema and those that it refers to have more than {limit} characters"
+    )
 
 
 def record_too_large(length: int, limit: int) -> RegistryError:

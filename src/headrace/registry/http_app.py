@@ -19,6 +19,7 @@ from headrace.registry.failures import RegistryError, bad_request
 from headrace.registry.metrics import Metrics
 from headrace.registry.routes import Router
 from headrace.registry.service import Registry
+from headrace.registry.slices import in_slices
 
 log = logging.getLogger("headrace.registry")
 
@@ -78,12 +79,19 @@ class Http:
             log.exception("%s %s failed", scope["method"], pattern)
             status = 500
             answer = {"error_code": 50001, "message": f"Internal error: {type(error).__name__}"}
-        await _send(send, status, kind, encoded(answer))
+        await _send(send, status, kind, await _encoded_in_slices(answer))
         self._metrics.count(scope["method"], pattern, status, time.perf_counter() - started)
 
 
 def encoded(answer: object) -> bytes:
     return _ENCODER.encode(answer).encode()
+
+
+async def _encoded_in_slices(answer: object) -> bytes:
+    if not isinstance(answer, list) or len(answer) <= limits.SLICE:
+        return encoded(answer)
+    pieces = [encoded(some)[1:-1] async for some in in_slices(answer)]
+    return b"[" + b",".join(pieces) + b"]"
 
 
 def _answer_type(accepted: str) -> str:

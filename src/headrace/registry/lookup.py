@@ -1,10 +1,11 @@
 """Questions that take more than one look at the state: lookups of a schema, lists, comparisons."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from headrace.registry import compatibility
+from headrace.registry import compatibility, limits
+from headrace.registry.failures import InvalidSchema
 from headrace.registry.names import ALL_CONTEXTS, context_of, join, normal
 from headrace.registry.parsing import Parser, Source, needs, source_of
 from headrace.registry.records import Version
@@ -61,14 +62,31 @@ class Comparison:
     earlier: tuple[tuple[int, Source], ...]
 
     @property
-    def characters(self) -> int:
-        return self.new.characters + sum(source.characters for _, source in self.earlier)
+    def sources(self) -> list[Source]:
+        return [self.new, *(source for _, source in self.earlier)]
 
-    def run(self, parser: Parser) -> list[str]:
-        """Why the new schema may not come next; empty if it may."""
-        new = parser.parse_once(self.new)
+    @property
+    def characters(self) -> int:
+        return sum(source.characters for source in self.sources)
+
+    def by_version(self) -> "Iterator[Comparison]":
+        """The same check in parts, in the order in which `run` makes them."""
+        for each in reversed(self.earlier):
+            yield Comparison(self.level, self.new, (each,))
+
+    def run(
+        self, parser: Parser, pairs: int = limits.COMPARISONS, *, remember: bool = False
+    ) -> list[str]:
+        """Why the new schema may not come next; empty if it may.
+
+        `remember` is for a schema that is about to be registered: later checks will need it.
+        """
+        new = parser.parse(self.new) if remember else parser.parse_once(self.new)
         earlier = [(number, parser.parse(source)) for number, source in self.earlier]
-        return compatibility.check(self.level, new, earlier)
+        try:
+            return compatibility.check(self.level, new, earlier, pairs)
+        except RecursionError:
+            raise InvalidSchema("The schemas are nested too deeply to compare") from None
 
 
 def comparison(
@@ -90,16 +108,20 @@ def comparison(
     )
 
 
-def subjects(state: State, prefix: str, *, deleted: bool, deleted_only: bool) -> list[str]:
-    """Names of subjects that begin so, in the prefix's context (`:*:` is any)."""
-    return sorted(
+def subjects(
+    state: State, names: Iterable[str], prefix: str, *, deleted: bool, deleted_only: bool
+) -> list[str]:
+    """Those of the names that begin so, in the prefix's context (`:*:` is any)."""
+    return [
         name
-        for name in state.subjects
+        for name in names
         if _begins(name, prefix) and _is_listed(state, name, deleted, deleted_only)
-    )
+    ]
 
 
 def _is_listed(state: State, name: str, deleted: bool, deleted_only: bool) -> bool:
+    if name not in state.subjects:
+        return False
     alive = state.has_subject(name)
     return not alive if deleted_only else alive or deleted
 
@@ -109,10 +131,3 @@ def _begins(name: str, prefix: str) -> bool:
         rest = prefix.removeprefix(ALL_CONTEXTS)
         return name.removeprefix(join(context_of(name), "")).startswith(rest)
     return name.startswith(normal(prefix)) and context_of(name) == context_of(prefix)
-
-
-def schemas(state: State, prefix: str, *, deleted: bool, latest_only: bool) -> Iterator[Version]:
-    """All versions of the subjects that begin so."""
-    for name in subjects(state, prefix, deleted=deleted, deleted_only=False):
-        found = state.versions(name, deleted=deleted)
-        yield from found[-1:] if latest_only else found

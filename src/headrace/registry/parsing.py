@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headrace.registry import formats, limits
-from headrace.registry.failures import InvalidSchema
+from headrace.registry.failures import InvalidSchema, needs_too_much
 from headrace.registry.formats.parsed import Dependency, Parsed
 from headrace.registry.kept import Kept
 from headrace.registry.names import within
@@ -68,16 +68,24 @@ def needs(
         if reference.name in found:
             return
         under_way.add(place)
+        if len(under_way) > limits.REFERENCES:
+            raise _too_many()
         for each in version.content.references:
             visit(target, each)
         under_way.discard(place)
         found[reference.name] = Dependency(reference.name, version.content.text)
         if len(found) > limits.REFERENCES:
-            raise InvalidSchema(f"The schema needs more than {limits.REFERENCES} other schemas")
+            raise _too_many()
+        if sum(len(each.text) for each in found.values()) > limits.NEEDED_CHARACTERS:
+            raise needs_too_much(limits.NEEDED_CHARACTERS)
 
     for each in references:
         visit(subject, each)
     return tuple(found.values())
+
+
+def _too_many() -> InvalidSchema:
+    return InvalidSchema(f"The schema needs more than {limits.REFERENCES} other schemas")
 
 
 class Parser:

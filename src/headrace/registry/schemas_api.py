@@ -1,10 +1,11 @@
 """Schemas by their id or fingerprint, lists of them, types and contexts."""
 
-from headrace.registry import failures, formats, lookup
+from headrace.registry import failures, formats
 from headrace.registry.call import Call
 from headrace.registry.guid import guid_of
 from headrace.registry.names import DEFAULT_CONTEXT
-from headrace.registry.records import Content, Json, content_json
+from headrace.registry.records import Content, Json, Version, content_json
+from headrace.registry.slices import in_slices
 from headrace.registry.subjects_api import as_document, version_json
 
 
@@ -20,7 +21,7 @@ def _content(call: Call) -> tuple[str, Content]:
 async def _shown(call: Call, subject: str, content: Content) -> Json:
     found = {**content_json(content), "guid": guid_of(content)}
     if form := call.text("format"):
-        found["schema"] = (await call.registry.parsed(subject, content)).formatted(form)
+        found["schema"] = await call.registry.formatted(subject, content, form)
     return found
 
 
@@ -65,13 +66,18 @@ async def get_ids_of_guid(call: Call) -> object:
 
 
 async def list_schemas(call: Call) -> object:
-    found = lookup.schemas(
-        call.registry.state,
-        call.subject_prefix(":*:"),
-        deleted=call.flag("deleted"),
-        latest_only=call.flag("latestOnly"),
-    )
-    return [version_json(each) for each in call.page(list(found))]
+    found: list[Version] = []
+    deleted, latest_only = call.flag("deleted"), call.flag("latestOnly")
+    prefix = call.subject_prefix(":*:")
+    names = await call.registry.subjects(prefix, deleted=deleted, deleted_only=False)
+    async for some in in_slices(names):
+        for name in some:
+            versions = call.registry.state.versions(name, deleted=deleted)
+            found += versions[-1:] if latest_only else versions
+    shown: list[Json] = []
+    async for page in in_slices(call.page(found)):
+        shown += map(version_json, page)
+    return shown
 
 
 async def list_types(_: Call) -> object:

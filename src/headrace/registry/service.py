@@ -1,22 +1,37 @@
 """The registry without HTTP: what is known, who writes, and one method for each kind of write."""
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 
-from headrace.registry import decisions, lookup, submission
+from headrace.registry import decisions, limits, lookup, submission
 from headrace.registry.decisions import Outcome
-from headrace.registry.formats.parsed import Parsed
+from headrace.registry.failures import InvalidSchema, RegistryError
+from headrace.registry.formats.parsed import TooManyPairs
+from headrace.registry.lookup import Comparison
 from headrace.registry.parsing import Parser, Source, needs, source_of
 from headrace.registry.pen import Pen
 from headrace.registry.records import Content, Json, Version
 from headrace.registry.schemas_topic import Follower, Where, make_topic
+from headrace.registry.slices import in_slices
 from headrace.registry.state import State
 from headrace.registry.submission import Submission
 from headrace.registry.verdicts import Verdicts
+from headrace.registry.work import (
+    CANONICAL,
+    NORMALIZED,
+    Answers,
+    NeedsWork,
+    Result,
+    Task,
+    TextOf,
+    is_quick,
+)
+from headrace.registry.workers import Workers
 
 START_TIMEOUT_S = 60.0
-# Parsing more than this would hold up everyone else's request: it goes to a thread.
-QUICK_CHARACTERS = 20_000
+ATTEMPTS = 5
+"""To register a large schema while others change its subject."""
 
 
 class Registry:
@@ -26,6 +41,7 @@ class Registry:
         self.where = where
         self.parser = Parser()
         self.verdicts = Verdicts(self.parser)
+        self.workers = Workers()
         self.follower: Follower
         self.pen: Pen
 
@@ -37,6 +53,7 @@ class Registry:
         self.pen = Pen(self.where, self.follower)
 
     async def stop(self) -> None:
+        await self.workers.stop()
         await asyncio.to_thread(self.pen.stop)
         await asyncio.to_thread(self.follower.stop)
 
@@ -44,16 +61,27 @@ class Registry:
     def state(self) -> State:
         return self.follower.state
 
-    async def parse(self, source: Source) -> Parsed:
-        if source.characters <= QUICK_CHARACTERS:
-            return self.parser.parse(source)
-        return await asyncio.to_thread(self.parser.parse, source)
+    async def subjects(self, prefix: str, *, deleted: bool, deleted_only: bool) -> list[str]:
+        """Names of subjects that begin so, in their order."""
+        found: list[str] = []
+        async for names in in_slices(list(self.state.subjects)):
+            found += lookup.subjects(
+                self.state, names, prefix, deleted=deleted, deleted_only=deleted_only
+            )
+        return sorted(found)
 
-    async def parsed(self, subject: str, content: Content) -> Parsed:
-        """A schema that is registered, with its references."""
-        return await self.parse(source_of(self.state, subject, content))
+    async def text(self, source: Source, form: str) -> str:
+        """The text of a schema in one of its forms."""
+        task = TextOf(source, form)
+        return task.run(self.parser) if is_quick(task) else str(await self.workers.run(task))
 
-    async def canonical(self, subject: str, wanted: Submission, *, normalize: bool) -> Submission:
+    async def formatted(self, subject: str, content: Content, form: str) -> str:
+        """A schema that is registered, in another form."""
+        return await self.text(source_of(self.state, subject, content), form)
+
+    async def canonical(
+        self, subject: str, wanted: Submission, answers: Answers, *, normalize: bool
+    ) -> Submission:
         """The submission with its text as it would be kept."""
         wanted = submission.resolved(wanted, self.state, subject)
         source = Source(
@@ -61,16 +89,29 @@ class Registry:
             wanted.text,
             needs(self.state, subject, wanted.kind, wanted.references),
         )
-        parsed = await self.parse(source)
         normalize = normalize or bool(self.state.config(subject).get("normalize"))
-        text = parsed.normalized() if normalize else parsed.canonical
+        form = NORMALIZED if normalize else CANONICAL
+        text = await self.text(source, form)
+        answers.add(TextOf(source, form), text)
         return submission.with_text(wanted, text)
 
     async def look_up(
         self, subject: str, wanted: Submission, *, normalize: bool, deleted: bool
     ) -> Version | None:
         """The version of the subject that has this schema."""
-        wanted = await self.canonical(subject, wanted, normalize=normalize)
+        answers = Answers(self.parser)
+        return await self._find(subject, wanted, answers, normalize=normalize, deleted=deleted)
+
+    async def _find(
+        self,
+        subject: str,
+        wanted: Submission,
+        answers: Answers,
+        *,
+        normalize: bool,
+        deleted: bool = False,
+    ) -> Version | None:
+        wanted = await self.canonical(subject, wanted, answers, normalize=normalize)
         return lookup.find_content(self.state, subject, wanted, deleted=deleted)
 
     async def check(
@@ -79,21 +120,55 @@ class Registry:
         """Why the schema could not be the subject's next version; empty if it could."""
         wanted = submission.resolved(wanted, self.state, subject)
         compared = lookup.comparison(self.state, subject, wanted, against)
-        if compared.characters <= QUICK_CHARACTERS:
-            return self.verdicts.problems(compared)
-        return await asyncio.to_thread(self.verdicts.problems, compared)
+        found = self.verdicts.known(compared)
+        if found is None and is_quick(compared):
+            try:
+                return self.verdicts.problems(compared, limits.QUICK_COMPARISONS)
+            except TooManyPairs:
+                pass
+        if found is None:
+            found = await self._compare(compared)
+            self.verdicts.remember(compared, found)
+        return found
+
+    async def _done(self, task: Task) -> Result:
+        if isinstance(task, Comparison):
+            return await self._compare(task)
+        return await self.workers.run(task)
+
+    async def _compare(self, compared: Comparison) -> Sequence[str]:
+        """The check in other processes, version by version."""
+        deadline = time.monotonic() + limits.CHECK_SECONDS
+        for part in compared.by_version():
+            if found := await self.workers.run(part):
+                return found
+            if time.monotonic() > deadline:
+                raise InvalidSchema(
+                    f"The check against {len(compared.earlier)} versions takes more than "
+                    f"{limits.CHECK_SECONDS:g} s; choose a level that is not transitive"
+                )
+        return ()
 
     async def register(self, subject: str, wanted: Submission, *, normalize: bool) -> object:
         """The schema's id and version, new or old."""
+        answers = Answers(self.parser)
         if wanted.id == -1 and wanted.version == 0 and self.state.mode(subject) != "IMPORT":
             # Producers register at every start what is long known; that needs no writer.
-            found = await self.look_up(subject, wanted, normalize=normalize, deleted=False)
+            found = await self._find(subject, wanted, answers, normalize=normalize)
             if found is not None and not self._adds(subject):
                 return decisions.registered_json(found)
-        return await self.write(
-            lambda state: decisions.register(
-                state, self.parser, subject, wanted, normalize=normalize
-            )
+        for _ in range(ATTEMPTS):
+            try:
+                return await self.write(
+                    lambda state: decisions.register(
+                        state, answers, subject, wanted, normalize=normalize
+                    )
+                )
+            except NeedsWork as undecided:
+                # The thread that writes must not wait for it: others have something to write too.
+                answers.add(undecided.task, await self._done(undecided.task))
+        raise RegistryError(
+            503, f"Subject '{subject}' has changed while the schema was checked; try again"
         )
 
     def _adds(self, subject: str) -> bool:

@@ -1,8 +1,9 @@
 """Subjects and their versions: list, look up, register, delete; and compatibility checks."""
 
+import asyncio
 import json
 
-from headrace.registry import decisions, failures, lookup, submission
+from headrace.registry import decisions, failures, submission
 from headrace.registry.call import Call
 from headrace.registry.guid import guid_of
 from headrace.registry.records import Json, Version, content_json
@@ -26,14 +27,12 @@ async def shown(call: Call, version: Version) -> Json:
     """A version in the format that the query asks for."""
     found = version_json(version)
     if form := call.text("format"):
-        parsed = await call.registry.parsed(version.subject, version.content)
-        found["schema"] = parsed.formatted(form)
+        found["schema"] = await call.registry.formatted(version.subject, version.content, form)
     return found
 
 
 async def list_subjects(call: Call) -> object:
-    found = lookup.subjects(
-        call.registry.state,
+    found = await call.registry.subjects(
         call.subject_prefix(":*:"),
         deleted=call.flag("deleted"),
         deleted_only=call.flag("deletedOnly"),
@@ -119,6 +118,7 @@ async def get_latest_with_metadata(call: Call) -> object:
         properties = metadata.get("properties") or {}
         if all(properties.get(name) == value for name, value in wanted.items()):
             return await shown(call, version)
+        await asyncio.sleep(0)
     raise failures.schema_not_found()
 
 

@@ -6,6 +6,7 @@ each time gains nothing here: it is parsed and compared.
 
 from collections.abc import Sequence
 
+from headrace.registry import limits
 from headrace.registry.kept import Kept
 from headrace.registry.lookup import Comparison
 from headrace.registry.parsing import Parser
@@ -22,10 +23,17 @@ class Verdicts:
         self._parser = parser
         self._kept: Kept[Comparison, Sequence[str]] = Kept(KEPT_CHARACTERS, LARGEST_CHARACTERS)
 
-    def problems(self, compared: Comparison) -> Sequence[str]:
+    def known(self, compared: Comparison) -> Sequence[str] | None:
+        """What was found before, if it is remembered."""
+        return self._kept.get(compared)
+
+    def remember(self, compared: Comparison, found: Sequence[str]) -> None:
+        self._kept.put(compared, found, compared.characters + sum(map(len, found)))
+
+    def problems(self, compared: Comparison, pairs: int = limits.COMPARISONS) -> Sequence[str]:
         """Why the new schema may not come next; empty if it may."""
-        found = self._kept.get(compared)
+        found = self.known(compared)
         if found is None:
-            found = tuple(compared.run(self._parser))
-            self._kept.put(compared, found, compared.characters + sum(map(len, found)))
+            found = tuple(compared.run(self._parser, pairs))
+            self.remember(compared, found)
         return found

@@ -7,7 +7,7 @@ import grpc_tools
 import pytest
 from google.protobuf import descriptor_pb2, timestamp_pb2
 
-from headrace.registry import formats
+from headrace.registry import formats, limits
 from headrace.registry.failures import InvalidSchema
 from headrace.registry.formats import proto_known
 from headrace.registry.formats.parsed import Dependency, Parsed, Sides
@@ -508,6 +508,25 @@ def test_imports_come_from_the_references() -> None:
     parsed = formats.parse("PROTOBUF", text, [Dependency("shop/part.proto", proto("int32 a = 1;"))])
     other = formats.parse("PROTOBUF", text, [Dependency("shop/part.proto", proto("bytes a = 1;"))])
     assert "'A.m.a'" in parsed.problems(other, SIDES)[0]
+
+
+def nested_option(levels: int) -> str:
+    return (
+        'syntax = "proto2"; import "google/protobuf/descriptor.proto";'
+        "message O { optional O o = 1; }"
+        "extend google.protobuf.FileOptions { optional O x = 50000; }"
+        f"option (x) = {'{ o ' * levels}{{}}{'}' * levels};"
+    )
+
+
+def test_values_of_options_cannot_be_nested_until_protoc_crashes() -> None:
+    canonical = formats.parse("PROTOBUF", nested_option(limits.PROTO_DEPTH - 2)).canonical
+    assert formats.parse("PROTOBUF", canonical).canonical == canonical
+    for text in (nested_option(limits.PROTO_DEPTH), nested_option(80_000)):
+        with pytest.raises(InvalidSchema, match="nested"):
+            formats.parse("PROTOBUF", text)
+        with pytest.raises(InvalidSchema, match="nested"):
+            formats.parse("PROTOBUF", proto(""), [Dependency("o.proto", text)])
 
 
 @pytest.mark.parametrize(

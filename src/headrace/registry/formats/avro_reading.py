@@ -39,7 +39,7 @@ class Reading:
 
     def __init__(self, sides: Sides) -> None:
         self._sides = sides
-        self._budget = Budget()
+        self._budget = Budget(sides.pairs)
         # A pair under way counts as readable: a recursive type is readable if the rest of it is.
         self._verdicts: dict[tuple[int, int], list[str]] = {}
 

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
 from jsonschema.protocols import Validator
@@ -110,7 +110,7 @@ class Reading:
 
     def __init__(self, sides: Sides) -> None:
         self._sides = sides
-        self._budget = Budget()
+        self._budget = Budget(sides.pairs)
         self._verdicts: dict[tuple[int, int], list[str]] = {}
         # Parts made on the way must live as long as their addresses are remembered.
         self._kept: list[Node] = []
@@ -370,7 +370,7 @@ def _other_property(node: Node, name: str) -> Node | None:
     return None if found.data in (True, {}) else found
 
 
-@cache
+@lru_cache(maxsize=1000)
 def _pattern(text: str) -> "re.Pattern[str]":
     try:
         return re.compile(text)

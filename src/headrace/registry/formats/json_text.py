@@ -5,17 +5,19 @@ import re
 
 from headrace.registry import limits
 
-_MARKS = re.compile(r'"(?:[^"\\]|\\.)*+"|[\[{]|[\]}]', re.DOTALL)
+# A string without an end reaches to the end of the text: looking for the end of every quote in it
+# again would take hours.
+_MARKS = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
 
 
 class BadJson(ValueError):
     """Text that is no JSON, or more deeply nested than is taken."""
 
 
-def parse_json(text: str) -> object:
-    """The value of a JSON text."""
+def parse_json(text: str, most_parts: int | None = None) -> object:
+    """The value of a JSON text, which may have so many objects and arrays."""
     if text.count("[") + text.count("{") > limits.JSON_DEPTH:
-        _check_depth(text)
+        _check_depth(text, len(text) if most_parts is None else most_parts)
     try:
         value: object = _DECODER.decode(text)
         if "\\ud" in text or "\\uD" in text:
@@ -28,12 +30,15 @@ def parse_json(text: str) -> object:
     return value
 
 
-def _check_depth(text: str) -> None:
-    depth = 0
+def _check_depth(text: str, most_parts: int) -> None:
+    depth = parts = 0
     for found in _MARKS.finditer(text):
         mark = text[found.start()]
         if mark in "[{":
             depth += 1
+            parts += 1
+            if parts > most_parts:
+                raise BadJson(f"it has more than {most_parts} objects and arrays")
             if depth > limits.JSON_DEPTH:
                 raise BadJson(f"it is nested more than {limits.JSON_DEPTH} levels deep")
         elif mark in "]}":

@@ -17,10 +17,12 @@ class Dependency:
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """How messages call the two schemas of a comparison."""
+    """The two schemas of a comparison as messages call them, and how long it may take."""
 
     reader: str
     writer: str
+    pairs: int = limits.COMPARISONS
+    """Of types that are compared at most."""
 
 
 class Parsed(Protocol):
@@ -43,21 +45,25 @@ class Parsed(Protocol):
         """Why data of `writer` cannot be read with this schema; empty if it can."""
 
 
+class TooManyPairs(InvalidSchema):
+    """Schemas that cannot be compared in the steps that are allowed."""
+
+    def __init__(self, pairs: int) -> None:
+        super().__init__(f"The schemas are too large to compare: more than {pairs} pairs of types")
+
+
 class Budget:
     """Counts the steps of one comparison and ends it where it grows out of hand."""
 
-    __slots__ = ("left",)
+    __slots__ = ("_left", "_pairs")
 
-    def __init__(self) -> None:
-        self.left = limits.COMPARISONS
+    def __init__(self, pairs: int) -> None:
+        self._pairs = self._left = pairs
 
     def spend(self) -> None:
-        self.left -= 1
-        if self.left < 0:
-            raise InvalidSchema(
-                f"The schemas are too large to compare: more than {limits.COMPARISONS} pairs of "
-                "types"
-            )
+        self._left -= 1
+        if self._left < 0:
+            raise TooManyPairs(self._pairs)
 
 
 def unknown_form(form: str, known: str) -> InvalidSchema:

@@ -67,7 +67,7 @@ class Reading:
         self._sides = sides
         self._reader_types = reader_types
         self._writer_types = writer_types
-        self._budget = Budget()
+        self._budget = Budget(sides.pairs)
         self._seen: set[tuple[int, int]] = set()
 
     def problems(self, reader: FileDescriptorProto, writer: FileDescriptorProto) -> list[str]:

@@ -19,13 +19,14 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.message import DecodeError
 from grpc_tools import _protoc_compiler
 
+from headrace.registry import limits
 from headrace.registry.failures import InvalidSchema
 from headrace.registry.formats.parsed import Dependency, Parsed, Sides, unknown_form
 from headrace.registry.formats.proto_descriptor import elements_of
 from headrace.registry.formats.proto_known import file_descriptor, known_imports
 from headrace.registry.formats.proto_normal import normalized
 from headrace.registry.formats.proto_reading import Reading, Types
-from headrace.registry.formats.proto_source import CannotRead, read_file
+from headrace.registry.formats.proto_source import CannotRead, read_file, tokens
 from headrace.registry.formats.proto_text import proto_text
 
 MAIN = "headrace-main.proto"
@@ -114,6 +115,8 @@ def _from_base64(text: str) -> FileDescriptorProto | None:
 
 def _compile(text: str, others: dict[str, str]) -> list[FileDescriptorProto]:
     """Descriptors of all files that are needed, each after what it imports; the schema is last."""
+    for each in (text, *others.values()):
+        _check_brackets(each)
     with tempfile.TemporaryDirectory(prefix="headrace-proto-") as name:
         folder = Path(name)
         for path, content in _with_known({**others, MAIN: text}).items():
@@ -150,6 +153,23 @@ def _reason(error: Exception) -> str:
     """protoc's words, without the name that the schema had only here."""
     text = str(error) or type(error).__name__
     return text.replace(f"{MAIN}:", "line ").replace(MAIN, "the schema").strip()[:500]
+
+
+def _check_brackets(text: str) -> None:
+    """protoc crashes on values of options that are nested some ten thousand levels deep."""
+    if sum(map(text.count, "{[<(")) <= limits.PROTO_DEPTH:
+        return
+    depth = 0
+    for token in tokens(text):
+        if token in "{[<(":
+            depth += 1
+            if depth > limits.PROTO_DEPTH:
+                raise InvalidSchema(
+                    "Invalid Protobuf schema: brackets are nested more than "
+                    f"{limits.PROTO_DEPTH} levels deep"
+                )
+        elif token in "}]>)":
+            depth -= 1
 
 
 def _check_depth(file: FileDescriptorProto) -> None:

@@ -1,0 +1,149 @@
+"""Work on schemas: what may be done at once, and what another process has to do.
+
+A task names everything that its result follows from, as texts, so that it can be done anywhere: in
+the event loop if it is quick, else in a process (`workers.py`, `worker_process.py`), where it can
+be stopped. Results are texts too; no parsed schema leaves its process.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from headrace.registry import formats, limits
+from headrace.registry.failures import InvalidSchema, RegistryError
+from headrace.registry.formats.parsed import Dependency, TooManyPairs
+from headrace.registry.lookup import Comparison
+from headrace.registry.parsing import Parser, Source
+
+CANONICAL = "canonical"
+NORMALIZED = "normalized"
+
+
+@dataclass(frozen=True, slots=True)
+class TextOf:
+    """The text of a schema: canonical, normalized, or in another form of its type."""
+
+    source: Source
+    form: str
+
+    def run(self, parser: Parser) -> str:
+        parsed = parser.parse(self.source)
+        match self.form:
+            case "canonical":
+                return parsed.canonical
+            case "normalized":
+                return parsed.normalized()
+        return parsed.formatted(self.form)
+
+
+Task: TypeAlias = TextOf | Comparison
+Result: TypeAlias = str | Sequence[str]
+
+
+class NeedsWork(RegistryError):
+    """A decision that cannot be made before this task is done."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(503, "The schema is still being checked; try again")
+        self.task = task
+
+
+class Answers:
+    """Results for one request: those of finished tasks, and of quick ones, which are done here."""
+
+    def __init__(self, parser: Parser) -> None:
+        self._parser = parser
+        self._finished: dict[Task, Result] = {}
+
+    def add(self, task: Task, result: Result) -> None:
+        self._finished[task] = result
+
+    def text(self, source: Source, form: str) -> str:
+        """The text of a schema; NeedsWork where that is not quick."""
+        task = TextOf(source, form)
+        found = self._finished.get(task)
+        if found is None:
+            if not is_quick(task):
+                raise NeedsWork(task)
+            return task.run(self._parser)
+        assert isinstance(found, str)
+        return found
+
+    def problems(self, compared: Comparison) -> Sequence[str]:
+        """Why the schema may not come next; NeedsWork where finding out is not quick."""
+        found = self._finished.get(compared)
+        if found is not None:
+            return found
+        if not is_quick(compared):
+            raise NeedsWork(compared)
+        try:
+            return compared.run(self._parser, limits.QUICK_COMPARISONS, remember=True)
+        except TooManyPairs:
+            raise NeedsWork(compared) from None
+
+
+def is_quick(task: Task) -> bool:
+    """Whether the task takes some milliseconds at most, as far as its texts tell."""
+    sources = [task.source] if isinstance(task, TextOf) else task.sources
+    if sources[0].kind not in formats.MODULES or len(sources[0].text) > limits.SCHEMA_CHARACTERS:
+        return True  # it is refused before any work
+    characters = sum(each.characters for each in sources)
+    return all(
+        characters <= limits.QUICK_CHARACTERS[each.kind] and not _has_patterns(each)
+        for each in sources
+    )
+
+
+def _has_patterns(source: Source) -> bool:
+    """Whether regular expressions may be in it. Some take years, and nothing can interrupt one."""
+    if source.kind != "JSON":
+        return False
+    texts = (source.text, *(each.text for each in source.dependencies))
+    return any('"pattern' in text or "\\u" in text for text in texts)
+
+
+# ------------------------------------------------------------------------- between processes
+
+
+def encode_task(task: Task) -> bytes:
+    if isinstance(task, TextOf):
+        return json.dumps({"form": task.form, "source": _source_json(task.source)}).encode()
+    earlier = [[number, _source_json(source)] for number, source in task.earlier]
+    made = {"level": task.level, "new": _source_json(task.new), "earlier": earlier}
+    return json.dumps(made).encode()
+
+
+def decode_task(raw: bytes) -> Task:
+    found = json.loads(raw)
+    if "form" in found:
+        return TextOf(_source(found["source"]), found["form"])
+    earlier = tuple((number, _source(source)) for number, source in found["earlier"])
+    return Comparison(found["level"], _source(found["new"]), earlier)
+
+
+def _source_json(source: Source) -> list[object]:
+    return [source.kind, source.text, [[each.name, each.text] for each in source.dependencies]]
+
+
+def _source(found: Sequence[object]) -> Source:
+    kind, text, dependencies = found
+    assert isinstance(dependencies, list)
+    return Source(str(kind), str(text), tuple(Dependency(*each) for each in dependencies))
+
+
+def encode_result(result: Result | RegistryError) -> bytes:
+    if isinstance(result, RegistryError):
+        return json.dumps({"code": result.code, "message": result.message}).encode()
+    return json.dumps({"result": result}).encode()
+
+
+def decode_result(raw: bytes) -> Result:
+    """The result; the error, raised, where there is none."""
+    found: Mapping[str, object] = json.loads(raw)
+    if "result" in found:
+        result = found["result"]
+        assert isinstance(result, str | list)
+        return result
+    code, message = int(str(found["code"])), str(found["message"])
+    raise InvalidSchema(message) if code == InvalidSchema.CODE else RegistryError(code, message)

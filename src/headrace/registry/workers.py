@@ -1,0 +1,88 @@
+"""The processes that work on large schemas, from the event loop's side.
+
+They are started when they are first needed and stay. One that does not finish its task is replaced.
+"""
+
+import asyncio
+import logging
+import struct
+import sys
+from asyncio.subprocess import PIPE, Process
+from contextlib import suppress
+
+from headrace.registry import limits
+from headrace.registry.failures import InvalidSchema, RegistryError
+from headrace.registry.work import Result, Task, decode_result, encode_task
+
+log = logging.getLogger("headrace.registry")
+LENGTH = struct.Struct(">I")
+
+
+class Workers:
+    """Does tasks, some at a time; the others wait for their turn."""
+
+    def __init__(
+        self, processes: int = limits.WORKERS, cpu_s: float = limits.WORK_CPU_SECONDS
+    ) -> None:
+        self._cpu_s = cpu_s
+        self._turns = asyncio.Semaphore(processes)
+        self._all: set[Process] = set()
+        self._free: list[Process] = []
+        self.waiting = 0
+        """Tasks that are not finished."""
+
+    async def run(self, task: Task) -> Result:
+        """The result. InvalidSchema where the task takes more than it may."""
+        if self.waiting >= limits.WAITING_TASKS:
+            raise RegistryError(
+                429, "Too many large schemas are being checked at the moment; try again later"
+            )
+        self.waiting += 1
+        try:
+            async with self._turns:
+                return decode_result(await self._ask(encode_task(task)))
+        finally:
+            self.waiting -= 1
+
+    async def _ask(self, task: bytes) -> bytes:
+        process = self._free.pop() if self._free else await self._start()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdin.write(LENGTH.pack(len(task)) + task)
+            await process.stdin.drain()
+            (length,) = LENGTH.unpack(await process.stdout.readexactly(LENGTH.size))
+            result = await process.stdout.readexactly(length)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            await self._end(process)
+            log.warning("a schema was refused: its process ended with %s", process.returncode)
+            raise InvalidSchema(
+                f"The schema takes more than {self._cpu_s:g} s of processor time or "
+                f"{limits.WORK_MEMORY_BYTES >> 20} MB of memory to check; make it smaller or "
+                "simpler"
+            ) from None
+        except BaseException:
+            # Nobody waits for the result any more, and the pipe may hold half of it.
+            await self._end(process)
+            raise
+        self._free.append(process)
+        return result
+
+    async def _start(self) -> Process:
+        command = (sys.executable, "-P", "-m", "headrace.registry.worker_process")
+        process = await asyncio.create_subprocess_exec(
+            *command, str(self._cpu_s), stdin=PIPE, stdout=PIPE
+        )
+        self._all.add(process)
+        return process
+
+    async def _end(self, process: Process) -> None:
+        self._all.discard(process)
+        if process.returncode is None:
+            with suppress(ProcessLookupError):
+                process.kill()
+        await process.wait()
+
+    async def stop(self) -> None:
+        for process in list(self._all):
+            await self._end(process)
