@@ -137,26 +137,36 @@ def test_a_short_comparison_with_many_pairs_is_no_quick_one() -> None:
     assert undecided.value.task == short
 
 
+def chain(order: Sequence[int]) -> object:
+    """An Avro record with fields of 700 types in this order, each of which has the one before."""
+    types = [
+        {"type": "record", "name": "R", "namespace": f"n{n}",
+         "fields": [{"name": "f", "type": f"n{n - 1}.R" if n else "int"}]}
+        for n in range(700)
+    ]  # fmt: skip
+    all_types = [{"name": f"t{n}", "type": each} for n, each in enumerate(types)]
+    fields = [{"name": f"f{n}", "type": f"n{each}.R"} for n, each in enumerate(order)]
+    return {"type": "record", "name": "Top", "fields": [*all_types, *fields]}
+
+
+def references(kind: str) -> object:
+    """A JSON Schema in which a property leads to a property 1,500 times."""
+    steps = {
+        f"d{n}": {"properties": {"p": {"$ref": f"#/definitions/d{n + 1}"}}} for n in range(1500)
+    }
+    return {"$ref": "#/definitions/d0", "definitions": {**steps, "d1500": {"type": kind}}}
+
+
 DEEP = {
-    "AVRO": (
-        [{"type": "record", "name": f"R{n}",
-          "fields": [{"name": "f", "type": f"R{n - 1}" if n else kind}]} for n in range(1500)]
-        for kind in ("int", "string")
-    ),
-    "JSON": (
-        {"$ref": "#/definitions/d0", "definitions": {
-            **{f"d{n}": {"properties": {"p": {"$ref": f"#/definitions/d{n + 1}"}}}
-               for n in range(1500)},
-            "d1500": {"type": kind}}}
-        for kind in ("integer", "string")
-    ),
-}  # fmt: skip
+    "AVRO": (chain(range(700)), chain(range(699, -1, -1))),
+    "JSON": (references("integer"), references("string")),
+}
 
 
 @pytest.mark.parametrize("kind", DEEP)
 def test_schemas_that_refer_to_each_other_in_a_long_chain_are_refused(kind: str) -> None:
     old, new = map(json.dumps, DEEP[kind])
-    with pytest.raises(InvalidSchema):
+    with pytest.raises(InvalidSchema, match="too deeply"):
         compared(old, new, kind).run(Parser())
 
 
