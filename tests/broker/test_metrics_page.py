@@ -14,7 +14,7 @@ def ask(request: bytes, metrics: Metrics | None = None, problems: list[str] | No
     """What the page answers to these bytes."""
 
     async def talk() -> bytes:
-        page = MetricsPage(metrics or Metrics(), lambda: problems or [])
+        page = MetricsPage(metrics or Metrics(), lambda: problems or [], lambda: ["look out"])
         port = await page.start("127.0.0.1", 0)
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(request)
@@ -63,10 +63,18 @@ def test_values_by_a_label_are_asked_for_when_somebody_reads_them() -> None:
 def test_health_says_what_is_wrong() -> None:
     head, _, body = ask(get("/health")).partition("\r\n\r\n")
     assert head.startswith("HTTP/1.1 200 OK\r\n")
-    assert json.loads(body) == {"healthy": True, "problems": []}
+    assert json.loads(body) == {
+        "healthy": True,
+        "problems": [],
+        "warnings": ["look out"],
+    }
     head, _, body = ask(get("/health?x=1"), problems=["/data is offline"]).partition("\r\n\r\n")
     assert head.startswith("HTTP/1.1 503 ")
-    assert json.loads(body) == {"healthy": False, "problems": ["/data is offline"]}
+    assert json.loads(body) == {
+        "healthy": False,
+        "problems": ["/data is offline"],
+        "warnings": ["look out"],
+    }
 
 
 def test_anything_else_is_refused_and_rubbish_is_cut_off() -> None:

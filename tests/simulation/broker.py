@@ -11,6 +11,7 @@ from headrace.apis.fetch_sessions import SessionCache
 from headrace.apis.produce import Produce
 from headrace.apis.waiting_fetch import WaitingFetch
 from headrace.broker.background import Background
+from headrace.broker.clock_watch import ClockWatch
 from headrace.broker.connection import Answer, CloseConnection, Connection
 from headrace.broker.dispatch import Dispatch
 from headrace.broker.metrics import Metrics
@@ -119,8 +120,9 @@ class SimulatedBroker:
         self._dispatch = Dispatch(services, Produce(services), fetch)
         metrics = Metrics()
         retention = Retention(self.replicas, clock, _nobody_has_committed, metrics)
+        clock_watch = ClockWatch(clock, metrics)
         self.background = Background(
-            settings, self.replicas, set(), executor, retention, clock, metrics
+            settings, self.replicas, set(), executor, retention, clock, metrics, clock_watch
         )
         self.replication = Replication(
             settings,

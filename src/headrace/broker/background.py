@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING
 
+from headrace.broker.clock_watch import ClockWatch
 from headrace.broker.connection import Connection
 from headrace.broker.metrics import Metrics
 from headrace.broker.retention import Retention
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _FOLDERS_PAUSE_S = 0.5
+_CLOCK_CHECK_MS = 1000
+"""How often the wall clock is compared with the monotonic one."""
 _FLUSH_CHECK_MS = 1000
 """How often logs are asked whether a flush is due: sealed segments, flush.messages, flush.ms."""
 
@@ -36,6 +39,7 @@ class Background:
         retention: Retention,
         clock: Clock,
         metrics: Metrics,
+        clock_watch: ClockWatch,
     ) -> None:
         self._settings = settings
         self._replicas = replicas
@@ -44,6 +48,7 @@ class Background:
         self._retention = retention
         self._clock = clock
         self._metrics = metrics
+        self._clock_watch = clock_watch
         self._compaction: Compaction | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -55,6 +60,7 @@ class Background:
         self._every(_FLUSH_CHECK_MS, self._flush)
         self._every(_FLUSH_CHECK_MS, self._make_folders)
         self._every(_FLUSH_CHECK_MS, self._remove_dropped)
+        self._every(_CLOCK_CHECK_MS, self._look_at_clock)
         self._every(self._settings.integer("log.retention.check.interval.ms"), self._retain)
         self._every(
             self._settings.integer("producer.id.expiration.check.interval.ms"),
@@ -120,6 +126,9 @@ class Background:
         while self._replicas.lacks_folders:
             self._replicas.make_folders()
             await asyncio.sleep(_FOLDERS_PAUSE_S)
+
+    async def _look_at_clock(self) -> None:
+        self._clock_watch.look()
 
     async def _expire_producers(self) -> None:
         self._replicas.directories.expire_producers()

@@ -75,6 +75,10 @@ METRICS = (
     Metric("headrace_isr_shrinks_total", "counter", "Replicas fell out of sync, of partitions "
            "that this broker leads."),
     Metric("headrace_isr_expands_total", "counter", "Replicas came in sync, likewise."),
+    Metric("headrace_clock_jumps_total", "counter", "Times that the wall clock jumped by five "
+           "seconds or more, compared with the monotonic clock.", ("direction",)),
+    Metric("headrace_clock_behind_seconds", "gauge", "How far the wall clock is behind the latest "
+           "time that it has shown since the start."),
     Metric("headrace_replica_lag_records_max", "gauge", "Records that the slowest follower of "
            "any partition led here lacks."),
 )  # fmt: skip

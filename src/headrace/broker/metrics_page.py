@@ -17,11 +17,21 @@ _JSON = "application/json"
 
 
 class MetricsPage:
-    """Answers requests for metrics and health; `problems` says what is wrong, if anything is."""
+    """Answers requests for metrics and health.
 
-    def __init__(self, metrics: Metrics, problems: Callable[[], list[str]]) -> None:
+    `problems` says what is wrong, if anything is. `warnings` are for people: they do not make the
+    broker unhealthy, since a restart would not help.
+    """
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        problems: Callable[[], list[str]],
+        warnings: Callable[[], list[str]],
+    ) -> None:
         self._metrics = metrics
         self._problems = problems
+        self._warnings = warnings
         self._server: asyncio.Server | None = None
 
     async def start(self, host: str, port: int) -> int:
@@ -57,7 +67,12 @@ class MetricsPage:
             problems = self._problems()
             status = "503 Service Unavailable" if problems else "200 OK"
             kind = _JSON
-            body = json.dumps({"healthy": not problems, "problems": problems}) + "\n"
+            answer = {
+                "healthy": not problems,
+                "problems": problems,
+                "warnings": self._warnings(),
+            }
+            body = json.dumps(answer) + "\n"
         data = body.encode()
         head = (
             f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(data)}\r\n"

@@ -19,6 +19,7 @@ from headrace.apis.fetch_sessions import SessionCache
 from headrace.apis.produce import Produce
 from headrace.broker.background import Background
 from headrace.broker.buffers import Buffers
+from headrace.broker.clock_watch import ClockWatch
 from headrace.broker.cluster_metrics import ClusterMetrics
 from headrace.broker.connection import Connection, Handler, Limits
 from headrace.broker.dispatch import Dispatch
@@ -148,9 +149,10 @@ class Server:
         self._accept_logged_from = 0.0
         self._metrics_page: MetricsPage | None = None
         retention = Retention(self._replicas, clock, self._find_committed, self._metrics)
+        self._clock_watch = ClockWatch(clock, self._metrics)
         self._background = Background(
             settings, self._replicas, self._connections, self._executor, retention, clock,
-            self._metrics,
+            self._metrics, self._clock_watch,
         )  # fmt: skip
         self._replication = None
         if shared:
@@ -279,7 +281,7 @@ class Server:
         from headrace.broker.metrics_page import MetricsPage
 
         host, _, port = address.rpartition(":")
-        self._metrics_page = MetricsPage(self._metrics, self._problems)
+        self._metrics_page = MetricsPage(self._metrics, self._problems, self._clock_watch.warnings)
         try:
             bound = await self._metrics_page.start(host.strip("[]"), int(port))
         except OSError as error:
