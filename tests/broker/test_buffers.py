@@ -1,12 +1,13 @@
 """Memory for partial frames: warm where it can be, and never more than a client has earned."""
 
 from headrace.broker.buffers import SHARED_BYTES, Buffers
+from headrace.broker.receive_memory import ReceiveMemory
 
 MEGABYTE = 1_000_116
 
 
 def test_frames_of_one_size_are_received_into_the_same_memory_again() -> None:
-    buffers = Buffers()
+    buffers = Buffers(ReceiveMemory(-1))
     first = buffers.take(MEGABYTE, SHARED_BYTES)
     assert len(first) >= MEGABYTE
     buffers.give_back(first)
@@ -16,7 +17,7 @@ def test_frames_of_one_size_are_received_into_the_same_memory_again() -> None:
 
 
 def test_small_buffers_do_not_keep_large_ones_out() -> None:
-    buffers = Buffers()
+    buffers = Buffers(ReceiveMemory(-1))
     for _ in range(100):
         buffers.give_back(bytearray(20_000))
     large = bytearray(MEGABYTE)
@@ -25,14 +26,14 @@ def test_small_buffers_do_not_keep_large_ones_out() -> None:
 
 
 def test_a_claim_is_believed_up_to_four_times_what_came() -> None:
-    buffers = Buffers()
+    buffers = Buffers(ReceiveMemory(-1))
     assert len(buffers.take(100_000_000, 100_000)) == 400_000
     assert len(buffers.take(100_000_000, 4)) == 4096
     assert len(buffers.take(300, 100)) == 300
 
 
 def test_what_is_kept_stays_within_bounds() -> None:
-    buffers = Buffers()
+    buffers = Buffers(ReceiveMemory(-1))
     given = [bytearray(1_000_000) for _ in range(100)]
     for buffer in given:
         buffers.give_back(buffer)

@@ -15,6 +15,7 @@ from headrace.broker.clock_watch import ClockWatch
 from headrace.broker.connection import Answer, CloseConnection, Connection
 from headrace.broker.dispatch import Dispatch
 from headrace.broker.metrics import Metrics
+from headrace.broker.receive_memory import ReceiveMemory
 from headrace.broker.replication import Replication
 from headrace.broker.retention import CommittedOffsets, Retention
 from headrace.client.aio import AsyncConnection
@@ -122,7 +123,15 @@ class SimulatedBroker:
         retention = Retention(self.replicas, clock, _nobody_has_committed, metrics)
         clock_watch = ClockWatch(clock, metrics)
         self.background = Background(
-            settings, self.replicas, set(), executor, retention, clock, metrics, clock_watch
+            settings,
+            self.replicas,
+            set(),
+            ReceiveMemory(-1),
+            executor,
+            retention,
+            clock,
+            metrics,
+            clock_watch,
         )
         self.replication = Replication(
             settings,

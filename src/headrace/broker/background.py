@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from headrace.broker.clock_watch import ClockWatch
 from headrace.broker.connection import Connection
 from headrace.broker.metrics import Metrics
+from headrace.broker.receive_memory import ReceiveMemory
 from headrace.broker.retention import Retention
 from headrace.clock import Clock
 from headrace.errors import KafkaError
@@ -23,6 +24,7 @@ logger = logging.getLogger(__name__)
 _FOLDERS_PAUSE_S = 0.5
 _CLOCK_CHECK_MS = 1000
 """How often the wall clock is compared with the monotonic one."""
+_OVERDUE_CHECK_MS = 1000
 _FLUSH_CHECK_MS = 1000
 """How often logs are asked whether a flush is due: sealed segments, flush.messages, flush.ms."""
 
@@ -35,6 +37,7 @@ class Background:
         settings: Settings,
         replicas: Replicas,
         connections: set[Connection],
+        memory: ReceiveMemory,
         executor: Executor,
         retention: Retention,
         clock: Clock,
@@ -44,6 +47,7 @@ class Background:
         self._settings = settings
         self._replicas = replicas
         self._connections = connections
+        self._memory = memory
         self._executor = executor
         self._retention = retention
         self._clock = clock
@@ -61,6 +65,7 @@ class Background:
         self._every(_FLUSH_CHECK_MS, self._make_folders)
         self._every(_FLUSH_CHECK_MS, self._remove_dropped)
         self._every(_CLOCK_CHECK_MS, self._look_at_clock)
+        self._every(_OVERDUE_CHECK_MS, self._close_overdue)
         self._every(self._settings.integer("log.retention.check.interval.ms"), self._retain)
         self._every(
             self._settings.integer("producer.id.expiration.check.interval.ms"),
@@ -132,6 +137,15 @@ class Background:
 
     async def _expire_producers(self) -> None:
         self._replicas.directories.expire_producers()
+
+    async def _close_overdue(self) -> None:
+        """Close those that keep others from sending, because their frame takes too long."""
+        for connection in self._memory.overdue():
+            logger.warning(
+                "closing %s: its unfinished request uses memory that other connections wait for "
+                "(queued.max.request.bytes)", connection.address,
+            )  # fmt: skip
+            connection.close()
 
     async def _close_idle(self) -> None:
         """Close who has sent nothing since the last look, and waits for nothing."""

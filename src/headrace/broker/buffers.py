@@ -5,6 +5,8 @@ Memory that has been used is warm. A new megabyte for each frame of a megabyte c
 receiving it: the kernel clears every page before it is written for the first time.
 """
 
+from headrace.broker.receive_memory import ReceiveMemory
+
 SHARED_BYTES = 256 * 1024
 _FIRST_BYTES = 4096
 _SMALLEST_KEPT_BYTES = 16 * 1024
@@ -17,7 +19,8 @@ _GRAIN_BYTES = 64 * 1024
 class Buffers:
     """Receive memory that connections share."""
 
-    def __init__(self) -> None:
+    def __init__(self, memory: ReceiveMemory) -> None:
+        self.memory = memory
         self.shared = bytearray(SHARED_BYTES)
         self.view = memoryview(self.shared)
         self._kept: list[bytearray] = []

@@ -4,7 +4,8 @@ All connections receive into one shared buffer; only what is left of a partial f
 one, as does at once who just sent a frame too large for the shared one. Answers to what came in
 one read leave in one write, and the answers to what one poll reported leave together at its end
 (`Poller.answers`); ranges of log files leave by `sendfile`. A connection is not read while its
-answers cannot be sent, while a fetch waits, or while too many of its requests wait.
+answers cannot be sent, while a fetch waits, while too many of its requests wait, or while there is
+no memory for the rest of its frame (`receive_memory.py`).
 """
 
 import asyncio
@@ -70,8 +71,8 @@ class Connection:
 
     __slots__ = (
         "_buffers", "_events", "_exclusive", "_fd", "_fetch", "_filled", "_handle", "_large",
-        "_limits", "_line", "_needed", "_on_close", "_out", "_poller", "_private", "_receive_into",
-        "_sock", "_tasks", "active", "address", "closed",
+        "_limits", "_line", "_memory", "_needed", "_on_close", "_out", "_poller", "_private",
+        "_receive_into", "_sock", "_tasks", "active", "address", "closed",
     )  # fmt: skip
 
     def __init__(
@@ -93,6 +94,7 @@ class Connection:
         self._receive_into = sock.recv_into
         self._poller = poller
         self._buffers = buffers
+        self._memory = buffers.memory
         self._handle = handler.handle
         self._limits = limits
         self._private: bytearray | None = None
@@ -111,6 +113,11 @@ class Connection:
     def waits(self) -> bool:
         """Whether the client waits for an answer."""
         return bool(self._line)
+
+    @property
+    def filled_bytes(self) -> int:
+        """How much of the frame has arrived that is being received."""
+        return self._filled
 
     # ----------------------------------------------------------------------------- reading
 
@@ -134,6 +141,7 @@ class Connection:
             buffers = self._buffers
             if self._large and (private := buffers.kept(self._large)) is not None:
                 self._private, self._filled, self._needed = private, 0, 0
+                self._memory.lend(self, len(private))
                 self._receive_more(private)
                 return
             count = self._receive_into(buffers.view)
@@ -172,6 +180,10 @@ class Connection:
         filled = self._filled
         if filled == len(private):
             larger = self._buffers.take(max(self._needed, filled + 1), filled)
+            if not self._memory.grant(self, len(larger), self._needed):
+                self._buffers.give_back(larger)
+                self._want(self._events & ~READ)
+                return
             larger[:filled] = private
             self._buffers.give_back(private)
             private = self._private = larger
@@ -182,6 +194,7 @@ class Connection:
             if not filled:
                 self._private = None
                 self._buffers.give_back(private)
+                self._memory.release(self)
             return
         if count == 0:
             self.close()
@@ -196,6 +209,11 @@ class Connection:
         if not filled < self._needed <= self._limits.frame_bytes + SIZE_BYTES:
             self._process_private(private)
 
+    def resume_receiving(self) -> None:
+        """Read on after a wait for memory."""
+        if not (self.closed or self._exclusive or self._out):
+            self._want(READ)
+
     def _process_private(self, private: bytearray) -> None:
         view = memoryview(private)
         filled = self._filled
@@ -204,6 +222,8 @@ class Connection:
             return
         self._private = None
         self._large = self._needed if self._needed > SHARED_BYTES else 0
+        if not self._exclusive:  # else the request is still worked on
+            self._memory.release(self)
         if used < filled:
             self._keep(view[used:filled])
         view.release()
@@ -214,6 +234,7 @@ class Connection:
         left = len(rest)
         needed = frame_size(rest, 0)[0] + SIZE_BYTES if left >= SIZE_BYTES else 0
         private = self._buffers.take(max(needed, left), left)
+        self._memory.lend(self, len(private))
         private[:left] = rest
         self._private = private
         self._filled = left
@@ -333,8 +354,10 @@ class Connection:
                     self._send_chunks(answer)
                 elif answer is not None:
                     self._send(answer)
-            if not self._line:
+            if not self._line and self._exclusive:
                 self._exclusive = False
+                if self._private is None:
+                    self._memory.release(self)
             if not self.closed and not self._out:
                 self._resume()
         except OSError:
@@ -432,4 +455,5 @@ class Connection:
         if self._fetch is not None:
             self._fetch.cancel()
         self._private = None
+        self._memory.release(self)
         self._on_close(self)

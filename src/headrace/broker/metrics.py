@@ -20,6 +20,10 @@ _GROUP = ("group", "topic", "partition")
 
 METRICS = (
     Metric("headrace_connections", "gauge", "Clients that are connected."),
+    Metric("headrace_receive_bytes", "gauge", "Memory of unfinished and large requests, which "
+           "queued.max.request.bytes bounds."),
+    Metric("headrace_receive_waits", "gauge", "Connections that are not read because that memory "
+           "is used up."),
     Metric("headrace_requests_total", "counter", "Requests of clients and of other brokers.",
            ("api",)),
     Metric("headrace_retention_passes_total", "counter", "Looks for segments to delete."),

@@ -26,6 +26,7 @@ from headrace.broker.dispatch import Dispatch
 from headrace.broker.metadata_stores import open_store
 from headrace.broker.metrics import Metrics
 from headrace.broker.poller import Poller
+from headrace.broker.receive_memory import ReceiveMemory
 from headrace.broker.retention import CommittedOffsets, Retention
 from headrace.broker.starting import StoppedWhileStarting, StoreCalls
 from headrace.clock import Clock, SystemClock
@@ -133,7 +134,8 @@ class Server:
             from headrace.broker.faults import Faults
 
             self.handler = self._faults = Faults(dispatch, clock, failpoints)
-        self._buffers = Buffers()
+        self._memory = ReceiveMemory(settings.integer("queued.max.request.bytes"))
+        self._buffers = Buffers(self._memory)
         self._limits = Limits(
             settings.integer("socket.request.max.bytes"),
             settings.integer("headrace.connection.pipelined.requests"),
@@ -141,6 +143,8 @@ class Server:
         self._poller = Poller(self._replicas.wake)
         self._metrics = Metrics()
         self._metrics.watch("headrace_connections", lambda: len(self._connections))
+        self._metrics.watch("headrace_receive_bytes", lambda: self._memory.held_bytes)
+        self._metrics.watch("headrace_receive_waits", lambda: self._memory.waiting)
         self._metrics.watch_each("headrace_requests_total", dispatch.requests)
         self._metrics.watch("headrace_log_dirs_offline", lambda: len(self._broken_folders()))
         self._metrics.watch("headrace_replica_moves", lambda: self._replicas.moves.under_way)
@@ -151,8 +155,8 @@ class Server:
         retention = Retention(self._replicas, clock, self._find_committed, self._metrics)
         self._clock_watch = ClockWatch(clock, self._metrics)
         self._background = Background(
-            settings, self._replicas, self._connections, self._executor, retention, clock,
-            self._metrics, self._clock_watch,
+            settings, self._replicas, self._connections, self._memory, self._executor, retention,
+            clock, self._metrics, self._clock_watch,
         )  # fmt: skip
         self._replication = None
         if shared:

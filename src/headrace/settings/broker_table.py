@@ -246,8 +246,9 @@ NETWORK = (
           "Connections accepted per second."),
     _row("queued.max.requests", INT, 500, at_least(1),
          "Requests that may wait before reading from clients stops."),
-    _row("queued.max.request.bytes", LONG, -1, None,
-         "Bytes of requests that may wait before reading from clients stops; -1 is no limit."),
+    _row("queued.max.request.bytes", LONG, 512 * MIB, None,
+         "Memory that unfinished requests of all clients may take together before the broker stops "
+         "reading those larger than 64 KB; -1 is no limit.", kafka_default="-1"),
     _row("request.timeout.ms", INT, 30_000, at_least(1),
          "How long a broker waits for another broker's answer."),
     _row("num.network.threads", INT, 3, at_least(1), "Kafka's network threads.", live=True),

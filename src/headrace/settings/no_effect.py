@@ -73,7 +73,6 @@ BROKER_NO_EFFECT = frozenset(
         "num.replica.fetchers",
         "offsets.commit.timeout.ms",
         "offsets.load.buffer.size",
-        "queued.max.request.bytes",
         "queued.max.requests",
         "quota.window.num",
         "quota.window.size.seconds",
