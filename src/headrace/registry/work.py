@@ -89,10 +89,10 @@ def is_quick(task: Task) -> bool:
     if sources[0].kind not in formats.MODULES or len(sources[0].text) > limits.SCHEMA_CHARACTERS:
         return True  # it is refused before any work
     characters = sum(each.characters for each in sources)
-    return all(
-        characters <= limits.QUICK_CHARACTERS[each.kind] and not _has_patterns(each)
-        for each in sources
-    )
+    if any(characters > limits.QUICK_CHARACTERS[each.kind] for each in sources):
+        return False
+    # Only a comparison looks for matches.
+    return isinstance(task, TextOf) or not any(map(_has_patterns, sources))
 
 
 def _has_patterns(source: Source) -> bool:

@@ -1,10 +1,11 @@
 """The process that works on large schemas: tasks come in on one pipe, results go out on another.
 
-Before each: its length, four bytes. A task that takes too much processor time or memory ends the
-process, whatever code it is in; the registry answers the request and starts another one. The
-process ends when its input does.
+Before each: its length, four bytes. A task that takes too much processor time ends the process,
+whatever code it is in; the registry answers the request and starts another one. The process ends
+when its input does.
 """
 
+import logging
 import os
 import resource
 import signal
@@ -13,10 +14,11 @@ import sys
 from typing import BinaryIO
 
 from headrace.registry import limits
-from headrace.registry.failures import RegistryError
+from headrace.registry.failures import InvalidSchema, RegistryError
 from headrace.registry.parsing import Parser
 from headrace.registry.work import Result, decode_task, encode_result
 
+log = logging.getLogger("headrace.registry")
 LENGTH = struct.Struct(">I")
 
 
@@ -43,6 +45,14 @@ def _done(raw: bytes, parser: Parser) -> Result | RegistryError:
         return decode_task(raw).run(parser)
     except RegistryError as error:
         return error
+    except MemoryError:
+        return InvalidSchema(
+            f"The schema takes more than {limits.WORK_MEMORY_BYTES >> 20} MB of memory to check; "
+            "make it smaller or simpler"
+        )
+    except Exception as error:
+        log.exception("a task failed")
+        return RegistryError(50001, f"Internal error: {type(error).__name__}")
 
 
 def _send(results: BinaryIO, result: bytes) -> None:

@@ -5,6 +5,7 @@ They are started when they are first needed and stay. One that does not finish i
 
 import asyncio
 import logging
+import signal
 import struct
 import sys
 from asyncio.subprocess import PIPE, Process
@@ -16,6 +17,14 @@ from headrace.registry.work import Result, Task, decode_result, encode_task
 
 log = logging.getLogger("headrace.registry")
 LENGTH = struct.Struct(">I")
+
+
+class _Ended(Exception):
+    """A process that has ended before it gave its result."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
 
 
 class Workers:
@@ -40,9 +49,27 @@ class Workers:
         self.waiting += 1
         try:
             async with self._turns:
-                return decode_result(await self._ask(encode_task(task)))
+                return decode_result(await self._result(encode_task(task)))
         finally:
             self.waiting -= 1
+
+    async def _result(self, task: bytes) -> bytes:
+        # A process may also end for reasons that have nothing to do with the schema.
+        for is_last in (False, True):
+            try:
+                return await self._ask(task)
+            except _Ended as ended:
+                if ended.code == -signal.SIGPROF:
+                    raise InvalidSchema(
+                        f"The schema takes more than {self._cpu_s:g} s of processor time to "
+                        "check; make it smaller or simpler"
+                    ) from None
+                log.error("the process that worked on a schema ended with code %d", ended.code)
+                if is_last:
+                    raise InvalidSchema(
+                        f"The parser of this schema type crashes on the schema ({ended.code})"
+                    ) from None
+        raise AssertionError("the last attempt returns or raises")
 
     async def _ask(self, task: bytes) -> bytes:
         process = self._free.pop() if self._free else await self._start()
@@ -54,13 +81,9 @@ class Workers:
             (length,) = LENGTH.unpack(await process.stdout.readexactly(LENGTH.size))
             result = await process.stdout.readexactly(length)
         except (asyncio.IncompleteReadError, ConnectionError):
+            code = await process.wait()
             await self._end(process)
-            log.warning("a schema was refused: its process ended with %s", process.returncode)
-            raise InvalidSchema(
-                f"The schema takes more than {self._cpu_s:g} s of processor time or "
-                f"{limits.WORK_MEMORY_BYTES >> 20} MB of memory to check; make it smaller or "
-                "simpler"
-            ) from None
+            raise _Ended(code) from None
         except BaseException:
             # Nobody waits for the result any more, and the pipe may hold half of it.
             await self._end(process)
