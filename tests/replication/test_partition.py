@@ -3,16 +3,26 @@
 import asyncio
 import time
 from collections.abc import Coroutine
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headrace.apis.produce import Produce
 from headrace.cluster.image import PartitionState
 from headrace.errors import ErrorCode, KafkaError
 from headrace.replication.partition import Partition
 from headrace.replication.verification import Verification
-from headrace.wire.batch import CODEC_MASK, LOG_APPEND_TIME, TRANSACTIONAL, read_header
+from headrace.wire.batch import (
+    CODEC_MASK,
+    LOG_APPEND_TIME,
+    MAX_TIMESTAMP_AT,
+    TRANSACTIONAL,
+    put_checksum,
+    read_header,
+)
 from headrace.wire.checksum import crc32c
 from headrace.wire.compression import CODECS, compress
 from headrace.wire.markers import encode_marker
@@ -23,6 +33,7 @@ from tests.support import raw
 
 NOW = int(time.time() * 1000)
 CAP = 48 * 1024 * 1024
+INVALID = ErrorCode.INVALID_RECORD
 
 
 @pytest.fixture
@@ -135,6 +146,99 @@ def test_the_list_of_refused_records_is_bounded(broker: OneBroker) -> None:
         append(partition, data)
     assert raised.value.code is ErrorCode.INVALID_RECORD
     assert [index for index, _ in raised.value.record_errors] == list(range(1000))
+
+
+def falsified(data: bytearray, at: int, value: int, size: int) -> bytearray:
+    """The batch with another number in its header, and a right checksum."""
+    data[at : at + size] = value.to_bytes(size, "big", signed=True)
+    put_checksum(data)
+    return data
+
+
+@pytest.mark.parametrize("count", [1, 32, 33, 500])
+def test_records_that_do_not_fill_their_batch_are_refused(broker: OneBroker, count: int) -> None:
+    partition = topic(broker)
+    for false_count in (count + 1, count + 100, max(count - 1, 0)):
+        data = falsified(batch(*[b"v"] * count), 57, false_count, 4)
+        assert refused(partition, falsified(data, 23, false_count - 1, 4)) == INVALID
+    padded = batch(*[b"v"] * count) + b"\0\0\0"
+    assert refused(partition, falsified(padded, 8, len(padded) - 12, 4)) == INVALID
+    append(partition, batch(*[b"v"] * count))
+
+
+def test_a_false_maximum_timestamp_is_corrected_in_small_batches(broker: OneBroker) -> None:
+    partition = topic(broker)
+    append(partition, falsified(batch(b"a", b"b"), MAX_TIMESTAMP_AT, NOW + 1000, 8))
+    assert read_header(stored(partition), 0)[8] == NOW
+    many = falsified(batch(*[b"v"] * 33), MAX_TIMESTAMP_AT, NOW + 1000, 8)
+    append(partition, many)
+    assert read_header(stored(partition, 2), 0)[8] == NOW + 1000, "a large batch is trusted"
+
+
+@pytest.mark.parametrize("setting", ["topic", "broker"])
+def test_full_validation_looks_at_every_record(tmp_path: Path, setting: str) -> None:
+    by_default = {"log.record.validation": "full"} if setting == "broker" else {}
+    broker = OneBroker(tmp_path, by_default)
+    partition = topic(broker, **({} if by_default else {"record_validation": "full"}))
+    for codec in range(5):
+        many = falsified(batch(*[b"v"] * 33, codec=codec), MAX_TIMESTAMP_AT, NOW + 1000, 8)
+        base = append(partition, many)
+        assert read_header(stored(partition, base), 0)[8] == NOW
+        data = falsified(batch(*[b"v"] * 33, codec=codec), 57, 34, 4)
+        assert refused(partition, falsified(data, 23, 33, 4)) == INVALID
+
+
+def test_a_compressed_batch_cannot_say_more_records_than_may_be_unpacked(
+    broker: OneBroker,
+) -> None:
+    partition = topic(broker)
+    data = falsified(batch(b"v", codec=1), 57, 2**31 - 1, 4)
+    assert refused(partition, falsified(data, 23, 2**31 - 2, 4)) == INVALID
+
+
+def test_a_topics_own_codec_counts_the_records(broker: OneBroker) -> None:
+    partition = topic(broker, compression_type="lz4")
+    data = falsified(batch(*[b"v"] * 40, codec=1), 57, 41, 4)
+    assert refused(partition, falsified(data, 23, 40, 4)) == INVALID
+
+
+@pytest.fixture(scope="module")
+def partitions(tmp_path_factory: pytest.TempPathFactory) -> list[Partition]:
+    """Partitions that differ in what they look at."""
+    settings: list[dict[str, str]] = [
+        {},
+        {"record_validation": "full"},
+        {"cleanup_policy": "compact"},
+        {"compression_type": "zstd"},
+    ]
+    found = []
+    for number, configs in enumerate(settings):
+        broker = OneBroker(tmp_path_factory.mktemp(f"broker-{number}"))
+        found.append(topic(broker, **configs))
+    return found
+
+
+@given(
+    st.integers(0, 3),
+    st.lists(st.none() | st.binary(max_size=90), min_size=1, max_size=60),
+    st.integers(0, 4),
+    st.lists(st.tuples(st.integers(0), st.integers(1, 255)), max_size=4),
+)
+def test_hostile_records_are_stored_or_refused_and_break_nothing(
+    partitions: list[Partition],
+    which: int,
+    values: list[bytes | None],
+    codec: int,
+    changes: list[tuple[int, int]],
+) -> None:
+    partition, data = partitions[which], batch(*values, codec=codec)
+    for where, change in changes:
+        data[21 + where % (len(data) - 21)] ^= change
+    put_checksum(data)
+    before = partition.log.end_offset
+    with suppress(KafkaError):
+        append(partition, data)
+    assert before <= partition.log.end_offset <= before + read_header(data, 0)[12]
 
 
 def test_clients_may_not_write_to_internal_topics(broker: OneBroker) -> None:

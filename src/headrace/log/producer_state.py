@@ -26,6 +26,7 @@ from headrace.wire.markers import Marker
 
 BATCHES_KEPT = 5
 MAX_SEQUENCE = 2**31 - 1
+_NO_EPOCH = -1
 NO_SEQUENCE = -1
 _UNKNOWN = -2
 
@@ -107,8 +108,9 @@ class ProducerState:
     def judge(self, header: Header) -> int:
         """-1 if the batch may be appended; the old base offset if it is a duplicate.
 
-        KafkaError: 47 an older epoch, 45 a sequence that does not follow, 48 a plain batch in an
-        open transaction, 87 no sequence at all. Offsets committed in a transaction have none.
+        KafkaError: 47 an older or a negative epoch, 45 a sequence that does not follow, 48 a plain
+        batch in an open transaction, 87 no sequence at all. Offsets committed in a transaction
+        have none.
         """
         _, _, _, _, _, attributes, _, _, _, producer_id, epoch, sequence, _ = header
         producer = self.producers.get(producer_id)
@@ -116,13 +118,14 @@ class ProducerState:
             raise KafkaError(
                 ErrorCode.INVALID_RECORD, f"a batch of producer {producer_id} has no sequence"
             )
-        if producer is None:
-            return -1
-        if epoch < producer.epoch:
+        known = _NO_EPOCH if producer is None else producer.epoch
+        if epoch < known:
             raise KafkaError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"producer {producer_id} has epoch {producer.epoch}, this batch has {epoch}",
+                f"producer {producer_id} has epoch {known}, this batch has {epoch}",
             )
+        if producer is None:
+            return -1
         if attributes & CONTROL or sequence < 0:
             return -1
         if epoch == producer.epoch:

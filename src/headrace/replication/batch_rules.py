@@ -7,7 +7,7 @@ from headrace.log.segment import NO_TIMESTAMP
 from headrace.settings import LONG_MAX, LogSettings
 from headrace.wire import batch
 from headrace.wire.compression import ZSTD
-from headrace.wire.records import Record
+from headrace.wire.records import MIN_RECORD_BYTES, Record
 
 _REFUSED_ATTRIBUTES = batch.CONTROL | batch.LOG_APPEND_TIME
 
@@ -25,6 +25,16 @@ def check_attributes(attributes: int) -> None:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
             f"there is no codec {attributes & batch.CODEC_MASK}",
+        )
+
+
+def check_packed_count(header: batch.Header, max_decompressed_bytes: int) -> None:
+    """Refuse a compressed batch whose record count cannot be true, without decompressing it."""
+    if header[12] * MIN_RECORD_BYTES > max_decompressed_bytes:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD,
+            f"the batch says {header[12]} records; no more than "
+            f"headrace.max.decompressed.bytes={max_decompressed_bytes} of them can be read",
         )
 
 

@@ -19,6 +19,7 @@ from headrace.log.segment import Slice
 from headrace.replication.batch_rules import (
     check_attributes,
     check_each_record,
+    check_packed_count,
     compression_level,
 )
 from headrace.replication.leadership import Leadership
@@ -30,11 +31,8 @@ from headrace.types import BrokerId, Epoch, Offset, TopicPartition
 from headrace.wire import batch
 from headrace.wire.compression import CODECS
 from headrace.wire.markers import encode_marker
-from headrace.wire.records import check_records, iterate, recompress
-
-_WALKED_RECORDS = 32
-"""Batches of up to this many plain records are walked on append; larger ones are trusted to be
-what their checksum says, because a walk costs more than the append."""
+from headrace.wire.record_checks import SMALL_RECORDS, check_fields, check_lengths
+from headrace.wire.records import iterate, recompress
 
 
 class Watcher(Protocol):
@@ -74,9 +72,10 @@ class Partition:
     """
 
     __slots__ = (
-        "_flushed", "_high_watermark", "_log", "_rewrites", "_shared", "_state", "_waiters",
-        "closed", "flushes_first", "held", "hosted", "isr", "leader", "leader_epoch", "leadership",
-        "leads", "name", "replicas", "serves", "settings", "topic_id", "verifications", "watchers",
+        "_checks_each_record", "_flushed", "_high_watermark", "_log", "_rewrites", "_shared",
+        "_state", "_waiters", "closed", "flushes_first", "held", "hosted", "isr", "leader",
+        "leader_epoch", "leadership", "leads", "name", "replicas", "serves", "settings", "topic_id",
+        "verifications", "watchers",
     )  # fmt: skip
 
     def __init__(
@@ -120,11 +119,19 @@ class Partition:
         self.flushes_first = settings.flush_messages == 1
         """Whether an acknowledgement waits for the disk."""
         self.held = self.flushes_first or self.leadership is not None
-        self._rewrites = (
-            settings.timestamp_type == "LogAppendTime"
-            or settings.timestamp_before_max_ms != LONG_MAX
-            or settings.compression_type != "producer"
+        self._checks_each_record = (
+            settings.record_validation == "full"
             or "compact" in settings.cleanup_policy
+            # A header has no minimum timestamp.
+            or (
+                settings.timestamp_type == "CreateTime"
+                and settings.timestamp_before_max_ms != LONG_MAX
+            )
+        )
+        self._rewrites = (
+            self._checks_each_record
+            or settings.timestamp_type == "LogAppendTime"
+            or settings.compression_type != "producer"
             or settings.key_schema_validation
             or settings.value_schema_validation
             or self.name.topic in INTERNAL_TOPICS
@@ -277,16 +284,21 @@ class Partition:
             check_attributes(attributes)
             if attributes & batch.TRANSACTIONAL:
                 self._check_transaction(log, header, verification)
-        if not attributes & batch.CODEC_MASK and header[12] <= _WALKED_RECORDS:
-            check_records(buf, pos + batch.HEADER_BYTES, header[12], end)
+        # librdkafka claims a maximum timestamp of 0 for records without timestamps. Retention would
+        # take that for 1970: where the header's timestamps are doubtful, the records decide.
+        doubtful = (
+            not 0 <= header[7] <= header[8] or header[8] - now_ms > settings.timestamp_after_max_ms
+        )
+        if attributes & batch.CODEC_MASK:
+            check_packed_count(header, self._shared.max_decompressed_bytes)
+        elif header[12] > SMALL_RECORDS:
+            check_lengths(buf, pos + batch.HEADER_BYTES, header[12], end)
+        elif header[7] + check_fields(buf, pos + batch.HEADER_BYTES, header[12], end) != header[8]:
+            doubtful = True
         append_time = -1
-        if (
-            self._rewrites
-            or not 0 <= header[7] <= header[8]
-            or header[8] - now_ms > settings.timestamp_after_max_ms
-        ):
+        if doubtful or self._rewrites:
             buf, view, pos, end, header, append_time = self._rewrite(
-                buf, view, pos, end, header, now_ms
+                buf, view, pos, end, header, now_ms, doubtful
             )
         base = log.append(buf, view, pos, end, header, self.leader_epoch, now_ms)
         if self.held:
@@ -409,9 +421,12 @@ class Partition:
 
     def _rewrite(
         self, buf: bytearray, view: memoryview, pos: int, end: int, header: batch.Header,
-        now_ms: int,
+        now_ms: int, doubtful: bool,
     ) -> tuple[bytearray, memoryview, int, int, batch.Header, int]:  # fmt: skip
-        """What a topic's settings ask of a batch beyond taking it as it is."""
+        """What a topic's settings ask of a batch beyond taking it as it is.
+
+        `doubtful`: the header does not prove what the timestamps of the records are.
+        """
         settings = self.settings
         if self.name.topic in INTERNAL_TOPICS:
             raise KafkaError(
@@ -419,9 +434,7 @@ class Partition:
                 f"only brokers write to the internal topic {self.name.topic}",
             )
         by_producer = settings.timestamp_type == "CreateTime"
-        if "compact" in settings.cleanup_policy or (
-            by_producer and self._timestamps_need_a_look(header, now_ms)
-        ):
+        if self._checks_each_record or (by_producer and doubtful):
             records = iterate(view, pos, end, self._shared.max_decompressed_bytes)
             largest = check_each_record(self.name.topic, records, settings, now_ms)
             if by_producer and largest != header[8]:
@@ -445,20 +458,6 @@ class Partition:
             batch.stamp_append_time(buf, view, pos, end, now_ms)
             return buf, view, pos, end, batch.read_header(buf, pos), now_ms
         return buf, view, pos, end, header, -1
-
-    def _timestamps_need_a_look(self, header: batch.Header, now_ms: int) -> bool:
-        """Whether the header does not prove that the records' timestamps are in order.
-
-        librdkafka claims a maximum of 0 for records without timestamps. Retention would take that
-        for 1970, so the records decide where the header's timestamps are absent or contradict each
-        other. The base timestamp is no minimum, so a topic with a lower limit needs every record.
-        """
-        settings = self.settings
-        return (
-            not 0 <= header[7] <= header[8]
-            or header[8] - now_ms > settings.timestamp_after_max_ms
-            or settings.timestamp_before_max_ms != LONG_MAX
-        )
 
     def _check_schema_ids(self, view: memoryview, pos: int, end: int) -> None:
         """Every key or value must carry the id of a registered schema, where the topic says so."""

@@ -165,6 +165,8 @@ LOGS = (
     _live("log.message.timestamp.after.max.ms", LONG, HOUR_MS, at_least(0),
           "How far records may lie in the future, for topics without "
           "message.timestamp.after.max.ms."),
+    _live("log.record.validation", STRING, "lengths", one_of("lengths", "full"),
+          "What is checked of a producer's records, for topics without record.validation."),
     _live("log.local.retention.bytes", LONG, -2, at_least(-2),
           "Bytes kept locally of tiered topics without local.retention.bytes."),
     _live("log.local.retention.ms", LONG, -2, at_least(-2),

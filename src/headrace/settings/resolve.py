@@ -31,6 +31,7 @@ class LogSettings:
     timestamp_type: str = "CreateTime"
     timestamp_before_max_ms: int = LONG_MAX
     timestamp_after_max_ms: int = HOUR_MS
+    record_validation: str = "lengths"
     compression_type: str = "producer"
     compression_gzip_level: int = -1
     compression_lz4_level: int = 9
@@ -70,6 +71,7 @@ FIELDS = {
     "message.timestamp.type": "timestamp_type",
     "message.timestamp.before.max.ms": "timestamp_before_max_ms",
     "message.timestamp.after.max.ms": "timestamp_after_max_ms",
+    "record.validation": "record_validation",
     "compression.type": "compression_type",
     "compression.gzip.level": "compression_gzip_level",
     "compression.lz4.level": "compression_lz4_level",

@@ -121,6 +121,11 @@ _ROWS = (
            "such produces are refused."),
     _topic("preallocate", Type.BOOLEAN, False, None, "log.preallocate",
            "Reserve a new segment's whole size on disk at once."),
+    _topic("record.validation", Type.STRING, "lengths", one_of("lengths", "full"),
+           "log.record.validation",
+           "What is checked of a producer's records. lengths: their number and lengths in every "
+           "uncompressed batch, all fields in uncompressed batches of up to 32 records. full: all "
+           "fields of all records, compressed or not, at up to some microseconds a record."),
     _topic("remote.log.copy.disable", Type.BOOLEAN, False, None, "",
            "Stop copying a tiered topic to remote storage."),
     _topic("remote.log.delete.on.disable", Type.BOOLEAN, False, None, "",

@@ -67,9 +67,7 @@ def checked_header(
     header = _unpack(buf, pos)
     if header[3] != MAGIC:
         raise KafkaError(
-            ErrorCode.INVALID_RECORD
-            if header[3] > MAGIC
-            else ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+            ErrorCode.CORRUPT_MESSAGE if header[3] > MAGIC else ErrorCode.INVALID_RECORD,
             f"record batches must have magic 2, not {header[3]}",
         )
     if header[1] != end - pos - OVERHEAD:

@@ -63,17 +63,17 @@ def iterate(view: Buffer, start: int, end: int, max_decompressed: int) -> Iterat
     base_offset, last_delta, base_timestamp = header[0], header[6], header[7]
     append_time = header[8] if attributes & LOG_APPEND_TIME else None
     if count < 0 or count * MIN_RECORD_BYTES > len(payload):
-        raise _invalid(f"{count} records cannot fit in {len(payload)} bytes")
+        raise invalid(f"{count} records cannot fit in {len(payload)} bytes")
     pos, previous = 0, -1
     for _ in range(count):
         pos, timestamp_delta, delta, key, value, headers = _read_record(payload, pos)
         if not previous < delta <= last_delta:
-            raise _invalid(f"offset delta {delta} after {previous}, with {last_delta} as the last")
+            raise invalid(f"offset delta {delta} after {previous}, with {last_delta} as the last")
         previous = delta
         timestamp = base_timestamp + timestamp_delta if append_time is None else append_time
         yield Record(base_offset + delta, timestamp, key, value, headers)
     if pos != len(payload):
-        raise _invalid(f"{len(payload) - pos} bytes follow the last record")
+        raise invalid(f"{len(payload) - pos} bytes follow the last record")
 
 
 def encode_batch(
@@ -120,9 +120,15 @@ def encode_batch(
 def recompress(
     view: Buffer, start: int, end: int, codec: int, level: int | None, max_decompressed: int
 ) -> bytearray:
-    """The batch in [start, end) with its records packed by another codec; offsets stay."""
+    """The batch in [start, end) with its records packed by another codec; offsets stay.
+
+    INVALID_RECORD if the lengths of the records do not fill the batch.
+    """
+    from headrace.wire.record_checks import check_lengths
+
     header = _header(view, start, end)
     payload = _payload(view, start, end, header, max_decompressed)
+    check_lengths(payload, 0, header[12], len(payload))
     if codec:
         from headrace.wire.compression import compress
 
@@ -135,36 +141,8 @@ def recompress(
     return out
 
 
-def check_records(buf: bytes | bytearray, pos: int, count: int, end: int) -> None:
-    """INVALID_RECORD unless exactly `count` uncompressed records fill [pos, end).
-
-    Looks at lengths only, and is written for speed: give it the buffer itself, because indexing
-    a memoryview takes twice as long.
-    """
-    if count <= 0 or count * MIN_RECORD_BYTES > end - pos:
-        raise _invalid(f"{count} records cannot fit in {end - pos} bytes")
-    steps = STEPS
-    try:
-        for _ in range(count):
-            step = steps[buf[pos]]
-            if step > 0:
-                pos += step
-            elif step and 0 < (second := buf[pos + 1]) < 0x80:
-                pos += (second << 6) - step
-            else:
-                length, pos = read_varint(buf, pos)
-                if length < MIN_RECORD_BYTES - 1:
-                    raise _invalid(f"a record of {length} bytes is too short")
-                pos += length
-    except IndexError:
-        pos = -1
-    # Positions only grow, so a record that reaches past the end cannot be made good by others.
-    if pos != end:
-        raise _invalid(f"{count} records do not fill the batch")
-
-
 def _step(first: int) -> int:
-    """A record's whole size by its length's first byte, for `check_records`.
+    """A record's whole size by its length's first byte.
 
     Negative: a second byte, times 64, is to be added to it. 0: neither.
     """
@@ -178,13 +156,14 @@ def _step(first: int) -> int:
 STEPS = tuple(_step(first) for first in range(256))
 
 
-def _invalid(why: str) -> KafkaError:
+def invalid(why: str) -> KafkaError:
+    """The error for records that are not what their batch says."""
     return KafkaError(ErrorCode.INVALID_RECORD, f"the record batch is invalid: {why}")
 
 
 def _header(view: Buffer, start: int, end: int) -> Header:
     if end - start < HEADER_BYTES:
-        raise _invalid(f"{end - start} bytes are less than its header")
+        raise invalid(f"{end - start} bytes are less than its header")
     header: Header = HEADER.unpack_from(view, start)
     if header[3] != MAGIC:
         raise KafkaError(
@@ -192,7 +171,7 @@ def _header(view: Buffer, start: int, end: int) -> Header:
             f"record batches must have magic {MAGIC}, not {header[3]}",
         )
     if header[1] != end - start - OVERHEAD:
-        raise _invalid(f"its length says {header[1]} bytes and not {end - start - OVERHEAD}")
+        raise invalid(f"its length says {header[1]} bytes and not {end - start - OVERHEAD}")
     return header
 
 
@@ -217,7 +196,7 @@ def _read_record(
         length, pos = read_varint(buf, pos)
         end = pos + length
         if length < MIN_RECORD_BYTES - 1 or end > len(buf):
-            raise _invalid(f"a record of {length} bytes does not fit")
+            raise invalid(f"a record of {length} bytes does not fit")
         timestamp_delta, pos = read_varint(buf, pos + 1, 63)
         offset_delta, pos = read_varint(buf, pos)
         key, pos = _read_bytes(buf, pos, end)
@@ -227,9 +206,9 @@ def _read_record(
         if count:
             headers, pos = _read_headers(buf, pos, end, count)
     except IndexError:
-        raise _invalid("a record reaches past its end") from None
+        raise invalid("a record reaches past its end") from None
     if pos != end:
-        raise _invalid(f"a record's fields end at byte {pos} and the record at {end}")
+        raise invalid(f"a record's fields end at byte {pos} and the record at {end}")
     return pos, timestamp_delta, offset_delta, key, value, headers
 
 
@@ -238,17 +217,15 @@ def _read_headers(
 ) -> tuple[tuple[RecordHeader, ...], int]:
     # Two lengths of a byte each at least: checked before anything grows with `count`.
     if count < 0 or count * 2 > end - pos:
-        raise _invalid(f"{count} headers cannot fit in {end - pos} bytes")
+        raise invalid(f"{count} headers cannot fit in {end - pos} bytes")
     headers: list[RecordHeader] = []
     for _ in range(count):
         name, pos = _read_bytes(buf, pos, end)
         if name is None:
-            raise _invalid("a header has no key")
+            raise invalid("a header has no key")
         value, pos = _read_bytes(buf, pos, end)
-        try:
-            headers.append((name.decode(), value))
-        except UnicodeDecodeError:
-            raise _invalid("a header's key is not UTF-8") from None
+        # As in Apache Kafka, what is not UTF-8 is accepted and shown as U+FFFD.
+        headers.append((name.decode(errors="replace"), value))
     return tuple(headers), pos
 
 
@@ -257,10 +234,10 @@ def _read_bytes(buf: bytes | bytearray, pos: int, end: int) -> tuple[bytes | Non
     if length < 0:
         if length == -1:
             return None, pos
-        raise _invalid(f"a field has the length {length}")
+        raise invalid(f"a field has the length {length}")
     stop = pos + length
     if stop > end:
-        raise _invalid(f"a field of {length} bytes reaches past its record")
+        raise invalid(f"a field of {length} bytes reaches past its record")
     return bytes(buf[pos:stop]), stop
 
 
@@ -278,9 +255,9 @@ def read_varint(buf: bytes | bytearray, pos: int, max_shift: int = 28) -> tuple[
             break
         shift += 7
         if shift > max_shift:
-            raise _invalid("a variable-length integer is too long")
+            raise invalid("a variable-length integer is too long")
     if raw >> (64 if max_shift == 63 else 32):
-        raise _invalid("a variable-length integer is too large")
+        raise invalid("a variable-length integer is too large")
     return raw >> 1 ^ -(raw & 1), pos + 1
 
 
