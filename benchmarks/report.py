@@ -153,9 +153,9 @@ def markdown(results: Results) -> str:
             f"| {row.title} | {row.unit} | {spread(measured.kafka)} | {spread(measured.headrace)} "
             f"| **{measured.ratio:.2f}** | {bar_text(row)} | {verdict} |"
         )
-    from benchmarks import cluster, compaction, lanes, spark
+    from benchmarks import cluster, compaction, second_broker, spark
 
-    lines += lanes.markdown()
+    lines += second_broker.markdown()
     lines += spark.markdown()
     lines += compaction.markdown()
     lines += cluster.markdown()

@@ -140,14 +140,14 @@ class Compaction:
         while True:
             while len(self._workers) < self._settings.integer("log.cleaner.threads"):
                 self._workers.append(Worker())
-                lane = self._lane(len(self._workers) - 1)
-                self._tasks.append(asyncio.get_running_loop().create_task(lane))
+                worker = self._work(len(self._workers) - 1)
+                self._tasks.append(asyncio.get_running_loop().create_task(worker))
             await self._rest()
 
     async def _rest(self) -> None:
         await asyncio.sleep(self._settings.integer("log.cleaner.backoff.ms") / 1000)
 
-    async def _lane(self, index: int) -> None:
+    async def _work(self, index: int) -> None:
         """Compact one log after the other, as long as that many workers are wanted."""
         while True:
             try:

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from headrace import __version__
-from headrace.cli import shape
+from headrace.cli import help_style
 from headrace.cli.failures import EXIT_CODES_HELP
 
 HELP = """
@@ -67,7 +67,7 @@ ENTRIES = {
 }
 
 
-class _Root(shape.Group):
+class _Root(help_style.Group):
     wanted_order = tuple(ENTRIES)
 
 
@@ -102,7 +102,7 @@ def build(only: str | None = None) -> typer.Typer:
     for name, entry in ENTRIES.items():
         if only in (None, name):
             part: typer.Typer = importlib.import_module(f"headrace.cli.{entry.module}").app
-            shape.apply(part)
+            help_style.apply(part)
             # A Typer of one command without a callback is that command itself.
             if part.registered_callback is None:
                 command = part.registered_commands[0]
@@ -124,7 +124,7 @@ def run(words: list[str], *, everything: bool = False) -> int:
     os.environ.setdefault("TERMINAL_WIDTH", str(min(columns, 100)))
     try:
         build(first)(words, prog_name="headrace")
-    except shape.ReaderGone:
+    except help_style.ReaderGone:
         # Nobody reads any more, and Python would complain about that once more while it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     except SystemExit as done:

@@ -118,7 +118,7 @@ def start(words: list[str]) -> int:
     except SettingError as error:
         raise bad_usage(str(error)) from None
     if plan.brokers > 1:
-        return _start_lanes(plan, words)
+        return _start_several(plan, words)
     from headrace.broker import server
 
     return server.main(
@@ -168,7 +168,7 @@ def _brokers(text: str) -> int:
     return int(text)
 
 
-def _start_lanes(plan: Plan, words: list[str]) -> int:
+def _start_several(plan: Plan, words: list[str]) -> int:
     """Several brokers at once; what is not said for each apart goes to all."""
     for flag, given, why in (
         ("--node-id", plan.node_id is not None, "the brokers are numbered from 1"),
@@ -178,7 +178,7 @@ def _start_lanes(plan: Plan, words: list[str]) -> int:
     ):
         if given:
             raise bad_usage(f"--brokers cannot be combined with {flag} like this: {why}")
-    from headrace.broker import lanes
+    from headrace.broker import supervisor
     from headrace.logs import configure_logs
 
     configure_logs(plan.log_format, plan.log_level)
@@ -189,8 +189,10 @@ def _start_lanes(plan: Plan, words: list[str]) -> int:
         value = value if equals else next(following, "")
         if flag in ("--config", "--set", "--log-format", "--log-level"):
             rest += [flag, value]
-    return lanes.main(
-        lanes.LanePlan(plan.brokers, plan.data_dirs[0], plan.listen, plan.advertise, tuple(rest))
+    return supervisor.main(
+        supervisor.SupervisorPlan(
+            plan.brokers, plan.data_dirs[0], plan.listen, plan.advertise, tuple(rest)
+        )
     )
 
 

@@ -1,4 +1,4 @@
-"""python -m benchmarks.lanes: `headrace serve --brokers 2` beside one process and Apache Kafka.
+"""python -m benchmarks.second_broker: `serve --brokers 2` beside one process and Apache Kafka.
 
 One broker of Headrace is one event loop on one core; Apache Kafka uses all cores. What a second
 process brings is measured with the raw requests of the main comparison, spread over four
@@ -29,7 +29,7 @@ from benchmarks.rows import FULL, warm_jvm
 from benchmarks.sides import TOPIC_SETTINGS, new_broker, warm_memory
 from tests.support.headrace_broker import HEADRACE
 
-RESULTS = Path(__file__).with_name("lanes.json")
+RESULTS = Path(__file__).with_name("second_broker.json")
 KAFKA, ONE, TWO = "kafka", "one", "two"
 NAMES = (KAFKA, ONE, TWO)
 PARTITIONS = 4
@@ -185,7 +185,7 @@ ROWS = (
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.lanes", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.second_broker", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--warm-rounds", type=int, default=3, help="rounds before that, not kept")
     parser.add_argument("--seconds", type=float, default=1.5)
@@ -197,20 +197,20 @@ def main() -> None:
     with ExitStack() as stack:
         addresses = {}
         for name, kind in ((KAFKA, "kafka"), (ONE, "headrace")):
-            broker = new_broker(kind, "lanes")  # type: ignore[arg-type]
+            broker = new_broker(kind, "second-broker")  # type: ignore[arg-type]
             stack.callback(shutil.rmtree, broker.folder, ignore_errors=True)
             addresses[name] = broker.bootstrap
             broker.start()
             stack.callback(broker.stop)
             if name == KAFKA:
                 warm_jvm(broker, FULL.jvm_warm_s)
-        addresses[TWO] = stack.enter_context(two_brokers(WORK / "lanes-two"))
+        addresses[TWO] = stack.enter_context(two_brokers(WORK / "second-broker-two"))
         for row in ROWS:
             for number in range(-options.warm_rounds, options.rounds):
                 busy = busy_cores(1.0)
                 # Whoever comes first finds memory that the kernel has given away meanwhile.
                 for name in NAMES[number % 3 :] + NAMES[: number % 3]:
-                    topic = f"lanes-{time.monotonic_ns()}"
+                    topic = f"second-broker-{time.monotonic_ns()}"
                     with topic_on(addresses[name], topic) as leaders:
                         rate = row.measure(leaders, topic, options.seconds)
                     if number >= 0:
@@ -276,7 +276,7 @@ def markdown() -> list[str]:
         "client on the same two cores, in turns, four partitions; medians with the range over",
         f"{rounds} rounds. Kafka is warmed by half a minute of load and a few rounds that do not",
         "count, less than above, which flatters us. Other work kept",
-        f"{busy:.2f} cores busy. Repeat with `python -m benchmarks.lanes --write`.",
+        f"{busy:.2f} cores busy. Repeat with `python -m benchmarks.second_broker --write`.",
         "",
         f"| {' | '.join(_TITLES)} |",
         "|---|---|---|---|---|---|---|---|",

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 logger = logging.getLogger(__name__)
 
-LANES = "lanes"
+FOLDER = "lanes"
 _PR_SET_PDEATHSIG = 1
 _READY = "Headrace is ready on "
 _FIRST_PAUSE_S = 0.2
@@ -32,7 +32,7 @@ Address = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class LanePlan:
+class SupervisorPlan:
     """How many brokers, where, and with which other words of the command line."""
 
     count: int
@@ -42,12 +42,12 @@ class LanePlan:
     words: tuple[str, ...]
 
 
-def command(plan: LanePlan, number: int) -> list[str]:
+def command(plan: SupervisorPlan, number: int) -> list[str]:
     """The command that starts one of the brokers, numbered from 1."""
     words = [sys.executable, "-m", "headrace.cli", "serve", *plan.words]
     folder = plan.data_dir
     if number > 1:
-        folder = os.path.join(plan.data_dir, LANES, str(number))
+        folder = os.path.join(plan.data_dir, FOLDER, str(number))
     words += ["--data-dir", folder, "--node-id", str(number)]
     words += ["--listen", _nth(plan.listen, number)]
     if plan.advertise is not None:
@@ -62,45 +62,45 @@ def _nth(address: Address, number: int) -> str:
     return f"{shown}:{port + number - 1 if port else 0}"
 
 
-def main(plan: LanePlan) -> int:
+def main(plan: SupervisorPlan) -> int:
     """Run all until SIGTERM or SIGINT, or until one cannot start at all; the exit code."""
     os.makedirs(plan.data_dir, exist_ok=True)
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
-    lanes = [_Lane(plan, number) for number in range(1, plan.count + 1)]
-    for lane in lanes:
-        if not lane.start():
-            _stop(lanes)
+    children = [_Child(plan, number) for number in range(1, plan.count + 1)]
+    for child in children:
+        if not child.start():
+            _stop(children)
             return 1
-    if not _all_have_met(lanes, stopping):
-        _stop(lanes)
+    if not _all_have_met(children, stopping):
+        _stop(children)
         return 0 if stopping.is_set() else 1
-    addresses = [lane.address for lane in lanes]
+    addresses = [child.address for child in children]
     print(
         f"{_READY}{addresses[0]}, {plan.count} brokers at {', '.join(addresses)}, "
         f"data in {plan.data_dir}",
         flush=True,
     )
     while not stopping.wait(0.1):
-        for lane in lanes:
-            lane.look()
-    _stop(lanes)
+        for child in children:
+            child.look()
+    _stop(children)
     return 0
 
 
-def _all_have_met(lanes: Sequence["_Lane"], stopping: threading.Event) -> bool:
+def _all_have_met(children: Sequence["_Child"], stopping: threading.Event) -> bool:
     """Wait until each broker tells clients of all: before that, a new topic would get too few."""
     deadline = time.monotonic() + _MEET_WITHIN_S
-    numbers = {lane.number for lane in lanes}
-    for lane in lanes:
-        while missing := numbers - lane.known():
+    numbers = {child.number for child in children}
+    for child in children:
+        while missing := numbers - child.known():
             if time.monotonic() > deadline:
                 trouble = "does not answer"
-                if lane.number not in missing:
+                if child.number not in missing:
                     trouble = f"has not heard of broker {', '.join(map(str, sorted(missing)))}"
                 print(
-                    f"headrace: broker {lane.number} at {lane.address} {trouble}, "
+                    f"headrace: broker {child.number} at {child.address} {trouble}, "
                     f"{_MEET_WITHIN_S:g} s after all were started, and so all are stopped again; "
                     "what they have logged should say why",
                     file=sys.stderr,
@@ -108,21 +108,21 @@ def _all_have_met(lanes: Sequence["_Lane"], stopping: threading.Event) -> bool:
                 return False
             if stopping.wait(_ASK_AGAIN_S):
                 return False
-            for each in lanes:
+            for each in children:
                 each.look()
     return True
 
 
-def _stop(lanes: Sequence["_Lane"]) -> None:
+def _stop(children: Sequence["_Child"]) -> None:
     """Stop one after the other, so that each can hand over what it leads."""
-    for lane in lanes:
-        lane.stop()
+    for child in children:
+        child.stop()
 
 
-class _Lane:
+class _Child:
     """One broker's process."""
 
-    def __init__(self, plan: LanePlan, number: int) -> None:
+    def __init__(self, plan: SupervisorPlan, number: int) -> None:
         self._command = command(plan, number)
         self.number = number
         self.address = ""

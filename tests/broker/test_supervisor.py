@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from headrace.broker.lanes import LanePlan, command
+from headrace.broker.supervisor import SupervisorPlan, command
 from headrace.client.cluster import Cluster
 from headrace.client.config import Address, ClientConfig
 from headrace.cluster.sqlite_store import FILE_NAME, SqliteStore
@@ -121,9 +121,10 @@ def test_it_is_not_ready_before_every_broker_has_heard_of_all_others(tmp_path: P
 
 def test_brokers_that_never_meet_are_stopped_and_named(tmp_path: Path) -> None:
     impatient = (
-        "import sys; from headrace.broker import lanes; "
-        "lanes._MEET_WITHIN_S = 0; lanes._ANSWER_WITHIN_S = 0.2; "
-        "sys.exit(lanes.main(lanes.LanePlan(2, sys.argv[1], ('127.0.0.1', 0), None, ())))"
+        "import sys; from headrace.broker import supervisor; "
+        "supervisor._MEET_WITHIN_S = 0; supervisor._ANSWER_WITHIN_S = 0.2; "
+        "plan = supervisor.SupervisorPlan(2, sys.argv[1], ('127.0.0.1', 0), None, ()); "
+        "sys.exit(supervisor.main(plan))"
     )
     with (
         subprocess.Popen(
@@ -196,7 +197,9 @@ def test_no_broker_outlives_the_command(tmp_path: Path) -> None:
     ],
 )
 def test_each_has_its_folder_and_its_port(number: int, words: list[str]) -> None:
-    plan = LanePlan(3, "/d", ("::1", 9092), ("kafka.lan", 19092), ("--set", "num.partitions=3"))
+    plan = SupervisorPlan(
+        3, "/d", ("::1", 9092), ("kafka.lan", 19092), ("--set", "num.partitions=3")
+    )
     found = command(plan, number)
     assert found[4:6] == ["--set", "num.partitions=3"]
     assert found[6:12] == words
