@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
+from deltalake import DeltaTable
 
 from headrace.pipelines.running import progress
 from headrace.pipelines.running.progress import Query
@@ -45,6 +47,34 @@ print(json.dumps({
     "metrics": metrics.decode(),
 }), flush=True)
 query.awaitTermination()
+"""
+# Two copies of a topic, one after the other.
+COPIES = """
+import os, sys
+from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.getOrCreate()
+for name in ("first", "second"):
+    records = (
+        spark.readStream.format("headrace").option("subscribe", sys.argv[1])
+        .option("kafka.bootstrap.servers", os.environ["HEADRACE_BOOTSTRAP"])
+        .option("startingOffsets", "earliest").load()
+    )
+    writer = records.writeStream.format("headrace-delta").queryName(name).partitionBy("partition")
+    writer.trigger(availableNow=True).start(f"lake/{name}").awaitTermination()
+print("process", os.getpid(), flush=True)
+"""
+# The process of a stream's source that is started as the second one ends at once, as if the machine
+# had been too busy to start it within Spark's ten seconds.
+LATE = """
+import os, pathlib, sys
+
+if any("python_streaming_source_runner" in word for word in sys.orig_argv):
+    log = pathlib.Path(__file__).with_name("starts.txt")
+    with log.open("a") as file:
+        file.write("start\\n")
+    if log.read_text().count("start") == 2:
+        os._exit(1)
 """
 NEIGHBOUR = """
 import sys
@@ -147,6 +177,44 @@ def test_an_output_mode_that_spark_refuses_is_explained(
     rows = run("spark", "queries", "--all", "--json").rows()
     (failed,) = [each for each in rows if each["name"] == name]
     assert ".foreachBatch(" in str(failed["error"])
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("needs_spark")
+def test_a_program_whose_python_process_is_late_goes_on_from_its_checkpoints(
+    tmp_path: Path, bootstrap: str, topic: str, run: Run
+) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for number in range(50):
+        producer.produce(topic, b"%d" % number)
+    assert producer.flush(20) == 0
+    (tmp_path / "copies.py").write_text(COPIES)
+    (tmp_path / "sitecustomize.py").write_text(LATE)
+    words = ["spark", "run", "copies.py", "--master", "local[2]", "--bootstrap", bootstrap]
+    process = subprocess.Popen(
+        command(*words, "--", topic),
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    # The process is the same in all lives, and so is what sends it signals.
+    assert out.strip() == f"process {process.pid}"
+    reason = "Python worker failed to connect back"
+    assert err.count(f"{reason}; the program is restarted from its checkpoints in 1 s") == 1
+    rows = run("spark", "queries", "--all", "--json").rows()
+    ours = {each["name"]: each for each in rows if each["application"] == "copies"}
+    assert {name: each["restarts"] for name, each in ours.items()} == {"first": 1, "second": 1}
+    assert {each["restart_reason"] for each in ours.values()} == {reason}
+    shown = " ".join(run("spark", "queries", "--all").text.split())
+    assert f"1: {reason}" in shown
+    for name in ("first", "second"):
+        table = DeltaTable(str(tmp_path / "lake" / name))
+        assert table.metadata().partition_columns == ["partition"]
+        verified = run("lake", "verify", str(tmp_path / "lake" / name), "-t", topic, "--complete")
+        assert verified.code == 0, verified.text
 
 
 def test_nothing_is_started_by_a_dry_run_and_all_is_shown(program: Path, here: Run) -> None:

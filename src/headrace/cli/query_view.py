@@ -103,13 +103,14 @@ def drawn(queries: list[Query], now_ms: int) -> "RenderableType":
                 output.number(each.state_rows),
                 output.size(each.state_bytes),
                 ago(now_ms - each.time_ms),
+                escape(f"{each.restarts}: {each.restart_reason}") if each.restarts else "-",
             )
         )
     columns = (
         "Query", "Program", "State", "In/s", "Done/s", "Lag", "Batch", "ms",
-        "Keys", "Size", "Seen",
+        "Keys", "Size", "Seen", "Restarts",
     )  # fmt: skip
-    return output.table(columns, rows, numbers=columns[3:])
+    return output.table(columns, rows, numbers=columns[3:-1])
 
 
 def ago(ms: int) -> str:

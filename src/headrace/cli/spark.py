@@ -93,6 +93,16 @@ def run(
     master: Master = "local[*]",
     checkpoints: Checkpoints = None,
     conf: Conf = None,
+    restarts: Annotated[
+        int,
+        typer.Option(
+            "--restarts",
+            min=0,
+            metavar="N",
+            help="How often in a row to restart a program that failed because the machine was too "
+            "busy to start Spark's Python processes; 0 for never.",
+        ),
+    ] = 5,
     dry_run: DryRun = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     client_config: ClientConfig = None,
@@ -102,7 +112,9 @@ def run(
     The program is plain PySpark: it makes its session with SparkSession.builder.getOrCreate() and
     runs elsewhere, too. It finds the cluster's address in the environment variable
     HEADRACE_BOOTSTRAP. `headrace spark queries` shows its streaming queries, and its Spark UI has
-    them for Prometheus under /metrics/prometheus.
+    them for Prometheus under /metrics/prometheus. Its streaming queries are started one after the
+    other. If one fails because Spark's Python processes did not start in time, the program is run
+    again from its beginning, and its queries go on from their checkpoints.
     """
     if not program.is_file():
         raise not_found(f"there is no program {program}")
@@ -116,6 +128,7 @@ def run(
         checkpoints=root,
         chosen=pairs(conf or [], "--conf"),
         folders=(program.resolve().parent,),
+        restarts=restarts,
         dry_run=dry_run,
     )
 
@@ -311,13 +324,16 @@ def _start(
     chosen: dict[str, str],
     dry_run: bool,
     folders: tuple[Path, ...] = (),
+    restarts: int = 0,
 ) -> None:
     """Become Python with the driver in it."""
     from headrace.pipelines.running import requirements, session, spark_home
 
     if client_config and not Path(client_config).is_file():
         raise bad_usage(f"--client-config {client_config}: there is no such file")
-    launch = session.Launch(name, bootstrap, master, checkpoints, chosen, client_config, folders)
+    launch = session.Launch(
+        name, bootstrap, master, checkpoints, chosen, client_config, folders, restarts
+    )
     environment = session.environment(launch, os.environ)
     if dry_run:
         set_here = {k: v for k, v in environment.items() if os.environ.get(k) != v}

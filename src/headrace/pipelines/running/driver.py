@@ -4,6 +4,7 @@
 end, however that comes about. The program is run as Python would run it, with sessions watched.
 """
 
+import os
 import runpy
 import signal
 import sys
@@ -11,32 +12,49 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from headrace.pipelines.running.restarts import RestartedProgram, Restarts
 
 ENDS_WITHIN_S = 10
 
 
 def main(words: list[str]) -> int:
     """Run a program with its arguments; the exit code."""
+    from headrace.pipelines.running.restarts import RestartedProgram
+    from headrace.pipelines.running.starts import Starts
+
+    starts = Starts()
+    life = RestartedProgram(starts, os.environ)
+    starts.watch()
     program, *_ = words
     sys.argv = words
     # Where Python looks first when it starts a program: beside it.
     sys.path[0] = str(Path(program).resolve().parent)
-    return watched(lambda: runpy.run_path(program, run_name="__main__"))
+    return watched(lambda: runpy.run_path(program, run_name="__main__"), life)
 
 
-def watched(run: Callable[[], Any]) -> int:
-    """Run with a listener on every session, and end its queries in good order."""
+def watched(run: Callable[[], Any], life: "RestartedProgram | None" = None) -> int:
+    """Run with a listener on every session, and end its queries in good order.
+
+    With `life` the program is run again after a failure that is the machine's.
+    """
     from headrace.pipelines.running.listener import watch_sessions
     from headrace.pipelines.running.partition_columns import hand_on_partition_columns
 
     signal.signal(signal.SIGTERM, _terminated)
     listeners = watch_sessions()
     hand_on_partition_columns()
+    following: Restarts | None = None
     try:
         run()
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
+    except Exception as error:
+        following = None if life is None else life.next_life(error)
+        if following is None:
+            raise
     finally:
         # The main thread's line to Java may hang in the call that a signal broke off, such as
         # awaitTermination; another thread has one of its own.
@@ -45,6 +63,8 @@ def watched(run: Callable[[], Any]) -> int:
         stopping.join(ENDS_WITHIN_S)
         for listener in listeners:
             listener.wait_for_ends(ENDS_WITHIN_S)
+    if life is not None and following is not None:
+        life.run_again(following)
     return 0
 
 

@@ -20,6 +20,7 @@ from headrace.pipelines.running import progress, session
 from headrace.pipelines.running.gauges import Gauges
 from headrace.pipelines.running.progress import Query
 from headrace.pipelines.running.progress_topic import Publisher
+from headrace.pipelines.running.restarts import Restarts
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +29,7 @@ class ProgressListener(StreamingQueryListener):  # type: ignore[misc]  # PySpark
     """Keeps the state of the session's queries and tells it on."""
 
     def __init__(self, publisher: Publisher, gauges: Gauges | None, name: str, id_: str) -> None:
+        self._restarts = Restarts.from_environment(os.environ)
         self._publisher = publisher
         self._gauges = gauges
         self._application = name
@@ -70,7 +72,17 @@ class ProgressListener(StreamingQueryListener):  # type: ignore[misc]  # PySpark
         return self._queries.get(id_) or self._new(id_, run, None, at_ms)
 
     def _new(self, id_: str, run: str, name: str | None, at_ms: int) -> Query:
-        return Query(id_, run, name, self._application, self._application_id, at_ms, at_ms)
+        return Query(
+            id_,
+            run,
+            name,
+            self._application,
+            self._application_id,
+            at_ms,
+            at_ms,
+            restarts=self._restarts.count,
+            restart_reason=self._restarts.reason,
+        )
 
     def _tell(self, query: Query) -> None:
         with self._changed:

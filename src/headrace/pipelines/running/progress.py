@@ -67,6 +67,9 @@ class Query:
     state_rows: int = 0
     state_bytes: int = 0
     late_rows: int = 0
+    # How often its program was restarted because of the machine, and why the last time.
+    restarts: int = 0
+    restart_reason: str | None = None
     watermark: str | None = None
 
     @property

@@ -21,6 +21,10 @@ LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 # Read by whoever runs inside the program: the listener, and the program itself if it likes.
 BOOTSTRAP_VARIABLE = "HEADRACE_BOOTSTRAP"
 CLIENT_CONFIG_VARIABLE = "HEADRACE_CLIENT_CONFIG"
+# How often in a row the driver may start itself again after a failure of the machine.
+MAX_RESTARTS_VARIABLE = "HEADRACE_SPARK_RESTARTS"
+# What it tells its next life; a new program begins without.
+RESTARTED_VARIABLE = "HEADRACE_SPARK_RESTARTED"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,7 @@ class Launch:
     client_config: str | None = None
     # Where the program's own modules are.
     folders: tuple[Path, ...] = ()
+    restarts: int = 0
 
     @property
     def local(self) -> bool:
@@ -85,6 +90,8 @@ def environment(launch: Launch, inherited: Mapping[str, str]) -> dict[str, str]:
     made["PYSPARK_PYTHON"] = made["PYSPARK_DRIVER_PYTHON"] = sys.executable
     made["PYTHONPATH"] = python_path(launch, inherited)
     made[BOOTSTRAP_VARIABLE] = launch.bootstrap
+    made[MAX_RESTARTS_VARIABLE] = str(launch.restarts)
+    made.pop(RESTARTED_VARIABLE, None)
     if launch.client_config:
         made[CLIENT_CONFIG_VARIABLE] = str(Path(launch.client_config).resolve())
     # Where declarative pipelines look, which have their session from Spark Connect.
