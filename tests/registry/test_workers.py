@@ -1,4 +1,4 @@
-"""Large and hard schemas: their work is done elsewhere, has a bound, and holds nobody up."""
+"""Large and hard schemas are checked in other processes, within bounds, and block no one else."""
 
 import asyncio
 import json
@@ -35,7 +35,7 @@ from tests.registry.schemas import AGE, AGE_WITH_DEFAULT, user
 
 EVIL = {"type": "object", "patternProperties": {"^(a+)+$": {"type": "string"}}}
 VICTIM = {"type": "object", "properties": {"a" * 60 + "!": {"type": "integer"}}}
-"""Whether its one property matches the pattern above takes longer than the earth is old."""
+"""Matching its one property with the pattern above takes exponential time."""
 
 
 def compared(old: str, new: str, kind: str = "AVRO", level: str = "BACKWARD") -> Comparison:

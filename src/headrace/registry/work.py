@@ -96,7 +96,8 @@ def is_quick(task: Task) -> bool:
 
 
 def _has_patterns(source: Source) -> bool:
-    """Whether regular expressions may be in it. Some take years, and nothing can interrupt one."""
+    """Whether it may contain regular expressions. Some take exponential time, and a thread that
+    evaluates one cannot be interrupted."""
     if source.kind != "JSON":
         return False
     texts = (source.text, *(each.text for each in source.dependencies))

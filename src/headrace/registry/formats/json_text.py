@@ -5,8 +5,8 @@ import re
 
 from headrace.registry import limits
 
-# A string without an end reaches to the end of the text: looking for the end of every quote in it
-# again would take hours.
+# The closing quote is optional: otherwise a string without one makes the search quadratic, because
+# every escaped quote in it is tried as the beginning of a string.
 _MARKS = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
 
 
