@@ -1,4 +1,5 @@
 import errno
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -172,3 +173,20 @@ def test_a_disk_that_takes_nothing_is_an_error_and_no_endless_loop() -> None:
     disk.write_short(3, 0)
     with pytest.raises(OSError):
         write_fully(disk, fd, b"0123456789", 0)
+
+
+def test_writers_that_replace_one_file_at_once_leave_the_whole_content_of_one(
+    tmp_path: Path,
+) -> None:
+    disk, path = RealDisk(), f"{tmp_path}/checkpoint"
+    contents = [bytes([number]) * 5000 for number in range(8)]
+
+    def replace(number: int) -> None:
+        for _ in range(20):
+            replace_file(disk, path, contents[number])
+
+    with ThreadPoolExecutor(len(contents)) as pool:
+        for outcome in [pool.submit(replace, number) for number in range(len(contents))]:
+            outcome.result()
+    assert read_file(disk, path) in contents
+    assert disk.list_folder(str(tmp_path)) == ["checkpoint"]

@@ -7,6 +7,7 @@ import errno
 import fcntl
 import mmap
 import os
+import threading
 from typing import Protocol, TypeAlias
 
 from headrace.disk.open_files import OpenFiles
@@ -105,12 +106,21 @@ def write_file(disk: Disk, path: str, data: Buffer, *, sync: bool) -> None:
         disk.close(fd)
 
 
+# Two threads that replace one file take turns: both would write to the same temporary one.
+_replacing = [threading.Lock() for _ in range(64)]
+
+
 def replace_file(disk: Disk, path: str, data: Buffer) -> None:
-    """Make `path` hold `data` for good: after a crash it has the old content or the new."""
+    """Make `path` hold `data` for good: after a crash it has the old content or the new.
+
+    The last of several threads wins; a caller whose data may be out of date by then needs a lock
+    of its own around making and writing them.
+    """
     temporary = path + ".tmp"
-    write_file(disk, temporary, data, sync=True)
-    disk.rename(temporary, path)
-    disk.sync_folder(os.path.dirname(path))
+    with _replacing[hash(path) % len(_replacing)]:
+        write_file(disk, temporary, data, sync=True)
+        disk.rename(temporary, path)
+        disk.sync_folder(os.path.dirname(path))
 
 
 def sync_file(disk: Disk, path: str) -> None:

@@ -3,6 +3,7 @@
 The owner of the log notes it down; a worker that flushes brings it to the disk.
 """
 
+import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -27,7 +28,8 @@ class Unsynced:
     """Sealed segments and file names that no flush has seen."""
 
     __slots__ = (
-        "_disk", "_epochs", "_folder", "_new", "_taken", "_transactions", "names", "sealed",
+        "_disk", "_epochs", "_folder", "_new", "_saving", "_taken", "_transactions", "names",
+        "sealed",
     )  # fmt: skip
 
     def __init__(
@@ -43,6 +45,8 @@ class Unsynced:
         self._epochs = epochs
         self._transactions = transactions
         self._new = new
+        # A worker that flushes and the owner that cuts the log may both write the epochs.
+        self._saving = threading.Lock()
         self.sealed: Sealed = []
         self._taken: list[Sealed] = []
         self.names = new
@@ -111,8 +115,9 @@ class Unsynced:
 
     def save_epochs(self) -> None:
         """Write the leader epochs, for good."""
-        self._epochs.dirty = False
-        write_epochs(self._disk, f"{self._folder}/{EPOCHS_FILE}", self._epochs.entries)
+        with self._saving:
+            self._epochs.dirty = False
+            write_epochs(self._disk, f"{self._folder}/{EPOCHS_FILE}", self._epochs.entries)
 
 
 def _sync_segment(segment: Segment, segments: Sequence[Segment]) -> None:

@@ -40,11 +40,14 @@ class Flusher:
             group, self._wanted = list(self._wanted), {}
             outcomes = await loop.run_in_executor(self._executor, _flush_all, group)
             for partition, outcome in zip(group, outcomes, strict=True):
-                if isinstance(outcome, KafkaError):
-                    logger.error("cannot flush %s: %s", partition.name, outcome)
-                    partition.fail_waiters(outcome)
-                else:
-                    partition.flushed(outcome)
+                try:
+                    if isinstance(outcome, KafkaError):
+                        logger.error("cannot flush %s: %s", partition.name, outcome)
+                        partition.fail_waiters(outcome)
+                    else:
+                        partition.flushed(outcome)
+                except Exception:  # one partition's problem: others wait for their flushes
+                    logger.exception("committing what was flushed of %s failed", partition.name)
         self._task = None
 
 

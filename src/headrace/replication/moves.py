@@ -117,7 +117,7 @@ class Moves:
                 if partition is not None and home is not None and home is not directory:
                     self._start(_Move(partition, directory), self._moves.get(name))
                 elif len(self._directories.healthy) == len(self._directories.all):
-                    self._executor.submit(directory.drop_future(name))
+                    self._executor.submit(_remove, name, directory.drop_future(name))
 
     def stop(self) -> None:
         """End everything at once; the next start goes on."""
@@ -266,6 +266,13 @@ class Moves:
 
     async def _in_worker(self, work: Callable[[], object]) -> None:
         await asyncio.get_running_loop().run_in_executor(self._executor, work)
+
+
+def _remove(name: TopicPartition, work: Callable[[], None]) -> None:
+    try:
+        work()
+    except OSError as error:
+        logger.error("what was copied of %s is left behind: %s", name, error)
 
 
 def _next_offset(source: Log, copy: Log) -> int:
