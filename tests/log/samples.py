@@ -58,9 +58,9 @@ def new_log(disk: Disk | None = None, settings: LogSettings = SMALL) -> Log:
     return open_directory(disk or MemoryDisk()).create(ORDERS, ORDERS_ID, settings)
 
 
-def reopened(disk: Disk, settings: LogSettings = SMALL) -> Log:
+def reopened(disk: Disk, settings: LogSettings = SMALL, *, replicated: bool = False) -> Log:
     """The log as the next broker finds it."""
-    return open_directory(disk).get(ORDERS, settings)
+    return open_directory(disk).get(ORDERS, settings, replicated)
 
 
 def remove_dropped(log: Log) -> None:

@@ -6,11 +6,11 @@ import pytest
 
 from headrace.clock import ManualClock
 from headrace.disk import MemoryDisk, write_file
-from headrace.errors import KafkaError
+from headrace.errors import ErrorCode, KafkaError
 from headrace.log.directory import LogDirectory
 from headrace.log.log import Log
 from headrace.settings import LogSettings
-from headrace.wire.batch import TRANSACTIONAL
+from headrace.wire.batch import OVERHEAD, TRANSACTIONAL, read_header
 from headrace.wire.markers import encode_marker
 from tests.log.samples import (
     NOW,
@@ -131,13 +131,13 @@ def test_a_cut_says_how_many_bytes_went(caplog: pytest.LogCaptureFixture) -> Non
     assert "orders-0: cut 17 bytes" in caplog.text
 
 
-def test_segments_after_a_cut_are_dropped() -> None:
+def test_segments_after_a_cut_are_dropped_where_other_replicas_have_them() -> None:
     disk, _, log = written()
     bases = [segment.base_offset for segment in log.segments]
     assert len(bases) > 3
     whole = disk.content(log_path(bases[1]))
     disk.corrupt(log_path(bases[1]), whole[:-1])
-    after = reopened(killed(disk))
+    after = reopened(killed(disk), replicated=True)
     assert [segment.base_offset for segment in after.segments] == bases[:2]
     assert bases[1] < after.end_offset < bases[2]
     assert not [
@@ -145,12 +145,140 @@ def test_segments_after_a_cut_are_dropped() -> None:
     ]
 
 
-def test_a_hole_between_unsynced_segments_ends_the_log_there() -> None:
+def test_a_hole_between_unsynced_segments_ends_a_log_that_has_other_replicas() -> None:
     disk, _, log = written()
     bases = [segment.base_offset for segment in log.segments]
     disk.remove(log_path(bases[1]))
-    after = reopened(killed(disk))
+    after = reopened(killed(disk), replicated=True)
     assert after.end_offset == bases[1]
+
+
+def readable(log: Log) -> dict[int, bytes]:
+    """What a consumer gets that goes on behind every offset which is refused."""
+    found = {}
+    offset = log.start_offset
+    while offset < log.end_offset:
+        try:
+            piece = log.read(offset, 1 << 20, log.end_offset, True)
+        except KafkaError as error:
+            if error.code != ErrorCode.CORRUPT_MESSAGE:
+                raise
+            offset += 1
+            continue
+        assert piece is not None
+        data, at = piece.read(), 0
+        while at < len(data):
+            header = read_header(data, at)
+            assert header[0] + header[6] >= offset, "what was read is read again"
+            found[header[0]] = data[at + 16 : at + header[1] + OVERHEAD]
+            offset = header[0] + header[6] + 1
+            at += header[1] + OVERHEAD
+    return found
+
+
+def flip(content: bytes) -> bytes:
+    middle = len(content) // 2
+    return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
+
+
+def cut_in_a_batch(content: bytes) -> bytes:
+    return content[: len(content) // 2 + 7]
+
+
+def cut_between_batches(content: bytes) -> bytes:
+    return content[: read_header(content, 0)[1] + OVERHEAD]
+
+
+def without_a_batch(content: bytes) -> bytes:
+    size = read_header(content, 0)[1] + OVERHEAD
+    return content[:size] + content[size + read_header(content, size)[1] + OVERHEAD :]
+
+
+def zeroed(content: bytes) -> bytes:
+    return bytes(len(content))
+
+
+@pytest.mark.parametrize("flushed", [True, False])
+@pytest.mark.parametrize(
+    "damage", [flip, cut_in_a_batch, cut_between_batches, without_a_batch, zeroed]
+)
+def test_damage_in_an_old_segment_takes_nothing_else_with_it(
+    damage: Callable[[bytes], bytes], flushed: bool
+) -> None:
+    disk, directory, log = written()
+    if flushed:
+        log.flush()
+        directory.checkpoint()
+        append(log, batch(2))
+    expected = dict(contents(log))
+    end, producers = log.end_offset, log.producers.encode()
+    bases = [segment.base_offset for segment in log.segments]
+    whole = disk.content(log_path(bases[1]))
+    disk.corrupt(log_path(bases[1]), damage(whole))
+    for start in range(3):
+        killed(disk)
+        directory = open_directory(disk)
+        after = directory.get(ORDERS, SMALL)
+        found = readable(after)
+        assert found.items() <= expected.items()
+        lost = {*expected} - {*found}
+        assert lost
+        assert all(bases[1] <= offset < bases[2] for offset in lost)
+        if not (flushed and damage is without_a_batch):  # whole batches are gone without a trace
+            assert all(
+                any(first <= offset < behind for first, behind in after.holes) for offset in lost
+            )
+        assert after.end_offset == end, "no offset is given out again"
+        assert after.producers.encode() == producers
+        if start == 1:
+            directory.close()
+
+
+def test_a_consumer_is_told_of_a_hole_wherever_it_comes_from() -> None:
+    disk, _, log = written()
+    bases = [segment.base_offset for segment in log.segments]
+    whole = disk.content(log_path(bases[1]))
+    disk.corrupt(log_path(bases[1]), without_a_batch(whole))
+    after = reopened(killed(disk))
+    ((first, following),) = after.holes
+    read = after.read(bases[1], 1 << 20, after.end_offset, True)
+    assert read is not None
+    assert after.end_of(read, bases[1]) == following
+    assert read_header(read.read(), 0)[6] + bases[1] + 1 == first, "it ends before the hole"
+    with pytest.raises(KafkaError, match=f"go on at {following}") as caught:
+        after.read(first, 1 << 20, after.end_offset, True)
+    assert caught.value.code == ErrorCode.CORRUPT_MESSAGE
+    assert after.read(following, 1 << 20, after.end_offset, True) is not None
+
+
+def test_a_log_never_ends_before_its_recovery_point() -> None:
+    disk, directory, log = written(6, ONE_SEGMENT)
+    log.flush()
+    directory.checkpoint()
+    whole = disk.content(log_path())
+    disk.corrupt(log_path(), whole[:-3])
+    after = reopened(killed(disk), ONE_SEGMENT)
+    assert (after.end_offset, after.holes) == (9, [(7, 9)])
+    assert append(after, batch(2)) == 9
+    assert [*readable(after)] == [0, 1, 3, 4, 6, 9]
+    assert reopened(killed(disk), ONE_SEGMENT).holes == [(7, 9)]
+
+
+def test_what_a_replica_cuts_and_fetches_again_is_whole() -> None:
+    disk, directory, log = written()
+    log.flush()
+    directory.checkpoint()
+    bases = [segment.base_offset for segment in log.segments]
+    fetched = disk.content(log_path(bases[-1]))
+    disk.corrupt(log_path(bases[-1]), flip(fetched))
+    after = reopened(killed(disk), replicated=True)
+    assert after.end_offset == 45
+    assert after.holes
+    after.truncate_to(bases[-1])
+    assert after.holes == []
+    after.append_replica(memoryview(fetched), 0, len(fetched), NOW)
+    assert dict(contents(after)) == dict(contents(reopened(killed(disk))))
+    assert reopened(killed(disk)).holes == []
 
 
 def test_a_hole_that_compaction_left_is_none() -> None:
@@ -225,7 +353,8 @@ def test_a_clean_marker_that_lies_about_the_end_leads_to_a_scan() -> None:
     directory.close()
     whole = disk.content(log_path())
     disk.corrupt(log_path(), whole[:-3])
-    assert reopened(disk, ONE_SEGMENT).end_offset == 7
+    after = reopened(disk, ONE_SEGMENT)
+    assert (after.end_offset, after.holes) == (9, [(7, 9)])
 
 
 def test_a_start_offset_past_the_end_begins_anew_there() -> None:

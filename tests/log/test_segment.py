@@ -6,6 +6,7 @@ from headrace.disk import MemoryDisk, write_file
 from headrace.errors import ErrorCode, KafkaError
 from headrace.log.indexes import OffsetEntries, TimeEntries
 from headrace.log.log import Log
+from headrace.log.lookup import locate
 from headrace.log.segment import Segment
 from tests.log.samples import NOW, append, batch, new_log
 
@@ -117,9 +118,9 @@ def test_bytes_that_are_no_batch_are_never_handed_out() -> None:
     content[16] = 9  # the first batch's magic
     disk.corrupt(path, bytes(content))
     with pytest.raises(KafkaError) as caught:
-        segment.locate(0)
+        locate([segment], 0)
     assert caught.value.code == ErrorCode.CORRUPT_MESSAGE
-    assert "position 0" in caught.value.message
+    assert "offsets 0 to 0" in caught.value.message
 
 
 def test_an_open_file_closes_with_its_last_reference() -> None:

@@ -8,6 +8,7 @@ import pytest
 from confluent_kafka import Consumer, ElectionType, KafkaError, Producer, TopicPartition
 
 from headrace.testing.running import RunningBroker
+from headrace.wire.batch import OVERHEAD, read_header
 from tests.support.cluster import PATIENCE_S, RunningCluster
 
 COUNT = 300
@@ -120,3 +121,40 @@ def test_a_follower_with_a_flipped_bit_fetches_again(cluster: RunningCluster) ->
     said = rotten.log_file.read_text()
     assert "followed-0 is damaged at offset" in said
     assert read_all(cluster, "followed", f"rack-{follower}") == VALUES
+
+
+def flip_the_newest_base_offset(broker: RunningBroker, topic: str) -> None:
+    """Its top byte, in the newest batch of the active segment, while the broker is stopped."""
+    broker.stop()
+    newest = segments(broker, topic)[-1]
+    content = bytearray(newest.read_bytes())
+    position = at = 0
+    while at < len(content):
+        position = at
+        at += read_header(content, at)[1] + OVERHEAD
+    content[position] ^= 0x40
+    newest.write_bytes(content)
+    broker.start()
+
+
+def test_a_replica_with_a_damaged_header_holds_up_no_other_partition(
+    cluster: RunningCluster,
+) -> None:
+    leader = fill(cluster, "struck")
+    cluster.create("healthy", 3, min_insync_replicas="2")
+    follower = leader % 3 + 1
+    struck = cluster.brokers[follower]
+    flip_the_newest_base_offset(struck, "struck")
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
+    for number in range(300):
+        producer.produce("healthy", b"%d" % number, partition=number % 3)
+    assert producer.flush(PATIENCE_S) == 0
+    cluster.wait_for(
+        "healthy", lambda found: all(len(one.isrs) == 3 for one in found.partitions.values())
+    )
+    in_sync(cluster, "struck")
+    wait_until_the_same(cluster, "struck")
+    assert read_all(cluster, "struck", f"rack-{follower}") == VALUES
+    said = struck.log_file.read_text()
+    assert "Traceback" not in said
+    assert said.count("cannot follow struck-0") <= 3, "once, and not at every attempt"

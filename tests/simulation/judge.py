@@ -169,9 +169,14 @@ class Judge:
                 self._check_in_sync(self.state)
 
     def _replica_of(self, broker: SimulatedBroker) -> Partition | None:
-        """A broker's replica, if it is open and well."""
+        """A broker's replica, if it is open and well: a damaged one has to be fetched again."""
         for partition in broker.replicas.topic(self._topic):
-            if partition.hosted and partition.opened and partition.log.offline is None:
+            if (
+                partition.hosted
+                and partition.opened
+                and partition.log.offline is None
+                and not partition.log.holes
+            ):
                 return partition
         return None
 

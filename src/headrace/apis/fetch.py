@@ -24,7 +24,7 @@ from headrace.apis.fetch_sessions import Entry, Session, SessionCache
 from headrace.apis.waiting_fetch import Times, WaitingFetch
 from headrace.clock import Clock
 from headrace.errors import ErrorCode, KafkaError
-from headrace.log.segment import Slice
+from headrace.log.slices import Slice
 from headrace.replication.partition import Partition
 from headrace.replication.replicas import Replicas
 from headrace.replication.throttle import LeaderThrottle

@@ -20,7 +20,7 @@ from typing import Protocol
 from headrace.apis.waiting_fetch import WaitingFetch
 from headrace.broker.buffers import SHARED_BYTES, Buffers
 from headrace.broker.poller import HANGUP, READ, WRITE, Poller
-from headrace.log.segment import Slice
+from headrace.log.slices import Slice
 from headrace.wire.fast import Chunk
 from headrace.wire.framing import MIN_REQUEST_BYTES, SIZE_BYTES, frame_size
 

@@ -65,6 +65,8 @@ METRICS = (
            "failed; it is tried again, less and less often."),
     Metric("headrace_compaction_uncleanable_bytes", "gauge", "What waits in them for compaction."),
     Metric("headrace_log_dirs_offline", "gauge", "Data folders that are offline."),
+    Metric("headrace_damaged_partitions", "gauge", "Partitions with damage that is known."),
+    Metric("headrace_damaged_offsets", "gauge", "Offsets that cannot be read because of damage."),
     Metric("headrace_replica_moves", "gauge", "Replicas on their way to another data folder."),
     Metric("headrace_brokers", "gauge", "Brokers in the cluster, as this one sees it."),
     Metric("headrace_is_controller", "gauge", "1 if this broker is the controller, else 0."),

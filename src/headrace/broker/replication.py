@@ -61,6 +61,7 @@ class Replication:
         self._tasks: list[asyncio.Task[None]] = []
         self._out_at: asyncio.TimerHandle | None = None
         self._stopped = False
+        self._saving: asyncio.Future[None] | None = None
 
     def start(self) -> None:
         """Begin; needs a running event loop."""
@@ -93,6 +94,7 @@ class Replication:
         self._soon(self._membership.look)
         self._soon(self._fetchers.update)
         self._soon(self._retire)
+        self._soon(self._damage.mend)
 
     async def hand_over(self) -> None:
         """Before a stop: let others lead, so that clients go on without a pause."""
@@ -192,9 +194,10 @@ class Replication:
                 self._replicas.try_to_lead(partition, self._metadata.image)
 
     def _save(self) -> None:
-        asyncio.get_running_loop().run_in_executor(
-            self._executor, self._replicas.save_high_watermarks
-        )
+        if self._saving is None or self._saving.done():  # else a slow disk is still at it
+            loop = asyncio.get_running_loop()
+            self._saving = loop.run_in_executor(self._executor, self._replicas.save_high_watermarks)
+            self._saving.add_done_callback(_log_failure)
 
     # ------------------------------------------------------------------------ taking turns
 
@@ -224,3 +227,9 @@ class Replication:
                 self._soon(work)
 
         self._tasks.append(asyncio.get_running_loop().create_task(repeat()))
+
+
+def _log_failure(done: "asyncio.Future[None]") -> None:
+    error = None if done.cancelled() else done.exception()
+    if error is not None:
+        logger.error("the high watermarks could not be saved; it is tried again", exc_info=error)

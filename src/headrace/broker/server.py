@@ -22,6 +22,7 @@ from headrace.broker.buffers import Buffers
 from headrace.broker.clock_watch import ClockWatch
 from headrace.broker.cluster_metrics import ClusterMetrics
 from headrace.broker.connection import Connection, Handler, Limits
+from headrace.broker.damage_report import damage_problems, watch_damage
 from headrace.broker.dispatch import Dispatch
 from headrace.broker.metadata_stores import open_store
 from headrace.broker.metrics import Metrics
@@ -147,6 +148,7 @@ class Server:
         self._metrics.watch("headrace_receive_waits", lambda: self._memory.waiting)
         self._metrics.watch_each("headrace_requests_total", dispatch.requests)
         self._metrics.watch("headrace_log_dirs_offline", lambda: len(self._broken_folders()))
+        watch_damage(self._metrics, self.directories)
         self._metrics.watch("headrace_replica_moves", lambda: self._replicas.moves.under_way)
         self._cluster_metrics = ClusterMetrics(self._metrics, metadata, self._replicas, self._rules)
         self._accept_again: asyncio.TimerHandle | None = None
@@ -300,6 +302,7 @@ class Server:
         out = []
         if self._replicas.stepped_down:
             out.append("this broker is out of the cluster, because the metadata are out of reach")
+        out += damage_problems(self.directories)
         return [*self._broken_folders(), *out, *self._cluster_metrics.problems()]
 
     def _broken_folders(self) -> list[str]:

@@ -33,11 +33,13 @@ def checked_batches(
     start: int = 0,
     lowest: int | None = None,
     piece: int = _SCAN_BYTES,
+    upper: int | None = None,
 ) -> Iterator[tuple[int, Header]]:
     """Position and header of each batch until the first that is torn, damaged or out of order.
 
     From the offset `gapless_from` on, each must begin exactly where the one before it ended. The
-    first, at `start`, has no offset below `lowest`. The file is read in pieces of that many bytes.
+    first, at `start`, has no offset below `lowest`; none has one at `upper` or above. The file is
+    read in pieces of that many bytes.
     """
     file, size = segment.opened(), segment.size
     fd, pread = file.fd, file.pread
@@ -45,6 +47,7 @@ def checked_batches(
     view = memoryview(buffer)
     lowest = segment.base_offset if lowest is None else lowest
     highest = segment.base_offset + MAX_RELATIVE
+    highest = highest if upper is None else min(highest, upper - 1)
     while size - position >= HEADER_BYTES:
         at = position - origin
         if at + HEADER_BYTES > len(buffer):
@@ -71,6 +74,9 @@ def checked_batches(
                 return
         if crc32c(view[at + CHECKSUMMED_FROM : at + length]) != header[4]:
             return
+        # Of two batches that overlap, the one behind a gap has the wrong offset.
+        if header[0] > lowest and _goes_back(segment, position + length, header[0] + header[6]):
+            return
         yield position, header
         lowest = header[0] + header[6] + 1
         position += length
@@ -88,19 +94,27 @@ def check(segment: Segment, position: int, stop: int, upper: int) -> tuple[int, 
     if start >= min(stop, segment.unchecked):
         return stop, None
     whole, following = start, _offset_before(segment, start)
-    before = whole, following
     enough = min(max(stop, start + _AHEAD_BYTES), start + _CHECK_BYTES)
-    for at, header in checked_batches(segment, None, start, following, _AHEAD_BYTES):
-        before = whole, following
+    # A hole of offsets without bytes is no part of a read either: the reader has to hear of it.
+    behind_holes = {hole.following for hole in segment.holes}
+    for at, header in checked_batches(segment, None, start, following, _AHEAD_BYTES, upper):
+        if header[0] in behind_holes and at > position:
+            stop = min(stop, at)
+            break
         whole, following = at + header[1] + OVERHEAD, header[0] + header[6] + 1
         if whole >= enough:
             break
-    if _next_offset(segment, whole, upper) < following:
-        whole, following = before  # of two batches that overlap, one has a wrong offset
     if whole == position:
+        if not segment.examined:
+            segment.examine()
+            raise Examined
         raise _damaged(segment, position)
     segment.checked.add(position, whole)
     return (stop, None) if whole >= stop else (whole, following)
+
+
+class Examined(Exception):
+    """Damage was met, and the segment knows now what of it is whole."""
 
 
 def _damaged(segment: Segment, position: int) -> KafkaError:
@@ -141,26 +155,25 @@ def _offset_before(segment: Segment, position: int) -> int:
     for rebuilt in (False, True):
         index = segment.offset_index()
         at = floor_by_position(index, position - 1, 0, len(index))
-        origin = index[at] & POSITION_MASK if at >= 0 else 0
+        behind, lowest = index[at] & POSITION_MASK if at >= 0 else 0, segment.base_offset
         try:
-            for start, header in segment.walk(origin, position):
-                if start + header[1] + OVERHEAD == position:
-                    return header[0] + header[6] + 1
+            for start, header in segment.walk(behind, position):
+                behind, lowest = start + header[1] + OVERHEAD, header[0] + header[6] + 1
         except KafkaError:
             if rebuilt:
                 raise
+        if behind == position or (segment.skips or {}).get(behind) == position:
+            return lowest
         if not rebuilt:
             segment.rebuild_indexes()
     return segment.base_offset + MAX_RELATIVE  # nothing leads to this position
 
 
-def _next_offset(segment: Segment, position: int, upper: int) -> int:
-    """The offset of the batch at `position`, if one can be made out there."""
-    if position >= segment.size:
-        return upper
+def _goes_back(segment: Segment, position: int, last: int) -> bool:
+    """Whether the batch at `position`, if one can be made out there, begins before `last`."""
     file = segment.opened()
     data = file.pread(file.fd, HEADER_BYTES, position)
     if len(data) < HEADER_BYTES:
-        return upper
+        return False
     header: Header = _unpack_header(data, 0)
-    return header[0] if header[3] == MAGIC else upper
+    return header[3] == MAGIC and header[0] <= last

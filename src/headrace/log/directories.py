@@ -92,11 +92,12 @@ class LogDirectories:
         self,
         settings_for: Callable[[TopicPartition], LogSettings],
         progress: Callable[[TopicPartition, int, int], None] | None = None,
+        is_replicated: Callable[[TopicPartition], bool] = lambda _: False,
     ) -> None:
         """Make every log whole in those folders that were not closed cleanly."""
         for directory in self.healthy:
             if not directory.stopped_cleanly:
-                directory.recover(settings_for, progress, self.threads)
+                directory.recover(settings_for, progress, self.threads, is_replicated)
 
     def close(self) -> None:
         """Close all logs; each folder that is well gets its clean marker."""
@@ -127,14 +128,16 @@ class LogDirectories:
         home = self._homes.get(partition)
         return home is not None and home.offline is None and home.holds_records(partition)
 
-    def get(self, partition: TopicPartition, settings: LogSettings) -> Log:
+    def get(
+        self, partition: TopicPartition, settings: LogSettings, replicated: bool = False
+    ) -> Log:
         """The partition's log; opened, and recovered if need be, at the first call."""
         home = self._homes.get(partition)
         if home is None:
             raise KafkaError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no data folder holds {partition}"
             )
-        return home.get(partition, settings)
+        return home.get(partition, settings, replicated)
 
     def create(self, partition: TopicPartition, topic_id: uuid.UUID, settings: LogSettings) -> Log:
         """A new empty log in the healthy folder with the fewest partitions."""
@@ -210,6 +213,10 @@ class LogDirectories:
                 directory.checkpoint()
             except KafkaError as error:
                 _logger.error("%s; it is tried again", error.message)
+
+    def damaged(self) -> list[Log]:
+        """The opened logs that are known to be damaged."""
+        return [log for directory in self.healthy for log in directory.damaged()]
 
     def due_for_flush(self) -> list[Log]:
         """Logs that rolled, or whose `flush.messages` or `flush.ms` is reached."""

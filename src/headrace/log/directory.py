@@ -53,12 +53,20 @@ from headrace.log.log import Log
 from headrace.log.recovery import Checkpoint, create_log, open_log
 from headrace.log.removal import Removal
 from headrace.log.segment import DELETED, LOG, Segment, remove_if_there
-from headrace.log.sizes import shrunken_logs, write_sizes
+from headrace.log.sizes import SIZES, shrunken_logs, write_sizes
 from headrace.settings import LogSettings
 from headrace.types import TopicPartition
 
 _CLEAN_CONTENT = b'{"version":0,"brokerEpoch":-1}'
 _UNKNOWN_POINT = 2**63 - 1
+_UNFINISHED = {
+    f"{name}.tmp"
+    for name in (
+        RECOVERY_POINTS, START_OFFSETS, HIGH_WATERMARKS, CLEANED_TO, SIZES, META_PROPERTIES,
+        CLEAN_SHUTDOWN,
+    )
+}  # fmt: skip
+"""Left by a crash while one of these files was replaced."""
 
 _logger = logging.getLogger("headrace.log")
 _Item = TypeVar("_Item")
@@ -142,6 +150,8 @@ class LogDirectory:
                 self.futures[future] = Future(f"{self.path}/{name}")
             elif name.endswith((DELETE_SUFFIX, FUTURE_SUFFIX)):
                 self._leftovers.append(f"{self.path}/{name}")
+            elif name in _UNFINISHED:
+                remove_if_there(disk, f"{self.path}/{name}")
         if self.stopped_cleanly:
             # From here on a crash is a crash again.
             disk.remove(f"{self.path}/{CLEAN_SHUTDOWN}")
@@ -157,16 +167,19 @@ class LogDirectory:
         settings_for: Callable[[TopicPartition], LogSettings],
         progress: Callable[[TopicPartition, int, int], None] | None = None,
         threads: int = 1,
+        is_replicated: Callable[[TopicPartition], bool] = lambda _: False,
     ) -> None:
         """Open every log, and so make each whole; `progress(partition, done, total)` after each."""
 
         def recover_one(partition: TopicPartition) -> TopicPartition:
             try:
                 if self.offline is None:
-                    self.get(partition, settings_for(partition))
+                    self.get(partition, settings_for(partition), is_replicated(partition))
             except KafkaError as error:
                 # It stays offline, or its whole folder does; all others are as well as they were.
                 _logger.error("%s cannot be recovered: %s", partition, error.message)
+            except Exception:
+                _logger.exception("%s cannot be recovered; all others are", partition)
             return partition
 
         waiting = sorted(self._unopened)
@@ -254,8 +267,13 @@ class LogDirectory:
             for name in self.disk.list_folder(folder)
         )
 
-    def get(self, partition: TopicPartition, settings: LogSettings) -> Log:
-        """The partition's log; opened, and recovered if need be, at the first call."""
+    def get(
+        self, partition: TopicPartition, settings: LogSettings, replicated: bool = False
+    ) -> Log:
+        """The partition's log; opened, and recovered if need be, at the first call.
+
+        `replicated` says whether other brokers have replicas of it.
+        """
         log = self._logs.get(partition)
         if log is not None:
             return log
@@ -269,6 +287,7 @@ class LogDirectory:
             self._recovery_points.get(partition),
             self.stopped_cleanly,
             self._cleaned_to.get(partition, 0),
+            replicated,
         )
         folder = f"{self.path}/{partition}"
         try:
@@ -496,6 +515,10 @@ class LogDirectory:
         with self._checkpoint_lock:
             write_offsets(self.disk, f"{self.path}/{CLEANED_TO}", dict(self._cleaned_to))
 
+    def damaged(self) -> Iterator[Log]:
+        """The opened logs that are known to be damaged."""
+        return (log for log in [*self._logs.values()] if log.holes)
+
     def due_for_flush(self) -> list[Log]:
         """Logs that rolled, or whose `flush.messages` or `flush.ms` is reached.
 
@@ -523,8 +546,12 @@ class LogDirectory:
         return read_offsets(self.disk, f"{self.path}/{HIGH_WATERMARKS}") or {}
 
     def write_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Write the high watermarks of all partitions here."""
-        write_offsets(self.disk, f"{self.path}/{HIGH_WATERMARKS}", offsets)
+        """Write the high watermarks of all partitions here; KafkaError if that fails."""
+        try:
+            write_offsets(self.disk, f"{self.path}/{HIGH_WATERMARKS}", offsets)
+        except OSError as error:
+            reason = f"cannot write the high watermarks in {self.path}: {error}"
+            raise self._storage_error(reason, error) from error
 
     # -- what the logs report -------------------------------------------------------------------
 
@@ -567,11 +594,10 @@ class LogDirectory:
             self.fail(reason)
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, reason)
 
-    def log_went_back(self, partition: TopicPartition) -> None:
+    def log_went_back(self, partition: TopicPartition, end: int) -> None:
         """Save the lower recovery point before anything is appended above it."""
-        log = self._logs.get(partition)
-        if log is not None and self._cleaned_to.get(partition, 0) > log.end_offset:
-            self._cleaned_to[partition] = log.end_offset
+        if partition in self._logs and self._cleaned_to.get(partition, 0) > end:
+            self._cleaned_to[partition] = end
             self.write_cleaned()
         self.checkpoint()
 

@@ -13,13 +13,15 @@ from contextlib import suppress
 from headrace.disk import Disk, is_broken, write_fully
 from headrace.errors import ErrorCode, KafkaError
 from headrace.log import snapshots
-from headrace.log.checked import whole_to
+from headrace.log.checked import Examined, whole_to
+from headrace.log.damage import offsets_of, write_holes
 from headrace.log.epochs import EpochCache
 from headrace.log.lookup import index_of, locate, offset_behind, stop_at
 from headrace.log.owner import LogOwner
 from headrace.log.producer_state import MAX_SEQUENCE, ProducerState
 from headrace.log.rolling import roll_due
-from headrace.log.segment import LOG, MAX_RELATIVE, Segment, Slice
+from headrace.log.segment import LOG, MAX_RELATIVE, Segment
+from headrace.log.slices import Slice
 from headrace.log.snapshots import write_snapshot
 from headrace.log.timestamps import TimestampOffset, first_at_or_after, with_largest_timestamp
 from headrace.log.transactions import EndedTransactions
@@ -45,8 +47,8 @@ class Log:
     __slots__ = (
         "_active", "_dirty", "_epoch", "_fd", "_hints", "_owner", "_producers", "_pwrite",
         "_roll_bytes", "_roll_offset", "_roll_timestamp", "_segments", "_settings", "_unsynced",
-        "compacting", "created_ms", "disk", "end_offset", "epochs", "folder", "generation",
-        "offline", "partition", "producers", "recovery_point", "saved_recovery_point",
+        "compacting", "created_ms", "disk", "end_offset", "epochs", "fenced", "folder",
+        "generation", "offline", "partition", "producers", "recovery_point", "saved_recovery_point",
         "start_offset", "transactions",
     )  # fmt: skip
 
@@ -90,6 +92,8 @@ class Log:
         self._dirty = False
         # Whether somebody is about to put other files in the place of segments.
         self.compacting = False
+        # Whether the folder has a list of damaged offsets.
+        self.fenced = False
         self._epoch = epochs.latest
         self._set_producers(producers)
         self._disarm()
@@ -113,6 +117,14 @@ class Log:
     def segments(self) -> tuple[Segment, ...]:
         """All segments, oldest first; the last one is active."""
         return tuple(self._segments)
+
+    @property
+    def holes(self) -> list[tuple[int, int]]:
+        """Damage that is known: the first offset that is lost, and the first one behind it."""
+        if not any(segment.holes for segment in self._segments):
+            return []
+        found = offsets_of(self._segments, self.end_offset)
+        return [(first, behind) for first, behind in found if behind > self.start_offset]
 
     @property
     def safe_point(self) -> int:
@@ -317,6 +329,7 @@ class Log:
         self._unsynced.names = True
         if old.size:
             old.seal()
+            old.upper = base
             self._unsynced.sealed.append((old, base))
             self._segments.append(fresh)
         else:
@@ -372,6 +385,9 @@ class Log:
                 self._remember(following, segment, stop)
             segment.used = True
             file = segment.file or segment.opened()
+        except Examined:
+            self._hints.clear()
+            return self.read(offset, max_bytes, limit, whole_first)
         except OSError as error:
             raise self._disk_error(f"reading {self.folder} failed: {error}", error) from error
         return Slice(file, position, stop - position)
@@ -428,6 +444,7 @@ class Log:
         try:
             position, header = segment.locate(offset) if offset > segment.base_offset else (0, None)
             end = offset if header is None else min(offset, header[0])
+            self._lower_recovery_point(end)
             dropped = self._segments[index + 1 :]
             del self._segments[index + 1 :]
             for later in reversed(dropped):  # a crash in between must not leave a hole
@@ -435,6 +452,7 @@ class Log:
             if dropped:
                 self.disk.sync_folder(self.folder)
             segment.cut(position)
+            segment.use_holes([hole for hole in segment.holes if hole.first < end])
             self.start_offset = min(self.start_offset, end)
             self._went_back(end)
         except OSError as error:
@@ -446,6 +464,7 @@ class Log:
         try:
             if self._owner is not None:
                 self._owner.log_restarts(self.folder)
+            self._lower_recovery_point(0)
             for segment in self._segments:
                 segment.remove_files()
             fresh = Segment(self.disk, self.folder, offset, 0, self._settings.index_interval_bytes)
@@ -460,6 +479,12 @@ class Log:
         except OSError as error:
             raise self.fail(f"emptying {self.folder} failed: {error}") from error
 
+    def _lower_recovery_point(self, end: int) -> None:
+        """Before a cut: after a crash in its middle, what is gone must not be taken for damage."""
+        self.recovery_point = min(self.recovery_point, end)
+        if self.saved_recovery_point > self.recovery_point and self._owner is not None:
+            self._owner.log_went_back(self.partition, end)
+
     def _went_back(self, end: int) -> None:
         """Everything that follows from a new, earlier end; durable before the next append."""
         self.generation += 1
@@ -473,6 +498,10 @@ class Log:
         self.epochs.truncate_end(end)
         self._epoch = self.epochs.latest
         self._unsynced.save_epochs()
+        if self.fenced:
+            holes = offsets_of(self._segments, end)
+            write_holes(self.disk, self.folder, holes)
+            self.fenced = bool(holes)
         names = self.disk.list_folder(self.folder)
         later = [offset for offset in snapshots.list_snapshots(names) if offset > end]
         snapshots.remove_snapshots(self.disk, self.folder, later)
@@ -481,7 +510,7 @@ class Log:
         self._disarm()
         saved = self.saved_recovery_point <= self.recovery_point and self.start_offset < end
         if not saved and self._owner is not None:
-            self._owner.log_went_back(self.partition)
+            self._owner.log_went_back(self.partition, end)
 
     def delete_records_before(self, offset: int) -> int:
         """Let the log begin at `offset` or later; the new start offset.

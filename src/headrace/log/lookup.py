@@ -3,7 +3,8 @@
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 
-from headrace.log.segment import Segment, Slice
+from headrace.log.segment import Segment
+from headrace.log.slices import Slice
 
 
 def index_of(segments: Sequence[Segment], offset: int) -> int:
@@ -19,13 +20,21 @@ def next_segment(segments: Sequence[Segment], segment: Segment) -> Segment | Non
 
 
 def locate(segments: Sequence[Segment], offset: int) -> tuple[Segment, int]:
-    """Segment and position of the first batch that ends at or after `offset`."""
+    """Segment and position of the first batch that ends at or after `offset`.
+
+    KafkaError 2 if the offset itself is lost.
+    """
     index = index_of(segments, offset)
     while True:
         segment = segments[index]
         position, header = segment.locate(offset)
+        if segment.holes:
+            segment.refuse_lost(offset)
         if header is not None or index + 1 == len(segments):
             return segment, position
+        if segment.last_named_offset() >= offset:  # the file has lost its end
+            segment.rebuild_indexes()
+            segment.refuse_lost(offset)
         index += 1  # compaction left a gap at the segment's end
 
 

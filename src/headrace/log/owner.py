@@ -13,7 +13,7 @@ class LogOwner(Protocol):
     def log_failed(self, partition: TopicPartition, reason: str) -> None:
         """A sync failed: what this disk holds is unknown."""
 
-    def log_went_back(self, partition: TopicPartition) -> None:
+    def log_went_back(self, partition: TopicPartition, end: int) -> None:
         """The log was cut below the recovery point that the checkpoint file has."""
 
     def segments_dropped(self, segments: Sequence[Segment], delay_ms: int) -> None:

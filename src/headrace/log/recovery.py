@@ -2,20 +2,30 @@
 
 After a clean stop the names in the folder, the end of the active segment and the newest producer
 snapshot say everything. Otherwise each segment from the one that holds the recovery point is read
-as a whole: batches must be sane, follow each other and match their CRC. The log is cut behind the
-last batch that does, later segments are dropped, and indexes, producer state, transactions and
-epochs made anew.
+as a whole: batches must be sane, follow each other and match their CRC. Indexes, producer state,
+transactions and epochs are made from what is found.
+
+Bytes that are no sound batch are either a torn tail or damage (decision 0031):
+
+- With nothing sound behind them and at or beyond the recovery point they are a torn tail, the end
+  of what was written when the broker died. The log is cut there.
+- Everything else is damage, a hole (`damage.py`). It stays, what follows it stays readable, and the
+  log never ends before the recovery point: a new segment begins there if need be.
+- A partition with other replicas is also cut at a hole beyond the recovery point: a power cut may
+  have lost any part of what was not synced. The others have it, and it is fetched from them.
 """
 
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from headrace.disk import Disk
 from headrace.errors import KafkaError
 from headrace.log.checked import checked_batches
 from headrace.log.checkpoints import MOVED_FROM, read_epochs
 from headrace.log.compaction_swap import settle
+from headrace.log.damage import assign_holes, next_batch, offsets_of, read_holes, write_holes
 from headrace.log.epochs import FILE_NAME as EPOCHS_FILE
 from headrace.log.epochs import EpochCache
 from headrace.log.log import Log
@@ -27,6 +37,7 @@ from headrace.log.segment import (
     LOG,
     TIME_INDEX,
     TRANSACTION_INDEX,
+    Hole,
     Segment,
     remove_if_there,
     segment_path,
@@ -43,9 +54,11 @@ from headrace.log.snapshots import (
 from headrace.log.transactions import EndedTransactions, load_transactions
 from headrace.settings import LogSettings
 from headrace.types import TopicPartition
-from headrace.wire.batch import OVERHEAD
+from headrace.wire.batch import OVERHEAD, Header
 
 _TEMPORARY = (DELETED, ".tmp", MOVED_FROM)
+_DIGITS = 20
+_LARGEST_OFFSET = 2**63 - 1
 
 _Opened = tuple[int, ProducerState, EndedTransactions]
 """The log's end, and what is known of its producers and their transactions there."""
@@ -63,6 +76,8 @@ class Checkpoint:
     clean: bool = False
     cleaned_to: int = 0
     """Below it compaction has left gaps."""
+    replicated: bool = False
+    """Whether the partition has other replicas."""
 
 
 def create_log(
@@ -112,8 +127,9 @@ def open_log(
         interval = settings.index_interval_bytes
         segments = [Segment(disk, folder, checkpoint.start_offset or 0, 0, interval)]
         segments[0].create_file()
-    for segment in segments[:-1]:
+    for segment, following in pairwise(segments):
         segment.seal()
+        segment.upper = following.base_offset
     entries = read_epochs(disk, f"{folder}/{EPOCHS_FILE}")
     if not entries and any(segment.size for segment in segments):
         entries = None  # records have epochs, so the file must have been lost
@@ -121,14 +137,18 @@ def open_log(
     if start is None:
         start = _start_by_epochs(entries, segments[0])
     epochs = EpochCache(entries or ())
+    known_holes = read_holes(disk, folder, names)
     opened = None
     if checkpoint.clean and checkpoint.recovery_point is not None and entries is not None:
-        opened = _open_clean(disk, folder, names, segments)
+        opened = _open_clean(disk, folder, names, segments, checkpoint.recovery_point)
     if opened is None:
-        scan = _Scan(disk, folder, names, segments, settings, epochs)
-        point = 0 if entries is None else checkpoint.recovery_point or 0
-        opened = scan.run(partition, point, checkpoint.cleaned_to)
+        scan = _Scan(disk, folder, names, segments, settings, epochs, partition, checkpoint)
+        opened = scan.run(lost_epochs=entries is None)
     end, producers, transactions = opened
+    assign_holes(segments, known_holes, max(start, segments[0].base_offset), end)
+    holes = offsets_of(segments, end)
+    if holes != known_holes:
+        write_holes(disk, folder, holes)
     producers.expire(now_ms, settings.producer_id_expiration_ms)
     _read_first_timestamp(segments[-1])
     log = Log(
@@ -146,6 +166,7 @@ def open_log(
         now_ms=now_ms,
         owner=owner,
     )
+    log.fenced = bool(holes)
     epochs.truncate_end(max(end, log.start_offset))
     epochs.truncate_start(log.start_offset)
     log.saved_recovery_point = max(checkpoint.recovery_point or 0, end)
@@ -176,7 +197,8 @@ def _tidy(disk: Disk, folder: str, names: list[str]) -> list[str]:
 
 def _segment_bases(names: list[str]) -> list[int]:
     stems = (name.removesuffix(LOG) for name in names if name.endswith(LOG))
-    return sorted(int(stem) for stem in stems if stem.isdecimal())
+    bases = (int(stem) for stem in stems if len(stem) == _DIGITS and stem.isdecimal())
+    return sorted(base for base in bases if base <= _LARGEST_OFFSET)
 
 
 def _segment(disk: Disk, folder: str, base: int, settings: LogSettings) -> Segment:
@@ -185,23 +207,21 @@ def _segment(disk: Disk, folder: str, base: int, settings: LogSettings) -> Segme
 
 
 def _read_first_timestamp(segment: Segment) -> None:
-    if segment.size:
-        _, header = next(segment.walk(0))
+    for _, header in segment.walk(0):
         segment.first_timestamp = header[8]
+        return
 
 
 def _start_by_epochs(entries: Sequence[tuple[int, int]] | None, first: Segment) -> int:
     """Where the log begins, as far as its epochs tell: the oldest of them is moved along."""
-    if entries and first.size:
-        _, header = next(first.walk(0))
-        epoch, start = entries[0]
-        if header[0] < start and 0 <= header[2] <= epoch:
-            return start
+    for epoch, start in (entries or ())[:1]:
+        for _, header in first.walk(0):
+            return start if header[0] < start and 0 <= header[2] <= epoch else 0
     return 0
 
 
 def _open_clean(
-    disk: Disk, folder: str, names: list[str], segments: list[Segment]
+    disk: Disk, folder: str, names: list[str], segments: list[Segment], recovery_point: int
 ) -> _Opened | None:
     """What a clean stop left; None if the files do not bear it out."""
     active = segments[-1]
@@ -221,6 +241,13 @@ def _open_clean(
             told = batch is not None and batch[8] == latest
         # The time index ends with the largest time of all, or it is not what was written.
         if active.times and (active.largest_timestamp > latest or not told):
+            return None
+        # All was synced. A copy that is on its way from another data folder has no such point.
+        if active.holes or (recovery_point and end != recovery_point):
+            _logger.warning(
+                "%s was closed cleanly at offset %d, yet ends at %d; it is scanned",
+                folder, recovery_point, end,
+            )  # fmt: skip
             return None
         snapshots = list_snapshots(names)
         first = segments[0].base_offset
@@ -244,46 +271,124 @@ class _Scan:
         segments: list[Segment],
         settings: LogSettings,
         epochs: EpochCache,
+        partition: TopicPartition,
+        checkpoint: Checkpoint,
     ) -> None:
         self._disk = disk
         self._folder = folder
         self._names = names
         self._segments = segments
+        self._interval = settings.index_interval_bytes
         self._epochs = epochs
+        self._partition = partition
+        self._replicated = checkpoint.replicated
         self._compacted = "compact" in settings.cleanup_policy
+        self._recovery_point = min(checkpoint.recovery_point or 0, _LARGEST_OFFSET)
+        # A clean stop has synced everything: no batch ends behind that point. The checkpoint is
+        # under no checksum, so that the snapshot which such a stop writes has to bear it out.
+        stopped = checkpoint.clean and self._recovery_point in list_snapshots(names)
+        self._clean_end = self._recovery_point if stopped else None
+        self._cleaned_to = checkpoint.cleaned_to
         self._producers = ProducerState()
         self._transactions = EndedTransactions()
+        # Snapshots that lie within what is scanned: they know what a hole has swallowed.
+        self._later_snapshots: list[int] = []
         self._cut_something = False
 
-    def run(self, partition: TopicPartition, recovery_point: int, cleaned_to: int) -> _Opened:
-        """What is left after the scan."""
-        gapless_from = max(recovery_point, cleaned_to)
+    def run(self, *, lost_epochs: bool) -> _Opened:
+        """What is left after the scan; of the whole log, if the file with its epochs is lost."""
+        point = 0 if lost_epochs else self._recovery_point
+        gapless_from = max(point, self._cleaned_to)
         segments = self._segments
         first = len(segments) - 1
-        while first > 0 and segments[first].base_offset > recovery_point:
+        while first > 0 and segments[first].base_offset > point:
             first -= 1
-        base = segments[first].base_offset
+        end = base = segments[first].base_offset
         self._check_sealed_indexes(first)
         self._load_producers(first, base)
-        end = base
-        for index in range(first, len(segments)):
+        index = first
+        while index < len(segments):
             segment = segments[index]
-            # What an unsynced segment lost at its end must not show as a hole in the middle.
-            lost = segment.base_offset > end >= gapless_from and not self._compacted
-            if index > first and (lost or segment.base_offset < end):
-                self._drop_from(partition, index, f"the segment before it ends at offset {end}")
-                break
             if index > first:
-                base = segment.base_offset
-                write_snapshot(self._disk, self._folder, base, self._producers, sync=True)
-                self._transactions.write(self._disk, segments[index - 1], base)
-            end, position = self._scan_segment(segment, gapless_from)
+                if segment.base_offset < end:
+                    self._drop_from(index, f"the segment before it ends at offset {end}")
+                    break
+                # Only compaction leaves a gap between two segments.
+                lost = segment.base_offset > end >= gapless_from and not self._compacted
+                if lost and self._may_be_cut(end):
+                    self._drop_from(index, f"the segment before it ends at offset {end}")
+                    break
+                self._begin_segment(segments[index - 1], segment, end if lost else None)
+            end, position = self._scan_segment(index, gapless_from)
             if position < segment.size:
-                self._cut(partition, segment, position, end)
-                self._drop_from(partition, index + 1, "the segment before it was cut")
-                break
-        self._finish(first, end, recovery_point)
+                behind = next((one for one in segments[index + 1 :] if one.size), None)
+                if self._may_be_cut(end) or (behind is None and end >= self._recovery_point):
+                    self._cut(segment, position, end)
+                    self._drop_from(index + 1, "the segment before it was cut")
+                    break
+                following = self._recovery_point if behind is None else behind.base_offset
+                self._fence(segment, Hole(position, segment.size, end, max(following, end + 1)))
+                if behind is None:
+                    self._drop_from(index + 1, "nothing is in it")
+                end = max(following, end + 1)
+            index += 1
+        end = self._end_at_recovery_point(end)
+        self._finish(first, end)
         return end, self._producers, self._transactions
+
+    def _may_be_cut(self, offset: int) -> bool:
+        """Whether what is lost from this offset on may be fetched again from other replicas.
+
+        What an unsynced segment lost must not show there as a hole in the middle.
+        """
+        return self._replicated and offset >= self._recovery_point
+
+    def _begin_segment(self, before: Segment, segment: Segment, lost_from: int | None) -> None:
+        """Go on with the next segment; `lost_from` is where the one before it should go on."""
+        base = segment.base_offset
+        if lost_from is not None:
+            self._fence(before, Hole(before.size, before.size, lost_from, base))
+        if before.holes and base in self._later_snapshots:
+            # It was taken at the roll, and so knows the producers of lost batches too.
+            at, producers = load_snapshot(
+                self._disk, self._folder, self._later_snapshots, base, base
+            )
+            self._producers = producers if at == base else self._producers
+        write_snapshot(self._disk, self._folder, base, self._producers, sync=True)
+        self._transactions.write(self._disk, before, base)
+
+    def _end_at_recovery_point(self, end: int) -> int:
+        """The end of the log: what was synced and is lost leaves a hole there, and no reuse."""
+        active = self._segments[-1]
+        torn = active.holes and active.holes[-1].following >= end
+        # The recovery point is under no checksum. A snapshot's name proves that the log was there.
+        known = max(self._later_snapshots, default=0)
+        following = self._recovery_point if torn else min(self._recovery_point, known)
+        if end < following:
+            self._fence(active, Hole(active.size, active.size, end, following))
+        elif not torn:
+            if end < self._recovery_point:
+                _logger.warning(
+                    "%s ends at offset %d, and its recovery point says %d; the batches count",
+                    self._partition, end, self._recovery_point,
+                )  # fmt: skip
+            return end
+        end = max(end, following)
+        fresh = Segment(self._disk, self._folder, end, 0, self._interval)
+        fresh.create_file()
+        self._begin_segment(active, fresh, None)
+        self._segments.append(fresh)
+        return end
+
+    def _fence(self, segment: Segment, hole: Hole) -> None:
+        _logger.error(
+            "%s: %s is damaged at position %d: the offsets %d to %d cannot be read, and are not "
+            "given out again. What follows is kept. They are fetched again from another replica, "
+            "if one is in sync; else restore the file, or let readers go on at offset %d",
+            self._partition, segment.path(LOG), hole.start, hole.first, hole.following - 1,
+            hole.following,
+        )  # fmt: skip
+        segment.use_holes([*segment.holes, hole])
 
     def _check_sealed_indexes(self, count: int) -> None:
         for segment in self._segments[:count]:
@@ -294,38 +399,55 @@ class _Scan:
     def _load_producers(self, first: int, base: int) -> None:
         snapshots = list_snapshots(self._names)
         oldest = self._segments[0].base_offset
-        useless = [offset for offset in snapshots if not oldest <= offset <= base]
-        remove_snapshots(self._disk, self._folder, useless)
+        self._later_snapshots = [offset for offset in snapshots if offset > base]
         offset, self._producers = load_snapshot(self._disk, self._folder, snapshots, oldest, base)
         sealed = self._segments[:first]
         if offset < base:
             replay(self._producers, sealed, max(offset, oldest), base)
         self._transactions = load_transactions(self._disk, self._folder, self._names, sealed, base)
 
-    def _scan_segment(self, segment: Segment, gapless_from: int) -> tuple[int, int]:
+    def _scan_segment(self, index: int, gapless_from: int) -> tuple[int, int]:
         """The offset and the position behind the last good batch; indexes are made on the way."""
         # The base offset is outside of the checksum. Only compaction leaves gaps, so elsewhere
         # a batch that does not follow the one before it is damaged.
         gapless = None if self._compacted else gapless_from
+        segment = self._segments[index]
+        behind = [one.base_offset for one in self._segments[index + 1 :] if one.size]
+        upper = behind[0] if behind else self._clean_end
         segment.sealed = False
         segment.reset_indexes()
+        segment.use_holes(())
         end, stop = segment.base_offset, 0
-        for position, header in checked_batches(segment, gapless):
-            end = header[0] + header[6] + 1
-            stop = position + header[1] + OVERHEAD
-            segment.note_batch(position, header[0], end - 1, header[8])
-            if header[2] > self._epochs.latest:
-                self._epochs.assign(header[2], header[0])
-            ended = replay_batch(self._producers, segment, position, header)
-            if ended is not None:
-                self._transactions.add(ended)
+        while True:
+            for position, header in checked_batches(segment, gapless, stop, end, upper=upper):
+                end = header[0] + header[6] + 1
+                stop = position + header[1] + OVERHEAD
+                self._note(segment, position, header)
+            if stop >= segment.size:
+                break
+            without_gaps = gapless is not None and end >= gapless
+            found = next_batch(segment, stop, end, upper, gapless=without_gaps)
+            if found is None or self._may_be_cut(end):
+                break
+            self._fence(segment, Hole(stop, found[0], end, found[1]))
+            stop, end = found
+        segment.examined = True
         self._transactions.settled_below(end)
         return end, stop
 
-    def _cut(self, partition: TopicPartition, segment: Segment, position: int, end: int) -> None:
+    def _note(self, segment: Segment, position: int, header: Header) -> None:
+        """Take a sound batch into the indexes, the epochs and the producer state."""
+        segment.note_batch(position, header[0], header[0] + header[6], header[8])
+        if header[2] > self._epochs.latest:
+            self._epochs.assign(header[2], header[0])
+        ended = replay_batch(self._producers, segment, position, header)
+        if ended is not None:
+            self._transactions.add(ended)
+
+    def _cut(self, segment: Segment, position: int, end: int) -> None:
         _logger.warning(
             "%s: cut %d bytes behind the last whole batch of %s; the log ends at offset %d",
-            partition,
+            self._partition,
             segment.size - position,
             segment.path(LOG),
             end,
@@ -334,11 +456,11 @@ class _Scan:
         segment.size = position
         self._disk.ftruncate(segment.opened().fd, position)
 
-    def _drop_from(self, partition: TopicPartition, index: int, why: str) -> None:
+    def _drop_from(self, index: int, why: str) -> None:
         for segment in reversed(self._segments[index:]):  # a crash in between leaves no hole
             _logger.warning(
                 "%s: dropped %s with %d bytes because %s",
-                partition,
+                self._partition,
                 segment.path(LOG),
                 segment.size,
                 why,
@@ -346,19 +468,26 @@ class _Scan:
             segment.remove_files()
         del self._segments[index:]
 
-    def _finish(self, first: int, end: int, recovery_point: int) -> None:
+    def _finish(self, first: int, end: int) -> None:
         """Make durable what the scan found, so that the next crash starts from here."""
         self._epochs.truncate_end(end)
         for segment in self._segments[first:-1]:
             segment.write_indexes(sync=True)
             segment.seal()
+        kept = {segment.base_offset for segment in self._segments}
+        oldest = self._segments[0].base_offset
+        snapshots = [*list_snapshots(self._names)]
+        useless = [at for at in snapshots if at < oldest or (at in self._later_snapshots)]
+        remove_snapshots(self._disk, self._folder, [at for at in useless if at not in kept])
         # A clean stop writes nothing for a log that nobody has written to since.
         self._transactions.write(self._disk, self._segments[-1], end)
         self._transactions.save_checksums(self._disk, self._folder)
+        unchanged = end == self._recovery_point and not self._cut_something
         for segment in self._segments[first:]:
-            if end != recovery_point or self._cut_something:
+            if not unchanged:
                 self._disk.fdatasync(segment.opened().fd)
             segment.release()
-            segment.unchecked = 0
-        if end != recovery_point or self._cut_something:
+            if not segment.holes:
+                segment.unchecked = 0
+        if not unchanged:
             self._disk.sync_folder(self._folder)

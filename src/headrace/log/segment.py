@@ -15,7 +15,7 @@ What to append, when to roll and who may read how far is the business of `log.py
 import logging
 import struct
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -38,6 +38,7 @@ from headrace.log.indexes import (
     slot_by_offset,
 )
 from headrace.log.ranges import Ranges
+from headrace.log.slices import SegmentFile
 from headrace.wire.batch import HEADER, HEADER_BYTES, MAGIC, OVERHEAD, Header
 
 NO_TIMESTAMP = -1
@@ -61,36 +62,16 @@ def segment_path(folder: str, base_offset: int, suffix: str) -> str:
     return f"{folder}/{base_offset:020d}{suffix}"
 
 
-class SegmentFile:
-    """An open `.log` file; its descriptor closes when the last reference goes.
+class Hole(NamedTuple):
+    """A damaged part of a segment; see `damage.py`."""
 
-    So a slice of a segment that was deleted meanwhile can still be sent.
-    """
-
-    __slots__ = ("_close", "fd", "pread")
-
-    def __init__(self, disk: Disk, path: str, flags: int = READ_WRITE) -> None:
-        self.fd = -1
-        self._close: Callable[[int], None] = disk.close
-        self.pread: Callable[[int, int, int], bytes] = disk.pread
-        self.fd = disk.open(path, flags)
-
-    def __del__(self) -> None:
-        if self.fd >= 0:
-            self._close(self.fd)
-
-
-class Slice(NamedTuple):
-    """Whole batches in one file, ready for sendfile."""
-
-    file: SegmentFile
-    position: int
-    length: int
-
-    def read(self) -> bytes:
-        """The bytes themselves, for slices so small that copying them is the quicker way."""
-        file = self.file
-        return file.pread(file.fd, self.length, self.position)
+    start: int
+    """Position of its first byte; -1 if only its offsets are known."""
+    stop: int
+    first: int
+    """The first offset that is lost."""
+    following: int
+    """The first offset behind it."""
 
 
 class Segment:
@@ -104,9 +85,11 @@ class Segment:
         "bases",
         "checked",
         "damaged_at",
+        "examined",
         "file",
         "first_timestamp",
         "folder",
+        "holes",
         "index_due",
         "index_interval",
         "largest_offset",
@@ -115,8 +98,10 @@ class Segment:
         "on_release",
         "sealed",
         "size",
+        "skips",
         "times",
         "unchecked",
+        "upper",
         "used",
     )
 
@@ -134,6 +119,13 @@ class Segment:
         self.checked: Ranges | None = None
         # The damaged batch that was last found.
         self.damaged_at = -1
+        # Known damage, oldest first; whether all bytes were looked at for it; and by the position
+        # at which a hole begins the one at which batches go on. None as long as there is none.
+        self.holes: tuple[Hole, ...] = ()
+        self.examined = False
+        self.skips: dict[int, int] | None = None
+        # The base offset of the next segment, where it is known.
+        self.upper: int | None = None
         # Whether somebody has read from the file since `used_lately` was last asked.
         self.used = False
         self._seen_size = size
@@ -190,6 +182,51 @@ class Segment:
             self.unchecked = self.size
             self.checked = None
         self._disk.open_files.forget(self)
+
+    # -- damage ---------------------------------------------------------------------------------
+
+    def use_holes(self, holes: Iterable[Hole]) -> None:
+        """Know of this damage, and of no other."""
+        self.holes = tuple(sorted(holes, key=lambda hole: hole.first))
+        skips = {hole.start: hole.stop for hole in self.holes if hole.start < hole.stop}
+        self.skips = skips or None
+        if self.holes:
+            self.unchecked = self.size  # what was found whole once may now be next to a hole
+            self.checked = None
+
+    def examine(self) -> None:
+        """Look at all bytes for damage, with checksums; walks and look-ups avoid it from then on."""
+        from headrace.log.damage import examine
+
+        self.examined = True  # looking for what follows a hole may itself meet damage
+        examine(self)
+        for hole in self.holes:
+            _logger.error(
+                "%s is damaged at position %d: the offsets %d to %d cannot be read. They are "
+                "fetched again from another replica, if one is in sync; else readers have to go "
+                "on behind them, and `headrace log verify` shows what is lost",
+                self.path(LOG), hole.start, hole.first, hole.following - 1,
+            )  # fmt: skip
+        self.rebuild_indexes()
+
+    def known_holes(self) -> tuple[Hole, ...]:
+        """The known damage; a hole at the end of the file ends where a batch was appended since."""
+        if self.holes and self.holes[-1].following > self.base_offset + MAX_RELATIVE:
+            *others, last = self.holes
+            for _, header in self.walk(last.stop):
+                self.holes = (*others, last._replace(following=header[0]))
+                break
+        return self.holes
+
+    def refuse_lost(self, offset: int) -> None:
+        """KafkaError 2 if the offset lies in a hole."""
+        for hole in self.known_holes():
+            if hole.first <= offset < hole.following:
+                raise KafkaError(
+                    ErrorCode.CORRUPT_MESSAGE,
+                    f"{self.path(LOG)} is damaged: the offsets {hole.first} to "
+                    f"{hole.following - 1} cannot be read; go on at {hole.following}",
+                )
 
     # -- indexing -------------------------------------------------------------------------------
 
@@ -301,15 +338,42 @@ class Segment:
     def rebuild_indexes(self) -> None:
         """Make both indexes anew from the batches."""
         _logger.warning("rebuilding the indexes of %s", self.path(LOG))
+        examined, named, end = self.examined, self.last_named_offset(), self.base_offset
         self.reset_indexes()
         for position, header in self.walk(0):
-            self.note_batch(position, header[0], header[0] + header[6], header[8])
+            if self.examined != examined:
+                break
+            end = header[0] + header[6] + 1
+            self.note_batch(position, header[0], end - 1, header[8])
+        if self.examined != examined:
+            return  # damage was met on the way, and the indexes were made from what is whole
+        if named >= end and not any(hole.following > end for hole in self.holes):
+            _logger.error("%s ends before offset %d, which its index names", self.path(LOG), named)
+            self.use_holes([*self.holes, Hole(self.size, self.size, end, named + 1)])
         if self.sealed:
-            self.write_indexes(sync=False)
+            if named < end:
+                self.write_indexes(sync=False)
+            else:
+                self.index_bytes()  # the files stay: nothing else tells of what is lost
             self._mapped_times = TimeEntries(self.times or b"")
             self.times = None
             if self.offsets is None:
                 self.offsets = array("q")
+
+    def last_named_offset(self) -> int:
+        """The last offset that the index files of a sealed segment name, or -1."""
+        if not self.sealed or self.upper is None:
+            return -1
+        named = [-1]
+        with suppress(FileNotFoundError):
+            offsets = OffsetEntries(self._disk.map_file(self.path(INDEX)))
+            if offsets and not offsets.torn:
+                named.append((offsets[len(offsets) - 1] >> 32) + self.base_offset)
+        with suppress(FileNotFoundError):
+            times = TimeEntries(self._disk.map_file(self.path(TIME_INDEX)))
+            if times and not times.torn:
+                named.append(times[len(times) - 1][1] + self.base_offset)
+        return max(offset for offset in named if offset < self.upper)
 
     def offset_index(self) -> OffsetIndex:
         """The offset index, mapped if this segment is sealed."""
@@ -398,24 +462,48 @@ class Segment:
     def walk(self, position: int, stop: int | None = None) -> Iterator[tuple[int, Header]]:
         """Position and header of each batch from a batch's beginning on; checks no CRC.
 
-        KafkaError if what stands there is no batch.
+        Where no batch can be, the segment is examined, and the walk goes on behind the damage.
+        KafkaError if that leads nowhere.
         """
         end = self.size if stop is None else stop
         file = self.opened()
         pread, fd = file.pread, file.fd
         buffer, origin = b"", position
+        lowest, highest = self.base_offset, self.base_offset + MAX_RELATIVE
+        sound = position
         while position < end:
+            if self.skips is not None and position in self.skips:
+                position = sound = self.skips[position]
+                continue
             at = position - origin
-            if at + HEADER_BYTES > len(buffer):
+            if not 0 <= at <= len(buffer) - HEADER_BYTES:
                 buffer, origin, at = pread(fd, _WALK_BYTES, position), position, 0
-                if len(buffer) < HEADER_BYTES:
-                    raise self._not_a_batch(position)
-            header: Header = _unpack_header(buffer, at)
-            size = header[1] + OVERHEAD
-            if size < HEADER_BYTES or header[3] != MAGIC or position + size > self.size:
+            if len(buffer) >= HEADER_BYTES:
+                header: Header = _unpack_header(buffer, at)
+                size = header[1] + OVERHEAD
+                if (
+                    HEADER_BYTES <= size <= self.size - position
+                    and header[3] == MAGIC
+                    and header[0] >= lowest
+                    and 0 <= header[6] <= highest - header[0]
+                ):
+                    yield position, header
+                    lowest = header[0] + header[6] + 1
+                    sound, position = position, position + size
+                    continue
+            if self.examined:
                 raise self._not_a_batch(position)
-            yield position, header
-            position += size
+            self.examine()
+            # The batch before this one may be what is damaged, and its length be wrong.
+            position = self._sound_behind(sound, position)
+            lowest = self.base_offset
+
+    def _sound_behind(self, sound: int, position: int) -> int:
+        """Where a walk goes on that has come from `sound` to damage at `position`."""
+        for start, stop in (self.skips or {}).items():
+            if start <= sound < stop or start <= position < stop:
+                return stop
+        return position
 
     def _not_a_batch(self, position: int) -> KafkaError:
         return KafkaError(
@@ -432,6 +520,7 @@ class Segment:
         not fit the batch that it points to. (size, None) at the end of the file.
         """
         expected = -1
+        skips, lowest, highest = self.skips, self.base_offset, self.base_offset + MAX_RELATIVE
         if entry is not None and entry & POSITION_MASK > position:
             position = entry & POSITION_MASK
             expected = (entry >> 32) + self.base_offset
@@ -442,10 +531,15 @@ class Segment:
         # Often the first header is the one; a larger read would copy what nobody looks at.
         piece = HEADER_BYTES
         while position < size:
+            if skips is not None and position in skips:
+                position = skips[position]
+                continue
             buffer = pread(fd, piece, position)
             piece = _WALK_BYTES
             at, last_header = 0, len(buffer) - HEADER_BYTES
             while at <= last_header:
+                if skips is not None and position in skips:
+                    break
                 base, length, magic, delta = _unpack_hop(buffer, at)
                 length += OVERHEAD
                 last = base + delta
@@ -453,13 +547,19 @@ class Segment:
                     if last != expected:
                         raise ValueError(self.path(INDEX))
                     expected = -1
-                if length < HEADER_BYTES or magic != MAGIC or position + length > size:
+                if (
+                    length < HEADER_BYTES
+                    or magic != MAGIC
+                    or position + length > size
+                    or not lowest <= base <= last <= highest
+                ):
                     raise self._not_a_batch(position)
                 if last >= offset or position + length > limit:
                     return position, _unpack_header(buffer, at)
                 position += length
                 at += length
-            if at == 0:  # not even one header was left in the file
+            if at == 0 and (skips is None or position not in skips):
+                # Not even one header was left in the file.
                 raise ValueError(self.path(INDEX)) if expected >= 0 else self._not_a_batch(position)
         return size, None
 
@@ -468,12 +568,16 @@ class Segment:
 
         (size, None) if all batches end before it.
         """
-        for _ in range(2):
+        for _ in range(3):
             entry = floor_by_offset(self.offset_index(), offset - self.base_offset)
             try:
                 return self._hop(0, entry, offset, MAX_RELATIVE)
             except ValueError:
                 self.rebuild_indexes()
+            except KafkaError:
+                if self.examined:
+                    raise
+                self.examine()
         raise self._not_a_batch(0)
 
     def boundary(self, start: int, offset: int, limit: int) -> tuple[int, int]:
@@ -481,7 +585,7 @@ class Segment:
 
         `offset` is that of the batch at `start`. The offset found is -1 at the segment's end.
         """
-        for _ in range(2):
+        for _ in range(3):
             index = self.offset_index()
             low = slot_by_offset(index, offset - self.base_offset)
             high = low + (limit - start) // self.index_interval + 2
@@ -495,6 +599,10 @@ class Segment:
                 return position, -1 if header is None else header[0]
             except ValueError:
                 self.rebuild_indexes()
+            except KafkaError:
+                if self.examined:
+                    raise
+                self.examine()
         raise self._not_a_batch(start)
 
     def locate_time(self, timestamp: int) -> int:
@@ -525,6 +633,7 @@ class Segment:
             self.times = self.time_index().to_bytes()
             self._mapped_times = None
             self.sealed = False
+        self.upper = None
         file = self.opened()
         self._disk.ftruncate(file.fd, position)
         self._disk.fdatasync(file.fd)

@@ -41,7 +41,7 @@ _Key = tuple[bytes, int]
 class _Followed:
     """One partition on its way behind its leader."""
 
-    __slots__ = ("asked", "epoch", "not_before", "partition", "truncated")
+    __slots__ = ("asked", "epoch", "not_before", "partition", "told", "truncated")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
@@ -50,6 +50,8 @@ class _Followed:
         self.asked = -1
         """The offset of the last request, as the session knows it; -1 if it does not."""
         self.not_before = 0.0
+        self.told = ""
+        """The last error that was logged: it is not logged again at each attempt."""
 
     @property
     def key(self) -> _Key:
@@ -100,6 +102,7 @@ class Fetcher:
         self._changed = asyncio.Event()
         # Whom we wait for, if it may take its time to answer.
         self._long_poll: AsyncConnection | None = None
+        self._told = ""
 
     def follow(self, partitions: Iterable[Partition]) -> None:
         """Follow these, and nothing else."""
@@ -131,8 +134,12 @@ class Fetcher:
                 continue
             except ClientError as error:
                 logger.info("cannot fetch from broker %d: %s", self.leader.id, error)
-            except Exception:
-                logger.exception("fetching from broker %d failed", self.leader.id)
+            except Exception as error:
+                if self._told != repr(error):
+                    self._told = repr(error)
+                    logger.exception(
+                        "fetching from broker %d failed; it is tried again", self.leader.id
+                    )
             await asyncio.sleep(_PAUSE_S)
 
     async def _follow_connected(self) -> None:
@@ -171,6 +178,18 @@ class Fetcher:
                     self._sit_out(one)
         return [one for one in self._followed.values() if one.not_before <= now]
 
+    def _cannot_follow(self, one: _Followed, error: Exception) -> None:
+        """One partition has a problem of its own: say so once, and try again in a moment."""
+        told = error.message if isinstance(error, KafkaError) else repr(error)
+        if one.told != told:
+            one.told = told
+            known = isinstance(error, KafkaError)
+            logger.error(
+                "cannot follow %s: %s; it is tried again", one.partition.name, told,
+                exc_info=None if known else error,
+            )  # fmt: skip
+        self._sit_out(one)
+
     def _sit_out(self, one: _Followed) -> None:
         """Leave a partition alone for a moment; the session forgets it meanwhile."""
         one.not_before = asyncio.get_running_loop().time() + _PAUSE_S
@@ -192,9 +211,10 @@ class Fetcher:
         for one in new:
             try:
                 latest = one.partition.log.epochs.latest
-            except KafkaError as error:
-                logger.error("cannot follow %s: %s", one.partition.name, error.message)
-                self._sit_out(one)
+                # A fetch says that everything before it is here.
+                one.partition.check_whole()
+            except Exception as error:
+                self._cannot_follow(one, error)
                 continue
             if latest < 0 or one.partition.log.end_offset == one.partition.log.start_offset:
                 one.truncated = True
@@ -224,9 +244,8 @@ class Fetcher:
                 logger.info("cutting %s from %d to %d, as its leader has it",
                             partition.name, log.end_offset, step.end)  # fmt: skip
                 partition.truncate_to(step.end)
-        except KafkaError as error:
-            logger.error("cannot cut %s: %s", partition.name, error.message)
-            self._sit_out(one)
+        except Exception as error:
+            self._cannot_follow(one, error)
             return None
         one.truncated = step.epoch is None
         return step.epoch
@@ -259,7 +278,7 @@ class Fetcher:
         """One request and what follows from its answer."""
         wanted = []
         for one in ready:
-            log = one.partition.log
+            log = one.partition.log  # which `_truncate` has opened
             if one.asked != log.end_offset:
                 one.asked = log.end_offset
                 topic_id, index = one.key
@@ -308,20 +327,18 @@ class Fetcher:
                 try:
                     self._take_one(one, fetched, view)
                 except KafkaError as error:
-                    logger.error("cannot follow %s: %s", one.partition.name, error.message)
-                    self._sit_out(one)
-                except (ValueError, struct.error) as error:
-                    logger.error("%s: the leader sent %s", one.partition.name, error)
+                    self._cannot_follow(one, error)
+                except Exception as error:
                     one.truncated = False
-                    self._sit_out(one)
+                    self._cannot_follow(one, error)
                 if one.partition.flushes_first and fetched.end > fetched.start:
-                    flushes.append(one.partition)
+                    flushes.append(one)
         loop = asyncio.get_running_loop()
-        for partition in flushes:
+        for one in flushes:
             # The next fetch says that everything before is safe here.
-            outcome = await loop.run_in_executor(self._executor, flush_log, partition)
+            outcome = await loop.run_in_executor(self._executor, flush_log, one.partition)
             if isinstance(outcome, KafkaError):
-                raise outcome
+                self._cannot_follow(one, outcome)
 
     def _take_one(self, one: _Followed, fetched: Fetched, view: memoryview) -> None:
         partition = one.partition

@@ -15,7 +15,7 @@ from headrace.cluster.image import INTERNAL_TOPICS, NO_LEADER, PartitionState
 from headrace.errors import ErrorCode, KafkaError
 from headrace.log.log import Log
 from headrace.log.retention import LogView
-from headrace.log.segment import Slice
+from headrace.log.slices import Slice
 from headrace.replication.batch_rules import (
     check_attributes,
     check_each_record,
@@ -59,6 +59,8 @@ class Shared(Protocol):
     def isr_due(self, partition: "Partition") -> None: ...
 
     def cannot_serve(self, partition: "Partition") -> None: ...
+
+    def found_damaged(self, partition: "Partition", offset: Offset) -> None: ...
 
     def flush_later(self, partition: "Partition") -> None: ...
 
@@ -218,6 +220,15 @@ class Partition:
             else:
                 self._high_watermark = end
         return self._log
+
+    def check_whole(self) -> None:
+        """KafkaError 2 if the log is damaged; then other replicas are asked for what it lacks."""
+        for first, following in self.log.holes[:1]:
+            self._shared.found_damaged(self, first)
+            raise KafkaError(
+                ErrorCode.CORRUPT_MESSAGE,
+                f"the replica here is damaged: it lacks the offsets {first} to {following - 1}",
+            )
 
     def replace_log(self, log: Log) -> None:
         """Use another log, which has the same records, from now on."""

@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable, Iterable
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 
 from headrace.clock import Clock
 from headrace.cluster.image import Image, Topic
@@ -75,6 +76,7 @@ class Replicas:
         self.moves = Moves(directories, executor, lambda: self.settings_now, self.flush_later)
         self.settings_now = settings
         """The broker's settings with the changes that were made while it runs."""
+        self._saving = threading.Lock()
         self._without_folder: dict[Partition, None] = {}
         # Partitions that must lie in a folder which was offline at the start.
         self._out_of_reach: set[Partition] = set()
@@ -134,9 +136,9 @@ class Replicas:
             self._high_watermarks.update(directory.read_high_watermarks())
         for topic in image.topics.values():
             self._place(topic, known=True)
-        self.directories.recover(self._settings_for, _report_recovery)
+        self.directories.recover(self._settings_for, _report_recovery, self._is_replicated)
         for work in self.directories.take_leftovers():
-            self._executor.submit(work)
+            self._in_background(work)
 
     def start(self) -> None:
         """Begin with what waits for the event loop, which runs by now."""
@@ -146,6 +148,10 @@ class Replicas:
         for known in self.topic(partition.topic)[partition.partition :]:
             return known.settings
         return log_settings(self.settings_now, {})
+
+    def _is_replicated(self, partition: TopicPartition) -> bool:
+        known = self.topic(partition.topic)[partition.partition : partition.partition + 1]
+        return any(one.replicas > 1 for one in known)
 
     def _use_broker_configs(self, image: Image) -> None:
         changes: dict[str, str | None] = {}
@@ -185,7 +191,7 @@ class Replicas:
         if not partition.hosted:
             self._without_folder.pop(partition, None)
             if has_folder:
-                self._executor.submit(self.directories.delete(partition.name))
+                self._in_background(self.directories.delete(partition.name))
         elif not has_folder and partition not in self._out_of_reach:
             if known and len(self.directories.healthy) < len(self.directories.all):
                 self._out_of_reach.add(partition)
@@ -211,9 +217,9 @@ class Replicas:
             self._out_of_reach.discard(partition)
             if self.directories.has(partition.name):
                 removals.append(self.directories.delete(partition.name))
-        self._executor.submit(self.directories.sync_names)
+        self._in_background(self.directories.sync_names)
         for removal in removals:
-            self._executor.submit(removal)
+            self._in_background(removal)
 
     # ------------------------------------------------------------ what partitions ask of us
 
@@ -225,7 +231,10 @@ class Replicas:
             )
         self._without_folder.pop(partition, None)
         if self.directories.has(partition.name):
-            return self.directories.get(partition.name, partition.settings)
+            log = self.directories.get(partition.name, partition.settings, partition.replicas > 1)
+            for first, _ in log.holes[:1]:
+                self.found_damaged(partition, first)
+            return log
         if partition in self._out_of_reach:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
@@ -248,13 +257,21 @@ class Replicas:
 
     def save_high_watermarks(self) -> None:
         """Write down what is committed in partitions with several replicas. Made for a worker."""
-        offsets: dict[LogDirectory, dict[TopicPartition, int]] = {}
-        for partition in [*self.shared_out, *self.followed]:
-            home = self.directories.home_of(partition.name)
-            if home is not None and home.offline is None and partition.opened:
-                offsets.setdefault(home, {})[partition.name] = partition.high_watermark
-        for home, known in offsets.items():
-            home.write_high_watermarks(known)
+        with self._saving:  # the last to write has the latest
+            offsets: dict[LogDirectory, dict[TopicPartition, int]] = {}
+            for partition in [*self.shared_out, *self.followed]:
+                home = self.directories.home_of(partition.name)
+                if home is not None and home.offline is None and partition.opened:
+                    offsets.setdefault(home, {})[partition.name] = partition.high_watermark
+            for home, known in offsets.items():
+                try:
+                    home.write_high_watermarks(known)
+                except KafkaError as error:
+                    logger.error("%s; it is tried again", error.message)
+
+    def _in_background(self, work: Callable[[], None]) -> None:
+        """Have a worker do it; what goes wrong there is logged."""
+        self._executor.submit(work).add_done_callback(_log_failure)
 
     def step_down(self) -> None:
         """Lead nothing, until the cluster's metadata say so anew."""
@@ -350,6 +367,12 @@ class Replicas:
 
 def _nothing() -> None:
     """Nobody wants to know."""
+
+
+def _log_failure(done: "Future[None]") -> None:
+    error = None if done.cancelled() else done.exception()
+    if error is not None:
+        logger.error("work in the background failed: %s", error, exc_info=error)
 
 
 def _names_that_differ(old: Image, new: Image) -> Iterable[str]:

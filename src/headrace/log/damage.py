@@ -1,0 +1,157 @@
+"""Damage in a log file: which bytes and which offsets cannot be served, and where a log goes on.
+
+A batch is sound if its structure and its CRC-32C are right and its offsets fit between those of its
+neighbours. Behind a batch that is not, the file is searched byte by byte for the next sound one.
+What lies between is a hole: readers get error 2 for its offsets, everything else is served, and no
+offset of it is given out again. `damaged-offsets-checkpoint` in the partition's folder lists the
+holes that recovery found, because one at the end of a file leaves no trace in the bytes:
+
+    0                             version
+    1                             number of lines that follow
+    1500 2000                     first offset that is lost, first offset behind the hole
+
+Recovery decides what is a hole and what is a torn tail (`recovery.py`).
+"""
+
+from collections.abc import Iterable, Sequence
+
+from headrace.disk import Disk, read_file, replace_file
+from headrace.log.checked import checked_batches
+from headrace.log.checkpoints import decode_lines, encode_lines
+from headrace.log.lookup import index_of
+from headrace.log.segment import MAX_RELATIVE, Hole, Segment, remove_if_there
+from headrace.wire.batch import CHECKSUMMED_FROM, HEADER, HEADER_BYTES, MAGIC, OVERHEAD, Header
+from headrace.wire.checksum import crc32c
+
+FILE_NAME = "damaged-offsets-checkpoint"
+
+_MAGIC_AT = 16
+_SEARCH_BYTES = 1 << 20
+_MAGIC_BYTE = bytes([MAGIC])
+
+
+def examine(segment: Segment) -> None:
+    """Find all holes of a segment by its bytes, with checksums; it knows them from then on."""
+    found: list[Hole] = []
+    position, lowest = 0, segment.base_offset
+    behind = segment.upper or segment.base_offset + MAX_RELATIVE + 1
+    while position < segment.size:
+        for at, header in checked_batches(segment, None, position, lowest, upper=segment.upper):
+            position, lowest = at + header[1] + OVERHEAD, header[0] + header[6] + 1
+        if position >= segment.size:
+            break
+        following = next_batch(segment, position, lowest, segment.upper)
+        if following is None:
+            found.append(Hole(position, segment.size, lowest, behind))
+            break
+        found.append(Hole(position, following[0], lowest, following[1]))
+        position = following[0]
+    noted = [hole for hole in segment.holes if not any(overlaps(hole, one) for one in found)]
+    segment.use_holes([*noted, *found])
+    segment.examined = True
+
+
+def overlaps(one: Hole, other: Hole) -> bool:
+    """Whether two holes have an offset in common."""
+    return one.first < other.following and other.first < one.following
+
+
+def next_batch(
+    segment: Segment, position: int, lowest: int, upper: int | None, *, gapless: bool = False
+) -> tuple[int, int] | None:
+    """Position and base offset of the first sound batch at `position` or behind it, or None.
+
+    All its offsets are at least `lowest` and below `upper`. What follows it must be the end of the
+    file or a batch that begins behind it: so bytes inside a record that look like a batch are not
+    taken for one. In a log without gaps a batch at `position` itself only has the wrong offset, and
+    counts if the batch behind it begins exactly where it ends.
+    """
+    file, size = segment.opened(), segment.size
+    fd, pread = file.fd, file.pread
+    top = segment.base_offset + MAX_RELATIVE
+    top = top if upper is None else min(top, upper - 1)
+    origin = position
+    while size - origin >= HEADER_BYTES:
+        # Candidates begin in the first part of the piece; their headers may reach into the rest.
+        piece = pread(fd, _SEARCH_BYTES + HEADER_BYTES, origin)
+        at = piece.find(_MAGIC_BYTE, _MAGIC_AT)
+        while 0 <= at - _MAGIC_AT <= min(_SEARCH_BYTES - 1, len(piece) - HEADER_BYTES):
+            header: Header = HEADER.unpack_from(piece, at - _MAGIC_AT)
+            start = origin + at - _MAGIC_AT
+            end, last = start + header[1] + OVERHEAD, header[0] + header[6]
+            if (
+                HEADER_BYTES <= end - start <= size - start
+                and lowest <= header[0] <= last <= top
+                and _is_followed(segment, end, last, upper, exactly=gapless and start == position)
+                and _checksum_is_right(segment, start, end, header)
+            ):
+                return start, header[0]
+            at = piece.find(_MAGIC_BYTE, at + 1)
+        origin += _SEARCH_BYTES
+    return None
+
+
+def _is_followed(
+    segment: Segment, position: int, last: int, upper: int | None, *, exactly: bool
+) -> bool:
+    """Whether a batch that ends at `position` with offset `last` fits what comes behind it."""
+    if position == segment.size:
+        return upper == last + 1 if exactly else True
+    file = segment.opened()
+    data = file.pread(file.fd, HEADER_BYTES, position)
+    if len(data) < HEADER_BYTES:
+        return False
+    header: Header = HEADER.unpack_from(data)
+    length = header[1] + OVERHEAD
+    if header[3] != MAGIC or not HEADER_BYTES <= length <= segment.size - position:
+        return False
+    return header[0] == last + 1 if exactly else header[0] > last
+
+
+def _checksum_is_right(segment: Segment, start: int, end: int, header: Header) -> bool:
+    file = segment.opened()
+    body = file.pread(file.fd, end - start - CHECKSUMMED_FROM, start + CHECKSUMMED_FROM)
+    return len(body) == end - start - CHECKSUMMED_FROM and crc32c(body) == header[4]
+
+
+def read_holes(disk: Disk, folder: str, names: Iterable[str]) -> list[tuple[int, int]]:
+    """The holes that an earlier recovery wrote down: first offset, and first offset behind it."""
+    if FILE_NAME not in names:
+        return []
+    try:
+        rows = decode_lines(read_file(disk, f"{folder}/{FILE_NAME}"), 2)
+        holes = [(int(first), int(following)) for first, following in rows]
+    except ValueError:
+        return []  # those that the bytes tell of are found again
+    return [hole for hole in holes if 0 <= hole[0] < hole[1] < 1 << 63]
+
+
+def assign_holes(
+    segments: Sequence[Segment], holes: Iterable[tuple[int, int]], start: int, end: int
+) -> None:
+    """Tell each segment which of its offsets are known to be lost."""
+    for first, following in holes:
+        if start < following and first < end:
+            segment = segments[index_of(segments, first)]
+            hole = Hole(-1, -1, first, min(following, end))
+            if not any(overlaps(hole, known) for known in segment.holes):
+                segment.use_holes([*segment.holes, hole])
+
+
+def write_holes(disk: Disk, folder: str, holes: Iterable[tuple[int, int]]) -> None:
+    """Replace the list of holes; no file if there are none."""
+    lines = [f"{first} {following}" for first, following in holes]
+    path = f"{folder}/{FILE_NAME}"
+    if lines:
+        replace_file(disk, path, encode_lines(lines))
+    else:
+        remove_if_there(disk, path)
+
+
+def offsets_of(segments: Sequence[Segment], end: int) -> list[tuple[int, int]]:
+    """The known holes of a log that ends at `end`, as offsets."""
+    found = []
+    for at, segment in enumerate(segments):
+        upper = segments[at + 1].base_offset if at + 1 < len(segments) else end
+        found += [(hole.first, min(hole.following, upper)) for hole in segment.known_holes()]
+    return [hole for hole in found if hole[0] < hole[1]]
