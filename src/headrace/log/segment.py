@@ -195,7 +195,7 @@ class Segment:
             self.checked = None
 
     def examine(self) -> None:
-        """Look at all bytes for damage, with checksums; walks and look-ups avoid it from then on."""
+        """Look at all bytes for damage, with checksums; walks and look-ups then avoid it."""
         from headrace.log.damage import examine
 
         self.examined = True  # looking for what follows a hole may itself meet damage
