@@ -1,6 +1,7 @@
 """The fast checks of a batch's records accept and refuse the same as a plain walk over them."""
 
 from collections.abc import Callable
+from typing import Any, SupportsIndex
 
 import pytest
 from hypothesis import example, given
@@ -114,6 +115,17 @@ def check(payload: bytes, count: int, before: int = 0, after: bytes = b"") -> No
     assert found == (ErrorCode.INVALID_RECORD if expected is None else expected)
 
 
+class Counting(bytearray):
+    """Counts the bytes that are looked at."""
+
+    looked_at = 0
+
+    def __getitem__(self, place: SupportsIndex | slice) -> Any:
+        found = super().__getitem__(place)
+        self.looked_at += len(found) if isinstance(found, bytearray) else 1
+        return found
+
+
 texts = st.text(max_size=4)
 some_sizes = st.integers(50, 200) | st.integers(8150, 8200)
 some_bytes = st.none() | st.binary(max_size=12) | some_sizes.map(bytes)
@@ -219,6 +231,27 @@ def test_header_counts_of_billions_are_refused_before_anything_is_walked() -> No
         check(bytes([2 * len(body)]) + bytes(body), 1)
 
 
+@pytest.mark.parametrize("count", [1, 1000, 1001, 400_000])
+def test_the_headers_of_a_record_are_checked_up_to_a_bound(count: int) -> None:
+    body = bytearray(b"\0\0\0\x01\x01")
+    write_varint(body, count)
+    body += b"\0\x01" * (count - 1) + b"\x01\x01"  # the last header has no key
+    payload = bytearray()
+    write_varint(payload, len(body))
+    payload = Counting(payload + body)
+    code = outcome(lambda: check_fields(payload, 0, 1, len(payload)))
+    assert code == (ErrorCode.INVALID_RECORD if count <= 1000 else 0)
+    assert payload.looked_at < 5000
+
+
 def test_a_count_of_billions_is_refused_before_anything_is_walked() -> None:
     with pytest.raises(KafkaError):
         check_lengths(bytes(100), 0, 2**31 - 1, 100)
+
+
+@pytest.mark.parametrize("run", [1, 2, 7, 8, 9, 60, 300])
+def test_the_work_grows_with_the_records_however_long_the_runs_of_equal_sizes(run: int) -> None:
+    items = [Record(0, NOW, None, b"v" * (number // run % 2)) for number in range(40_000)]
+    payload = Counting(payload_of([items[0]] * 4000) + payload_of(items))
+    check_lengths(payload, 0, 44_000, len(payload))
+    assert payload.looked_at < 60 * 44_000

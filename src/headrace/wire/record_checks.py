@@ -23,6 +23,10 @@ SMALL_RECORDS = 32
 # So many records are checked one by one before it pays to compare them with the first.
 _FEW_RECORDS = 5
 
+# A record of a megabyte can hold 500,000 headers. More than this many are not looked into, so that
+# one batch does not keep all clients waiting.
+_MOST_HEADERS = 1000
+
 _WINDOW_RECORDS = 256
 _WORTHWHILE_RUN = 8
 _FIRST_HOPS = 16
@@ -83,7 +87,9 @@ def check_lengths(buf: Buffer, pos: int, count: int, end: int) -> None:
                 pos += run * step
                 left -= run
                 if run >= _WORTHWHILE_RUN:
-                    window, hops = 4 * window, _FIRST_HOPS
+                    # Grows only behind a full window: the look stays in proportion to the records.
+                    window = 4 * window if run == window else _WINDOW_RECORDS
+                    hops = _FIRST_HOPS
                     continue
             pos = _hop(buf, pos, min(hops, left))
             left -= min(hops, left)
@@ -121,8 +127,9 @@ def _hop_by_varints(buf: Buffer, pos: int, count: int) -> int:
 def check_fields(buf: Buffer, pos: int, count: int, end: int) -> int:
     """The largest timestamp delta of the `count` records that fill [pos, end).
 
-    INVALID_RECORD unless they fill it exactly and the fields of each record fill the record.
-    Offset deltas may be any numbers, as in Apache Kafka.
+    INVALID_RECORD unless they fill it exactly and the fields of each record fill the record (but
+    not if a record has too many headers to look at). Offset deltas may be any numbers, as in
+    Apache Kafka.
     """
     steps, fields, far = _RECORD_STEPS, _FIELD_STEPS, _FAR
     start, largest = pos, -(1 << 63)
@@ -155,7 +162,7 @@ def check_fields(buf: Buffer, pos: int, count: int, end: int) -> int:
             headers_at = pos
             pos = _behind_headers(buf, pos, stop) if buf[pos] else pos + 1
             if pos != stop:
-                raise invalid(f"record {number}: its fields end at {pos} and not at {stop}")
+                raise invalid(f"the fields of record {number} do not fill it")
             if number == 0 and _FEW_RECORDS < count <= SMALL_RECORDS:
                 size = stop - start
                 if end - start == count * size and _all_alike(
@@ -218,6 +225,8 @@ def _behind_headers(buf: Buffer, pos: int, stop: int) -> int:
     # Two lengths of a byte each at least: checked before the loop.
     if count < 0 or count * 2 > stop - pos:
         raise invalid(f"{count} headers cannot fit in {stop - pos} bytes")
+    if count > _MOST_HEADERS:
+        return stop
     for _ in repeat(None, count):
         length, pos = read_varint(buf, pos)
         if length < 0:
