@@ -109,3 +109,13 @@ def test_parts_become_smaller_when_they_take_long_and_larger_when_they_do_not() 
     for _ in range(20):
         pace.took(0.0001)
     assert pace.elements == 512
+
+
+def test_the_parts_make_the_whole_when_their_size_changes() -> None:
+    request = Outer((Inner("a", tuple(range(50))), Inner("b", (1,)), Inner("c", tuple(range(30)))))
+    pace = Pace(NUMBERS)
+    found = []
+    for part in parts(request, NUMBERS, pace):
+        found.append(part)
+        pace.took(0.0001 if len(found) % 5 else 0.1)
+    assert joined(found, NUMBERS) == request

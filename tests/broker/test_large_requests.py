@@ -15,12 +15,13 @@ from headrace.wire import codec
 from tests.support.large_requests import (
     CASES,
     create_topics,
+    item,
     metadata,
     prepare,
     request,
     send_beside_a_canary,
 )
-from tests.support.raw import RawClient, frame
+from tests.support.raw import RawClient, batch_of, end_offset, frame, produce
 
 ELEMENTS = 20_000
 ANSWERS = 5
@@ -33,11 +34,6 @@ SHORT = {
     "tagged fields in a header",
     "DescribeConfigs of one topic",
 }
-HOT = {
-    "Produce to partitions without a batch",
-    "Fetch of partitions",
-    "Fetch of partitions in a session",
-}
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +44,7 @@ def broker() -> Iterator[RunningBroker]:
     running.close()
 
 
-@pytest.mark.parametrize("case", [name for name in CASES if name not in SHORT | HOT])
+@pytest.mark.parametrize("case", [name for name in CASES if name not in SHORT])
 def test_others_are_answered_while_a_large_request_is_worked_on(
     broker: RunningBroker, case: str
 ) -> None:
@@ -102,3 +98,63 @@ def test_a_topic_that_is_asked_for_many_times_is_described_once(broker: RunningB
     with RawClient(broker.bootstrap_servers) as client:
         body = client.ask(metadata(["wide"] * 5_000))
     assert body.count(b"wide") == 1
+
+
+LISTED = 3_000
+
+
+def fetch_of(version: int, partitions: int, session_epoch: int) -> bytes:
+    """A Fetch of this many partitions of the topic "filled", most of which do not exist."""
+    shape = codec.request_class(1, version)
+    items = tuple(
+        item(shape, "topics.partitions", partition=n, fetch_offset=0, partition_max_bytes=1 << 20)
+        for n in range(partitions)
+    )
+    topic = item(shape, "topics", topic="filled", partitions=items)
+    values: dict[str, object] = {"topics": (topic,), "max_bytes": 1 << 20, "replica_id": -1}
+    if version >= 7:
+        values["session_epoch"] = session_epoch
+    return request(1, version, **values)
+
+
+def fetched(client: RawClient, version: int, partitions: int, epoch: int) -> dict[int, Any]:
+    body = client.ask(fetch_of(version, partitions, epoch))
+    start = 5 if version >= 12 else 4
+    shape = codec.response_class(1, version)
+    response: Any = codec.decode_response(version, shape, body, start)
+    return {one.partition_index: one for topic in response.responses for one in topic.partitions}
+
+
+@pytest.mark.parametrize(
+    ("version", "epoch"), [(4, -1), (7, -1), (7, 0), (11, 0), (12, -1), (12, 0)]
+)
+def test_a_fetch_of_many_partitions_gives_what_one_of_few_gives(
+    broker: RunningBroker, version: int, epoch: int
+) -> None:
+    with RawClient(broker.bootstrap_servers) as client:
+        client.ask(create_topics(["filled"], partitions=3))
+        for n in range(3):
+            client.ask(produce("filled", batch_of(b"x" * 6_000, b"y"), partition=n))
+        few = fetched(client, version, 3, -1)
+        many = fetched(client, version, LISTED, epoch)
+    assert sorted(many) == list(range(LISTED))
+    assert {n: many[n] for n in range(3)} == few
+    assert {one.error_code for n, one in many.items() if n >= 3} == {3}
+
+
+def test_batches_for_many_partitions_are_appended_in_order(broker: RunningBroker) -> None:
+    shape = codec.request_class(0, 9)
+    with RawClient(broker.bootstrap_servers) as client:
+        client.ask(create_topics(["appended"], partitions=2))
+        batches = tuple(
+            item(shape, "topic_data.partition_data", index=n % 2, records=bytes(batch_of(b"v")))
+            for n in range(LISTED)
+        )
+        topic = item(shape, "topic_data", name="appended", partition_data=batches)
+        body = client.ask(request(0, 9, acks=1, topic_data=(topic,)))
+        response: Any = codec.decode_response(9, codec.response_class(0, 9), body, 5)
+        (answered,) = response.responses
+        found = answered.partition_responses
+        offsets = [(one.index, one.base_offset, one.error_code) for one in found]
+        assert offsets == [(n % 2, n // 2, 0) for n in range(LISTED)]
+        assert end_offset(client, "appended", 1) == LISTED // 2

@@ -67,8 +67,11 @@ def request(api: int, version: int, /, **values: object) -> bytes:
 
 
 def _item(api: int, version: int, path: str, /, **values: object) -> object:
+    return item(codec.request_class(api, version), path, **values)
+
+
+def item(shape: type, path: str, /, **values: object) -> object:
     """One element of the array at `path`, such as "topics.partitions"."""
-    shape = codec.request_class(api, version)
     for name in path.split("."):
         found = next(one.entity for one in codec_fields.fields(shape) if one.name == name)
         assert found is not None
@@ -160,9 +163,9 @@ CASES: dict[str, Case] = {
     "Metadata of one name repeated": lambda n: metadata([TOPIC] * n),
     "Metadata of all topics": lambda n: frame(3, 12, b"\0\0\0\0\0"),
     "Metadata creating topics": lambda n: metadata(_fresh(n // 100), may_create=True),
-    "Produce to partitions without a batch": lambda n: _produce(10 * n),
-    "Fetch of partitions": lambda n: _fetch(10 * n),
-    "Fetch of partitions in a session": lambda n: _fetch(10 * n, session_epoch=0),
+    "Produce to partitions without a batch": lambda n: _produce(n),
+    "Fetch of partitions": lambda n: _fetch(n),
+    "Fetch of partitions in a session": lambda n: _fetch(n // 5, session_epoch=0),
     "tagged fields in a header": lambda n: _header_tags(10 * n),
     "ListOffsets": lambda n: _per_partition(n, 2, 8, "partition_index"),
     "OffsetCommit": lambda n: _per_partition(n, 8, 8, "partition_index", group_id="group"),

@@ -16,7 +16,7 @@ A consumer that says in which rack it is (v11) may be sent to a follower there, 
 to the high watermark that it knows (KIP-392, `replica.selector.class`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TypeAlias
 
@@ -64,7 +64,7 @@ class Fetch:
         self._throttle = LeaderThrottle(replicas, clock)
         self._replicas = replicas
         self._by_key = replicas.by_key
-        self._sessions = sessions
+        self.sessions = sessions
         self._max_bytes = max_bytes
         self._nearest = nearest
         self._times = Times()
@@ -113,15 +113,15 @@ class Fetch:
     ) -> list[Chunk] | WaitingFetch:
         """The answer, or what will give it."""
         try:
-            session, incremental = self._sessions.session_for(
+            session, incremental = self.sessions.session_for(
                 request, version >= FETCH_TOPIC_IDS_FROM
             )
         except KafkaError as error:
             return fetch_response(version, correlation_id, error.code, 0, [])
-        topics, ready = self._read(session, request, incremental)
+        topics, ready = self.read(session, request, incremental)
         if ready or request.max_wait_ms <= 0 or not session.entries:
             if session.id:
-                self._sent(session, topics)
+                self.sent(session, topics)
             return fetch_response(version, correlation_id, 0, session.id, topics)
         _watch(session)
         look = partial(self._look, session, request, incremental, version, correlation_id)
@@ -137,25 +137,35 @@ class Fetch:
         last: bool,
     ) -> list[Chunk] | None:
         """The answer to a fetch that waits, or None where it should wait on."""
-        topics, ready = self._read(session, request, incremental)
+        topics, ready = self.read(session, request, incremental)
         if not (ready or last):
             _watch(session)
             return None
         if session.id:
-            self._sent(session, topics)
+            self.sent(session, topics)
         return fetch_response(version, correlation_id, 0, session.id, topics)
 
-    def _read(
-        self, session: Session, request: FetchRequest, incremental: bool
+    def read(
+        self,
+        session: Session,
+        request: FetchRequest,
+        incremental: bool,
+        entries: Iterable[Entry] | None = None,
+        total: int = 0,
     ) -> tuple[_Topics, bool]:
-        """What there is to answer now, and whether it is worth sending before the deadline."""
+        """What there is to answer now, and whether it is worth sending before the deadline.
+
+        `entries` are some of the session's, if not all are to be read, and `total` the bytes that
+        others have given.
+        """
         left = min(request.max_bytes, self._max_bytes)
-        total = 0
+        if entries is None:
+            entries = session.dirty if incremental else session.entries.values()
         failed = False
         grouped: dict[TopicKey, list[FetchResult]] = {}
         quiet: list[Entry] = []
         committed = request.isolation == READ_COMMITTED
-        for entry in session.dirty if incremental else session.entries.values():
+        for entry in entries:
             if request.replica_id >= 0:
                 result, end = self._read_for_follower(
                     entry, min(entry.max_bytes, left), total == 0, request
@@ -281,7 +291,7 @@ class Fetch:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return partitions[entry.index]
 
-    def _sent(self, session: Session, topics: _Topics) -> None:
+    def sent(self, session: Session, topics: _Topics) -> None:
         """Remember what the client knows now, and let those with data go to the end of the line."""
         for key, results in topics:
             for index, _, high_watermark, _, start, records, _ in results:

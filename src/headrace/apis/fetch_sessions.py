@@ -115,7 +115,7 @@ class SessionCache:
         """The session that the request speaks of or opens, and whether it is incremental."""
         if request.session_epoch <= INITIAL_EPOCH:
             if request.session_id:
-                self._drop(request.session_id)
+                self.drop(request.session_id)
             if request.session_epoch == FINAL_EPOCH or not self._has_room():
                 return Session(0, by_ids, request), False
             return self._open(request, by_ids), False
@@ -140,7 +140,8 @@ class SessionCache:
         session.used_at = self._clock.monotonic()
         return session
 
-    def _drop(self, session_id: int) -> None:
+    def drop(self, session_id: int) -> None:
+        """End a session, if there is one of this id."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
             session.close()
@@ -154,5 +155,5 @@ class SessionCache:
         oldest = next(iter(self._sessions.values()))
         if self._clock.monotonic() - oldest.used_at < _EVICTABLE_AFTER_S:
             return False
-        self._drop(oldest.id)
+        self.drop(oldest.id)
         return True

@@ -52,6 +52,8 @@ def _resource(resource: _Message) -> object:
 _PARTITIONS = ("topics", "partitions")
 _INDEXES = ("topics", "partition_indexes")
 
+PRODUCED = Cut(("topic_data", "partition_data"), ("responses", "partition_responses"), size=32)
+
 CUTS: dict[int, Cut] = {
     2: Cut(_PARTITIONS, _PARTITIONS),
     8: Cut(_PARTITIONS, _PARTITIONS, size=256),
@@ -166,8 +168,9 @@ def _split(whole: _Message, path: tuple[str, ...], pace: Pace) -> Iterator[tuple
         together: list[_Message] = []
         count = 0
         for element in elements:
-            for part, held in _split(element, rest, pace):
-                if together and count + held > pace.elements:
+            for place, (part, held) in enumerate(_split(element, rest, pace)):
+                # Two pieces of one element never meet, so that their answers can be joined.
+                if together and (place > 0 or count + held > pace.elements):
                     yield replace(whole, **{field: tuple(together)}), count
                     together, count = [], 0
                 together.append(part)

@@ -7,6 +7,7 @@ meanwhile. A handler's KafkaError becomes the answer; a request that is no reque
 closes its connection; a mistake of ours is logged with its trace and closes the connection too.
 """
 
+import asyncio
 import logging
 import struct
 from collections.abc import Coroutine
@@ -17,15 +18,16 @@ from typing import cast
 from headrace.apis import api_versions
 from headrace.apis.context import Caller, Services
 from headrace.apis.fetch import Fetch
+from headrace.apis.fetch_sessions import INITIAL_EPOCH
 from headrace.apis.metadata import Metadata
-from headrace.apis.parts import CUTS, Cut, Joined, Pace, is_large, parts, prepare
+from headrace.apis.parts import CUTS, PRODUCED, Cut, Joined, Pace, is_large, parts, prepare
 from headrace.apis.produce import Produce, SilentFailure
-from headrace.apis.routes import METADATA, ROUTES, Route
+from headrace.apis.routes import METADATA, PRODUCE, ROUTES, Route
 from headrace.broker.buffers import LARGEST_KEPT_BYTES
 from headrace.broker.connection import Answer, CloseConnection, Connection, Later
 from headrace.broker.slices import Slices
 from headrace.errors import ErrorCode, KafkaError, MalformedRequest
-from headrace.wire.fast import parse_fetch
+from headrace.wire.fast import ManyPartitions, parse_fetch
 from headrace.wire.framing import (
     REQUEST_START_BYTES,
     frame_large_response,
@@ -43,6 +45,8 @@ _UNREADABLE = (MalformedRequest, struct.error, IndexError, UnicodeDecodeError)
 _PRODUCE = 0
 _FETCH = 1
 _FIRST_MAGIC_2_PRODUCE = 3
+_PLAIN_ANSWER, _FLEXIBLE_ANSWER = 8, 9
+"""Where the body of a response begins: after size, correlation id and tagged fields."""
 _LARGE_BYTES = 4096
 """A cold request that is larger than this is decoded in slices."""
 
@@ -93,6 +97,10 @@ class Dispatch:
             return self._handle_cold(
                 connection, buf, view, pos, end, key, version, correlation_id, size
             )
+        except ManyPartitions:
+            connection.hold()
+            work = self._produce_many if key == _PRODUCE else self._fetch_many
+            return work(bytearray(view[body:end]), version, correlation_id)
         except _UNREADABLE as error:
             raise CloseConnection(f"unreadable request: {error}") from error
         except SilentFailure as error:
@@ -102,6 +110,59 @@ class Dispatch:
         except Exception as error:
             logger.exception("a request from %s broke this broker's code", connection.address)
             raise CloseConnection("internal error") from error
+
+    async def _produce_many(self, body: bytearray, version: int, correlation_id: int) -> Answer:
+        """Append to very many partitions: as several requests for some of them each."""
+        from headrace.wire import codec
+
+        try:
+            request = await self._slices.finish(codec.read_steps(_PRODUCE, version, body))
+        except _UNREADABLE as error:
+            raise CloseConnection(f"unreadable request: {error}") from error
+        joined = Joined(PRODUCED.answers)
+        answered = False
+        pace = Pace(PRODUCED)
+        for part in parts(request, PRODUCED, pace):
+            await self._slices.turn()
+            began = perf_counter()
+            buf = bytearray(codec.encode_request(version, part))
+            try:
+                answer = self._produce(buf, memoryview(buf), 0, len(buf), version, 0)
+                pace.took(perf_counter() - began)
+                if iscoroutine(answer):
+                    answer = await answer
+            except SilentFailure as error:
+                raise CloseConnection("a produce with acks=0 failed") from error
+            if isinstance(answer, bytes):
+                shape = codec.response_class(_PRODUCE, version)
+                start = _FLEXIBLE_ANSWER if version >= PRODUCE.flexible_from else _PLAIN_ANSWER
+                joined.add(codec.decode_response(version, shape, answer, start))
+                answered = True
+        if not answered:
+            return None
+        steps = codec.encode_steps(_PRODUCE, version, joined.response())
+        flexible = version >= PRODUCE.flexible_from
+        return frame_large_response(correlation_id, flexible, [await self._slices.finish(steps)])
+
+    async def _fetch_many(self, body: bytearray, version: int, correlation_id: int) -> Answer:
+        """Read very many partitions, in steps."""
+        from headrace.apis import large_fetch
+        from headrace.wire import codec
+
+        try:
+            message = await self._slices.finish(codec.read_steps(_FETCH, version, body))
+        except _UNREADABLE as error:
+            raise CloseConnection(f"unreadable request: {error}") from error
+        request = await self._slices.finish(large_fetch.request_steps(message, version))
+        if request.session_epoch > INITIAL_EPOCH:
+            answer = self._fetch(request, version, correlation_id)
+            return answer if isinstance(answer, list) else await answer
+        until = perf_counter() + request.max_wait_ms / 1000
+        while True:
+            read = await self._slices.finish(large_fetch.read_steps(self._fetch, request, version))
+            if read.ready or perf_counter() >= until:
+                return read.response(correlation_id)
+            await asyncio.sleep(large_fetch.AGAIN_S)
 
     def _handle_cold(
         self,

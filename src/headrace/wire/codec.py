@@ -140,6 +140,16 @@ def decode_steps(api_key: int, version: int, data: Bytes, position: int = 0) -> 
     return message
 
 
+def read_steps(api_key: int, version: int, data: Bytes, position: int = 0) -> Steps[Message]:
+    """The request at `position`, as its own version has it, in steps."""
+    source = request_class(api_key, version)
+    with memoryview(data) as view:
+        try:
+            return (yield from _entity_read_steps(source, source)(_Source(view, position)))
+        except _UNREADABLE as error:
+            raise _malformed(api_key, version, error) from error
+
+
 _UNREADABLE = (IndexError, ValueError, struct.error, OverflowError)
 
 

@@ -27,6 +27,15 @@ _put_i32 = struct.Struct(">i").pack
 ProducePartition: TypeAlias = tuple[int, int, int]
 """Index, and where its records begin and end in the buffer; both are -1 for null records."""
 
+MANY_PRODUCED = 1000
+MANY_FETCHED = 2000
+"""Requests that list more partitions than this take a slower way, which lets others through."""
+
+
+class ManyPartitions(Exception):
+    """A Produce or Fetch lists so many partitions that it should be worked on in steps."""
+
+
 PRODUCE_FLEXIBLE_FROM = 9
 PRODUCE_TOPIC_IDS_FROM = 13
 
@@ -56,6 +65,7 @@ def parse_produce(
     count = _i32(buf, pos + 6)[0]
     pos += 10
     topics: list[tuple[TopicKey, list[ProducePartition]]] = []
+    listed = 0
     for _ in range(count):
         size = _i16(buf, pos)[0]
         if size < 0 or pos + size > end:
@@ -64,6 +74,9 @@ def parse_produce(
         pos += 2 + size
         partition_count = _i32(buf, pos)[0]
         pos += 4
+        listed += partition_count if partition_count > 0 else 1
+        if listed > MANY_PRODUCED:
+            raise ManyPartitions
         partitions: list[ProducePartition] = []
         for _ in range(partition_count):
             index, size = _two_i32(buf, pos)
@@ -92,6 +105,7 @@ def _parse_flexible_produce(
     acks, timeout_ms = _acks_timeout(buf, pos)
     count, pos = read_uvarint(buf, pos + 6)
     topics: list[tuple[TopicKey, list[ProducePartition]]] = []
+    listed = 0
     for _ in range(count - 1):
         if version >= PRODUCE_TOPIC_IDS_FROM:
             size = 17
@@ -101,6 +115,9 @@ def _parse_flexible_produce(
             raise MalformedRequest("a topic name reaches past the end of the request")
         key = bytes(view[pos : pos + size - 1])
         partition_count, pos = read_uvarint(buf, pos + size - 1)
+        listed += partition_count if partition_count > 0 else 1
+        if listed > MANY_PRODUCED:
+            raise ManyPartitions
         partitions: list[ProducePartition] = []
         for _ in range(partition_count - 1):
             index = _i32(buf, pos)[0]
@@ -295,8 +312,8 @@ class FetchRequest(NamedTuple):
     rack: str = ""
 
 
-_fetch_head = struct.Struct(">iiiib").unpack_from
-_fetch_head_v15 = struct.Struct(">iiib").unpack_from
+_read_fetch_head = struct.Struct(">iiiib").unpack_from
+_read_fetch_head_v15 = struct.Struct(">iiib").unpack_from
 _partition_v12 = struct.Struct(">iiqiqi").unpack_from
 _replica = struct.Struct(">iq").unpack_from
 _partition_v9 = struct.Struct(">iiqqi").unpack_from
@@ -308,19 +325,23 @@ def parse_fetch(buf: Buffer, view: memoryview, pos: int, end: int, version: int)
     """The request body in [pos, end)."""
     if version >= FETCH_FLEXIBLE_FROM:
         return _parse_flexible_fetch(buf, view, pos, end, version)
-    replica_id, max_wait_ms, min_bytes, max_bytes, isolation = _fetch_head(buf, pos)
+    replica_id, max_wait_ms, min_bytes, max_bytes, isolation = _read_fetch_head(buf, pos)
     pos += 17
     session_id, session_epoch = 0, -1
     if version >= 7:
         session_id, session_epoch = _two_i32(buf, pos)
         pos += 8
     topics: list[tuple[TopicKey, list[FetchPartition]]] = []
+    listed = 0
     count = _i32(buf, pos)[0]
     pos += 4
     for _ in range(count):
         key, pos = _name(buf, view, pos, end)
         partition_count = _i32(buf, pos)[0]
         pos += 4
+        listed += partition_count if partition_count > 0 else 1
+        if listed > MANY_FETCHED:
+            raise ManyPartitions
         partitions: list[FetchPartition] = []
         for _ in range(partition_count):
             if version >= 9:
@@ -364,17 +385,21 @@ def _parse_flexible_fetch(
 ) -> FetchRequest:
     replica_id = -1
     if version >= 15:
-        max_wait_ms, min_bytes, max_bytes, isolation = _fetch_head_v15(buf, pos)
+        max_wait_ms, min_bytes, max_bytes, isolation = _read_fetch_head_v15(buf, pos)
         pos += 13
     else:
-        replica_id, max_wait_ms, min_bytes, max_bytes, isolation = _fetch_head(buf, pos)
+        replica_id, max_wait_ms, min_bytes, max_bytes, isolation = _read_fetch_head(buf, pos)
         pos += 17
     session_id, session_epoch = _two_i32(buf, pos)
     topics: list[tuple[TopicKey, list[FetchPartition]]] = []
+    listed = 0
     count, pos = read_uvarint(buf, pos + 8)
     for _ in range(count - 1):
         key, pos = _flexible_key(buf, view, pos, end, version)
         partition_count, pos = read_uvarint(buf, pos)
+        listed += partition_count if partition_count > 0 else 1
+        if listed > MANY_FETCHED:
+            raise ManyPartitions
         partitions: list[FetchPartition] = []
         for _ in range(partition_count - 1):
             partitions.append(_partition_v12(buf, pos))
@@ -592,6 +617,36 @@ def _add_records(records: Records, parts: list[bytes], chunks: list[Chunk]) -> l
     chunks.append(b"".join(parts))
     chunks.append(records)
     return []
+
+
+def fetch_body(version: int, topics: list[tuple[TopicKey, list[FetchResult]]]) -> list[Chunk]:
+    """A part of the array of topics of a Fetch response, without the length of the array."""
+    chunks = fetch_response(version, 0, 0, 0, topics)
+    head = chunks[0]
+    assert isinstance(head, bytes), "a response begins with its size"
+    chunks[0] = head[len(_fetch_head(version, 0, 0, len(topics))) + 4 :]
+    if version >= FETCH_FLEXIBLE_FROM:
+        tail = chunks[-1]
+        assert isinstance(tail, bytes), "a response ends with its tagged fields"
+        chunks[-1] = tail[:-1]
+    return chunks
+
+
+def join_fetch_bodies(
+    version: int, correlation_id: int, session_id: int, topics: int, bodies: list[Chunk]
+) -> list[Chunk]:
+    """The whole frame of a Fetch response, of parts that `fetch_body` made."""
+    head = _fetch_head(version, correlation_id, session_id, topics)
+    tail = [b"\0"] if version >= FETCH_FLEXIBLE_FROM else []
+    return _with_size([head, *bodies], tail)
+
+
+def _fetch_head(version: int, correlation_id: int, session_id: int, topics: int) -> bytes:
+    if version >= FETCH_FLEXIBLE_FROM:
+        return fetch_head_v12(correlation_id, 0, 0, 0, session_id) + uvarint(topics + 1)
+    if version >= 7:
+        return fetch_head_v7(correlation_id, 0, 0, session_id) + _put_i32(topics)
+    return fetch_head_v4(correlation_id, 0) + _put_i32(topics)
 
 
 def _with_size(chunks: list[Chunk], parts: list[bytes]) -> list[Chunk]:
