@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from deltalake import DeltaTable
 
 from headrace import pyspark_import
 from headrace.pipelines.running import requirements
@@ -84,6 +85,40 @@ def test_a_program_needs_no_activated_environment(
     program.write_text(COUNT)
     done = run(python, environment, str(program), headrace.bootstrap_servers, topic)
     assert "records: 3" in done.stdout, done.stderr
+
+
+PARTITIONED = """
+import sys
+from pyspark.sql import SparkSession
+
+builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+builder = builder.config("spark.driver.bindAddress", "127.0.0.1")
+spark = builder.config("spark.driver.host", "127.0.0.1").getOrCreate()
+rates = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 6).load()
+query = (
+    rates.selectExpr("value as id", "value % 3 as kind")
+    .writeStream.partitionBy("kind").format("headrace-delta")
+    .option("checkpointLocation", sys.argv[1] + "/checkpoint").start(sys.argv[1] + "/table")
+)
+while query.isActive and query.lastProgress is None:
+    query.awaitTermination(0.2)
+query.stop()
+"""
+
+
+@pytest.mark.spark
+def test_partition_by_reaches_a_lake_sink_in_any_program(
+    python: Path, environment: dict[str, str], tmp_path: Path
+) -> None:
+    if reason := support.missing():
+        pytest.skip(reason)
+    program = tmp_path / "app.py"
+    program.write_text(PARTITIONED)
+    done = run(python, environment, str(program), str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    table = DeltaTable(str(tmp_path / "table"))
+    assert table.metadata().partition_columns == ["kind"]
+    assert table.to_pyarrow_table().num_rows >= 6
 
 
 SHOW = "import sys; {}; import os; print(os.environ.get('PYSPARK_PYTHON'), 'typing' in sys.modules)"

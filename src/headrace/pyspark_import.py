@@ -1,4 +1,4 @@
-"""What has to be set before PySpark starts its Java: which Python Spark's own processes use.
+"""What has to be done when a program imports PySpark: which Python Spark uses, and `partitionBy`.
 
 Spark's Java starts `python3` from the PATH for data sources and tasks. If a program is started with
 the Python of an environment that is not activated, that is another Python, which does not have this
@@ -6,6 +6,9 @@ package, and Spark ends with DATA_SOURCE_NOT_FOUND. The module `pyspark_headrace
 late to change that: Spark looks for it with the wrong Python. So `headrace-pyspark.pth`, which is
 installed beside the package, imports this module whenever Python starts. It does nothing until the
 program imports PySpark, and never changes what the user has chosen. No other module imports it.
+
+The same moment is used to have PySpark's writers tell the lake sinks their partition columns, which
+Spark itself does not do (`pipelines/running/partition_columns.py`).
 """
 
 import os
@@ -15,7 +18,7 @@ import sys
 # not loaded by then: neither typing nor collections.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import MutableMapping
+    from collections.abc import MutableMapping, Sequence
     from importlib.machinery import ModuleSpec
     from types import ModuleType
 
@@ -23,18 +26,56 @@ CHOSEN_BY_USER = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
 JAVA_RUNS = ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE")
 """Set where somebody else has started Spark's Java: spark-submit, or a Connect server."""
 CHILD_OF_SPARK = "SPARK_ENV_LOADED"
+WRITERS = {
+    "pyspark.sql.readwriter": "DataFrameWriter",
+    "pyspark.sql.streaming.readwriter": "DataStreamWriter",
+}
 
 
 class _PySparkFinder:
-    """Finds no module; learns that PySpark is imported for the first time."""
+    """Learns that PySpark is imported for the first time, and changes its writers on the way."""
+
+    def __init__(self) -> None:
+        self._awaited = {"pyspark", *WRITERS}
 
     def find_spec(
-        self, name: str, path: object = None, target: "ModuleType | None" = None
+        self, name: str, path: "Sequence[str] | None" = None, target: "ModuleType | None" = None
     ) -> "ModuleSpec | None":
-        if name == "pyspark" and self in sys.meta_path:
+        if name not in self._awaited:
+            return None
+        self._awaited.remove(name)
+        if not self._awaited and self in sys.meta_path:
             sys.meta_path.remove(self)
+        if name == "pyspark":
             prepare(os.environ)
+            return None
+        return _with_changed_writer(name, path)
+
+
+def _with_changed_writer(name: str, path: "Sequence[str] | None") -> "ModuleSpec | None":
+    """The module as Python itself finds it, with its writer changed once it is loaded."""
+    from importlib.machinery import PathFinder
+
+    spec = PathFinder.find_spec(name, path)
+    if spec is None or spec.loader is None:
         return None
+    execute = spec.loader.exec_module
+
+    def exec_module(module: "ModuleType") -> None:
+        execute(module)
+        try:
+            from headrace.pipelines.running.partition_columns import change
+
+            change(getattr(module, WRITERS[name]))
+        except Exception as error:
+            import warnings
+
+            # PySpark works without it, and the sinks have an option for the columns.
+            warnings.warn(f"partitionBy will not reach the lake sinks: {error}", stacklevel=2)
+
+    # PySpark's modules have loaders of their own, so that no other module is concerned.
+    spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+    return spec
 
 
 def prepare(environment: "MutableMapping[str, str]") -> None:

@@ -1,4 +1,4 @@
-"""`.partitionBy(...)` for the lake sinks, in programs that `headrace spark` starts.
+"""`.partitionBy(...)` of PySpark's writers, for the lake sinks.
 
 Spark does not tell a Python data source its partition columns: a stream drops them silently, and a
 batch write is refused because the table that Spark asked the source for has none. So PySpark's
@@ -16,18 +16,21 @@ OPTION = "partitionBy"
 def hand_on_partition_columns() -> None:
     """Change PySpark's writers in this process; a second call changes nothing.
 
-    `headrace spark run` and `headrace spark shell` do it. A program that is started otherwise may
-    call it before it writes, or set the option `partitionBy`.
+    `headrace spark run` and `headrace spark shell` do it, and `headrace.pyspark_import` does it
+    in other programs. Where neither runs, as under spark-submit, a program may call it before it
+    writes, or set the option `partitionBy`.
     """
     from pyspark.sql.readwriter import DataFrameWriter
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     for writer in (DataFrameWriter, DataStreamWriter):
-        if not hasattr(writer, "_headrace_hand_on"):
-            _change(writer)
+        change(writer)
 
 
-def _change(writer: Any) -> None:
+def change(writer: Any) -> None:
+    """Change one of PySpark's two classes of writers."""
+    if hasattr(writer, "_headrace_hand_on"):
+        return
     with_format: Callable[..., Any] = writer.format
     with_partitions: Callable[..., Any] = writer.partitionBy
     with_clusters: Callable[..., Any] = writer.clusterBy
