@@ -246,6 +246,20 @@ def test_without_enough_replicas_nothing_is_acknowledged_or_changed(broker: OneB
     assert committed(broker.groups) == 7
 
 
+def test_refused_records_are_logged_once_in_ten_seconds(
+    broker: OneBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    commit(broker.groups, 7)
+    broker.replicas.partition(OFFSETS_TOPIC, broker.groups.partition_of("g")).isr = 0
+    for _ in range(2):
+        for _ in range(3):
+            with pytest.raises(KafkaError):
+                commit(broker.groups, 8)
+        cast(ManualClock, broker.services.clock).advance(10_000)
+    assert len(caplog.messages) == 2
+    assert "0 in-sync replicas" in caplog.messages[0]
+
+
 def test_a_name_that_no_record_can_hold_is_refused(broker: OneBroker) -> None:
     name = "g" * 40_000
     with pytest.raises(KafkaError) as refused:

@@ -17,6 +17,7 @@ from headrace.coordination.runtime import Coordinator
 from headrace.coordination.transaction_records import State
 from headrace.coordination.transactions import NOBODY, Identity
 from headrace.errors import ErrorCode, KafkaError
+from headrace.replication.partition import Partition
 from headrace.types import TopicPartition
 from headrace.wire.batch import TRANSACTIONAL
 from headrace.wire.records import Record, encode_batch
@@ -166,6 +167,56 @@ def test_a_marker_that_cannot_be_written_is_tried_again(
 
     asyncio.run(run())
     assert failures == []
+
+
+def test_a_completion_that_the_log_refuses_is_written_later(
+    broker: OneBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written, attempts = Partition.append_own, 0
+
+    def all_but_the_second(self: Partition, *args: Any) -> int:
+        nonlocal attempts
+        if self.name.topic == TRANSACTIONS_TOPIC:
+            attempts += 1
+            if attempts == 2:
+                raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
+        return written(self, *args)
+
+    async def run() -> None:
+        broker.transactions.start()
+        who = await begin(broker, ORDERS)
+        monkeypatch.setattr(Partition, "append_own", all_but_the_second)
+        await end(broker, who)
+        assert state(broker) is State.PREPARE_COMMIT
+        await until(lambda: state(broker) is State.COMPLETE_COMMIT)
+        broker.transactions.stop()
+
+    asyncio.run(run())
+
+
+def test_a_decision_whose_commit_failed_is_carried_out_without_another_request(
+    broker: OneBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The replicas that were missing come back, and the log still has the decision."""
+
+    async def run() -> None:
+        broker.transactions.start()
+        who = await begin(broker, ORDERS)
+        log_of_ids = broker.replicas.partition(TRANSACTIONS_TOPIC, 0)
+        log_of_ids.use_settings(replace(log_of_ids.settings, flush_messages=1))
+        monkeypatch.setattr(broker.replicas, "flush_later", lambda _: None)
+        asked = asyncio.ensure_future(end(broker, who))
+        await asyncio.sleep(0)
+        log_of_ids.fail_waiters(KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
+        with pytest.raises(KafkaError) as refused:
+            await asked
+        assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        log_of_ids.advance(log_of_ids.log.end_offset)
+        orders = broker.replicas.partition(*ORDERS)
+        await until(lambda: orders.last_stable_offset == 2)
+        broker.transactions.stop()
+
+    asyncio.run(run())
 
 
 async def commit_offset(broker: OneBroker, who: Identity) -> None:

@@ -66,6 +66,9 @@ _FIRST_LOAD_PAUSE_MS = 1000
 _LONGEST_LOAD_PAUSE_MS = 10_000
 """How long to wait before a log that could not be read is tried again, twice as long each time."""
 
+_QUIET_MS = 10_000
+"""How often refused records of a shard are logged: each request of each client is refused then."""
+
 _LOAD = ("load",)
 """The key of the timer that reads a log again."""
 
@@ -89,8 +92,8 @@ class Shard(Generic[_Machine]):
     """One partition's state, and how far its log has been written."""
 
     __slots__ = (
-        "end", "epoch", "failed", "index", "partition", "pause_ms", "ready", "state", "task",
-        "topics_changed", "topics_gone",
+        "end", "epoch", "failed", "index", "partition", "pause_ms", "quiet_until_ms", "ready",
+        "state", "task", "topics_changed", "topics_gone",
     )  # fmt: skip
 
     def __init__(self, index: int, partition: Partition, state: _Machine, pause_ms: int) -> None:
@@ -102,6 +105,7 @@ class Shard(Generic[_Machine]):
         self.failed = ""
         """Why the log could not be read, if it could not; it is tried again after `pause_ms`."""
         self.pause_ms = pause_ms
+        self.quiet_until_ms = 0
         self.task: asyncio.Task[None] | None = None
         self.end = 0
         self.topics_changed: frozenset[str] = frozenset()
@@ -383,7 +387,7 @@ class Runtime(Generic[_Machine]):
             try:
                 self._append(shard, outcome)
             except KafkaError as error:
-                logger.error("cannot write to %s: %s", shard.partition.name, error)
+                self._log_refusal(shard, error)
                 if token is not None:
                     self._deliver([_failure(token, error)])
                 return False
@@ -402,6 +406,15 @@ class Runtime(Generic[_Machine]):
                 lambda done: self._committed(shard, outcome, done.exception())
             )
         return True
+
+    def _log_refusal(self, shard: Shard[_Machine], error: KafkaError) -> None:
+        now_ms = self._now_ms()
+        if now_ms >= shard.quiet_until_ms:
+            shard.quiet_until_ms = now_ms + _QUIET_MS
+            logger.error(
+                "cannot write to %s: %s; more of these are not logged for %d s",
+                shard.partition.name, error, _QUIET_MS // 1000,
+            )  # fmt: skip
 
     def _set_timers(self, shard: Shard[_Machine], timers: Sequence[Timer]) -> None:
         soonest = False
