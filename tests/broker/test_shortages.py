@@ -2,9 +2,11 @@
 
 import errno
 import os
+import re
 import resource
 import socket
 import time
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from headrace.types import TopicPartition
 from tests.support.cluster import RunningCluster
 from tests.support.headrace_broker import HeadraceBroker
 from tests.support.mounts import small_disk
+from tests.support.ports import free_port
 from tests.testing.test_running import read, send
 
 Factory = Callable[..., RunningBroker]
@@ -76,14 +79,17 @@ def test_coordinators_whose_topics_were_first_asked_for_on_a_full_disk_work_when
 def test_a_broker_without_descriptors_serves_those_who_are_connected_and_recovers(
     headrace_factory: Factory,
 ) -> None:
-    broker = headrace_factory()
+    metrics = f"127.0.0.1:{free_port()}"
+    broker = headrace_factory(
+        {"log.cleaner.backoff.ms": "2000", "headrace.metrics.address": metrics}
+    )
     address = parse_bootstrap(broker.bootstrap_servers)[0]
     with client(broker.bootstrap_servers) as connected:
         create_with(connected, "payments")  # what the broker imports for that is imported now
         limits = resource.prlimit(broker.pid, resource.RLIMIT_NOFILE)
         used = len(os.listdir(f"/proc/{broker.pid}/fd"))
         resource.prlimit(broker.pid, resource.RLIMIT_NOFILE, (used, limits[1]))
-        waiting = [socket.create_connection((address.host, address.port)) for _ in range(3)]
+        waiting = [socket.create_connection((address.host, address.port)) for _ in range(10)]
         create_with(connected, "orders")
         until = time.monotonic() + 3
         while time.monotonic() < until:
@@ -93,8 +99,21 @@ def test_a_broker_without_descriptors_serves_those_who_are_connected_and_recover
         resource.prlimit(broker.pid, resource.RLIMIT_NOFILE, limits)
         assert send(broker, "orders", "after") == [0]
         assert read(broker, "orders", 1) == ["after"]
+        wait_for_compaction(metrics)  # it would have started while there were no descriptors
         for one in waiting:
             one.close()
+
+
+def wait_for_compaction(metrics: str) -> None:
+    """Until the broker has looked for logs to compact."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        with urllib.request.urlopen(f"http://{metrics}/metrics", timeout=60) as answer:
+            text = answer.read().decode()
+        if re.search(r"^headrace_compaction_last_look_timestamp_seconds [1-9]", text, re.M):
+            return
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
 
 
 def test_a_leader_that_could_not_open_its_log_leads_when_it_can(tmp_path: Path) -> None:

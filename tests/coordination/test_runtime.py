@@ -23,6 +23,7 @@ from headrace.replication.partition import Partition
 from headrace.wire.records import Record, encode_batch
 from tests.apis.one_broker import OneBroker
 
+QUICK_SWEEPS = {"offsets.retention.check.interval.ms": "10"}
 SETTINGS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "3"}
 
 
@@ -158,6 +159,65 @@ def test_a_log_that_could_not_be_opened_is_read_when_it_can_be(
         broker.groups.fire_timers()
     assert commit(broker.groups, 7) == "done"
     assert committed(broker.groups) == 7
+
+
+def test_an_unexpected_error_ends_neither_reading_nor_timers_nor_sweeps(
+    broker: OneBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit(broker.groups, 7)
+    join(broker.groups, "m-1")
+    broken = {Groups.replay, Groups.expire, Groups.expire_offsets}
+
+    def break_once(name: str) -> None:
+        real = getattr(Groups, name)
+
+        def once(self: Groups, *args: object) -> object:
+            if real in broken:
+                broken.discard(real)
+                raise RuntimeError("a bug")
+            return real(self, *args)
+
+        monkeypatch.setattr(Groups, name, once)
+
+    for name in ("replay", "expire", "expire_offsets"):
+        break_once(name)
+    clock = cast(ManualClock, broker.services.clock)
+
+    async def use() -> None:
+        groups = restarted(broker)
+        monkeypatch.setattr(groups, "_settings", broker.services.settings.replace(QUICK_SWEEPS))
+        groups.start()
+        with pytest.raises(KafkaError) as refused:
+            committed(groups)
+        assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        clock.advance(1000)
+        groups.fire_timers()
+        assert committed(groups) == 7
+        groups.stop()
+
+    asyncio.run(use())
+    clock.advance(10_001)
+    broker.groups.fire_timers()
+    shard = next(groups for groups in broker.groups.all_groups() if "g" in groups.groups)
+    assert shard.groups["g"].state != "Empty"
+    clock.advance(5001)
+    broker.groups.fire_timers()
+    assert shard.groups["g"].state == "Empty"
+
+    async def sweep() -> None:
+        groups = restarted(broker)
+        monkeypatch.setattr(groups, "_settings", broker.services.settings.replace(QUICK_SWEEPS))
+        groups.start()
+        clock.advance(10_081 * 60_000)
+        for _ in range(1000):
+            if all(not one.groups for one in groups.all_groups()):
+                break
+            await asyncio.sleep(0.01)
+        groups.stop()
+
+    asyncio.run(sweep())
+    assert not broken
+    assert all(not groups.groups for groups in restarted(broker).all_groups())
 
 
 def test_a_record_of_a_later_version_is_passed_over(broker: OneBroker) -> None:
@@ -321,7 +381,7 @@ def test_a_member_whose_leave_was_refused_expires_with_its_session(broker: OneBr
     partition.isr = 1
     shard = next(groups for groups in broker.groups.all_groups() if "g" in groups.groups)
     assert shard.groups["g"].state != "Empty"
-    clock.advance(5000)
+    clock.advance(5001)
     broker.groups.fire_timers()
     assert shard.groups["g"].state == "Empty"
 
@@ -402,7 +462,7 @@ def test_a_change_of_topics_that_was_refused_is_made_later(broker: OneBroker) ->
     for partition in partitions:
         partition.isr = 1
     assert committed(broker.groups, "other") == 7
-    cast(ManualClock, broker.services.clock).advance(5000)
+    cast(ManualClock, broker.services.clock).advance(5001)
     broker.groups.fire_timers()
     assert beat(broker.groups, "a", answer.epoch).epoch == answer.epoch + 1
     with pytest.raises(KeyError):

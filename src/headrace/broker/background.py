@@ -97,10 +97,15 @@ class Background:
         self._tasks.append(asyncio.get_running_loop().create_task(repeat()))
 
     async def _compact(self) -> None:
-        await asyncio.sleep(self._settings.integer("log.cleaner.backoff.ms") / 1000)
-        # Imported here: a broker shall answer before it thinks of that.
-        from headrace.broker.compaction import Compaction
-
+        while True:
+            await asyncio.sleep(self._settings.integer("log.cleaner.backoff.ms") / 1000)
+            try:
+                # Imported here: a broker shall answer before it thinks of that.
+                from headrace.broker.compaction import Compaction
+            except OSError as error:  # such as EMFILE: an import opens files
+                logger.error("compaction cannot be started: %s; it is tried again", error)
+            else:
+                break
         self._compaction = Compaction(self._replicas, self._executor, self._clock, self._metrics)
         self._compaction.start()
 

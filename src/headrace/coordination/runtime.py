@@ -303,7 +303,7 @@ class Runtime(Generic[_Machine]):
             limit = self._replicas.max_decompressed_bytes
             yield from latest_records(partition, limit, latest)
             yield from self._replay_steps(shard.state, latest)
-        except (KafkaError, OSError, ValueError) as error:
+        except Exception as error:  # whatever it is, a half-read state must not be used
             if isinstance(error, KafkaError) and error.code is ErrorCode.CORRUPT_MESSAGE:
                 self._replicas.found_damaged(partition, latest.offset)
             self._load_failed(shard, error)
@@ -319,7 +319,11 @@ class Runtime(Generic[_Machine]):
         if self._shards.get(shard.index) is not shard:
             return
         shard.failed = f"cannot read the state in {shard.partition.name}: {error}"
-        logger.error("%s; retrying in %d s", shard.failed, shard.pause_ms // 1000)
+        known = isinstance(error, KafkaError | OSError | ValueError)
+        logger.error(
+            "%s; retrying in %d s", shard.failed, shard.pause_ms // 1000,
+            exc_info=None if known else error,
+        )  # fmt: skip
         self._set_timers(shard, [Timer(_LOAD, self._now_ms() + shard.pause_ms)])
 
     def _load_again(self, failed: Shard[_Machine]) -> None:
@@ -509,9 +513,17 @@ class Runtime(Generic[_Machine]):
             if key == _TOPICS:
                 self._tell_of_topics(shard)
                 continue
-            shard.state.wall.ms = self._clock.now_ms()
-            if not self._apply(shard, shard.state.expire(key, now_ms)):
+            if not self._expire(shard, key, now_ms):
                 self._timers.set(_TimerKey(index, key), now_ms + _TRY_AGAIN_MS)
+
+    def _expire(self, shard: Shard[_Machine], key: tuple[str, ...], now_ms: int) -> bool:
+        """Let a timer of a shard happen; False if that has to be tried again."""
+        shard.state.wall.ms = self._clock.now_ms()
+        try:
+            return self._apply(shard, shard.state.expire(key, now_ms))
+        except Exception:  # the other timers have to fire all the same
+            logger.exception("the timer %s of %s failed", key, shard.partition.name)
+            return False
 
     def _follow(self, old: Image, new: Image) -> None:
         """Topics came, changed or went, or the configs of groups changed."""
@@ -573,7 +585,10 @@ class Runtime(Generic[_Machine]):
         interval = self._settings.integer(setting) / 1000
         while True:
             await asyncio.sleep(interval)
-            work()
+            try:
+                work()
+            except Exception:
+                logger.exception("recurring work on %s failed; it is tried again", self._topic)
 
 
 class Coordinator(Runtime[Groups]):
