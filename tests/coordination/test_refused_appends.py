@@ -47,8 +47,10 @@ SETTINGS = {
     "group.consumer.session.timeout.ms": "45000",
     "group.max.size": "3",
 }
-NOT_STATE = {"home", "settings", "image", "limits", "wall", "_wall", "_limits", "_expressions"}
-"""Fields that are surroundings or caches of the state."""
+NOT_STATE = {
+    "home", "settings", "image", "limits", "wall", "_wall", "_limits", "_expressions", "_search",
+}  # fmt: skip
+"""Fields that are surroundings, caches, or the progress of a search whose result is not used."""
 
 
 def dump(value: object) -> object:
