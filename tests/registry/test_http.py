@@ -285,7 +285,7 @@ def test_health_and_metrics_tell_what_happened(http: httpx.Client, subject: str)
     assert (
         'headrace_registry_requests_total{method="POST",path="/subjects/{subject}/versions"' in page
     )
-    assert "headrace_registry_pen_taken_total 1\n" in page
+    assert "headrace_registry_writer_changes_total 1\n" in page
 
 
 def test_many_clients_at_once_get_ids_that_are_all_different(

@@ -15,7 +15,7 @@ from headrace.registry.formats.parsed import Dependency
 from headrace.registry.http_app import Http
 from headrace.registry.lookup import Comparison
 from headrace.registry.parsing import Parser, Source
-from headrace.registry.schemas_topic import Where
+from headrace.registry.schemas_topic import TopicLocation
 from headrace.registry.service import Registry
 from headrace.registry.slices import in_slices
 from headrace.registry.work import (
@@ -203,7 +203,7 @@ def test_schemas_that_refer_to_each_other_in_a_long_chain_are_refused(kind: str)
 async def _canaries(bootstrap: str, large_request: str) -> tuple[httpx.Response, int]:
     """The answer to a request that never ends by itself, and how many others were answered
     meanwhile."""
-    registry = Registry(Where(bootstrap, f"_schemas-{uuid.uuid4().hex[:8]}"))
+    registry = Registry(TopicLocation(bootstrap, f"_schemas-{uuid.uuid4().hex[:8]}"))
     registry.workers = Workers(cpu_s=2)
     await registry.start()
     transport = httpx.ASGITransport(app=Http(registry))

@@ -1,4 +1,4 @@
-"""`headrace registry serve`: the schema registry beside a Kafka cluster."""
+"""`headrace registry serve`: starts a schema registry for a Kafka cluster."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -16,14 +16,14 @@ DEFAULT_LISTEN = "127.0.0.1:8081"
 
 
 class LogFormat(StrEnum):
-    """How the registry writes its own log."""
+    """Format of the registry's log."""
 
     TEXT = "text"
     JSON = "json"
 
 
 class LogLevel(StrEnum):
-    """What is worth a line."""
+    """Lowest level that is logged."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -33,7 +33,7 @@ class LogLevel(StrEnum):
 
 @app.callback()
 def registry() -> None:
-    """A schema registry, with the HTTP interface that registry clients speak."""
+    """Schema registry with the HTTP API of Confluent's registry."""
 
 
 @app.command(
@@ -54,21 +54,23 @@ def serve(
         ),
     ] = DEFAULT_LISTEN,
     topic: Annotated[
-        str, typer.Option("--topic", metavar="TOPIC", help="Where the schemas are kept.")
+        str,
+        typer.Option("--topic", metavar="TOPIC", help="Compacted topic that stores the schemas."),
     ] = "_schemas",
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     client_config: ClientConfig = None,
     log_format: Annotated[
-        LogFormat, typer.Option("--log-format", help="Of its own log, on standard error.")
+        LogFormat, typer.Option("--log-format", help="Format of the log on standard error.")
     ] = LogFormat.TEXT,
     log_level: Annotated[
-        LogLevel, typer.Option("--log-level", help="What is worth a line.")
+        LogLevel, typer.Option("--log-level", help="Lowest level that is logged.")
     ] = LogLevel.INFO,
 ) -> None:
     """Start a schema registry.
 
-    It keeps everything in a compacted topic of the cluster, in the format that other registries
-    use, and needs no disk. Several may run beside each other; any of them takes reads and writes.
+    The registry stores schemas in a compacted topic of the cluster, in the record format of
+    Confluent's registry, and needs no local storage. Several instances can run on one topic; each
+    accepts reads and writes.
     """
     from headrace.cli import client
 
@@ -78,13 +80,13 @@ def serve(
     properties = client.read_properties_file(client_config) if client_config else {}
     try:
         from headrace.registry import server
-        from headrace.registry.schemas_topic import Where
+        from headrace.registry.schemas_topic import TopicLocation
     except ModuleNotFoundError as error:
         raise Failure(
             f"the registry needs the package {error.name}, which is not installed",
             hint="pip install 'headrace[services]'",
         ) from None
-    where = Where(bootstrap, topic, properties)
-    code = server.main(where, (host.strip("[]"), int(port)), log_format.value, log_level.value)
+    location = TopicLocation(bootstrap, topic, properties)
+    code = server.main(location, (host.strip("[]"), int(port)), log_format.value, log_level.value)
     if code:
         raise typer.Exit(ExitCode.FAILED)

@@ -1,5 +1,5 @@
-"""The schema registry: an ordinary Kafka client that keeps schemas in a compacted topic.
+"""The schema registry: a Kafka client that stores schemas in a compacted topic.
 
-Its HTTP interface is the one that existing registry clients speak. It imports neither the broker
-nor the log, and runs as well against an Apache Kafka.
+Its HTTP API is the one of Confluent's registry. It imports nothing of the broker and also runs
+against Apache Kafka.
 """

@@ -1,4 +1,4 @@
-"""The seven levels: which earlier versions a new schema is held against, and in which direction."""
+"""Compatibility levels: which earlier versions a new schema is checked against, and how."""
 
 from collections.abc import Sequence
 
@@ -22,10 +22,10 @@ def check(
     earlier: Sequence[tuple[int, Parsed]],
     pairs: int = limits.COMPARISONS,
 ) -> list[str]:
-    """Why the new schema may not follow the earlier versions (given in their order).
+    """Why the new schema is incompatible with the earlier versions (in ascending order).
 
-    The latest is compared first, and the first one that does not fit ends it. `pairs` of types are
-    compared at most.
+    The latest version is compared first; the check ends at the first incompatible version. At most
+    `pairs` pairs of types are compared.
     """
     if level == "NONE":
         return []

@@ -1,6 +1,7 @@
-"""What a write does: from what is known and what is asked to the records and the answer.
+"""Decisions on writes: from the state and a request to the records and the response.
 
-Pure: nothing is changed here. The caller writes the records, and replaying them changes the state.
+Pure functions: nothing is changed here. The caller writes the records; replaying them changes the
+state.
 """
 
 import json
@@ -41,7 +42,7 @@ CONFIG_FIELDS = (
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The answer, and the records that make it true."""
+    """The response, and the records to write."""
 
     answer: object
     changes: tuple[Change, ...] = ()
@@ -50,9 +51,9 @@ class Outcome:
 def register(
     state: State, answers: Answers, subject: str, wanted: Submission, *, normalize: bool
 ) -> Outcome:
-    """A schema under a subject: an old id if it is known, a new version and maybe a new id else.
+    """Registers a schema under a subject: returns the existing version or creates a new one.
 
-    NeedsWork where it cannot be decided before other processes have worked on the schema.
+    Raises NeedsWork if the decision needs the result of a worker process.
     """
     mode = state.mode(subject)
     _check_registering(subject, mode, wanted)
@@ -91,9 +92,9 @@ def register(
 
 
 def registered_json(version: Version) -> Json:
-    """The answer to a registration.
+    """The response to a registration.
 
-    Without the text: clients keep what they are given here, in the form in which they sent it.
+    Without the text: clients cache the schema in the form in which they sent it.
     """
     made = content_json(version.content)
     del made["schema"]
@@ -113,7 +114,7 @@ def _check_registering(subject: str, mode: str, wanted: Submission) -> None:
 def _with_defaults(
     state: State, subject: str, wanted: Submission, config: Mapping[str, object]
 ) -> Submission:
-    """Metadata and rules: the client's, else those of the version before, within the settings."""
+    """Metadata and rules: the client's or the previous version's, merged with the settings."""
     previous = state.version(subject, -1)
     metadata, rules = wanted.metadata, wanted.rule_set
     if previous is not None:
@@ -166,7 +167,7 @@ def _choose_id(state: State, subject: str, wanted: Submission, content: Content)
 
 
 def delete_version(state: State, subject: str, number: int, *, permanent: bool) -> Outcome:
-    """Soft deletion hides a version; permanent deletion needs that first, and forgets it."""
+    """Soft-deletes a version, or permanently deletes one that is soft-deleted."""
     found = state.version(subject, number, deleted=permanent or number != -1)
     if found is None:
         if not state.has_subject(subject, deleted=True):
@@ -189,7 +190,7 @@ def delete_version(state: State, subject: str, number: int, *, permanent: bool) 
 
 
 def delete_subject(state: State, subject: str, *, permanent: bool) -> Outcome:
-    """All versions of a subject at once."""
+    """Deletes all versions of a subject."""
     everything = state.versions(subject, deleted=True)
     if not everything:
         raise failures.subject_not_found(subject)
@@ -206,7 +207,7 @@ def delete_subject(state: State, subject: str, *, permanent: bool) -> Outcome:
     numbers = [each.version for each in chosen]
     if not permanent:
         return Outcome(numbers, (DeleteSubject(subject, numbers[-1]),))
-    # The last one first: a version may refer to an earlier one of its own subject.
+    # The latest first: a version may refer to an earlier one of the same subject.
     drops = [DropVersion(subject, number) for number in reversed(numbers)]
     return Outcome(numbers, (*drops, _highest(state), *_forget_settings(state, subject)))
 
@@ -230,7 +231,7 @@ def _forget_settings(state: State, subject: str) -> list[Change]:
 
 
 def set_config(state: State, scope: str | None, body: object) -> Outcome:
-    """Settings of a subject, a context or all; what the body does not name stays as it is."""
+    """Changes settings of a subject or a context, or global ones; fields not given are kept."""
     if not isinstance(body, dict):
         raise failures.unprocessable("The body must be a JSON object with 'compatibility'")
     _check_writable(state, scope)
@@ -255,7 +256,7 @@ def _check_config(given: Mapping[str, object]) -> None:
         elif name.endswith(("Metadata", "RuleSet")):
             wanted = dict
         if value is not None and not isinstance(value, wanted):
-            kind = {str: "a text", bool: "true or false", dict: "a JSON object"}[wanted]
+            kind = {str: "a string", bool: "true or false", dict: "a JSON object"}[wanted]
             raise failures.unprocessable(f"The field {name!r} must be {kind}")
 
 
@@ -268,7 +269,7 @@ def delete_config(state: State, scope: str | None) -> Outcome:
 
 
 def set_mode(state: State, scope: str | None, body: object, *, force: bool) -> Outcome:
-    """Read-write, read-only or import, for a subject, a context or all."""
+    """Sets the mode of a subject or a context, or the global mode."""
     mode = body.get("mode") if isinstance(body, dict) else None
     if not isinstance(mode, str) or mode.upper() not in MODES:
         raise failures.invalid_mode(mode)

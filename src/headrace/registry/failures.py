@@ -1,18 +1,18 @@
-"""What the registry answers when it cannot do what was asked: status, code and a sentence.
+"""The registry's errors: HTTP status, error code and message.
 
-The codes are those that registry clients already know; a client decides by them, not by the text.
+The codes are those of Confluent's registry; clients rely on them, not on the messages.
 """
 
 from collections.abc import Sequence
 
 
 class RegistryError(Exception):
-    """An answer that is no success."""
+    """An error response."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
         self.code = code
-        """As in the body: the HTTP status, or the status and two more digits."""
+        """`error_code` in the body: the HTTP status, optionally followed by two digits."""
         self.message = message
 
     @property
@@ -21,7 +21,7 @@ class RegistryError(Exception):
 
 
 class InvalidSchema(RegistryError):
-    """Text that is no schema of its type."""
+    """The text is not a valid schema of its type."""
 
     CODE = 42201
 
@@ -142,9 +142,7 @@ def too_large(length: int, limit: int) -> RegistryError:
 
 
 def needs_too_much(limit: int) -> RegistryError:
-    return RegistryError(
-        42209, f"The schema and those that it refers to have more than {limit} characters"
-    )
+    return RegistryError(42209, f"The schema and its references have more than {limit} characters")
 
 
 def record_too_large(length: int, limit: int) -> RegistryError:

@@ -1,7 +1,7 @@
-"""A schema's fingerprint: the same in every registry, unlike its id.
+"""A schema's GUID: unlike its id it is the same in every registry.
 
-MD5 over the text, then the references, the metadata and the rules, each only if it is there, as
-existing registries compute it, so that records whose headers carry it stay readable.
+MD5 of the text, the references, the metadata and the rules, as Confluent's registry computes it, so
+that records with the GUID in a header stay readable.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ _RULE_TEXTS_AFTER = ("expr", "onSuccess", "onFailure")
 
 
 def guid_of(content: Content) -> str:
-    """The fingerprint in a UUID's spelling."""
+    """The GUID in the notation of a UUID."""
     digest = hashlib.md5(content.text.encode("utf-8", "surrogatepass"), usedforsecurity=False)
     for reference in content.references:
         digest.update(reference.name.encode() + reference.subject.encode())

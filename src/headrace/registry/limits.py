@@ -1,53 +1,53 @@
-"""How much of anything a client may send. Each bounds time or memory of one request."""
+"""Limits on requests. Each bounds the time or memory that one request can use."""
 
 SCHEMA_CHARACTERS = 500_000
-"""Of a schema's text. It has to fit into one record of the topic, escaped."""
+"""Of a schema's text. The JSON-escaped text must fit into one record of the topic."""
 
 BODY_BYTES = 2_000_000
-"""Of a request. More is not read."""
+"""Of a request body. The rest is not read."""
 
 JSON_DEPTH = 128
-"""Of objects and arrays in a schema or a body; the parsers below us recurse."""
+"""Nesting of objects and arrays in a schema or a body; the parsers recurse."""
 
 PROTO_DEPTH = 100
-"""Of brackets of any kind in a .proto file; protoc recurses into them without a limit."""
+"""Nesting of brackets in a .proto file; protoc recurses into them without a limit."""
 
 REFERENCES = 200
-"""Schemas that one schema needs, directly and through others."""
+"""Direct and indirect references of one schema."""
 
 NEEDED_CHARACTERS = 2_000_000
-"""Of a schema and all schemas that it needs."""
+"""Of a schema and all its direct and indirect references."""
 
 COMPARISONS = 200_000
-"""Pairs of types that a compatibility check looks at."""
+"""Pairs of types that a compatibility check compares."""
 
 QUICK_CHARACTERS = {"AVRO": 20_000, "JSON": 5_000, "PROTOBUF": 10_000}
-"""Of the texts that the event loop works on itself, about ten milliseconds of work by type. More
-goes to a process of its own."""
+"""Largest texts that are handled in the event loop (about ten milliseconds of work), by type.
+Larger ones go to a worker process."""
 
 QUICK_COMPARISONS = 5_000
-"""Pairs of types that the event loop compares itself."""
+"""Pairs of types that are compared in the event loop."""
 
 WORKERS = 2
-"""Processes for large schemas."""
+"""Worker processes for large schemas."""
 
 WORK_CPU_SECONDS = 10.0
-"""Of one task of such a process."""
+"""CPU time of one task in a worker process."""
 
 WORK_MEMORY_BYTES = 1 << 30
-"""Of such a process."""
+"""Memory of a worker process."""
 
 WAITING_TASKS = 50
-"""Of requests that wait for such a process. Each holds its body."""
+"""Requests that wait for a worker process. Each holds its body in memory."""
 
 CHECK_SECONDS = 120.0
-"""Of a check against many large versions, each of which is a task."""
+"""Total time of a check against many large versions, each of which is a task."""
 
 BODY_PARTS = 20_000
-"""Objects and arrays in a body, apart from those in the text of a schema."""
+"""Objects and arrays in a body, not counting those in the text of a schema."""
 
 SLICE = 1_000
-"""Entries of a long list that are put together before other requests have their turn."""
+"""Entries of a long list that are processed before the event loop runs other requests."""
 
 PAGE = 1_000_000
-"""Entries of an answer where the client asks for all of them."""
+"""Most entries of a response, if the client sets no limit."""

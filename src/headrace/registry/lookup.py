@@ -1,4 +1,4 @@
-"""Questions that take more than one look at the state: lookups of a schema, lists, comparisons."""
+"""Queries on the state: find a schema, list subjects, prepare a compatibility check."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,9 +16,8 @@ from headrace.registry.submission import Submission
 def find_content(
     state: State, subject: str, wanted: Submission, *, deleted: bool = False
 ) -> Version | None:
-    """The latest version with this schema. Metadata and rules count only if the client names them.
-
-    A serializer that looks up its schema knows nothing of what the settings have added to it.
+    """The latest version with this schema. Metadata and rules are compared only if they are given:
+    a serializer that looks up its schema does not know the defaults that settings added.
     """
     for found in reversed(state.versions(subject, deleted=deleted)):
         content = found.content
@@ -36,7 +35,7 @@ def find_content(
 def earlier_versions(
     state: State, subject: str, level: str, metadata: str | None, config: Mapping[str, object]
 ) -> list[Version]:
-    """The versions that a new one is held against: the last, or all, of its compatibility group."""
+    """The versions to check against: the last one or all, of the compatibility group."""
     found = state.versions(subject)
     group = config.get("compatibilityGroup")
     if isinstance(group, str):
@@ -52,9 +51,9 @@ def _property(metadata: str | None, name: str) -> object:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A compatibility check with everything that its verdict and its messages follow from.
+    """The complete input of a compatibility check; references are resolved to texts.
 
-    It can run in any thread. References are here as the texts that they lead to.
+    It can run in any thread.
     """
 
     level: str
@@ -70,16 +69,16 @@ class Comparison:
         return sum(source.characters for source in self.sources)
 
     def by_version(self) -> "Iterator[Comparison]":
-        """The same check in parts, in the order in which `run` makes them."""
+        """The check split by version, in the order of `run`."""
         for each in reversed(self.earlier):
             yield Comparison(self.level, self.new, (each,))
 
     def run(
         self, parser: Parser, pairs: int = limits.COMPARISONS, *, remember: bool = False
     ) -> list[str]:
-        """Why the new schema may not come next; empty if it may.
+        """Why the new schema is incompatible; empty if it is compatible.
 
-        `remember` is for a schema that is about to be registered: later checks will need it.
+        `remember` caches the parsed schema: for one that is about to be registered.
         """
         new = parser.parse(self.new) if remember else parser.parse_once(self.new)
         earlier = [(number, parser.parse(source)) for number, source in self.earlier]
@@ -92,7 +91,7 @@ class Comparison:
 def comparison(
     state: State, subject: str, wanted: Submission, against: Version | None = None
 ) -> Comparison:
-    """The check of a schema against one version, or against those that registration would take."""
+    """The check of a schema against one version, or against those that registration checks."""
     config = state.config(subject)
     level = str(config["compatibilityLevel"])
     chosen = (
@@ -111,7 +110,7 @@ def comparison(
 def subjects(
     state: State, names: Iterable[str], prefix: str, *, deleted: bool, deleted_only: bool
 ) -> list[str]:
-    """Those of the names that begin so, in the prefix's context (`:*:` is any)."""
+    """The names with this prefix, in the prefix's context (`:*:` is any context)."""
     return [
         name
         for name in names

@@ -36,8 +36,8 @@ class Metrics:
             "subjects": len(state.subjects),
             "schemas": sum(len(ids.by_id) for ids in state.contexts.values()),
             "versions": sum(len(versions) for versions in state.subjects.values()),
-            "topic_offset": registry.follower.next_offset,
-            "pen_taken_total": registry.pen.taken,
+            "topic_offset": registry.reader.next_offset,
+            "writer_changes_total": registry.writer.changes,
         }
         for name, value in gauges.items():
             kind = "counter" if name.endswith("_total") else "gauge"

@@ -1,7 +1,7 @@
 """Names of subjects and contexts.
 
-A subject may stand in a context: `:.context:subject`. Subjects without one are in the default
-context, whose name is a dot. `:.context:` alone names the context, for its settings.
+A subject can be in a context: `:.context:subject`. Other subjects are in the default context, whose
+name is a dot. `:.context:` alone names the context, for its settings.
 """
 
 from headrace.registry import failures
@@ -25,36 +25,36 @@ def context_of(name: str) -> str:
 
 
 def join(context: str, rest: str) -> str:
-    """The one spelling of a subject in a context."""
+    """The canonical name of a subject in a context."""
     return rest if context == DEFAULT_CONTEXT else f":{context}:{rest}"
 
 
 def normal(name: str) -> str:
-    """`:.:orders` is `orders`; everything else is as it was."""
+    """The canonical name: `:.:orders` becomes `orders`."""
     return join(*split(name))
 
 
 def within(parent: str, name: str) -> str:
-    """A name as a schema of subject `parent` means it: in its context, unless it says otherwise."""
+    """A name in a reference of subject `parent`: in the parent's context unless it names one."""
     context, rest = split(name)
     return join(context_of(parent) if context == DEFAULT_CONTEXT else context, rest)
 
 
 def context_name(text: str) -> str:
-    """A context as it stands in a path: with or without colons and the leading dot."""
+    """The context named in a path, with or without colons and the leading dot."""
     name = text.removeprefix(":").removesuffix(":")
     if ":" in name:
-        raise failures.invalid_subject(text, "a context's name holds no colon")
+        raise failures.invalid_subject(text, "the name of a context must not contain a colon")
     return name if name.startswith(".") else f".{name}"
 
 
 def check_subject(name: str, *, context_alone: bool = False) -> str:
-    """The subject in its normal spelling, or RegistryError 42208."""
+    """The canonical name of the subject; raises RegistryError 42208 if it is invalid."""
     context, rest = split(name)
     if len(name) > LONGEST_NAME:
         raise failures.invalid_subject(name, f"it has more than {LONGEST_NAME} characters")
     if not all(map(str.isprintable, name)):
-        raise failures.invalid_subject(name, "it holds a character that cannot be printed")
+        raise failures.invalid_subject(name, "it contains a character that is not printable")
     if not rest and not (context_alone and name):
         raise failures.invalid_subject(name, "it is empty")
     if rest in RESERVED or context == ".__GLOBAL":

@@ -1,4 +1,4 @@
-"""For those who run the registry: is it well, what does it count, which one is it."""
+"""Endpoints for operators: health, version, cluster id."""
 
 from headrace import __version__
 from headrace.registry.call import Call
@@ -10,13 +10,13 @@ async def root(_: Call) -> object:
 
 
 async def get_health(call: Call) -> object:
-    """Answered only once the topic has been read to its end."""
-    if not call.registry.follower.is_following:
-        raise RegistryError(503, "The topic is not followed any more; restart the registry")
+    """UP while the topic is read; requests are accepted only after the first read to its end."""
+    if not call.registry.reader.is_running:
+        raise RegistryError(503, "The schemas topic is no longer read; restart the registry")
     return {
         "status": "UP",
-        "topic": call.registry.where.topic,
-        "offset": call.registry.follower.next_offset,
+        "topic": call.registry.location.topic,
+        "offset": call.registry.reader.next_offset,
         "subjects": len(call.registry.state.subjects),
     }
 
@@ -26,4 +26,7 @@ async def get_version(_: Call) -> object:
 
 
 async def get_cluster_id(call: Call) -> object:
-    return {"id": "", "scope": {"path": [], "clusters": {"kafka-topic": call.registry.where.topic}}}
+    return {
+        "id": "",
+        "scope": {"path": [], "clusters": {"kafka-topic": call.registry.location.topic}},
+    }

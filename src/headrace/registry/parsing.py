@@ -1,7 +1,7 @@
-"""Schemas with what they refer to, parsed, and those kept that will be needed again.
+"""Parses schemas together with their references, and caches parsed schemas.
 
-`needs` collects texts from a State and is quick; `Parser.parse` works on texts alone, so that it
-can run in another thread while the State goes on changing.
+`needs` collects the texts from a State and is fast. `Parser.parse` works on texts only, so it can
+run in another thread while the State changes.
 """
 
 from collections import OrderedDict
@@ -9,19 +9,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headrace.registry import formats, limits
+from headrace.registry.cache import BoundedCache
 from headrace.registry.failures import InvalidSchema, needs_too_much
 from headrace.registry.formats.parsed import Dependency, Parsed
-from headrace.registry.kept import Kept
 from headrace.registry.names import within
 from headrace.registry.records import Content, Reference
 from headrace.registry.state import State
 
-KEPT_CHARACTERS = 1_000_000
+CACHE_CHARACTERS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Everything that a schema is parsed from."""
+    """The input of the parser: a text and the texts of its references."""
 
     kind: str
     text: str
@@ -33,7 +33,7 @@ class Source:
 
 
 def source_of(state: State, subject: str, content: Content) -> Source:
-    """The schema and all that it refers to, in the order in which they can be parsed."""
+    """The schema and its references, ordered so that each can be parsed."""
     return Source(
         content.kind, content.text, needs(state, subject, content.kind, content.references)
     )
@@ -42,9 +42,9 @@ def source_of(state: State, subject: str, content: Content) -> Source:
 def needs(
     state: State, subject: str, kind: str, references: Sequence[Reference]
 ) -> tuple[Dependency, ...]:
-    """The schemas behind the references, each after those that it refers to itself."""
+    """The referenced schemas, each after its own references."""
     if not references:
-        # Nearly always; and the function below refers to itself: the collector has to find it.
+        # The common case. `visit` below is a reference cycle that the garbage collector must find.
         return ()
     found: OrderedDict[str, Dependency] = OrderedDict()
     under_way: set[tuple[str, int]] = set()
@@ -59,7 +59,7 @@ def needs(
             )
         place = (target, version.version)
         if place in under_way:
-            raise InvalidSchema(f"The reference {reference.name!r} leads back to itself")
+            raise InvalidSchema(f"The reference {reference.name!r} is circular")
         if version.content.kind != kind:
             raise InvalidSchema(
                 f"The reference {reference.name!r} is a schema of type {version.content.kind}, "
@@ -89,26 +89,28 @@ def _too_many() -> InvalidSchema:
 
 
 class Parser:
-    """Parses, and remembers what it has parsed, up to a number of characters."""
+    """Parses schemas and caches the results."""
 
     def __init__(self) -> None:
-        self._kept: Kept[Source, Parsed] = Kept(KEPT_CHARACTERS, limits.SCHEMA_CHARACTERS)
+        self._cache: BoundedCache[Source, Parsed] = BoundedCache(
+            CACHE_CHARACTERS, limits.SCHEMA_CHARACTERS
+        )
 
     def parse(self, source: Source) -> Parsed:
-        """The schema; InvalidSchema where the text is none."""
-        found = self._kept.get(source)
+        """The parsed schema; raises InvalidSchema if the text is invalid."""
+        found = self._cache.get(source)
         if found is None:
             found = formats.parse(source.kind, source.text, source.dependencies)
-            self._kept.put(source, found, source.characters)
+            self._cache.put(source, found, source.characters)
         return found
 
     def parse_once(self, source: Source) -> Parsed:
-        """The same, but not remembered: for a text that nobody has registered yet.
+        """Parses without adding the result to the cache: for schemas that are not registered.
 
-        A flood of those would push out what every check needs, the versions that are registered;
-        and to make room for a tree of objects costs nearly as much as to build one.
+        Many different ones would evict the registered versions, which every check needs, and
+        evicting a tree of objects costs almost as much as building it.
         """
-        found = self._kept.get(source)
+        found = self._cache.get(source)
         if found is None:
             found = formats.parse(source.kind, source.text, source.dependencies)
         return found

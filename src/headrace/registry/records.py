@@ -1,8 +1,8 @@
-"""The records of the schemas topic, in the form that existing registries write and read.
+"""The records of the schemas topic, in the format of Confluent's registry.
 
 key    {"keytype":"SCHEMA","subject":"s","version":1,"magic":1}
 value  {"subject":"s","version":1,"id":1,"schemaType":"JSON","references":[...],
-        "metadata":{...},"ruleSet":{...},"schema":"...","deleted":false}; none: deleted for good
+        "metadata":{...},"ruleSet":{...},"schema":"...","deleted":false}; none: permanently deleted
 key    {"keytype":"CONFIG","subject":"s","magic":0}            no subject: the global setting
 value  {"subject":"s","compatibilityLevel":"FULL",...}; none: removed
 key    {"keytype":"MODE","subject":"s","magic":0}
@@ -11,7 +11,7 @@ key    {"keytype":"DELETE_SUBJECT","subject":"s","magic":0}
 value  {"subject":"s","version":3}                             versions up to 3 are soft deleted
 key    {"keytype":"CLEAR_SUBJECT","subject":"s","magic":0}     written before an import
 key    {"keytype":"NOOP","magic":0}
-value  {"maxIds":{".":7}}           ours; others ignore a NOOP's value. See `HighestIds`.
+value  {"maxIds":{".":7}}           only Headrace; others ignore it. See `HighestIds`.
 """
 
 import json
@@ -34,7 +34,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What an id stands for. Metadata and rules are JSON texts: equal ones compare equal."""
+    """The schema behind an id. Metadata and rules are JSON texts with sorted keys."""
 
     kind: str
     text: str
@@ -89,17 +89,17 @@ class PutMode:
 
 @dataclass(frozen=True, slots=True)
 class ClearSubject:
-    """Precedes an import; what it clears has been dropped by records before it."""
+    """Written before an import. Records before it have already dropped the versions."""
 
     subject: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class HighestIds:
-    """The highest id that was ever given out, by context.
+    """The highest id that was ever assigned, by context.
 
-    Written with a permanent deletion: compaction forgets the deleted schema, and its id must not be
-    given to another one, which old records would then be read with.
+    Written with a permanent deletion: compaction removes the deleted schema, and its id must not be
+    assigned to another schema, because existing data would then be read with that one.
     """
 
     by_context: Mapping[str, int]
@@ -164,7 +164,7 @@ def _version_json(version: Version) -> Json:
 
 
 def content_json(content: Content) -> Json:
-    """As in records and answers: empty fields are left out, and so is the type Avro."""
+    """As in records and responses, without empty fields and without the type AVRO."""
     found: Json = {}
     if content.kind != AVRO:
         found["schemaType"] = content.kind
@@ -182,7 +182,7 @@ def content_json(content: Content) -> Json:
 
 
 def decode(key: bytes | None, value: bytes | None) -> Change | None:
-    """What a record says; None where that is nothing to us. BadRecord for other people's bytes."""
+    """The change in a record; None if it has no effect. Raises BadRecord if it is malformed."""
     try:
         named = json.loads(key or b"")
         found = None if value is None else json.loads(value)
@@ -195,10 +195,10 @@ def _decode(key: Json, value: Json | None) -> Change | None:
     kind = key["keytype"]
     subject = key.get("subject")
     if subject is not None and not isinstance(subject, str):
-        raise BadRecord("the subject is no text")
+        raise BadRecord("the subject is not a string")
     if kind == "CONFIG":
-        kept = None if value is None else {k: v for k, v in value.items() if k != "subject"}
-        return PutConfig(subject, kept)
+        config = None if value is None else {k: v for k, v in value.items() if k != "subject"}
+        return PutConfig(subject, config)
     if kind == "MODE":
         return PutMode(subject, None if value is None else str(value["mode"]))
     if kind == "CLEAR_SUBJECT":
@@ -225,7 +225,7 @@ def _decode(key: Json, value: Json | None) -> Change | None:
 def _content(value: Json) -> Content:
     references = value.get("references") or []
     if not isinstance(references, list):
-        raise BadRecord("the references are no list")
+        raise BadRecord("the references are not a list")
     return Content(
         kind=str(value.get("schemaType") or AVRO),
         text=str(value["schema"]),
@@ -239,7 +239,7 @@ def _content(value: Json) -> Content:
 
 
 def sorted_json(value: object) -> str | None:
-    """JSON text with its keys in order; None for nothing."""
+    """JSON with sorted keys; None for an empty value."""
     if not value:
         return None
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False, sort_keys=True)
@@ -247,5 +247,5 @@ def sorted_json(value: object) -> str | None:
 
 def _whole(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise BadRecord(f"{value!r} is no whole number")
+        raise BadRecord(f"{value!r} is not an integer")
     return value

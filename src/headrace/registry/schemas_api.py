@@ -1,4 +1,4 @@
-"""Schemas by their id or fingerprint, lists of them, types and contexts."""
+"""Endpoints for schemas by id or GUID, and lists of schemas, types and contexts."""
 
 from headrace.registry import failures, formats
 from headrace.registry.call import Call
@@ -10,7 +10,7 @@ from headrace.registry.subjects_api import as_document, version_json
 
 
 def _content(call: Call) -> tuple[str, Content]:
-    """The schema of the id in the path, and a subject that has it, for its references."""
+    """The schema with the id in the path, and a subject with it (references are relative to it)."""
     state, context, schema_id = call.registry.state, call.context, call.schema_id
     found = state.by_id(context, schema_id)
     if found is None:

@@ -1,7 +1,7 @@
-"""The topic that holds everything: making it, and following it into a State.
+"""The schemas topic: creates it and replays its records into a State.
 
-A thread waits for records and hands them to the event loop, which alone touches the State that
-readers see. Whoever has written something waits here until it has come back.
+A thread polls for records and passes them to the event loop; only the event loop changes the State
+that requests read. A write waits here until its records are replayed.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ REPLICATION_FACTOR = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
+class TopicLocation:
     """The cluster and the topic."""
 
     bootstrap: str
@@ -56,12 +56,12 @@ class Where:
 
 
 class TopicUnusable(Exception):
-    """The cluster does not answer, or the topic cannot serve."""
+    """The cluster does not respond, or the topic cannot be used."""
 
 
-def make_topic(where: Where, timeout_s: float) -> None:
-    """Waits for the cluster and makes the topic if it is not there."""
-    admin = AdminClient(where.client())
+def make_topic(location: TopicLocation, timeout_s: float) -> None:
+    """Waits for the cluster and creates the topic if it does not exist."""
+    admin = AdminClient(location.client())
     deadline = time.monotonic() + timeout_s
     while True:
         try:
@@ -70,52 +70,53 @@ def make_topic(where: Where, timeout_s: float) -> None:
         except KafkaException as error:
             if time.monotonic() > deadline:
                 raise TopicUnusable(
-                    f"no Kafka cluster answers at {where.bootstrap}: {error.args[0].str()}"
+                    f"no Kafka cluster responds at {location.bootstrap}: {error.args[0].str()}"
                 ) from None
-    found = metadata.topics.get(where.topic)
+    found = metadata.topics.get(location.topic)
     if found is None or found.error is not None:
-        _create(admin, where, min(REPLICATION_FACTOR, len(metadata.brokers)))
+        _create(admin, location, min(REPLICATION_FACTOR, len(metadata.brokers)))
     elif len(found.partitions) != 1:
         raise TopicUnusable(
-            f"topic {where.topic} has {len(found.partitions)} partitions; it needs exactly one, "
-            "for its records must have one order. Name another with --topic"
+            f"topic {location.topic} has {len(found.partitions)} partitions but must have exactly "
+            "one, because its records need a total order. Specify another topic with --topic"
         )
 
 
-def _create(admin: AdminClient, where: Where, factor: int) -> None:
-    wanted = NewTopic(where.topic, 1, factor, config={"cleanup.policy": "compact"})
+def _create(admin: AdminClient, location: TopicLocation, factor: int) -> None:
+    wanted = NewTopic(location.topic, 1, factor, config={"cleanup.policy": "compact"})
     try:
-        admin.create_topics([wanted])[where.topic].result(ANSWER_TIMEOUT_S)
+        admin.create_topics([wanted])[location.topic].result(ANSWER_TIMEOUT_S)
     except KafkaException as error:
-        # Another instance may have been faster.
+        # Another instance may have created it in the meantime.
         if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
             raise TopicUnusable(
-                f"topic {where.topic} could not be made: {error.args[0].str()}"
+                f"topic {location.topic} could not be created: {error.args[0].str()}"
             ) from None
 
 
-class Follower:
-    """Reads the topic from its beginning, for as long as the registry runs."""
+class TopicReader:
+    """Reads the topic from its beginning until the registry stops."""
 
-    def __init__(self, where: Where) -> None:
+    def __init__(self, location: TopicLocation) -> None:
         self.state = State()
         self.next_offset = 0
-        """Everything below has been replayed."""
-        self._where = where
+        """All records below this offset have been replayed."""
+        self._location = location
         self._loop = asyncio.get_running_loop()
         self._caught_up = self._loop.create_future()
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="follower", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="topic-reader", daemon=True)
 
     async def start(self, timeout_s: float) -> None:
-        """Returns when what was in the topic at the start is known."""
+        """Returns when the records that were in the topic at the start are replayed."""
         self._thread.start()
         try:
             await asyncio.wait_for(asyncio.shield(self._caught_up), timeout_s)
         except TimeoutError:
             raise TopicUnusable(
-                f"topic {self._where.topic} could not be read to its end within {timeout_s:.0f} s"
+                f"topic {self._location.topic} could not be read to its end "
+                f"within {timeout_s:.0f} s"
             ) from None
 
     def stop(self) -> None:
@@ -123,40 +124,40 @@ class Follower:
         self._thread.join()
 
     @property
-    def is_following(self) -> bool:
-        """Whether new records of the topic still come."""
+    def is_running(self) -> bool:
+        """Whether the topic was read to its end and the thread still polls it."""
         return self._caught_up.done() and self._thread.is_alive()
 
     async def reached(self, offset: int) -> None:
-        """Returns when everything below `offset` has been replayed."""
+        """Returns when all records below `offset` have been replayed."""
         if self.next_offset < offset:
             future = self._loop.create_future()
             self._waiting.append((offset, future))
             await future
 
     async def copy_at(self, offset: int) -> State:
-        """The state with everything below `offset`, for one who goes on from there."""
+        """A copy of the state with all records below `offset`."""
         await self.reached(offset)
         return self.state.copy()
 
     def _run(self) -> None:
         consumer = Consumer(
-            self._where.client(
+            self._location.client(
                 **{
-                    # The library insists on a name; no group is joined and nothing committed.
+                    # librdkafka requires a group id; no group is joined and no offset committed.
                     "group.id": "headrace-registry",
                     "enable.auto.commit": False,
                     "enable.auto.offset.store": False,
                     "enable.partition.eof": True,
                     "isolation.level": "read_committed",
                     "auto.offset.reset": "earliest",
-                    # The end of the topic is known only after a fetch that finds nothing new.
+                    # Only an empty fetch reports the end of the topic.
                     "fetch.wait.max.ms": FETCH_WAIT_MS,
                     "fetch.error.backoff.ms": 50,
                 }
             )
         )
-        consumer.assign([TopicPartition(self._where.topic, 0, OFFSET_BEGINNING)])
+        consumer.assign([TopicPartition(self._location.topic, 0, OFFSET_BEGINNING)])
         try:
             while not self._stopping.is_set():
                 first = consumer.poll(POLL_S)
@@ -166,7 +167,7 @@ class Follower:
             consumer.close()
 
     def _take(self, messages: list[object]) -> None:
-        """Decodes in this thread what the loop will replay."""
+        """Decodes the records in this thread; the event loop replays them."""
         changes: list[Change] = []
         reached = 0
         at_end = False
@@ -178,15 +179,16 @@ class Follower:
                 try:
                     change = decode(message.key(), message.value())  # type: ignore[attr-defined]
                 except BadRecord as reason:
-                    log.warning("offset %d of %s: %s", offset, self._where.topic, reason)
+                    log.warning("skipped offset %d of %s: %s", offset, self._location.topic, reason)
                     continue
                 if change is not None:
                     changes.append(change)
             elif error.code() == KafkaError._PARTITION_EOF:
-                # Transaction markers are no records: only the end tells that they are behind us.
+                # Transaction markers are not delivered as records: only the end of the partition
+                # shows that they were passed.
                 reached, at_end = max(reached, offset), True
             else:
-                log.warning("reading %s: %s", self._where.topic, error.str())
+                log.warning("error while reading %s: %s", self._location.topic, error.str())
         self._loop.call_soon_threadsafe(self._replay, changes, reached, at_end)
 
     def _replay(self, changes: list[Change], reached: int, at_end: bool) -> None:
@@ -204,7 +206,7 @@ class Follower:
 
 
 def end_of(admin: AdminClient, topic: str) -> int:
-    """The offset that the next record of the topic will have, transactions under way aside."""
+    """The last stable offset of the topic's partition."""
     partition = TopicPartition(topic, 0)
     asked = admin.list_offsets(
         {partition: OffsetSpec.latest()},

@@ -11,7 +11,7 @@ import uvicorn
 
 from headrace.logs import configure_logs
 from headrace.registry import http_app
-from headrace.registry.schemas_topic import TopicUnusable, Where
+from headrace.registry.schemas_topic import TopicLocation, TopicUnusable
 from headrace.registry.service import Registry
 
 log = logging.getLogger("headrace.registry")
@@ -22,11 +22,11 @@ IDLE_CONNECTION_S = 60
 class Server(uvicorn.Server):
     """Says one line when clients can come."""
 
-    def __init__(self, config: uvicorn.Config, where: Where, port: int) -> None:
+    def __init__(self, config: uvicorn.Config, location: TopicLocation, port: int) -> None:
         super().__init__(config)
         self._ready = (
             f"Headrace registry is ready on {config.host}:{port}, "
-            f"schemas in {where.topic} at {where.bootstrap}"
+            f"schemas in {location.topic} at {location.bootstrap}"
         )
 
     @contextmanager
@@ -51,7 +51,7 @@ class Server(uvicorn.Server):
             print(self._ready, flush=True)
 
 
-def main(where: Where, listen: tuple[str, int], log_format: str, log_level: str) -> int:
+def main(location: TopicLocation, listen: tuple[str, int], log_format: str, log_level: str) -> int:
     """Runs until it is told to stop; the exit code."""
     configure_logs(log_format, log_level)
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
@@ -62,7 +62,7 @@ def main(where: Where, listen: tuple[str, int], log_format: str, log_level: str)
         log.error("cannot listen on %s:%d: %s", host, port, error.strerror)
         return 1
     config = uvicorn.Config(
-        http_app.build(Registry(where)),
+        http_app.build(Registry(location)),
         host=host,
         port=port,
         access_log=False,
@@ -72,7 +72,7 @@ def main(where: Where, listen: tuple[str, int], log_format: str, log_level: str)
         h11_max_incomplete_event_size=LONGEST_HEADERS_BYTES,
         server_header=False,
     )
-    server = Server(config, where, listener.getsockname()[1])
+    server = Server(config, location, listener.getsockname()[1])
     try:
         server.run(sockets=[listener])
     except TopicUnusable as error:

@@ -1,22 +1,21 @@
-"""The registry without HTTP: what is known, who writes, and one method for each kind of write."""
+"""The registry without HTTP: state, topic reader, writer, and one method per operation."""
 
 import asyncio
 import time
 from collections.abc import Callable, Sequence
 
 from headrace.registry import decisions, limits, lookup, submission
+from headrace.registry.compatibility_cache import CompatibilityChecks
 from headrace.registry.decisions import Outcome
 from headrace.registry.failures import InvalidSchema, RegistryError
 from headrace.registry.formats.parsed import TooManyPairs
 from headrace.registry.lookup import Comparison
 from headrace.registry.parsing import Parser, Source, needs, source_of
-from headrace.registry.pen import Pen
 from headrace.registry.records import Content, Json, Version
-from headrace.registry.schemas_topic import Follower, Where, make_topic
+from headrace.registry.schemas_topic import TopicLocation, TopicReader, make_topic
 from headrace.registry.slices import in_slices
 from headrace.registry.state import State
 from headrace.registry.submission import Submission
-from headrace.registry.verdicts import Verdicts
 from headrace.registry.work import (
     CANONICAL,
     NORMALIZED,
@@ -28,41 +27,42 @@ from headrace.registry.work import (
     is_quick,
 )
 from headrace.registry.workers import Workers
+from headrace.registry.writer import Writer
 
 START_TIMEOUT_S = 60.0
 ATTEMPTS = 5
-"""To register a large schema while others change its subject."""
+"""Attempts to register a large schema while other requests change its subject."""
 
 
 class Registry:
-    """A running registry. Everything here happens in the event loop unless it says otherwise."""
+    """A running registry. Methods run in the event loop."""
 
-    def __init__(self, where: Where) -> None:
-        self.where = where
+    def __init__(self, location: TopicLocation) -> None:
+        self.location = location
         self.parser = Parser()
-        self.verdicts = Verdicts(self.parser)
+        self.checks = CompatibilityChecks(self.parser)
         self.workers = Workers()
-        self.follower: Follower
-        self.pen: Pen
+        self.reader: TopicReader
+        self.writer: Writer
 
     async def start(self) -> None:
-        """Reads the topic to its end; TopicUnusable where that cannot be done."""
-        await asyncio.to_thread(make_topic, self.where, START_TIMEOUT_S)
-        self.follower = Follower(self.where)
-        await self.follower.start(START_TIMEOUT_S)
-        self.pen = Pen(self.where, self.follower)
+        """Reads the topic to its end; raises TopicUnusable if that fails."""
+        await asyncio.to_thread(make_topic, self.location, START_TIMEOUT_S)
+        self.reader = TopicReader(self.location)
+        await self.reader.start(START_TIMEOUT_S)
+        self.writer = Writer(self.location, self.reader)
 
     async def stop(self) -> None:
         await self.workers.stop()
-        await asyncio.to_thread(self.pen.stop)
-        await asyncio.to_thread(self.follower.stop)
+        await asyncio.to_thread(self.writer.stop)
+        await asyncio.to_thread(self.reader.stop)
 
     @property
     def state(self) -> State:
-        return self.follower.state
+        return self.reader.state
 
     async def subjects(self, prefix: str, *, deleted: bool, deleted_only: bool) -> list[str]:
-        """Names of subjects that begin so, in their order."""
+        """Subjects with this prefix, sorted."""
         found: list[str] = []
         async for names in in_slices(list(self.state.subjects)):
             found += lookup.subjects(
@@ -76,13 +76,13 @@ class Registry:
         return task.run(self.parser) if is_quick(task) else str(await self.workers.run(task))
 
     async def formatted(self, subject: str, content: Content, form: str) -> str:
-        """A schema that is registered, in another form."""
+        """A registered schema in another format."""
         return await self.text(source_of(self.state, subject, content), form)
 
     async def canonical(
         self, subject: str, wanted: Submission, answers: Answers, *, normalize: bool
     ) -> Submission:
-        """The submission with its text as it would be kept."""
+        """The submission with the text that would be stored."""
         wanted = submission.resolved(wanted, self.state, subject)
         source = Source(
             wanted.kind,
@@ -98,7 +98,7 @@ class Registry:
     async def look_up(
         self, subject: str, wanted: Submission, *, normalize: bool, deleted: bool
     ) -> Version | None:
-        """The version of the subject that has this schema."""
+        """The version of the subject with this schema."""
         answers = Answers(self.parser)
         return await self._find(subject, wanted, answers, normalize=normalize, deleted=deleted)
 
@@ -117,18 +117,18 @@ class Registry:
     async def check(
         self, subject: str, wanted: Submission, against: Version | None = None
     ) -> Sequence[str]:
-        """Why the schema could not be the subject's next version; empty if it could."""
+        """Why the schema is incompatible as the next version; empty if it is compatible."""
         wanted = submission.resolved(wanted, self.state, subject)
         compared = lookup.comparison(self.state, subject, wanted, against)
-        found = self.verdicts.known(compared)
+        found = self.checks.cached(compared)
         if found is None and is_quick(compared):
             try:
-                return self.verdicts.problems(compared, limits.QUICK_COMPARISONS)
+                return self.checks.problems(compared, limits.QUICK_COMPARISONS)
             except TooManyPairs:
                 pass
         if found is None:
             found = await self._compare(compared)
-            self.verdicts.remember(compared, found)
+            self.checks.store(compared, found)
         return found
 
     async def _done(self, task: Task) -> Result:
@@ -137,7 +137,7 @@ class Registry:
         return await self.workers.run(task)
 
     async def _compare(self, compared: Comparison) -> Sequence[str]:
-        """The check in other processes, version by version."""
+        """Runs the check in worker processes, one version at a time."""
         deadline = time.monotonic() + limits.CHECK_SECONDS
         for part in compared.by_version():
             if found := await self.workers.run(part):
@@ -150,10 +150,10 @@ class Registry:
         return ()
 
     async def register(self, subject: str, wanted: Submission, *, normalize: bool) -> object:
-        """The schema's id and version, new or old."""
+        """Id and version of the schema, existing or new."""
         answers = Answers(self.parser)
         if wanted.id == -1 and wanted.version == 0 and self.state.mode(subject) != "IMPORT":
-            # Producers register at every start what is long known; that needs no writer.
+            # Producers register known schemas on every start; that does not need the writer.
             found = await self._find(subject, wanted, answers, normalize=normalize)
             if found is not None and not self._adds(subject):
                 return decisions.registered_json(found)
@@ -165,17 +165,17 @@ class Registry:
                     )
                 )
             except NeedsWork as undecided:
-                # The thread that writes must not wait for it: others have something to write too.
+                # The writer thread must not wait for this: other requests have writes.
                 answers.add(undecided.task, await self._done(undecided.task))
         raise RegistryError(
-            503, f"Subject '{subject}' has changed while the schema was checked; try again"
+            503, f"Subject '{subject}' changed while the schema was checked; try again"
         )
 
     def _adds(self, subject: str) -> bool:
-        """Whether settings add to what clients send, so that a known schema may become another."""
+        """Whether the subject's settings add metadata or rules, so that the result may be new."""
         config: Json = self.state.config(subject)
         return any(name.startswith(("default", "override")) for name in config)
 
     async def write(self, decide: Callable[[State], Outcome]) -> object:
-        """The answer to a write, once it is committed and visible here."""
-        return await self.pen.write(decide)
+        """The answer to a write, after its records are committed and replayed here."""
+        return await self.writer.write(decide)

@@ -1,4 +1,4 @@
-"""Compatibility levels, other settings and modes: global, of a context, of a subject."""
+"""Endpoints for settings and modes: global, of a context, of a subject."""
 
 from headrace.registry import decisions, failures
 from headrace.registry.call import Call

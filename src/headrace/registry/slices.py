@@ -1,4 +1,4 @@
-"""Long lists in the event loop: after every slice other requests have their turn."""
+"""Iterates over long lists in slices, so that the event loop can run other requests in between."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 async def in_slices(entries: Sequence[T]) -> AsyncIterator[Sequence[T]]:
-    """The entries, some at a time. They must not change meanwhile: give a copy."""
+    """The entries in slices. The list must not change during the iteration."""
     for start in range(0, len(entries), limits.SLICE):
         if start:
             await asyncio.sleep(0)

@@ -1,7 +1,7 @@
-"""What the schemas topic says so far. Only `replay` changes it; everything else asks.
+"""The registry's state, built from the records of the schemas topic. Only `replay` changes it.
 
-No I/O, no clock, no thread. Two of these live in a registry that writes: one follows the topic and
-answers readers, the other is ahead of it by the records that are on their way.
+No I/O, no clock, no thread. A registry that writes has two: one with the records read from the
+topic, which requests read, and the writer's, which also has the records that it is writing.
 """
 
 from collections.abc import Iterator, Mapping
@@ -51,7 +51,7 @@ class Ids:
 
 
 class State:
-    """Subjects, ids, settings and who refers to whom."""
+    """Subjects, ids, settings and references between schemas."""
 
     __slots__ = ("configs", "contexts", "guids", "modes", "referrers", "subjects")
 
@@ -64,7 +64,7 @@ class State:
         self.referrers: dict[Place, set[Place]] = {}
 
     def copy(self) -> Self:
-        """One that goes its own way; the schemas themselves are shared."""
+        """An independent copy; the immutable schemas are shared."""
         made = type(self)()
         made.subjects = {name: dict(versions) for name, versions in self.subjects.items()}
         made.contexts = {name: ids.copy() for name, ids in self.contexts.items()}
@@ -76,7 +76,7 @@ class State:
     # ------------------------------------------------------------------------------- changing
 
     def replay(self, change: Change) -> None:
-        """Take over what a record says."""
+        """Applies a record."""
         match change:
             case PutVersion(version):
                 self._put(version)
@@ -105,7 +105,7 @@ class State:
             version.content.kind,
             version.content.text,
         ):
-            # Two schemas under one id: records of the first are out there, so the first one stays.
+            # Two schemas with one id: the first one stays, data may have been written with it.
             return
         self._drop(version.subject, version.version)
         self.subjects.setdefault(version.subject, {})[version.version] = version
@@ -142,7 +142,7 @@ class State:
     # --------------------------------------------------------------------------------- asking
 
     def versions(self, subject: str, *, deleted: bool = False) -> list[Version]:
-        """In their order; with the soft deleted ones if so wished."""
+        """Versions in ascending order, optionally with soft-deleted ones."""
         found = self.subjects.get(subject, {})
         return [found[n] for n in sorted(found) if deleted or not found[n].deleted]
 
@@ -172,13 +172,13 @@ class State:
         return 0 if ids is None else ids.highest
 
     def places(self, context: str, schema_id: int, *, deleted: bool = False) -> list[Place]:
-        """The subjects and versions that have this id."""
+        """The subjects and versions with this id."""
         ids = self.contexts.get(context)
         found = () if ids is None else ids.places.get(schema_id, ())
         return sorted(each for each in found if deleted or not self._at(each).deleted)
 
     def referred_by(self, place: Place, *, deleted: bool = False) -> list[Version]:
-        """The schemas that name this one among their references."""
+        """The versions that refer to this one."""
         found = sorted(self.referrers.get(place, ()))
         return [self._at(each) for each in found if deleted or not self._at(each).deleted]
 
@@ -186,7 +186,7 @@ class State:
         return self.subjects[place[0]][place[1]]
 
     def config(self, subject: str | None) -> dict[str, object]:
-        """What counts for a subject: its own settings, else its context's, else the global ones."""
+        """The settings of a subject: its own, else those of its context, else the global ones."""
         for scope in _scopes(subject):
             if (found := self.configs.get(scope)) is not None:
                 return {"compatibilityLevel": "BACKWARD", **found}

@@ -10,7 +10,7 @@ from headrace.registry.records import Json, Version, content_json
 
 
 def version_json(version: Version) -> Json:
-    """A version as clients know it."""
+    """A version as in a response."""
     found: Json = {
         "subject": version.subject,
         "version": version.version,
@@ -24,7 +24,7 @@ def version_json(version: Version) -> Json:
 
 
 async def shown(call: Call, version: Version) -> Json:
-    """A version in the format that the query asks for."""
+    """A version in the format of the query parameter."""
     found = version_json(version)
     if form := call.text("format"):
         found["schema"] = await call.registry.formatted(version.subject, version.content, form)
@@ -67,7 +67,7 @@ async def list_versions(call: Call) -> object:
 
 
 def chosen_version(call: Call, *, deleted: bool) -> Version:
-    """The version that the path names, by the subject's own name or by its alias."""
+    """The version in the path; the subject may be an alias."""
     state = call.registry.state
     subject, number = call.subject, call.version
     alias = state.configs.get(subject, {}).get("alias")
@@ -91,7 +91,7 @@ async def get_version_schema(call: Call) -> object:
 
 
 def as_document(text: str) -> object:
-    """The bare schema: a JSON document where it is one, else a text."""
+    """The schema without an envelope: a JSON document, or a string if it is not JSON."""
     try:
         return json.loads(text)
     except ValueError:
@@ -107,7 +107,7 @@ async def get_referrers(call: Call) -> object:
 
 
 async def get_latest_with_metadata(call: Call) -> object:
-    """The latest version whose metadata has all these properties."""
+    """The latest version whose metadata has all the properties in the query."""
     subject, deleted = call.subject, call.flag("deleted")
     wanted = dict(zip(call.texts("key"), call.texts("value"), strict=False))
     versions = call.registry.state.versions(subject, deleted=deleted)
@@ -143,21 +143,21 @@ async def delete_version(call: Call) -> object:
 
 
 async def check_version(call: Call) -> object:
-    """Against one version; a subject that has none takes anything."""
+    """Checks against one version; any schema is compatible with a subject without versions."""
     subject, number = call.subject, call.version
     wanted = submission.from_json(call.json())
     against = call.registry.state.version(subject, number)
     if against is None and number != -1:
         raise failures.version_not_found(number)
-    return await _verdict(call, subject, wanted, against)
+    return await _check(call, subject, wanted, against)
 
 
 async def check_subject(call: Call) -> object:
-    """As registration would."""
-    return await _verdict(call, call.subject, submission.from_json(call.json()), None)
+    """Checks against the versions that registration checks."""
+    return await _check(call, call.subject, submission.from_json(call.json()), None)
 
 
-async def _verdict(
+async def _check(
     call: Call, subject: str, wanted: submission.Submission, against: Version | None
 ) -> Json:
     verbose = call.flag("verbose")

@@ -1,4 +1,4 @@
-"""What a client sends when it registers, looks up or checks a schema, taken from the JSON body."""
+"""The JSON body of a request that registers, looks up or checks a schema."""
 
 from dataclasses import dataclass, replace
 
@@ -12,7 +12,7 @@ HIGHEST = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """A schema on its way in. No version is 0, no id is -1."""
+    """A submitted schema. Version 0 and id -1 mean that none was given."""
 
     kind: str
     text: str
@@ -24,15 +24,15 @@ class Submission:
 
 
 def from_json(body: object) -> Submission:
-    """The body of a request; RegistryError 422 where a field is not what it must be."""
+    """Parses the body of a request; raises RegistryError 422 if a field is invalid."""
     if not isinstance(body, dict):
         raise failures.unprocessable("The body must be a JSON object with the field 'schema'")
     text = body.get("schema")
     if not isinstance(text, str) or not text.strip():
-        raise failures.InvalidSchema("The field 'schema' must be a text that is not empty")
+        raise failures.InvalidSchema("The field 'schema' must be a non-empty string")
     kind = body.get("schemaType") or AVRO
     if not isinstance(kind, str):
-        raise failures.InvalidSchema("The field 'schemaType' must be a text")
+        raise failures.InvalidSchema("The field 'schemaType' must be a string")
     return Submission(
         kind=kind.upper(),
         text=text,
@@ -45,7 +45,7 @@ def from_json(body: object) -> Submission:
 
 
 def resolved(submission: Submission, state: State, subject: str) -> Submission:
-    """With the versions that its references leave open (-1, the latest) filled in."""
+    """The submission with references to the latest version (-1) resolved to version numbers."""
     if all(each.version != -1 for each in submission.references):
         return submission
     made = []

@@ -1,8 +1,8 @@
-"""Work on schemas: what may be done at once, and what another process has to do.
+"""Tasks on schemas, and whether they run in the event loop or in a worker process.
 
-A task names everything that its result follows from, as texts, so that it can be done anywhere: in
-the event loop if it is quick, else in a process (`workers.py`, `worker_process.py`), where it can
-be stopped. Results are texts too; no parsed schema leaves its process.
+A task contains its complete input as texts. A quick one runs in the event loop; others run in a
+worker process (`workers.py`, `worker_process.py`), where they can be stopped. Results are texts,
+too; parsed schemas are not passed between processes.
 """
 
 import json
@@ -42,7 +42,7 @@ Result: TypeAlias = str | Sequence[str]
 
 
 class NeedsWork(RegistryError):
-    """A decision that cannot be made before this task is done."""
+    """The decision needs the result of this task first."""
 
     def __init__(self, task: Task) -> None:
         super().__init__(503, "The schema is still being checked; try again")
@@ -50,7 +50,7 @@ class NeedsWork(RegistryError):
 
 
 class Answers:
-    """Results for one request: those of finished tasks, and of quick ones, which are done here."""
+    """Task results for one request. Quick tasks run here."""
 
     def __init__(self, parser: Parser) -> None:
         self._parser = parser
@@ -60,7 +60,7 @@ class Answers:
         self._finished[task] = result
 
     def text(self, source: Source, form: str) -> str:
-        """The text of a schema; NeedsWork where that is not quick."""
+        """The text of a schema; raises NeedsWork if the task is not quick."""
         task = TextOf(source, form)
         found = self._finished.get(task)
         if found is None:
@@ -71,7 +71,7 @@ class Answers:
         return found
 
     def problems(self, compared: Comparison) -> Sequence[str]:
-        """Why the schema may not come next; NeedsWork where finding out is not quick."""
+        """Why the schema is incompatible; raises NeedsWork if the check is not quick."""
         found = self._finished.get(compared)
         if found is not None:
             return found
@@ -84,14 +84,14 @@ class Answers:
 
 
 def is_quick(task: Task) -> bool:
-    """Whether the task takes some milliseconds at most, as far as its texts tell."""
+    """Whether the task takes at most some milliseconds, judged by the size of its texts."""
     sources = [task.source] if isinstance(task, TextOf) else task.sources
     if sources[0].kind not in formats.MODULES or len(sources[0].text) > limits.SCHEMA_CHARACTERS:
-        return True  # it is refused before any work
+        return True  # it is rejected without parsing
     characters = sum(each.characters for each in sources)
     if any(characters > limits.QUICK_CHARACTERS[each.kind] for each in sources):
         return False
-    # Only a comparison looks for matches.
+    # Only comparisons evaluate regular expressions.
     return isinstance(task, TextOf) or not any(map(_has_patterns, sources))
 
 
@@ -140,7 +140,7 @@ def encode_result(result: Result | RegistryError) -> bytes:
 
 
 def decode_result(raw: bytes) -> Result:
-    """The result; the error, raised, where there is none."""
+    """The result; raises the error that the worker returned."""
     found: Mapping[str, object] = json.loads(raw)
     if "result" in found:
         result = found["result"]

@@ -1,8 +1,8 @@
-"""The process that works on large schemas: tasks come in on one pipe, results go out on another.
+"""The worker process for large schemas: reads tasks from stdin, writes results to stdout.
 
-Before each: its length, four bytes. A task that takes too much processor time ends the process,
-whatever code it is in; the registry answers the request and starts another one. The process ends
-when its input does.
+Each message is preceded by its length in four bytes. A task that exceeds the CPU limit ends the
+process; the registry answers the request with an error and starts another process. The process
+ends when its stdin is closed.
 """
 
 import logging
@@ -23,17 +23,17 @@ LENGTH = struct.Struct(">I")
 
 
 def main(cpu_s: float) -> None:
-    """Serve until the input ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to the registry too
+    """Runs tasks until stdin is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal reaches the registry too
     resource.setrlimit(resource.RLIMIT_DATA, (limits.WORK_MEMORY_BYTES, limits.WORK_MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     tasks = sys.stdin.buffer
     results = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # nothing that a library prints may come between the results
+    os.dup2(2, 1)  # output that a library prints must not mix with results
     parser = Parser()
     while head := tasks.read(LENGTH.size):
         raw = tasks.read(LENGTH.unpack(head)[0])
-        # The kernel ends the process when the time is used up: there is no handler for the signal.
+        # SIGPROF has no handler: the kernel ends the process when the time is used up.
         signal.setitimer(signal.ITIMER_PROF, cpu_s)
         result = encode_result(_done(raw, parser))
         signal.setitimer(signal.ITIMER_PROF, 0)
@@ -51,7 +51,7 @@ def _done(raw: bytes, parser: Parser) -> Result | RegistryError:
             "make it smaller or simpler"
         )
     except Exception as error:
-        log.exception("a task failed")
+        log.exception("a schema task failed")
         return RegistryError(50001, f"Internal error: {type(error).__name__}")
 
 

@@ -1,6 +1,7 @@
-"""The processes that work on large schemas, from the event loop's side.
+"""The pool of worker processes for large schemas, as the event loop uses it.
 
-They are started when they are first needed and stay. One that does not finish its task is replaced.
+Workers start when they are first needed and keep running. One that exceeds its CPU limit or
+crashes is replaced.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ LENGTH = struct.Struct(">I")
 
 
 class _Ended(Exception):
-    """A process that has ended before it gave its result."""
+    """The worker ended before it returned a result."""
 
     def __init__(self, code: int) -> None:
         super().__init__(code)
@@ -28,7 +29,7 @@ class _Ended(Exception):
 
 
 class Workers:
-    """Does tasks, some at a time; the others wait for their turn."""
+    """Runs tasks in worker processes; tasks beyond the number of processes wait."""
 
     def __init__(
         self, processes: int = limits.WORKERS, cpu_s: float = limits.WORK_CPU_SECONDS
@@ -41,7 +42,7 @@ class Workers:
         """Tasks that are not finished."""
 
     async def run(self, task: Task) -> Result:
-        """The result. InvalidSchema where the task takes more than it may."""
+        """The result; raises InvalidSchema if the task exceeds its limits."""
         if self.waiting >= limits.WAITING_TASKS:
             raise RegistryError(
                 429, "Too many large schemas are being checked at the moment; try again later"
@@ -54,7 +55,7 @@ class Workers:
             self.waiting -= 1
 
     async def _result(self, task: bytes) -> bytes:
-        # A process may also end for reasons that have nothing to do with the schema.
+        # The process may have ended for another reason (killed, out of memory): try once more.
         for is_last in (False, True):
             try:
                 return await self._ask(task)
@@ -64,7 +65,7 @@ class Workers:
                         f"The schema takes more than {self._cpu_s:g} s of processor time to "
                         "check; make it smaller or simpler"
                     ) from None
-                log.error("the process that worked on a schema ended with code %d", ended.code)
+                log.error("a schema worker process ended with code %d", ended.code)
                 if is_last:
                     raise InvalidSchema(
                         f"The parser of this schema type crashes on the schema ({ended.code})"
@@ -85,7 +86,7 @@ class Workers:
             await self._end(process)
             raise _Ended(code) from None
         except BaseException:
-            # Nobody waits for the result any more, and the pipe may hold half of it.
+            # The request was cancelled; the pipe may contain part of a result.
             await self._end(process)
             raise
         self._free.append(process)

@@ -1,8 +1,7 @@
 """Whether data of one Avro schema can be read with another: "Schema Resolution" of Avro 1.12.
 
-Apache's own checker gives the same verdicts, and a test holds this one against it; but it loses the
-place of a problem inside a union and does not resolve an alias against its namespace, and a user
-has to be told which field it is.
+Apache's Python checker gives the same results, which a test verifies, but it loses the path of a
+problem inside a union and does not resolve aliases against a namespace. Messages name the field.
 """
 
 from typing import cast
@@ -41,20 +40,20 @@ class Reading:
         self._sides = sides
         self._budget = Budget(sides.pairs)
         # A pair under way counts as readable: a recursive type is readable if the rest of it is.
-        self._verdicts: dict[tuple[int, int], list[str]] = {}
+        self._results: dict[tuple[int, int], list[str]] = {}
 
     def problems(self, reader: Schema, writer: Schema, path: str = "") -> list[str]:
         """Why what `writer` writes cannot be read as `reader`, each with its field."""
         if reader is writer:
             return []
         if reader.type in PRIMITIVES or writer.type in PRIMITIVES:
-            # All fields share these: what is said of one of them is not the verdict on another.
+            # Fields share primitive types, so a result for one path must not be reused for another.
             return self._compare(reader, writer, path)
         pair = (id(reader), id(writer))
-        found = self._verdicts.get(pair)
+        found = self._results.get(pair)
         if found is None:
-            self._verdicts[pair] = []
-            found = self._verdicts[pair] = self._compare(reader, writer, path)
+            self._results[pair] = []
+            found = self._results[pair] = self._compare(reader, writer, path)
         return found
 
     def _compare(self, reader: Schema, writer: Schema, path: str) -> list[str]:

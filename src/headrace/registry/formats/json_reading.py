@@ -111,22 +111,22 @@ class Reading:
     def __init__(self, sides: Sides) -> None:
         self._sides = sides
         self._budget = Budget(sides.pairs)
-        self._verdicts: dict[tuple[int, int], list[str]] = {}
-        # Parts made on the way must live as long as their addresses are remembered.
-        self._kept: list[Node] = []
+        self._results: dict[tuple[int, int], list[str]] = {}
+        # Nodes created during the comparison must live as long as their ids are used as keys.
+        self._nodes: list[Node] = []
 
     def problems(self, reader: Node, writer: Node, path: str = "") -> list[str]:
         """Why a document of `writer` may not be one of `reader`, each with its place."""
         pair = (id(reader.data), id(writer.data))
         if isinstance(reader.data, bool) or isinstance(writer.data, bool):
             return self._compare(reader, writer, path)
-        if pair not in self._verdicts:
+        if pair not in self._results:
             self._budget.spend()
-            self._kept += (reader, writer)
+            self._nodes += (reader, writer)
             # A pair under way counts as allowed: a recursive schema is if the rest of it is.
-            self._verdicts[pair] = []
-            self._verdicts[pair] = self._compare(reader, writer, path)
-        return self._verdicts[pair]
+            self._results[pair] = []
+            self._results[pair] = self._compare(reader, writer, path)
+        return self._results[pair]
 
     def _compare(self, reader: Node, writer: Node, path: str) -> list[str]:
         if reader.data in (True, {}) or writer.data is False:
@@ -157,7 +157,7 @@ class Reading:
             whole = branch
             if isinstance(branch.data, dict) and "$ref" not in branch.data:
                 whole = Node({**beside, **branch.data}, branch.resolver, branch.kind)
-                self._kept.append(whole)
+                self._nodes.append(whole)
             found += self.problems(reader, whole, path)
         return found
 
@@ -190,7 +190,7 @@ class Reading:
             return [self._say(path, f"does not allow {_short(bad[0])} of {{w}}")] if bad else []
         merged = _merged(writer)
         if merged is not writer:
-            self._kept.append(merged)
+            self._nodes.append(merged)
         found = self._types(reader, merged, path)
         if found:
             return found

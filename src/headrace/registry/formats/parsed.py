@@ -33,7 +33,7 @@ class Parsed(Protocol):
 
     @property
     def canonical(self) -> str:
-        """The text that is kept: two spellings of one schema have the same."""
+        """The text that is stored; the same for two spellings of one schema."""
 
     def normalized(self) -> str:
         """The text where clients ask to normalise: what has no meaning is put in one order."""

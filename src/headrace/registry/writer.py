@@ -1,11 +1,11 @@
-"""Writing to the topic: one instance at a time, and nobody's records are lost or mixed.
+"""Writes to the schemas topic: one instance at a time, in transactions.
 
-Every instance may want to write; who holds the pen does. The pen is the transactional id: taking
-it (`init_transactions`) makes the cluster refuse whoever had it before, finishes or aborts what he
-left, and from then on nobody else's records come between ours. So the one who takes it reads the
-topic to its end, and from there decides on its own copy of the state, which it keeps in step with
-the records that it writes. If a transaction fails, the pen and the copy are thrown away, and the
-requests are decided again from the start.
+Every instance accepts writes. An instance becomes the writer by calling `init_transactions` with
+the transactional id that all instances share: the cluster then fences the previous writer and
+completes or aborts its open transaction, so no records of another instance can come in between.
+The new writer reads the topic to its end, copies the state, and decides requests on that copy; it
+replays its own records into the copy before they are committed. If a transaction fails, the
+producer and the copy are discarded, and the requests are decided again.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from headrace.registry import failures
 from headrace.registry.decisions import Outcome
 from headrace.registry.failures import RegistryError
 from headrace.registry.records import Change, encode
-from headrace.registry.schemas_topic import Follower, Where, end_of
+from headrace.registry.schemas_topic import TopicLocation, TopicReader, end_of
 from headrace.registry.state import State
 
 log = logging.getLogger("headrace.registry")
@@ -35,39 +35,40 @@ BATCH_REQUESTS = 200
 GIVE_UP_S = 20.0
 TRANSACTION_S = 10.0
 RECORD_BYTES = 900_000
-"""Below the megabyte that a topic and a producer take unless they are told otherwise."""
+"""Below the default `max.message.bytes` of a topic and `message.max.bytes` of a producer."""
 
 
 @dataclass(slots=True)
-class Request:
-    """A write that somebody waits for."""
+class PendingWrite:
+    """A write whose request has not been answered."""
 
     decide: Decide
     done: "asyncio.Future[object]"
     deadline: float
 
 
-class Pen:
-    """The thread that writes."""
+class Writer:
+    """The thread that writes, and the queue in front of it."""
 
-    def __init__(self, where: Where, follower: Follower) -> None:
-        self._where = where
-        self._follower = follower
+    def __init__(self, location: TopicLocation, reader: TopicReader) -> None:
+        self._location = location
+        self._reader = reader
         self._loop = asyncio.get_running_loop()
-        self._requests: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
+        self._requests: queue.SimpleQueue[PendingWrite | None] = queue.SimpleQueue()
         self._producer: Producer | None = None
-        self._ahead = State()
+        self._state = State()
         self._admin: AdminClient | None = None
         self._last_offset = -1
-        self.taken = 0
-        """How often the pen was taken; more than once means that it was lost in between."""
-        self._thread = threading.Thread(target=self._run, name="pen", daemon=True)
+        self.changes = 0
+        """How often this instance became the writer. Above 1: another instance wrote in between,
+        or a transaction failed."""
+        self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
         self._thread.start()
 
     async def write(self, decide: Decide) -> object:
-        """The answer, once the records are committed and this instance's readers see them."""
+        """The answer, after the records are committed and replayed on this instance."""
         future: asyncio.Future[object] = self._loop.create_future()
-        self._requests.put(Request(decide, future, time.monotonic() + GIVE_UP_S))
+        self._requests.put(PendingWrite(decide, future, time.monotonic() + GIVE_UP_S))
         return await future
 
     def stop(self) -> None:
@@ -86,10 +87,10 @@ class Pen:
                     self._write(batch)
                     break
                 except (KafkaException, FutureTimeout) as error:
-                    self._drop_pen()
+                    self._discard_producer()
                     batch = self._still_waiting(batch, error)
 
-    def _next_batch(self) -> list[Request] | None:
+    def _next_batch(self) -> list[PendingWrite] | None:
         first = self._requests.get()
         if first is None:
             return None
@@ -105,10 +106,10 @@ class Pen:
             batch.append(following)
         return batch
 
-    def _write(self, batch: list[Request]) -> None:
-        """One transaction for all requests that wait; the answers leave when it has come back."""
-        producer = self._producer or self._take_pen()
-        answers: list[tuple[Request, object]] = []
+    def _write(self, batch: list[PendingWrite]) -> None:
+        """Writes one transaction for the batch; answers are sent when its records are replayed."""
+        producer = self._producer or self._become_writer()
+        answers: list[tuple[PendingWrite, object]] = []
         begun = False
         for request in batch:
             answer, changes, records = self._decide(request)
@@ -117,27 +118,27 @@ class Pen:
                 producer.begin_transaction()
                 begun = True
             for change in changes:
-                self._ahead.replay(change)
+                self._state.replay(change)
             for key, value in records:
                 producer.produce(
-                    self._where.topic, key=key, value=value, partition=0, on_delivery=self._sent
+                    self._location.topic, key=key, value=value, partition=0, on_delivery=self._sent
                 )
         if begun:
             producer.commit_transaction(TRANSACTION_S)
         self._loop.call_soon_threadsafe(self._answer, answers, self._last_offset + 1)
 
     def _decide(
-        self, request: Request
+        self, request: PendingWrite
     ) -> tuple[object, tuple[Change, ...], list[tuple[bytes, bytes | None]]]:
-        """Answer, changes and records; an error is an answer too."""
+        """Answer, changes and records. An error is returned as the answer."""
         try:
-            outcome = request.decide(self._ahead)
+            outcome = request.decide(self._state)
             records = [encode(change) for change in outcome.changes]
         except RegistryError as error:
             return error, (), []
         except Exception as error:
-            # A mistake of ours in one request must not take the others with it.
-            log.exception("a request could not be decided")
+            # A bug that one request triggers must not fail the rest of the batch.
+            log.exception("a write request failed")
             return failures.RegistryError(500, f"Internal error: {type(error).__name__}"), (), []
         largest = max((len(key) + len(value or b"") for key, value in records), default=0)
         if largest > RECORD_BYTES:
@@ -148,60 +149,63 @@ class Pen:
         if error is None:
             self._last_offset = message.offset()  # type: ignore[attr-defined]
 
-    def _take_pen(self) -> Producer:
+    def _become_writer(self) -> Producer:
         started = time.monotonic()
-        settings = self._where.client(
+        settings = self._location.client(
             **{
-                "transactional.id": f"{self._where.topic}-writer",
+                "transactional.id": f"{self._location.topic}-writer",
                 "transaction.timeout.ms": int(TRANSACTION_S * 1000),
                 "linger.ms": 0,
             }
         )
         producer = Producer(settings)
         producer.init_transactions(TRANSACTION_S)
-        self._admin = self._admin or AdminClient(self._where.client())
-        end = end_of(self._admin, self._where.topic)
-        copy = asyncio.run_coroutine_threadsafe(self._follower.copy_at(end), self._loop)
+        self._admin = self._admin or AdminClient(self._location.client())
+        end = end_of(self._admin, self._location.topic)
+        copy = asyncio.run_coroutine_threadsafe(self._reader.copy_at(end), self._loop)
         try:
-            self._ahead = copy.result(TRANSACTION_S)
+            self._state = copy.result(TRANSACTION_S)
         finally:
             copy.cancel()
         self._producer = producer
         self._last_offset = end - 1
-        self.taken += 1
-        log.info("this instance writes now; it took %.0f ms", (time.monotonic() - started) * 1000)
+        self.changes += 1
+        elapsed_ms = (time.monotonic() - started) * 1000
+        log.info("became the writer of %s in %.0f ms", self._location.topic, elapsed_ms)
         return producer
 
-    def _drop_pen(self) -> None:
+    def _discard_producer(self) -> None:
         self._producer = None
-        self._ahead = State()
+        self._state = State()
 
-    def _still_waiting(self, batch: list[Request], error: Exception) -> list[Request]:
-        """Those who have time left; the others are told why."""
-        reason = error.args[0].str() if isinstance(error, KafkaException) else "no answer in time"
-        log.warning("a write failed and is tried again: %s", reason)
+    def _still_waiting(self, batch: list[PendingWrite], error: Exception) -> list[PendingWrite]:
+        """The writes that have time left for another attempt; the others fail with the reason."""
+        reason = (
+            error.args[0].str() if isinstance(error, KafkaException) else "the request timed out"
+        )
+        log.warning("a transaction on %s failed and is retried: %s", self._location.topic, reason)
         now = time.monotonic()
         late = [each for each in batch if each.deadline <= now]
         batch = [each for each in batch if each.deadline > now]
         problem = failures.store_timed_out(reason)
         if late:
-            answers: list[tuple[Request, object]] = [(each, problem) for each in late]
+            answers: list[tuple[PendingWrite, object]] = [(each, problem) for each in late]
             self._loop.call_soon_threadsafe(self._answer, answers, 0)
-        # Two instances that want the pen at once must not take it from each other for ever.
+        # A random pause: two instances must not fence each other forever.
         time.sleep(random.uniform(0.01, 0.1))
         return batch
 
     # ---------------------------------------------------------------------------- the event loop
 
-    def _answer(self, answers: list[tuple[Request, object]], offset: int) -> None:
-        if self._follower.next_offset >= offset:
+    def _answer(self, answers: list[tuple[PendingWrite, object]], offset: int) -> None:
+        if self._reader.next_offset >= offset:
             _settle(answers)
         else:
-            task = self._loop.create_task(self._follower.reached(offset))
+            task = self._loop.create_task(self._reader.reached(offset))
             task.add_done_callback(lambda _: _settle(answers))
 
 
-def _settle(answers: list[tuple[Request, object]]) -> None:
+def _settle(answers: list[tuple[PendingWrite, object]]) -> None:
     for request, answer in answers:
         if request.done.done():
             continue
