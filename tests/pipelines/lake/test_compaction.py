@@ -252,6 +252,23 @@ def test_a_column_that_was_added_later_is_null_in_the_older_rows(lake: Lake) -> 
     assert lake.read().sort_by("offset").column("count").to_pylist() == [None, 5]
 
 
+def test_files_whose_table_has_got_another_partitioning_are_given_up(tmp_path: Path) -> None:
+    lake = Lake("iceberg", tmp_path)
+    fill(lake)
+    files = lake.data_files()
+
+    def meanwhile(state: str, done: int, total: int) -> None:
+        assert isinstance(lake.table, IcebergLake)
+        if done == 0:
+            with lake.table.table().update_spec() as spec:
+                spec.add_identity("partition")
+
+    report = compact(lake.table, TARGET, meanwhile)
+    assert (report.commits, report.files_given_up) == (0, 2 * EPOCHS)
+    assert lake.data_files() == files
+    check(lake)
+
+
 def test_files_of_other_writers_are_compacted_too(tmp_path: Path) -> None:
     table = pa.table({"key": ["a b", "c", "a b"], "offset": [1, 2, 3]})
     for _ in range(3):

@@ -252,6 +252,17 @@ def test_a_replayed_epoch_of_a_partitioned_table_adds_nothing(lake: Lake) -> Non
     assert (lake.offsets(), lake.data_files()) == ([0, 1, 2], files)
 
 
+def test_overwriting_a_partitioned_table_replaces_all_rows_and_keeps_the_partitioning(
+    lake: Lake,
+) -> None:
+    schema, batch = with_column("key", IntegerType(), pa.int32(), [1, 2, None])
+    lake.commit(FIRST, batch, schema=schema, partition_by=("key",))
+    sink = lake.sink(schema, overwrite=True)
+    sink.commit([sink.write(Epoch("query-2", 0), iter([batch.slice(1, 1)]))])
+    assert lake.offsets() == [1]
+    assert partitions(lake) == [(2,)]
+
+
 @pytest.mark.parametrize(
     ("columns", "complaint"),
     [

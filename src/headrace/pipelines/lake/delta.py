@@ -4,6 +4,7 @@ The epoch is Delta's own application transaction (`txn`: the query's id and the 
 writers cannot both commit; the offsets stand in the same commit's `commitInfo`.
 """
 
+import random
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -103,7 +104,7 @@ class DeltaLake:
 
     def append(self, commit: EpochCommit) -> None:
         epoch = commit.epoch
-        for _ in range(COMMIT_ATTEMPTS):
+        for attempt in range(COMMIT_ATTEMPTS):
             table = self.table()
             last = table.transaction_version(epoch.query)
             if last is not None and last >= epoch.number:
@@ -113,6 +114,7 @@ class DeltaLake:
             except CommitFailedError as error:
                 # Delta refuses a second commit of the same transaction; look which it was.
                 failure = error
+                time.sleep(random.uniform(0, 0.01 * 2**attempt))
                 continue
             return
         raise failure

@@ -176,11 +176,6 @@ class IcebergLake:
     def replace(self, layout: Layout, replacements: Sequence[Replacement]) -> None:
         table = self.table()
         _do_not_retry(table)
-        if _partition_columns(table, self.identifier) != layout.partition_by:
-            raise columns.ColumnsDiffer(
-                f"the table {self.identifier} has got another partitioning meanwhile; run the "
-                "compaction again"
-            )
         current = {
             task.file.file_path: task.file
             for task in table.scan().plan_files()

@@ -82,17 +82,26 @@ def _planned(query: Any) -> bool:
     from pyspark import SparkContext
 
     context = SparkContext._active_spark_context
-    if context is None or context._jsc is None or not query.isActive:
+    try:
+        if context is None or context._jsc is None or not query.isActive:
+            return True
+        if query.lastProgress is not None or query.status["message"] in WAITING:
+            return True
+        # Spark names the group of a query's jobs after its run.
+        return bool(context.statusTracker().getJobIdsForGroup(str(query.runId)))
+    except Exception:
+        # The session ends; what the program does next is not to fail because of this look.
         return True
-    if query.lastProgress is not None or query.status["message"] in WAITING:
-        return True
-    # Spark names the group of a query's jobs after its run.
-    return bool(context.statusTracker().getJobIdsForGroup(str(query.runId)))
 
 
 def has_checkpoint(query: Any) -> bool:
     """Whether the same program, started again, would find the checkpoint of this query."""
-    path = str(query._jsq.streamingQuery().resolvedCheckpointRoot())
+    try:
+        path = str(query._jsq.streamingQuery().resolvedCheckpointRoot())
+    except Exception:
+        # A program must not fail because Spark does not say where the checkpoint is.
+        _log.warning("cannot find the checkpoint of the query %s", query.id, exc_info=True)
+        return False
     return lasting(path, query.name)
 
 
