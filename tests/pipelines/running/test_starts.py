@@ -1,7 +1,6 @@
 """Queries of a program are started one after the other, and their checkpoints are known."""
 
 import threading
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,13 +13,16 @@ from pyspark.sql.streaming.readwriter import DataStreamReader, DataStreamWriter
 from headrace.pipelines.running import starts
 from headrace.pipelines.running.starts import Starts, lasting
 
+RANDOM = "97791a3c-6031-43ea-976a-922fd3fe1fe6"
+"""As Spark names the checkpoint of a query without a name."""
+
 
 @pytest.mark.parametrize(
     ("path", "name", "found"),
     [
         ("file:/checkpoints/orders", None, True),
-        (f"file:/checkpoints/{uuid.uuid4()}", "orders", True),
-        (f"file:/checkpoints/{uuid.uuid4()}", None, False),
+        (f"file:/checkpoints/{RANDOM}", "orders", True),
+        (f"file:/checkpoints/{RANDOM}", None, False),
         ("file:///tmp/temporary-0a1b2c", None, False),
         ("file:///tmp/temporary-0a1b2c", "orders", False),
     ],
