@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from headrace.clock import ManualClock
-from headrace.disk import MemoryDisk, RealDisk
+from headrace.disk import MemoryDisk, RealDisk, write_file
 from headrace.errors import ErrorCode, KafkaError
 from headrace.log.directory import FolderInUse, LogDirectory
 from headrace.log.folder_names import deleted_folder_name, parse_folder_name
@@ -400,3 +400,25 @@ def test_on_a_real_disk_everything_works_alike(tmp_path: object) -> None:
             directory.close()
         else:
             directory.disk.close(directory._lock)
+
+
+def test_what_a_crash_left_of_a_checkpoint_is_removed_at_the_next_start() -> None:
+    disk = MemoryDisk()
+    open_directory(disk).close()
+    names = ["replication-offset-checkpoint.tmp", "recovery-point-offset-checkpoint.tmp"]
+    for name in [*names, "mine.tmp"]:
+        write_file(disk, f"{ROOT}/{name}", b"0\n", sync=True)
+    open_directory(disk)
+    assert {*disk.list_folder(ROOT)} & {*names, "mine.tmp"} == {"mine.tmp"}
+
+
+def test_high_watermarks_that_a_full_disk_refuses_are_an_error_and_not_the_end() -> None:
+    disk = MemoryDisk()
+    directory = open_directory(disk)
+    disk.fail_next("open", errno.ENOSPC)
+    with pytest.raises(KafkaError, match="cannot write the high watermarks") as caught:
+        directory.write_high_watermarks({ORDERS: 5})
+    assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert directory.offline is None
+    directory.write_high_watermarks({ORDERS: 5})
+    assert directory.read_high_watermarks() == {ORDERS: 5}

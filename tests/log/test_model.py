@@ -265,8 +265,9 @@ class LogMachine(RuleBasedStateMachine):
     def _recover(self) -> None:
         self.directory = open_directory(self.disk)
         if not self.directory.stopped_cleanly:  # a death at the very end of a stop leaves it clean
-            self.directory.recover(lambda _: SMALL)
-        self.log = self.directory.get(ORDERS, SMALL)
+            # With other replicas a log is a prefix of what it was; alone it keeps what it can.
+            self.directory.recover(lambda _: SMALL, is_replicated=lambda _: True)
+        self.log = self.directory.get(ORDERS, SMALL, True)
         # Deleting records is durable with the next checkpoint, not before.
         assert self.log.start_offset <= max(self.start, self.saved_start)
         assert self.log.start_offset >= self.saved_start

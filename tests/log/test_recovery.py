@@ -249,6 +249,46 @@ def test_a_consumer_is_told_of_a_hole_wherever_it_comes_from() -> None:
         after.read(first, 1 << 20, after.end_offset, True)
     assert caught.value.code == ErrorCode.CORRUPT_MESSAGE
     assert after.read(following, 1 << 20, after.end_offset, True) is not None
+    behind = after.read(bases[2], 1 << 20, after.end_offset, True)
+    assert behind is not None
+    assert read_header(behind.read(), 0)[0] == bases[2]
+    again = after.read(bases[1], 1 << 20, after.end_offset, True)
+    assert again is not None
+    assert again.length == read.length, "a second read ends there, too"
+
+
+def test_bytes_behind_the_last_batch_of_a_segment_take_nothing_with_them() -> None:
+    disk, _, log = written()
+    expected = contents(log)
+    path = log.segments[1].path(".log")
+    disk.corrupt(path, disk.content(path) + b"\2" * 100)
+    after = reopened(killed(disk))
+    assert contents(after) == expected
+    assert after.holes == []
+
+
+def test_an_emptied_segment_does_not_bring_synced_offsets_back() -> None:
+    disk, directory, log = written()
+    log.flush()
+    directory.checkpoint()
+    active = log.segments[-1]
+    disk.corrupt(active.path(".log"), b"")
+    after = reopened(killed(disk))
+    assert (after.end_offset, after.holes) == (45, [(active.base_offset, 45)])
+    assert append(after, batch()) == 45
+
+
+def test_what_follows_dropped_segments_is_not_mistaken_for_damage() -> None:
+    disk, _, log = written()
+    bases = [segment.base_offset for segment in log.segments]
+    whole = disk.content(log_path(bases[1]))
+    disk.corrupt(log_path(bases[1]), whole[:-1])
+    after = reopened(killed(disk), LogSettings(index_interval_bytes=200), replicated=True)
+    for n in range(10):
+        append(after, batch(2, timestamp=NOW + n))
+    after.segments[-1].examine()
+    assert after.holes == []
+    assert after.end_offset == [*readable(after)][-1] + 2
 
 
 def test_a_log_never_ends_before_its_recovery_point() -> None:

@@ -123,3 +123,16 @@ def test_segments_that_overlap_are_found(disk: MemoryDisk) -> None:
         source = last.removesuffix(".log") + suffix
         disk.rename(source, f"{FOLDER}/{3:020d}{suffix}")
     assert any("before" in finding.problem for finding in verify(disk))
+
+
+def test_batches_behind_damage_are_checked_too(disk: MemoryDisk) -> None:
+    path = file(disk, ".log", 1)
+    content = bytearray(disk.content(path))
+    second = read_header(content, 0)[1] + OVERHEAD
+    third = second + read_header(content, second)[1] + OVERHEAD
+    content[second + 16] = 9  # the second batch's magic
+    content[-1] ^= 1  # in the last batch
+    disk.corrupt(path, bytes(content))
+    problems = [finding.problem for finding in verify(disk) if finding.file == path]
+    assert f"batches go on at {third}" in problems[0]
+    assert "checksum" in problems[-1]

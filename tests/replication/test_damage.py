@@ -158,3 +158,34 @@ def test_a_replica_with_a_damaged_header_holds_up_no_other_partition(
     said = struck.log_file.read_text()
     assert "Traceback" not in said
     assert said.count("cannot follow struck-0") <= 3, "once, and not at every attempt"
+
+
+def wrong_length(log: list[Path]) -> None:
+    """In the header of the newest segment's first batch."""
+    content = bytearray(log[-1].read_bytes())
+    content[9] ^= 1
+    log[-1].write_bytes(content)
+
+
+def zeroed(log: list[Path]) -> None:
+    log[1].write_bytes(bytes(log[1].stat().st_size))
+
+
+def cut(log: list[Path]) -> None:
+    log[1].write_bytes(log[1].read_bytes()[: log[1].stat().st_size // 2])
+
+
+def test_a_broker_that_died_with_damaged_files_fetches_them_again(cluster: RunningCluster) -> None:
+    damages = {"wrong-length": wrong_length, "zeroed": zeroed, "cut": cut}
+    for topic in damages:
+        fill(cluster, topic)
+    died = cluster.brokers[2]
+    died.kill()
+    for topic, damage in damages.items():
+        damage(segments(died, topic))
+    died.start()
+    for topic in damages:
+        in_sync(cluster, topic)
+        wait_until_the_same(cluster, topic)
+        assert read_all(cluster, topic, "rack-2") == VALUES
+    assert "Traceback" not in died.log_file.read_text()

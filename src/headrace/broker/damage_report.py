@@ -10,7 +10,7 @@ def watch_damage(metrics: Metrics, directories: LogDirectories) -> None:
     metrics.watch("headrace_damaged_offsets", lambda: _lost_offsets(directories))
 
 
-def damage_problems(directories: LogDirectories) -> list[str]:
+def damage_warnings(directories: LogDirectories) -> list[str]:
     """What is damaged, and what to do about it."""
     return [
         f"{log.partition} is damaged: the offsets {first} to {following - 1} cannot be read; "

@@ -22,7 +22,7 @@ from headrace.broker.buffers import Buffers
 from headrace.broker.clock_watch import ClockWatch
 from headrace.broker.cluster_metrics import ClusterMetrics
 from headrace.broker.connection import Connection, Handler, Limits
-from headrace.broker.damage_report import damage_problems, watch_damage
+from headrace.broker.damage_report import damage_warnings, watch_damage
 from headrace.broker.dispatch import Dispatch
 from headrace.broker.metadata_stores import open_store
 from headrace.broker.metrics import Metrics
@@ -287,7 +287,7 @@ class Server:
         from headrace.broker.metrics_page import MetricsPage
 
         host, _, port = address.rpartition(":")
-        self._metrics_page = MetricsPage(self._metrics, self._problems, self._clock_watch.warnings)
+        self._metrics_page = MetricsPage(self._metrics, self._problems, self._warnings)
         try:
             bound = await self._metrics_page.start(host.strip("[]"), int(port))
         except OSError as error:
@@ -302,8 +302,11 @@ class Server:
         out = []
         if self._replicas.stepped_down:
             out.append("this broker is out of the cluster, because the metadata are out of reach")
-        out += damage_problems(self.directories)
         return [*self._broken_folders(), *out, *self._cluster_metrics.problems()]
+
+    def _warnings(self) -> list[str]:
+        """What people have to know, though a restart would not help."""
+        return [*damage_warnings(self.directories), *self._clock_watch.warnings()]
 
     def _broken_folders(self) -> list[str]:
         return [

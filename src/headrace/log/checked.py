@@ -23,6 +23,8 @@ _AHEAD_BYTES = 128 << 10
 _CHECK_BYTES = 8 << 20
 """What one read checks at most while all other clients wait: a few milliseconds' worth."""
 
+NO_OFFSET = -1
+
 _logger = logging.getLogger("headrace.log")
 _unpack_header = HEADER.unpack_from
 
@@ -85,9 +87,20 @@ def checked_batches(
 def check(segment: Segment, position: int, stop: int, upper: int) -> tuple[int, int | None]:
     """How far from `position` on batches are whole, up to `stop`, and the offset behind them.
 
-    None for that offset where all is well up to `stop`. `upper` is the offset behind the segment.
+    None for that offset where all is well up to `stop`, and -1 before a hole: what is read there
+    next has to be looked up. `upper` is the offset behind the segment.
     KafkaError 2 if the first batch is damaged already.
     """
+    for hole in segment.holes:
+        # One of offsets without bytes ends a read, too: the reader has to hear of it.
+        at = hole.start if hole.start >= 0 else segment.locate(hole.following)[0]
+        if position < at < stop:
+            whole, following = _check(segment, position, at, upper)
+            return whole, NO_OFFSET if following is None else following
+    return _check(segment, position, stop, upper)
+
+
+def _check(segment: Segment, position: int, stop: int, upper: int) -> tuple[int, int | None]:
     if segment.checked is None:
         segment.checked = Ranges()
     start = segment.checked.reach(position)
@@ -95,12 +108,7 @@ def check(segment: Segment, position: int, stop: int, upper: int) -> tuple[int, 
         return stop, None
     whole, following = start, _offset_before(segment, start)
     enough = min(max(stop, start + _AHEAD_BYTES), start + _CHECK_BYTES)
-    # A hole of offsets without bytes is no part of a read either: the reader has to hear of it.
-    behind_holes = {hole.following for hole in segment.holes}
     for at, header in checked_batches(segment, None, start, following, _AHEAD_BYTES, upper):
-        if header[0] in behind_holes and at > position:
-            stop = min(stop, at)
-            break
         whole, following = at + header[1] + OVERHEAD, header[0] + header[6] + 1
         if whole >= enough:
             break

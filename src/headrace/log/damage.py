@@ -13,7 +13,8 @@ holes that recovery found, because one at the end of a file leaves no trace in t
 Recovery decides what is a hole and what is a torn tail (`recovery.py`).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
 
 from headrace.disk import Disk, read_file, replace_file
 from headrace.log.checked import checked_batches
@@ -28,6 +29,9 @@ FILE_NAME = "damaged-offsets-checkpoint"
 _MAGIC_AT = 16
 _SEARCH_BYTES = 1 << 20
 _MAGIC_BYTE = bytes([MAGIC])
+
+Read: TypeAlias = Callable[[int, int], bytes]
+"""Of a file: so many bytes from a position on."""
 
 
 def examine(segment: Segment) -> None:
@@ -59,21 +63,38 @@ def overlaps(one: Hole, other: Hole) -> bool:
 def next_batch(
     segment: Segment, position: int, lowest: int, upper: int | None, *, gapless: bool = False
 ) -> tuple[int, int] | None:
+    """As `find_batch` has it, in a segment: all offsets are at least `lowest` and below `upper`."""
+    file = segment.opened()
+    highest = segment.base_offset + MAX_RELATIVE
+    limits = (lowest, highest if upper is None else min(highest, upper - 1))
+
+    def read(length: int, at: int) -> bytes:
+        return file.pread(file.fd, length, at)
+
+    return find_batch(read, segment.size, position, limits, upper, gapless=gapless)
+
+
+def find_batch(
+    read: Read,
+    size: int,
+    position: int,
+    limits: tuple[int, int],
+    upper: int | None = None,
+    *,
+    gapless: bool = False,
+) -> tuple[int, int] | None:
     """Position and base offset of the first sound batch at `position` or behind it, or None.
 
-    All its offsets are at least `lowest` and below `upper`. What follows it must be the end of the
-    file or a batch that begins behind it: so bytes inside a record that look like a batch are not
-    taken for one. In a log without gaps a batch at `position` itself only has the wrong offset, and
-    counts if the batch behind it begins exactly where it ends.
+    All its offsets lie within `limits`. What follows it must be the end of the file or a batch that
+    begins behind it: so bytes inside a record that look like a batch are not taken for one. In a
+    log without gaps a batch at `position` itself only has the wrong offset, and counts if the batch
+    behind it, or at the end of the file `upper`, begins exactly where it ends.
     """
-    file, size = segment.opened(), segment.size
-    fd, pread = file.fd, file.pread
-    top = segment.base_offset + MAX_RELATIVE
-    top = top if upper is None else min(top, upper - 1)
+    lowest, highest = limits
     origin = position
     while size - origin >= HEADER_BYTES:
         # Candidates begin in the first part of the piece; their headers may reach into the rest.
-        piece = pread(fd, _SEARCH_BYTES + HEADER_BYTES, origin)
+        piece = read(_SEARCH_BYTES + HEADER_BYTES, origin)
         at = piece.find(_MAGIC_BYTE, _MAGIC_AT)
         while 0 <= at - _MAGIC_AT <= min(_SEARCH_BYTES - 1, len(piece) - HEADER_BYTES):
             header: Header = HEADER.unpack_from(piece, at - _MAGIC_AT)
@@ -81,37 +102,31 @@ def next_batch(
             end, last = start + header[1] + OVERHEAD, header[0] + header[6]
             if (
                 HEADER_BYTES <= end - start <= size - start
-                and lowest <= header[0] <= last <= top
-                and _is_followed(segment, end, last, upper, exactly=gapless and start == position)
-                and _checksum_is_right(segment, start, end, header)
+                and lowest <= header[0] <= last <= highest
+                and crc32c(read(end - start, start)[CHECKSUMMED_FROM:]) == header[4]
             ):
-                return start, header[0]
+                following = upper if end == size else _base_offset_at(read, size, end)
+                exactly = gapless and start == position
+                if following == last + 1 if exactly else _fits(following, last, end == size):
+                    return start, header[0]
             at = piece.find(_MAGIC_BYTE, at + 1)
         origin += _SEARCH_BYTES
     return None
 
 
-def _is_followed(
-    segment: Segment, position: int, last: int, upper: int | None, *, exactly: bool
-) -> bool:
-    """Whether a batch that ends at `position` with offset `last` fits what comes behind it."""
-    if position == segment.size:
-        return upper == last + 1 if exactly else True
-    file = segment.opened()
-    data = file.pread(file.fd, HEADER_BYTES, position)
+def _fits(following: int | None, last: int, at_end: bool) -> bool:
+    return at_end or (following is not None and following > last)
+
+
+def _base_offset_at(read: Read, size: int, position: int) -> int | None:
+    """The base offset of the batch at `position`, if there can be one."""
+    data = read(HEADER_BYTES, position)
     if len(data) < HEADER_BYTES:
-        return False
+        return None
     header: Header = HEADER.unpack_from(data)
     length = header[1] + OVERHEAD
-    if header[3] != MAGIC or not HEADER_BYTES <= length <= segment.size - position:
-        return False
-    return header[0] == last + 1 if exactly else header[0] > last
-
-
-def _checksum_is_right(segment: Segment, start: int, end: int, header: Header) -> bool:
-    file = segment.opened()
-    body = file.pread(file.fd, end - start - CHECKSUMMED_FROM, start + CHECKSUMMED_FROM)
-    return len(body) == end - start - CHECKSUMMED_FROM and crc32c(body) == header[4]
+    whole = header[3] == MAGIC and HEADER_BYTES <= length <= size - position
+    return header[0] if whole else None
 
 
 def read_holes(disk: Disk, folder: str, names: Iterable[str]) -> list[tuple[int, int]]:

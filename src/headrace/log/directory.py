@@ -517,6 +517,8 @@ class LogDirectory:
 
     def damaged(self) -> Iterator[Log]:
         """The opened logs that are known to be damaged."""
+        if not Segment.any_damaged:  # of ten thousand logs none has to be asked
+            return iter(())
         return (log for log in [*self._logs.values()] if log.holes)
 
     def due_for_flush(self) -> list[Log]:

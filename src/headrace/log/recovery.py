@@ -35,6 +35,7 @@ from headrace.log.segment import (
     DELETED,
     INDEX,
     LOG,
+    MAX_RELATIVE,
     TIME_INDEX,
     TRANSACTION_INDEX,
     Hole,
@@ -286,14 +287,15 @@ class _Scan:
         self._recovery_point = min(checkpoint.recovery_point or 0, _LARGEST_OFFSET)
         # A clean stop has synced everything: no batch ends behind that point. The checkpoint is
         # under no checksum, so that the snapshot which such a stop writes has to bear it out.
-        stopped = checkpoint.clean and self._recovery_point in list_snapshots(names)
-        self._clean_end = self._recovery_point if stopped else None
+        self._stopped = checkpoint.clean
+        confirmed = checkpoint.clean and self._recovery_point in list_snapshots(names)
+        self._clean_end = self._recovery_point if confirmed else None
         self._cleaned_to = checkpoint.cleaned_to
         self._producers = ProducerState()
         self._transactions = EndedTransactions()
         # Snapshots that lie within what is scanned: they know what a hole has swallowed.
         self._later_snapshots: list[int] = []
-        self._cut_something = False
+        self._changed_files = False
 
     def run(self, *, lost_epochs: bool) -> _Opened:
         """What is left after the scan; of the whole log, if the file with its epochs is lost."""
@@ -327,10 +329,10 @@ class _Scan:
                     self._drop_from(index + 1, "the segment before it was cut")
                     break
                 following = self._recovery_point if behind is None else behind.base_offset
-                self._fence(segment, Hole(position, segment.size, end, max(following, end + 1)))
+                self._fence(segment, Hole(position, segment.size, end, following))
                 if behind is None:
                     self._drop_from(index + 1, "nothing is in it")
-                end = max(following, end + 1)
+                end = following
             index += 1
         end = self._end_at_recovery_point(end)
         self._finish(first, end)
@@ -359,28 +361,43 @@ class _Scan:
 
     def _end_at_recovery_point(self, end: int) -> int:
         """The end of the log: what was synced and is lost leaves a hole there, and no reuse."""
-        active = self._segments[-1]
-        torn = active.holes and active.holes[-1].following >= end
-        # The recovery point is under no checksum. A snapshot's name proves that the log was there.
-        known = max(self._later_snapshots, default=0)
-        following = self._recovery_point if torn else min(self._recovery_point, known)
+        active, following = self._segments[-1], self._recovery_point
+        torn = bool(active.holes) and active.holes[-1].following >= end
+        if end < following and not self._is_confirmed(following):
+            _logger.warning(
+                "%s ends at offset %d, and its recovery point says %d; the batches count",
+                self._partition, end, following,
+            )  # fmt: skip
+            following = end
         if end < following:
             self._fence(active, Hole(active.size, active.size, end, following))
         elif not torn:
-            if end < self._recovery_point:
-                _logger.warning(
-                    "%s ends at offset %d, and its recovery point says %d; the batches count",
-                    self._partition, end, self._recovery_point,
-                )  # fmt: skip
             return end
         end = max(end, following)
         fresh = Segment(self._disk, self._folder, end, 0, self._interval)
         fresh.create_file()
         self._begin_segment(active, fresh, None)
         self._segments.append(fresh)
+        self._changed_files = True
         return end
 
+    def _is_confirmed(self, recovery_point: int) -> bool:
+        """Whether the log has reached that point; the checkpoint is under no checksum.
+
+        At a clean stop the log ended there, and a snapshot has that name.
+        """
+        if self._stopped:
+            return recovery_point <= max(self._later_snapshots, default=0)
+        return recovery_point <= self._segments[-1].base_offset + MAX_RELATIVE
+
     def _fence(self, segment: Segment, hole: Hole) -> None:
+        segment.use_holes([*segment.holes, hole])
+        if hole.first == hole.following:
+            _logger.warning(
+                "%s: the %d bytes at position %d of %s belong to no batch",
+                self._partition, hole.stop - hole.start, hole.start, segment.path(LOG),
+            )  # fmt: skip
+            return
         _logger.error(
             "%s: %s is damaged at position %d: the offsets %d to %d cannot be read, and are not "
             "given out again. What follows is kept. They are fetched again from another replica, "
@@ -388,7 +405,6 @@ class _Scan:
             self._partition, segment.path(LOG), hole.start, hole.first, hole.following - 1,
             hole.following,
         )  # fmt: skip
-        segment.use_holes([*segment.holes, hole])
 
     def _check_sealed_indexes(self, count: int) -> None:
         for segment in self._segments[:count]:
@@ -452,7 +468,7 @@ class _Scan:
             segment.path(LOG),
             end,
         )
-        self._cut_something = True
+        self._changed_files = True
         segment.size = position
         self._disk.ftruncate(segment.opened().fd, position)
 
@@ -474,6 +490,9 @@ class _Scan:
         for segment in self._segments[first:-1]:
             segment.write_indexes(sync=True)
             segment.seal()
+        for segment, following in pairwise(self._segments):
+            segment.upper = following.base_offset
+        self._segments[-1].upper = None
         kept = {segment.base_offset for segment in self._segments}
         oldest = self._segments[0].base_offset
         snapshots = [*list_snapshots(self._names)]
@@ -482,7 +501,7 @@ class _Scan:
         # A clean stop writes nothing for a log that nobody has written to since.
         self._transactions.write(self._disk, self._segments[-1], end)
         self._transactions.save_checksums(self._disk, self._folder)
-        unchanged = end == self._recovery_point and not self._cut_something
+        unchanged = end == self._recovery_point and not self._changed_files
         for segment in self._segments[first:]:
             if not unchanged:
                 self._disk.fdatasync(segment.opened().fd)

@@ -17,7 +17,7 @@ import struct
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from headrace.disk import CREATE, READ_WRITE, TRUNCATE, Buffer, Disk, sync_file, write_file
 from headrace.errors import ErrorCode, KafkaError
@@ -76,6 +76,8 @@ class Hole(NamedTuple):
 
 class Segment:
     """The state of one segment; `Log.append` changes the active one's fields in place."""
+
+    any_damaged: ClassVar[bool] = False  # whether this process has met damage at all
 
     __slots__ = (
         "_disk",
@@ -191,8 +193,8 @@ class Segment:
         skips = {hole.start: hole.stop for hole in self.holes if hole.start < hole.stop}
         self.skips = skips or None
         if self.holes:
-            self.unchecked = self.size  # what was found whole once may now be next to a hole
-            self.checked = None
+            Segment.any_damaged = True
+            self.unchecked, self.checked = self.size, None  # reads have to stop at a hole
 
     def examine(self) -> None:
         """Look at all bytes for damage, with checksums; walks and look-ups then avoid it."""
@@ -463,7 +465,6 @@ class Segment:
         """Position and header of each batch from a batch's beginning on; checks no CRC.
 
         Where no batch can be, the segment is examined, and the walk goes on behind the damage.
-        KafkaError if that leads nowhere.
         """
         end = self.size if stop is None else stop
         file = self.opened()

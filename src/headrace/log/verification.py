@@ -20,6 +20,8 @@ from headrace.log.checkpoints import (
     decode_lines,
     read_topic_id,
 )
+from headrace.log.damage import FILE_NAME as DAMAGE_FILE
+from headrace.log.damage import find_batch, read_holes
 from headrace.log.epochs import FILE_NAME as EPOCHS_FILE
 from headrace.log.folder_names import parse_folder_name
 from headrace.log.indexes import (
@@ -120,6 +122,10 @@ class Verification:
                 self.found(path, 0, "belongs to no segment")
             elif name in (EPOCHS_FILE, CHECKSUMS):
                 self._checkpoint(path, 2)
+            elif name == DAMAGE_FILE:
+                for first, following in read_holes(self.disk, folder, names):
+                    lost = f"the offsets {first} to {following - 1} cannot be read"
+                    self.found(path, 0, lost)
             elif name == PARTITION_METADATA and read_topic_id(self.disk, path) is None:
                 self.found(path, 0, "holds no topic id")
 
@@ -201,7 +207,7 @@ class _SegmentCheck:
         return end
 
     def _batches(self, data: Mapped) -> Iterator[tuple[int, Header, bool]]:
-        """Position, header and whether the checksum is right; ends where no batch can be."""
+        """Position, header and whether the checksum is right; goes on behind what is no batch."""
         view = memoryview(data)
         position, size = 0, len(data)
         while position < size:
@@ -210,15 +216,32 @@ class _SegmentCheck:
                 return
             header: Header = HEADER.unpack_from(view, position)
             length = header[1] + OVERHEAD
+            problem = None
             if length < HEADER_BYTES or position + length > size:
-                self._found(LOG, position, f"a batch of {length} bytes; {size - position} are left")
-                return
-            if header[3] != MAGIC:
-                self._found(LOG, position, f"magic {header[3]} instead of {MAGIC}")
-                return
+                problem = f"a batch of {length} bytes; {size - position} are left"
+            elif header[3] != MAGIC:
+                problem = f"magic {header[3]} instead of {MAGIC}"
+            if problem is not None:
+                behind = self._behind_damage(data, position)
+                if behind is None:
+                    self._found(LOG, position, f"{problem}; no batch follows")
+                    return
+                self._found(LOG, position, f"{problem}; batches go on at {behind}")
+                position = behind
+                continue
             body = view[position + CHECKSUMMED_FROM : position + length]
             yield position, header, crc32c(body) == header[4]
             position += length
+
+    def _behind_damage(self, data: Mapped, position: int) -> int | None:
+        """Where the next batch begins that is whole."""
+
+        def read(length: int, at: int) -> bytes:
+            return data[at : at + length]
+
+        limits = (self._base, self._base + MAX_RELATIVE)
+        found = find_batch(read, len(data), position + 1, limits)
+        return None if found is None else found[0]
 
     # -- indexes --------------------------------------------------------------------------------
 
