@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cli.client import Cluster, parse_address
+from headrace.cli.client import Cluster, checked_properties, open_client, parse_address
 from headrace.cli.failures import Failure
 from tests.cli.conftest import Run
 
@@ -29,9 +29,30 @@ def test_what_is_no_address_is_bad_usage(text: str) -> None:
     assert caught.value.exit_code == 2
 
 
-def test_only_plain_text_clusters_are_spoken_to_directly() -> None:
-    assert Cluster("a:1").plaintext
-    assert not Cluster("a:1", {"security.protocol": "sasl_ssl"}).plaintext
+def test_the_admin_client_gets_the_security_properties_of_the_file() -> None:
+    properties = {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanisms": "SCRAM-SHA-512",
+        "sasl.username": "alice",
+        "sasl.password": "secret",
+        "ssl.ca.location": "ca.pem",
+    }
+    security = open_client(Cluster("a:1", properties)).config.security
+    assert (security.tls, security.login, security.mechanism) == (True, True, "SCRAM-SHA-512")
+    assert (security.username, security.ca_file) == ("alice", "ca.pem")
+
+
+def test_properties_for_records_are_no_error_for_the_admin_client() -> None:
+    assert checked_properties({"linger.ms": "5", "client.id": "me"}) == {"client.id": "me"}
+
+
+@pytest.mark.parametrize(
+    "name", ["ssl.ca.pem", "sasl.oauthbearer.config", "enable.ssl.certificate.verification"]
+)
+def test_a_security_property_without_effect_is_refused(name: str) -> None:
+    with pytest.raises(Failure, match=name) as caught:
+        checked_properties({"security.protocol": "SASL_SSL", name: "x"})
+    assert caught.value.exit_code == 2
 
 
 def test_one_of_several_bootstrap_addresses_is_enough(run: Run, bootstrap: str) -> None:

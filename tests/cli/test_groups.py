@@ -10,6 +10,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -20,7 +21,6 @@ from kio.schema.leave_group.v5.response import LeaveGroupResponse
 from kio.schema.sync_group.v5.request import SyncGroupRequest, SyncGroupRequestAssignment
 from kio.schema.sync_group.v5.response import SyncGroupResponse
 
-from headrace.cli import client, direct
 from headrace.client.cluster import GROUP, Cluster
 from headrace.client.config import ClientConfig, parse_bootstrap
 from headrace.client.errors import check
@@ -28,6 +28,7 @@ from headrace.errors import ErrorCode
 from headrace.testing.plugin import BrokerFactory
 from headrace.wire.primitives import GroupId, milliseconds
 from tests.cli.conftest import Run, command, execute
+from tests.support.cluster import RunningCluster
 
 PATIENCE_S = 60
 
@@ -125,14 +126,6 @@ def test_list_tells_state_type_and_members_and_filters_by_them(
         assert set(mine("--type", "classic")) == {idle}
         assert set(mine("--type", "consumer", "--state", "empty")) == set()
         assert group in run("groups", "list").text
-
-
-def test_a_coordinator_is_asked_itself_for_states_that_the_library_cannot_name(
-    bootstrap: str, filled: str, group: str
-) -> None:
-    commit(bootstrap, group, filled, {0: 1})
-    cluster = client.Cluster(bootstrap)
-    assert direct.group_states(cluster, cluster.addresses)[group] == "Empty"
 
 
 @contextmanager
@@ -465,33 +458,89 @@ def test_watching_a_group_that_is_not_there_is_exit_code_4(run: Run, group: str)
     assert run("groups", "watch", group, "--count", "1").code == 4
 
 
-def test_watch_goes_on_when_the_broker_comes_back(
+class Watching:
+    """`groups watch --json` as a process."""
+
+    def __init__(self, bootstrap: str, group: str) -> None:
+        words = ("groups", "watch", group, "--json", "--interval", "0.2", "--bootstrap", bootstrap)
+        self.process = subprocess.Popen(command(*words), stdout=subprocess.PIPE)
+
+    def until(self, true: Callable[[dict[str, object]], bool]) -> None:
+        """Read on until a look is as wanted."""
+        assert self.process.stdout is not None
+        deadline = time.monotonic() + PATIENCE_S
+        while not true(json.loads(self.process.stdout.readline())):
+            assert time.monotonic() < deadline, "no such look"
+
+    def children(self) -> str:
+        """The processes that it has started."""
+        pid = self.process.pid
+        return Path(f"/proc/{pid}/task/{pid}/children").read_text()
+
+    def end(self) -> int:
+        """Ctrl-C; the exit code."""
+        self.process.send_signal(signal.SIGINT)
+        self.process.communicate(timeout=PATIENCE_S)
+        return self.process.returncode
+
+
+@contextmanager
+def watching(bootstrap: str, group: str) -> Iterator[Watching]:
+    started = Watching(bootstrap, group)
+    try:
+        yield started
+    finally:
+        started.process.kill()
+        started.process.wait()
+
+
+def seen(look: dict[str, object]) -> bool:
+    return "state" in look
+
+
+def failed(look: dict[str, object]) -> bool:
+    return "error" in look
+
+
+def test_watch_survives_a_broker_that_comes_and_goes_without_a_child_process(
     headrace_factory: BrokerFactory, group: str
 ) -> None:
     broker = headrace_factory()
-    at = ("--bootstrap", broker.bootstrap_servers)
-    assert execute("topics", "create", "t", *at).code == 0
+    assert execute("topics", "create", "t", "--bootstrap", broker.bootstrap_servers).code == 0
     commit(broker.bootstrap_servers, group, "t", {0: 0})
-    with subprocess.Popen(
-        command("groups", "watch", group, "--json", "--interval", "0.2", *at),
-        stdout=subprocess.PIPE,
-    ) as watching:
-        assert watching.stdout is not None
+    with watching(broker.bootstrap_servers, group) as watch:
+        watch.until(seen)
+        for go, come in (
+            # A coordinator that answers again after a request to it has timed out.
+            (broker.pause, broker.go_on),
+            (broker.kill, broker.start),
+            (broker.stop, broker.start),
+        ):
+            go()
+            watch.until(failed)
+            assert watch.children() == ""
+            come()
+            watch.until(seen)
+        assert watch.children() == ""
+        assert watch.end() == 0
 
-        def until(key: str) -> None:
-            assert watching.stdout is not None
-            deadline = time.monotonic() + PATIENCE_S
-            while key not in json.loads(watching.stdout.readline()):
-                assert time.monotonic() < deadline
 
-        until("state")
-        broker.stop()
-        until("error")
-        broker.start()
-        until("state")
-        watching.send_signal(signal.SIGINT)
-        watching.stdout.read()
-        assert watching.wait(PATIENCE_S) == 0
+def test_watch_follows_the_coordinator_when_the_broker_it_was_told_of_dies(
+    tmp_path: Path, group: str
+) -> None:
+    with RunningCluster(tmp_path / "cluster", 3) as cluster:
+        cluster.create("t")
+        commit(cluster.bootstrap_servers, group, "t", {0: 0})
+        with Cluster(ClientConfig(parse_bootstrap(cluster.bootstrap_servers))) as client:
+            coordinator = client.coordinator(GROUP, group)
+        first = cluster.brokers[coordinator]
+        with watching(first.bootstrap_servers, group) as watch:
+            watch.until(seen)
+            first.kill()
+            # Later than any look that was under way when the broker died.
+            after_ms = time.time() * 1000 + 1000
+            watch.until(lambda look: seen(look) and float(str(look["time"])) > after_ms)
+            assert watch.end() == 0
 
 
 # ---------------------------------------------------------------- a person at the terminal

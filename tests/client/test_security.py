@@ -18,6 +18,7 @@ from headrace.client.cluster import Cluster
 from headrace.client.config import client_config
 from headrace.client.errors import ClientError
 from headrace.errors import KafkaError
+from tests.cli.conftest import execute
 from tests.support import java
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.ports import free_port
@@ -110,6 +111,24 @@ def test_a_login_is_let_in_and_a_wrong_one_is_told(
         topics({**properties, "sasl.password": "wrong"})
     with pytest.raises(ClientError, match="is not of PLAIN, SCRAM-SHA-256"):
         topics({**properties, "sasl.mechanism": "SCRAM-SHA-512"})
+
+
+def test_admin_commands_log_in_with_the_client_config(doors: Doors, tmp_path: Path) -> None:
+    login, tls = tmp_path / "login.properties", tmp_path / "tls.properties"
+    login.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanisms=SCRAM-SHA-256\n"
+        "sasl.username=bob\nsasl.password=pencil\n"
+    )
+    tls.write_text(f"security.protocol=SSL\nssl.ca.location={doors.certificate}\n")
+    for address, file in ((doors.login, login), (doors.tls, tls)):
+        at = ("--bootstrap", address, "--client-config", str(file), "--json")
+        for words in (("groups", "list"), ("transactions", "list"), ("topics", "list")):
+            done = execute(*words, *at)
+            assert (done.code, done.json()) == (0, []), done.err
+        cluster = execute("cluster", "describe", *at).document()
+        assert cluster["apis"]
+    wrong = execute("groups", "list", "--bootstrap", doors.login, "--client-config", str(tls))
+    assert wrong.code == 3, wrong.err
 
 
 def test_tls_needs_a_certificate_that_is_trusted(doors: Doors) -> None:

@@ -18,7 +18,6 @@ from headrace.cli.produce import Acks, AcksOption, Compression, CompressionOptio
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message
-    from confluent_kafka.admin import AdminClient
 
     from headrace.cli.client import Cluster
 
@@ -93,24 +92,25 @@ def bench(
     client_config: ClientConfig = None,
 ) -> None:
     """Measure throughput and latency of a cluster with a topic made for the occasion."""
-    from confluent_kafka.admin import NewTopic
-
     from headrace.cli import client
+    from headrace.client.topics import delete_topics
 
     cluster = client.connect(bootstrap, client_config)
-    admin = client.admin(cluster)
     topic = f"headrace-bench-{os.urandom(4).hex()}"
     load = Load(topic, records, size, acks.value, compression.value, linger_ms)
-    new = NewTopic(topic, num_partitions=partitions, replication_factor=replication_factor)
-    client.wait(cluster, admin.create_topics([new])[topic], f"topic {topic!r}")
-    client.settle_topics(cluster, admin, [topic], present=True)
+    with client.admin(cluster) as connected:
+        client.create_topic(
+            connected, topic, partitions=partitions, replication_factor=replication_factor
+        )
     try:
         written, latency = _write(cluster, load)
-        read = _read(cluster, admin, load, partitions)
+        read = _read(cluster, load, partitions)
     finally:
         if not keep:
-            client.wait(cluster, admin.delete_topics([topic])[topic], f"topic {topic!r}")
-            client.settle_topics(cluster, admin, [topic], present=False)
+            with client.admin(cluster) as connected:
+                for error in delete_topics(connected, [topic]).values():
+                    raise error
+                client.settle_topics(connected, [topic], present=False)
     if as_json:
         output.print_json(
             {
@@ -178,13 +178,14 @@ def _write(cluster: "Cluster", load: Load) -> tuple[Speed, Latency]:
     return _speed(len(latencies), load, seconds), _percentiles(latencies)
 
 
-def _read(cluster: "Cluster", admin: "AdminClient", load: Load, partitions: int) -> Speed:
+def _read(cluster: "Cluster", load: Load, partitions: int) -> Speed:
     from confluent_kafka import TopicPartition
 
     from headrace.cli import client, positions
 
     reader = client.consumer(cluster, {"fetch.min.bytes": 1, "queued.min.messages": 1_000_000})
-    limits = positions.bounds(cluster, admin, load.topic, list(range(partitions)))
+    with client.admin(cluster) as connected:
+        limits = positions.bounds(connected, load.topic, list(range(partitions)))
     # acks=0 may lose records on the way; what the log holds is what can be read.
     total = sum(end - begin for begin, end in limits.values())
     started = shown_at = last_heard = time.perf_counter()

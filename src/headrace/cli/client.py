@@ -1,7 +1,8 @@
-"""librdkafka's clients, built the one way this command line uses them, and its errors translated.
+"""The Kafka clients of the command line, and their errors as Failures.
 
-Consumers here never join a group: positions are assigned by hand. A cluster that does not answer
-is reported at once and in one line; librdkafka's own log goes nowhere.
+Records are produced and consumed with librdkafka; everything else goes through `headrace.client`.
+librdkafka's admin client is not used: it aborts the process while brokers come and go.
+Consumers here never join a group: positions are assigned by hand.
 """
 
 import contextlib
@@ -10,19 +11,19 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace.cli.failures import ExitCode, Failure, bad_usage, not_found
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-
     from confluent_kafka import Consumer, KafkaError, Producer
-    from confluent_kafka.admin import AdminClient, ClusterMetadata, TopicDescription
 
-    from headrace.client import cluster as client_cluster
+    from headrace.client.cluster import Cluster as Connected
+    from headrace.client.config import Address
+    from headrace.client.topics import TopicDescription
+    from headrace.errors import KafkaError as ProtocolError
 
+CLIENT_ID = "headrace-cli"
 CONNECT_TIMEOUT_S = 2.0
 ANSWER_TIMEOUT_S = 5.0
 SETTLE_TIMEOUT_S = 5.0
@@ -35,15 +36,10 @@ _silent.propagate = False
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Where the cluster is, and what the user wants the client library to know about it."""
+    """Where the cluster is, and the client properties that the user gave."""
 
     bootstrap: str
     properties: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def plaintext(self) -> bool:
-        """Whether a bare socket can speak to it."""
-        return self.properties.get("security.protocol", "PLAINTEXT").upper() == "PLAINTEXT"
 
     @property
     def addresses(self) -> list[tuple[str, int]]:
@@ -84,7 +80,7 @@ def read_properties_file(path: str) -> dict[str, str]:
 
 
 def check_listening(cluster: Cluster) -> None:
-    """Fail at once where the client library would try for long."""
+    """Fail at once where a client would try for long."""
     reason = "no address given"
     for host, port in cluster.addresses:
         try:
@@ -103,7 +99,7 @@ def _reason(error: OSError) -> str:
 
 
 def unreachable(cluster: Cluster, reason: str) -> Failure:
-    """Nobody there, or nobody who speaks Kafka."""
+    """Nothing listens there, or what listens does not answer as Kafka does."""
     return Failure(
         f"no Kafka cluster at {cluster.bootstrap}: {reason}",
         exit_code=ExitCode.UNREACHABLE,
@@ -112,17 +108,10 @@ def unreachable(cluster: Cluster, reason: str) -> Failure:
     )
 
 
-def admin(cluster: Cluster) -> "AdminClient":
-    from confluent_kafka.admin import AdminClient
-
-    with translated(cluster):
-        return AdminClient(_configuration(cluster, {}), logger=_silent)
-
-
 def producer(cluster: Cluster, settings: Mapping[str, object]) -> "Producer":
     from confluent_kafka import Producer
 
-    with translated(cluster):
+    with _translated_library(cluster):
         return Producer(_configuration(cluster, settings), logger=_silent)
 
 
@@ -141,14 +130,14 @@ def consumer(cluster: Cluster, settings: Mapping[str, object]) -> "Consumer":
         "allow.auto.create.topics": False,
         "fetch.wait.max.ms": 100,
     }
-    with translated(cluster):
+    with _translated_library(cluster):
         return Consumer(_configuration(cluster, {**fixed, **settings}), logger=_silent)
 
 
 def _configuration(cluster: Cluster, settings: Mapping[str, object]) -> dict[str, object]:
     return {
         "bootstrap.servers": cluster.bootstrap,
-        "client.id": "headrace-cli",
+        "client.id": CLIENT_ID,
         "socket.connection.setup.timeout.ms": 5000,
         "log_level": 0,
         **cluster.properties,
@@ -156,124 +145,183 @@ def _configuration(cluster: Cluster, settings: Mapping[str, object]) -> dict[str
     }
 
 
-@contextlib.contextmanager
-def own(cluster: Cluster) -> "Iterator[client_cluster.Cluster]":
-    """The project's own client, for what librdkafka cannot do; its errors are translated too."""
+def open_client(cluster: Cluster, timeout_s: float = 2 * ANSWER_TIMEOUT_S) -> "Connected":
+    """The client for everything but records; a request is repeated for `timeout_s` at most.
+
+    Its exceptions are not translated: see `admin` and `translated`.
+    """
     from headrace.client.cluster import Cluster as Connected
     from headrace.client.config import client_config
+
+    with translated(cluster):
+        properties = {
+            "client.id": CLIENT_ID,
+            **checked_properties(cluster.properties),
+            "bootstrap.servers": cluster.bootstrap,
+        }
+        config = replace(
+            client_config(properties),
+            connect_timeout_s=ANSWER_TIMEOUT_S,
+            request_timeout_s=ANSWER_TIMEOUT_S,
+            total_timeout_s=timeout_s,
+        )
+        return Connected(config)
+
+
+@contextlib.contextmanager
+def admin(cluster: Cluster) -> "Iterator[Connected]":
+    """A client for everything but records, for the length of a block; its errors are translated."""
+    with translated(cluster), open_client(cluster) as connected:
+        yield connected
+
+
+def checked_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    """The properties of a --client-config file that `headrace.client` reads.
+
+    The same file serves librdkafka, so its other properties are allowed, but only those that it
+    has. A security property that would have no effect is refused.
+    """
+    from headrace.client.config import READ_HERE
+
+    known = {name: value for name, value in properties.items() if name in READ_HERE}
+    if "sasl.mechanisms" in properties:  # librdkafka's other name for it
+        known["sasl.mechanism"] = properties["sasl.mechanisms"]
+    others = {
+        name: value
+        for name, value in properties.items()
+        if name not in known and name != "sasl.mechanisms"
+    }
+    for name in others:
+        if name.startswith(("ssl.", "sasl.", "enable.ssl.", "enable.sasl.")):
+            raise bad_usage(
+                f"--client-config: {name} is supported only by produce, consume and bench",
+                f"Supported everywhere: {', '.join(sorted(_security_names()))}.",
+            )
+    if others:
+        _check_names(others)
+    return known
+
+
+def _security_names() -> set[str]:
+    from headrace.client.config import READ_HERE
+
+    return {name for name in READ_HERE if name.startswith(("ssl.", "sasl.", "security."))}
+
+
+def _check_names(properties: Mapping[str, str]) -> None:
+    """Bad usage if librdkafka does not have one of these properties. Connects to nothing."""
+    from confluent_kafka import KafkaException, Producer
+
+    try:
+        Producer(dict(properties), logger=_silent)
+    except KafkaException as error:
+        raise bad_usage(f"--client-config: {plain_text(error.args[0])}") from None
+
+
+@contextlib.contextmanager
+def translated(cluster: Cluster) -> Iterator[None]:
+    """Turns the exceptions of `headrace.client` into Failures."""
     from headrace.client.errors import ClientError, Unreachable
     from headrace.errors import KafkaError
 
-    properties = {**cluster.properties, "bootstrap.servers": cluster.bootstrap}
-    if "sasl.mechanisms" in properties:  # librdkafka's other name for it
-        properties["sasl.mechanism"] = properties["sasl.mechanisms"]
     try:
-        config = replace(
-            client_config(properties),
-            client_id="headrace-cli",
-            request_timeout_s=ANSWER_TIMEOUT_S,
-            total_timeout_s=2 * ANSWER_TIMEOUT_S,
-        )
-        with Connected(config) as connected:
-            yield connected
+        yield
     except Unreachable as error:
-        raise unreachable(cluster, str(error)) from None
+        raise _no_answer(cluster, str(error)) from None
     except KafkaError as error:
-        raise Failure(str(error), code=error.code.name) from None
+        raise refusal(error) from None
     except ClientError as error:
         raise bad_usage(str(error)) from None
 
 
-def metadata(cluster: Cluster, client: "AdminClient") -> "ClusterMetadata":
-    """Brokers and topics, as the first broker that answers sees them."""
-    with translated(cluster):
-        return client.list_topics(timeout=ANSWER_TIMEOUT_S)
+def refusal(error: "ProtocolError") -> Failure:
+    """The Failure for an error that a broker answered with."""
+    from headrace.errors import ErrorCode
+
+    if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return not_found(str(error))
+    if error.code in (
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    ):
+        return _timed_out(str(error))
+    return Failure(str(error), code=error.code.name)
 
 
-def describe_topics(
-    cluster: Cluster, client: "AdminClient", names: Sequence[str]
-) -> list["TopicDescription"]:
+def describe_topics(connected: "Connected", names: Sequence[str]) -> list["TopicDescription"]:
     """The named topics, in this order; a missing one ends the command, with a suggestion."""
-    from confluent_kafka import TopicCollection
+    from headrace.client.topics import describe_topics as ask
 
-    with translated(cluster, "topic name"):
-        futures = client.describe_topics(
-            TopicCollection(list(names)), request_timeout=ANSWER_TIMEOUT_S
-        )
-    found = []
+    found = ask(connected, names)
     for name in names:
-        with translated(cluster, f"topic {name!r}", missing=partial(_near, cluster, client, name)):
-            found.append(futures[name].result())
-    return found
+        if name not in found:
+            raise not_found(f"topic {name!r} does not exist", _near(name, ask(connected)))
+    return [found[name] for name in names]
 
 
-def _near(cluster: Cluster, client: "AdminClient", name: str) -> str:
-    """What to tell someone who named a topic that is not there."""
+def _near(name: str, existing: Iterable[str]) -> str:
+    """What to tell a user who named a topic that does not exist."""
     import difflib
 
-    close = difflib.get_close_matches(name, list(metadata(cluster, client).topics), 3)
+    close = difflib.get_close_matches(name, list(existing), 3)
     if close:
         return f"Did you mean {' or '.join(close)}?"
     return f"`headrace topics list` shows what exists; `headrace topics create {name}` makes it."
 
 
-def settle_topics(
-    cluster: Cluster, client: "AdminClient", names: Sequence[str], *, present: bool
-) -> None:
+def replica_brokers(topics: Iterable["TopicDescription"]) -> list[int]:
+    """The brokers that hold replicas of these topics."""
+    rows = (held for topic in topics for held in topic.partitions.values())
+    return sorted({broker for held in rows for broker in held.replicas})
+
+
+def settle_topics(connected: "Connected", names: Sequence[str], *, present: bool) -> None:
     """Wait until brokers show what the controller has just done to these topics.
 
     Apache Kafka answers as soon as its controller knows; without this, the next command may not
     find a topic that was just made.
     """
-    from confluent_kafka import KafkaException, TopicCollection
+    from headrace.client.topics import describe_topics as ask
 
     deadline = time.monotonic() + SETTLE_TIMEOUT_S
     waiting = list(names)
     while waiting and time.monotonic() < deadline:
-        with translated(cluster, "topic name"):
-            futures = client.describe_topics(
-                TopicCollection(waiting), request_timeout=ANSWER_TIMEOUT_S
-            )
-        settled = []
-        for name, future in futures.items():
-            try:
-                ready = all(part.leader is not None for part in future.result().partitions)
-            except KafkaException:
-                ready = False
-            if ready == present:
-                settled.append(name)
-        waiting = [name for name in waiting if name not in settled]
+        found = ask(connected, waiting)
+        ready = {name for name, topic in found.items() if len(topic.led) == len(topic.partitions)}
+        waiting = [name for name in waiting if (name in ready) != present]
         if waiting:
             time.sleep(0.05)
 
 
-def wait(cluster: Cluster, future: "Future[object]", what: str) -> object:
-    """The answer of one admin operation."""
-    with translated(cluster, what):
-        return future.result()
+def create_topic(
+    connected: "Connected", name: str, *, partitions: int = -1, replication_factor: int = -1
+) -> None:
+    """Create one topic and wait until it can be used."""
+    from headrace.client.topics import create_topics
+
+    refused = create_topics(
+        connected, [name], partitions=partitions, replication_factor=replication_factor
+    )
+    for error in refused.values():
+        raise error
+    settle_topics(connected, [name], present=True)
 
 
 @contextlib.contextmanager
-def translated(
-    cluster: Cluster, what: str = "", *, missing: Callable[[], str] | None = None
-) -> Iterator[None]:
-    """Turns the client library's exceptions into Failures that name `what` they are about."""
+def _translated_library(cluster: Cluster) -> Iterator[None]:
+    """Turns librdkafka's exceptions into Failures."""
     from confluent_kafka import KafkaException
 
     try:
         yield
     except KafkaException as error:
-        raise failure(cluster, error.args[0], what, missing=missing) from None
+        raise failure(cluster, error.args[0]) from None
 
 
-def failure(
-    cluster: Cluster,
-    error: "KafkaError",
-    what: str = "",
-    *,
-    missing: Callable[[], str] | None = None,
-) -> Failure:
-    """The Failure for one of the client library's errors."""
+def failure(cluster: Cluster, error: "KafkaError", what: str = "") -> Failure:
+    """The Failure for one of librdkafka's errors."""
     from confluent_kafka import KafkaError
 
     code = error.code()
@@ -281,14 +329,14 @@ def failure(
     if code in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE):
         return unreachable(cluster, "something listens there, but it does not answer as Kafka does")
     if code in (KafkaError._TIMED_OUT, KafkaError._TIMED_OUT_QUEUE, KafkaError._MSG_TIMED_OUT):
-        return _no_answer(cluster, what)
+        return _timed_out(f"{what or 'the request'}: no answer from {cluster.bootstrap} in time")
     subject = f"{what}: " if what and what not in text else ""
     if code in (
         KafkaError.UNKNOWN_TOPIC_OR_PART,
         KafkaError._UNKNOWN_TOPIC,
         KafkaError._UNKNOWN_PARTITION,
     ):
-        return not_found(f"{what or 'topic'} does not exist", missing() if missing else "")
+        return not_found(f"{what or 'topic'} does not exist")
     if code == KafkaError._INVALID_ARG:
         return bad_usage(f"{subject}{text}")
     return Failure(f"{subject}{text}", code=error.name())
@@ -302,60 +350,79 @@ def plain_text(error: "KafkaError") -> str:
     return text[:1].lower() + text[1:]
 
 
-def _no_answer(cluster: Cluster, what: str) -> Failure:
-    """A time-out after the first connection worked: often an address that only the broker knows."""
-    for host, port in _advertised(cluster):
-        try:
-            socket.create_connection((host, port), CONNECT_TIMEOUT_S).close()
-        except OSError as error:
-            return Failure(
-                f"{cluster.bootstrap} answers, but its broker calls itself {host}:{port}, "
-                f"which cannot be reached from here: {_reason(error)}",
-                exit_code=ExitCode.UNREACHABLE,
-                code="UNREACHABLE",
-                hint="Set the broker's advertised address (`headrace serve --advertise`, "
-                "`advertised.listeners`) to one that clients can reach.",
-            )
+def _timed_out(message: str) -> Failure:
     return Failure(
-        f"{what or 'the request'}: no answer from {cluster.bootstrap} in time",
+        message,
         exit_code=ExitCode.UNREACHABLE,
         code="TIMED_OUT",
         hint="The cluster may be overloaded or in the middle of an election; try again.",
     )
 
 
-def _advertised(cluster: Cluster) -> list[tuple[str, int]]:
-    from confluent_kafka import KafkaException
+def _no_answer(cluster: Cluster, reason: str) -> Failure:
+    """A broker that cannot be reached: often at an advertised address that only brokers know."""
+    for address in _advertised(cluster):
+        try:
+            socket.create_connection((address.host, address.port), CONNECT_TIMEOUT_S).close()
+        except OSError as error:
+            return Failure(
+                f"{cluster.bootstrap} answers, but its broker calls itself {address}, "
+                f"which cannot be reached from here: {_reason(error)}",
+                exit_code=ExitCode.UNREACHABLE,
+                code="UNREACHABLE",
+                hint="Set the broker's advertised address (`headrace serve --advertise`, "
+                "`advertised.listeners`) to one that clients can reach.",
+            )
+    return unreachable(cluster, reason)
+
+
+def _advertised(cluster: Cluster) -> "list[Address]":
+    from headrace.client.errors import ClientError
+    from headrace.errors import KafkaError
 
     try:
-        brokers = admin(cluster).list_topics(timeout=CONNECT_TIMEOUT_S).brokers.values()
-    except KafkaException:
+        with open_briefly(cluster, CONNECT_TIMEOUT_S) as connected:
+            return list(connected.brokers().values())
+    except (ClientError, KafkaError):
         return []
-    return [(str(broker.host), int(broker.port)) for broker in brokers]
+
+
+def open_briefly(cluster: Cluster, timeout_s: float) -> "Connected":
+    """A client that gives up soon, whatever the properties say."""
+    from headrace.client.cluster import Cluster as Connected
+
+    config = replace(
+        open_client(cluster).config,
+        connect_timeout_s=timeout_s,
+        request_timeout_s=timeout_s,
+        total_timeout_s=timeout_s,
+    )
+    return Connected(config)
 
 
 def topic_names_now(bootstrap: str) -> list[str]:
     """Topic names for completion: an empty list unless a broker answers within a moment."""
-    return _names_now(bootstrap, lambda client: client.list_topics(timeout=1.0).topics)
+    return _names_now(bootstrap, lambda connected: connected.topics(None))
 
 
 def group_names_now(bootstrap: str) -> list[str]:
-    """Names of consumer groups for completion, as with topics."""
+    """Names of groups for completion, as with topics."""
+    from headrace.client.groups import list_groups
 
-    def listed(client: "AdminClient") -> list[str]:
-        found = client.list_consumer_groups(request_timeout=1.0).result()
-        return [str(each.group_id) for each in found.valid]
-
-    return _names_now(bootstrap, listed)
+    return _names_now(
+        bootstrap, lambda connected: [each.name for each in list_groups(connected)[0]]
+    )
 
 
-def _names_now(bootstrap: str, ask: Callable[["AdminClient"], Iterable[str]]) -> list[str]:
-    from confluent_kafka import KafkaException
+def _names_now(bootstrap: str, ask: Callable[["Connected"], Iterable[str]]) -> list[str]:
+    from headrace.client.errors import ClientError
+    from headrace.errors import KafkaError
 
     try:
         host, port = parse_address(bootstrap.split(",")[0])
         socket.create_connection((host, port), 0.2).close()
-        found = ask(admin(Cluster(bootstrap)))
-    except (OSError, KafkaException, Failure):
+        with open_briefly(Cluster(bootstrap), 1.0) as connected:
+            found = ask(connected)
+    except (OSError, ClientError, KafkaError, Failure):
         return []
     return sorted(name for name in found if not name.startswith("__"))

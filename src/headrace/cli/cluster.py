@@ -45,7 +45,7 @@ def describe(
     """Show brokers, controller, features, and what is under-replicated, offline or moving.
 
     Skew is how much more, or less, a broker leads than an even share. With --json the API versions
-    are always there. A cluster behind TLS or a login shows neither features nor API versions.
+    are always there.
     """
     from headrace.cli import client, cluster_view
 

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 from headrace.cli import output
 
 if TYPE_CHECKING:
-    from confluent_kafka.admin import AdminClient
-
     from headrace.cli.client import Cluster
-    from headrace.cli.direct import ApiRange
+    from headrace.client.brokers import ApiRange, LiveBroker
+    from headrace.client.cluster import Cluster as Connected
     from headrace.client.layout import Held, Layout
     from headrace.types import TopicPartition
 
@@ -33,7 +32,7 @@ class BrokerView:
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """The cluster; None where it told nothing."""
+    """The cluster; the controller is None while there is none."""
 
     cluster_id: str
     controller: int | None
@@ -47,8 +46,8 @@ class ClusterView:
     offline: list[str]
     moving: list[str]
     not_led_by_first_replica: int
-    features: dict[str, int] | None
-    apis: "list[ApiRange] | None"
+    features: dict[str, int]
+    apis: "list[ApiRange]"
 
     def as_json(self) -> dict[str, object]:
         return asdict(self)
@@ -56,81 +55,67 @@ class ClusterView:
 
 def look(cluster: "Cluster") -> ClusterView:
     """Ask for everything."""
-    from headrace.cli import client, direct
+    from headrace.cli import client
+    from headrace.client.brokers import describe_cluster, describe_support
     from headrace.client.layout import moves_under_way, read_layout
 
-    admin = client.admin(cluster)
-    with client.translated(cluster, "the cluster"):
-        found = admin.describe_cluster(request_timeout=client.ANSWER_TIMEOUT_S).result()
-    with client.own(cluster) as connected:
-        layout = connected.patiently("asking who holds what", lambda: read_layout(connected))
+    with client.admin(cluster) as connected:
+        found = describe_cluster(connected)
+        layout = connected.patiently("describing partitions", lambda: read_layout(connected))
         moving = connected.patiently("listing moves", lambda: moves_under_way(connected))
-    can = direct.abilities(cluster)
+        support = describe_support(connected)
+        short = {
+            partition: row
+            for partition, row in layout.partitions.items()
+            # A replica that a move is still adding is not missing yet.
+            if len(row.isr)
+            < len(row.replicas) - (len(moving[partition].adding) if partition in moving else 0)
+        }
+        under_min_isr = _under_min_isr(connected, short)
     held = layout.partitions
-    short = {
-        partition: row
-        for partition, row in held.items()
-        # Whoever a move is still adding is not missing yet.
-        if len(row.isr)
-        < len(row.replicas) - (len(moving[partition].adding) if partition in moving else 0)
-    }
-    controller = None if found.controller is None else int(found.controller.id)
     return ClusterView(
-        cluster_id=str(found.cluster_id),
-        controller=controller,
-        brokers=[
-            _broker(int(node.id), str(node.host), int(node.port), node.rack, controller, layout)
-            for node in sorted(found.nodes, key=lambda node: int(node.id))
-        ],
+        cluster_id=found.cluster_id,
+        controller=found.controller,
+        brokers=[_broker(each, found.controller, layout) for each in found.brokers.values()],
         absent_brokers=sorted({one for row in held.values() for one in row.replicas}
                               - layout.racks.keys()),
         topics=len({partition.topic for partition in held}),
         partitions=len(held),
         under_replicated=sorted(map(str, short)),
-        under_min_isr=_under_min_isr(cluster, admin, short),
+        under_min_isr=under_min_isr,
         offline=sorted(str(partition) for partition, row in held.items() if row.leader < 0),
         moving=sorted(map(str, moving)),
         not_led_by_first_replica=sum(row.leader != row.replicas[0] for row in held.values()),
-        features=can.features if can else None,
-        apis=list(can.apis) if can else None,
+        features=dict(support.features),
+        apis=list(support.apis),
     )  # fmt: skip
 
 
-def _broker(
-    broker: int, host: str, port: int, rack: str | None, controller: int | None, layout: "Layout"
-) -> BrokerView:
+def _broker(broker: "LiveBroker", controller: int | None, layout: "Layout") -> BrokerView:
     rows = layout.partitions.values()
-    leaders = sum(row.leader == broker for row in rows)
+    leaders = sum(row.leader == broker.id for row in rows)
     share = len(rows) / max(1, len(layout.racks))
     return BrokerView(
-        id=broker,
-        host=host,
-        port=port,
-        rack=rack,
-        controller=broker == controller,
+        id=broker.id,
+        host=broker.host,
+        port=broker.port,
+        rack=broker.rack,
+        controller=broker.id == controller,
         leaders=leaders,
-        replicas=sum(broker in row.replicas for row in rows),
+        replicas=sum(broker.id in row.replicas for row in rows),
         leader_skew_percent=round(100 * (leaders / share - 1)) if share else 0,
     )
 
 
-def _under_min_isr(
-    cluster: "Cluster", admin: "AdminClient", short: "dict[TopicPartition, Held]"
-) -> list[str]:
+def _under_min_isr(connected: "Connected", short: "dict[TopicPartition, Held]") -> list[str]:
     """Partitions that take no acks=all; only topics with replicas out of sync are looked at."""
-    from confluent_kafka.admin import ConfigResource
+    from headrace.client.configs import ResourceType, describe_configs
 
-    from headrace.cli import client
-
-    topics = sorted({partition.topic for partition in short})
-    if not topics:
-        return []
-    resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in topics]
     wanted: dict[str, int] = {}
-    with client.translated(cluster, "min.insync.replicas"):
-        futures = admin.describe_configs(resources, request_timeout=client.ANSWER_TIMEOUT_S)
-        for resource, future in futures.items():
-            wanted[str(resource.name)] = int(future.result()["min.insync.replicas"].value)
+    for topic in sorted({partition.topic for partition in short}):
+        configs = describe_configs(connected, ResourceType.TOPIC, topic)
+        values = {each.name: each.value for each in configs}
+        wanted[topic] = int(values.get("min.insync.replicas") or 1)
     return sorted(
         str(partition)
         for partition, row in short.items()
@@ -143,7 +128,7 @@ def _under_min_isr(
 
 def show(view: ClusterView, *, apis: bool) -> None:
     """For people."""
-    features = sorted((view.features or {}).items())
+    features = sorted(view.features.items())
     absent = ", ".join(map(str, view.absent_brokers))
     facts = {
         "Cluster id": view.cluster_id,
@@ -175,7 +160,7 @@ def show(view: ClusterView, *, apis: bool) -> None:
         ],
         numbers=("Broker", "Leaders", "Skew", "Replicas"),
     )
-    if apis and view.apis:
+    if apis:
         print()
         output.print_table(
             ("Key", "API", "Versions"),

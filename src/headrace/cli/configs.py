@@ -17,7 +17,8 @@ from headrace.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from headrace.cli.client import Cluster
+    from headrace.client.cluster import Cluster as Connected
+    from headrace.client.configs import ResourceType
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -70,11 +71,13 @@ def describe(
     client_config: ClientConfig = None,
 ) -> None:
     """Show settings and where each value comes from; those that differ from the default."""
-    from headrace.cli import client, config_changes
+    from headrace.cli import client
+    from headrace.client.configs import describe_configs
 
     cluster = client.connect(bootstrap, client_config)
-    _check_name(cluster, kind, name)
-    found = config_changes.current(cluster, kind.value, name)
+    with client.admin(cluster) as connected:
+        _check_name(connected, kind, name)
+        found = describe_configs(connected, _type(kind), name)
     if only is not None and not any(each.name == only for each in found):
         raise not_found(f"{kind.value} {name} has no setting {only!r}", "--all shows what it has.")
     chosen = [
@@ -112,15 +115,21 @@ def _shown(value: str | None, sensitive: bool) -> str:
     return "[dim](none)[/]" if value is None else escape(value) or '[dim]""[/]'
 
 
-def _check_name(cluster: "Cluster", kind: Kind, name: str) -> None:
+def _type(kind: Kind) -> "ResourceType":
+    from headrace.client.configs import ResourceType
+
+    return ResourceType.TOPIC if kind is Kind.TOPIC else ResourceType.BROKER
+
+
+def _check_name(connected: "Connected", kind: Kind, name: str) -> None:
     """A wrong name is told apart from a setting that cannot be read."""
     from headrace.cli import client
+    from headrace.client.brokers import describe_cluster
 
-    admin = client.admin(cluster)
     if kind is Kind.TOPIC:
-        client.describe_topics(cluster, admin, [name])
+        client.describe_topics(connected, [name])
         return
-    brokers = [str(number) for number in sorted(client.metadata(cluster, admin).brokers)]
+    brokers = [str(number) for number in describe_cluster(connected).brokers]
     # An empty name stands for the defaults of all brokers.
     if name and name not in brokers:
         raise not_found(f"there is no broker {name!r}", f"The cluster has {', '.join(brokers)}.")
@@ -151,11 +160,13 @@ def set_configs(
 ) -> None:
     """Change settings while the cluster runs; those not named stay as they are."""
     from headrace.cli import client, config_changes
+    from headrace.client.configs import alter_configs
 
     if not to_set and not to_unset:
         raise bad_usage("nothing to change", "Give --set NAME=VALUE or --unset NAME.")
     changes = config_changes.Changes(pairs(to_set or [], "--set"), tuple(to_unset or ()))
     cluster = client.connect(bootstrap, client_config)
-    _check_name(cluster, kind, name)
-    config_changes.apply(cluster, kind.value, name, changes)
+    with client.admin(cluster) as connected:
+        _check_name(connected, kind, name)
+        alter_configs(connected, _type(kind), name, changes.to_set, changes.to_unset)
     config_changes.report(f"{kind.value} {name}", changes, as_json=as_json)

@@ -181,12 +181,12 @@ def consume(
     if isinstance(where, positions.End) and not follow:
         raise bad_usage("--from end shows nothing without --follow", "Add --follow (-f).")
     cluster = client.connect(bootstrap, client_config)
-    admin = client.admin(cluster)
-    existing = len(client.describe_topics(cluster, admin, [topic])[0].partitions)
-    chosen = positions.chosen_partitions(topic, existing, partition)
-    committed = isolation is Isolation.COMMITTED
-    limits = positions.bounds(cluster, admin, topic, chosen, committed=committed)
-    starts = positions.starts(cluster, admin, topic, where, limits)
+    with client.admin(cluster) as connected:
+        existing = len(client.describe_topics(connected, [topic])[0].partitions)
+        chosen = positions.chosen_partitions(topic, existing, partition)
+        committed = isolation is Isolation.COMMITTED
+        limits = positions.bounds(connected, topic, chosen, committed=committed)
+        starts = positions.starts(connected, topic, where, limits)
     reading = Reading({index: end for index, (_, end) in limits.items()}, follow, count)
     reading.open_partitions = {i for i in chosen if follow or starts[i] < limits[i][1]}
     style = record_lines.Style(separator, null_marker, show_headers, sys.stdout.isatty())

@@ -9,17 +9,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from headrace.cli import client, output, positions
-from headrace.cli.client import Cluster
 from headrace.cli.failures import Failure, bad_usage
 from headrace.cli.group_view import Description, Place
 
 if TYPE_CHECKING:
-    from confluent_kafka.admin import AdminClient
+    from headrace.client.cluster import Cluster as Connected
 
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """So many records on, or back."""
+    """Shift by N records; a negative N moves back."""
 
     count: int
 
@@ -99,17 +98,17 @@ def parse_target(
         wanted.append(Shift(shift_by))
     if len(wanted) != 1:
         raise bad_usage(
-            "where to is not said" if not wanted else "where to is said more than once",
-            "Give one of --to-earliest, --to-latest, --to-offset, --to-time, --shift-by.",
+            "no new position given" if not wanted else "more than one new position given",
+            "Use exactly one of --to-earliest, --to-latest, --to-offset, --to-time, --shift-by.",
         )
     return wanted[0]
 
 
-def places(cluster: Cluster, admin: "AdminClient", scopes: Sequence[Scope]) -> dict[str, list[int]]:
+def places(connected: "Connected", scopes: Sequence[Scope]) -> dict[str, list[int]]:
     """The partitions named, by topic."""
     names = list(dict.fromkeys(scope.topic for scope in scopes))
-    topics = client.describe_topics(cluster, admin, names)
-    counts = {str(topic.name): len(topic.partitions) for topic in topics}
+    topics = client.describe_topics(connected, names)
+    counts = {topic.name: len(topic.partitions) for topic in topics}
     found: dict[str, list[int]] = {}
     for scope in scopes:
         wanted = None if scope.partitions is None else list(scope.partitions)
@@ -118,11 +117,11 @@ def places(cluster: Cluster, admin: "AdminClient", scopes: Sequence[Scope]) -> d
     return found
 
 
-def places_read(
-    cluster: Cluster, admin: "AdminClient", committed: Iterable[Place]
-) -> dict[str, list[int]]:
+def places_read(connected: "Connected", committed: Iterable[Place]) -> dict[str, list[int]]:
     """The partitions that the group has an offset of, by topic, without those deleted since."""
-    topics = client.metadata(cluster, admin).topics
+    from headrace.client.topics import describe_topics
+
+    topics = describe_topics(connected, {topic for topic, _ in committed})
     found: dict[str, list[int]] = {}
     for topic, index in sorted(committed):
         if topic in topics and index in topics[topic].partitions:
@@ -131,8 +130,7 @@ def places_read(
 
 
 def plan(
-    cluster: Cluster,
-    admin: "AdminClient",
+    connected: "Connected",
     chosen: Mapping[str, Sequence[int]],
     target: Target,
     committed: Mapping[Place, int],
@@ -140,13 +138,13 @@ def plan(
     """Every chosen partition's offset, before and after."""
     changes: list[Change] = []
     for topic, indexes in chosen.items():
-        limits = positions.bounds(cluster, admin, topic, list(indexes))
+        limits = positions.bounds(connected, topic, list(indexes))
         if isinstance(target, Shift):
             changes += [
                 shifted(topic, i, committed.get((topic, i)), target, limits[i]) for i in limits
             ]
             continue
-        starts = positions.starts(cluster, admin, topic, target, limits)
+        starts = positions.starts(connected, topic, target, limits)
         exact = target.offset if isinstance(target, positions.At) else None
         changes += [
             Change(topic, i, committed.get((topic, i)), at, exact not in (None, at))
@@ -213,24 +211,20 @@ def in_use(group: Description, deed: str) -> Failure:
     )
 
 
-def apply(cluster: Cluster, admin: "AdminClient", name: str, changes: Sequence[Change]) -> None:
+def apply(connected: "Connected", name: str, changes: Sequence[Change]) -> None:
     """Write the new offsets."""
-    from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, TopicPartition
+    from headrace.client.groups import Committed, commit_offsets
+    from headrace.errors import ErrorCode, KafkaError
+    from headrace.types import TopicPartition
 
-    rows = [TopicPartition(each.topic, each.partition, each.after) for each in changes]
-    with client.translated(cluster, f"group {name!r}"):
-        futures = admin.alter_consumer_group_offsets(
-            [ConsumerGroupTopicPartitions(name, rows)], request_timeout=client.ANSWER_TIMEOUT_S
-        )
-        answer = futures[name].result()
-    for row in answer.topic_partitions:
-        if row.error is None:
-            continue
-        if row.error.code() in (KafkaError.UNKNOWN_MEMBER_ID, KafkaError.REBALANCE_IN_PROGRESS):
+    rows = {TopicPartition(each.topic, each.partition): Committed(each.after) for each in changes}
+    try:
+        commit_offsets(connected, name, rows)
+    except KafkaError as error:
+        if error.code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS):
             raise Failure(
                 f"group {name!r} got a member meanwhile; its offsets were not reset",
                 code="GROUP_IN_USE",
                 hint="Stop its consumers first.",
-            )
-        what = f"offset of {row.topic} partition {row.partition}"
-        raise client.failure(cluster, row.error, what)
+            ) from None
+        raise

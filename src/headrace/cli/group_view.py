@@ -4,58 +4,20 @@ Gathered from four questions (group, offsets, topics, ends); nothing here change
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from headrace.cli import client, output, positions
-from headrace.cli.client import Cluster
+from headrace.cli import output
 from headrace.cli.failures import Failure, not_found
 
 if TYPE_CHECKING:
-    from confluent_kafka import TopicPartition
-    from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, MemberDescription
-
-    from headrace.client.groups import ListedGroup
+    from headrace.client.cluster import Cluster as Connected
+    from headrace.client.config import Address
+    from headrace.client.groups import GroupDescription, ListedGroup, MemberDescription
 
 Place: TypeAlias = tuple[str, int]
 
 DEAD = "Dead"
-UNKNOWN = "Unknown"
-# Kafka's own names; the client library has others, and none for the last two.
-STATES = {
-    "STABLE": "Stable",
-    "EMPTY": "Empty",
-    "DEAD": DEAD,
-    "PREPARING_REBALANCING": "PreparingRebalance",
-    "COMPLETING_REBALANCING": "CompletingRebalance",
-}
-NO_PARTITION = {"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"}
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """One member of a group. `target` is what it will own, where the broker tells.
-
-    `assignment` is None in a group whose protocol type is not `consumer`: only its members can
-    decode what they are assigned.
-    """
-
-    id: str
-    client_id: str
-    host: str
-    instance_id: str | None
-    assignment: tuple[Place, ...] | None
-    target: tuple[Place, ...] | None
-
-    def as_json(self) -> dict[str, object]:
-        return {
-            "id": self.id,
-            "client_id": self.client_id,
-            "host": self.host,
-            "instance_id": self.instance_id,
-            "assignment": None if self.assignment is None else _places_json(self.assignment),
-            "target": None if self.target is None else _places_json(self.target),
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +30,7 @@ class Description:
     protocol_type: str
     assignor: str
     coordinator: tuple[int, str, int]
-    members: tuple[Member, ...]
+    members: "tuple[MemberDescription, ...]"
 
     def as_json(self) -> dict[str, object]:
         number, host, port = self.coordinator
@@ -90,7 +52,7 @@ class PartitionLag:
     partition: int
     committed: int | None
     end: int | None
-    owner: Member | None
+    owner: "MemberDescription | None"
 
     @property
     def lag(self) -> int | None:
@@ -128,9 +90,20 @@ class GroupView:
         return {
             **self.description.as_json(),
             "lag": self.lag,
-            "members": [each.as_json() for each in self.description.members],
+            "members": [_member_json(each) for each in self.description.members],
             "partitions": [each.as_json() for each in self.partitions],
         }
+
+
+def _member_json(member: "MemberDescription") -> dict[str, object]:
+    return {
+        "id": member.id,
+        "client_id": member.client_id,
+        "host": member.host,
+        "instance_id": member.instance_id,
+        "assignment": None if member.assignment is None else _places_json(member.assignment),
+        "target": None if member.target is None else _places_json(member.target),
+    }
 
 
 def _places_json(places: Iterable[Place]) -> list[dict[str, object]]:
@@ -140,211 +113,104 @@ def _places_json(places: Iterable[Place]) -> list[dict[str, object]]:
 # ------------------------------------------------------------------------------- questions
 
 
-def listed(cluster: Cluster) -> tuple[dict[str, "ListedGroup"], list[Failure]]:
-    """The groups of every type, and what kept brokers from listing theirs.
-
-    Not through librdkafka, which leaves out groups whose protocol type is not `consumer`.
-    """
+def listed(connected: "Connected") -> tuple[dict[str, "ListedGroup"], list[Failure]]:
+    """The groups of every type, and what kept brokers from listing theirs."""
     from headrace.client.groups import list_groups
 
-    with client.own(cluster) as connected:
-        found, errors = list_groups(connected)
-    failures = [Failure(str(error)) for error in errors]
-    return {each.name: each for each in found}, failures
+    found, errors = list_groups(connected)
+    return {each.name: each for each in found}, [Failure(str(error)) for error in errors]
 
 
 def described(
-    cluster: Cluster, admin: "AdminClient", names: Iterable[str]
+    connected: "Connected",
+    names: Iterable[str],
+    known: "Mapping[str, ListedGroup] | None" = None,
 ) -> dict[str, Description]:
-    """The named groups; a group that does not exist has the state Dead, as brokers put it."""
-    wanted = list(dict.fromkeys(names))
-    if not wanted:
-        return {}
-    known, _ = listed(cluster)
-    # librdkafka describes groups of consumers only.
-    others = [name for name in wanted if name in known and not _of_consumers(known[name])]
-    consumers = [name for name in wanted if name not in others]
-    found = {}
-    if consumers:
-        with client.translated(cluster, "group name"):
-            futures = admin.describe_consumer_groups(
-                consumers, request_timeout=client.ANSWER_TIMEOUT_S
-            )
-        for name in consumers:
-            with client.translated(cluster, f"group {name!r}"):
-                protocol_type = known[name].protocol_type if name in known else ""
-                found[name] = _description(futures[name].result(), protocol_type)
-        found = _with_unknown_states(cluster, found)
-    found |= {name: _other_description(cluster, known[name]) for name in others}
-    return {name: found[name] for name in wanted}
+    """The named groups; a group that does not exist has the state Dead, as brokers put it.
+
+    `known` are the listed groups; they are listed here if they are needed and not given.
+    """
+    from headrace.client.groups import describe_groups
+
+    found = describe_groups(connected, names)
+    if known is None and any(each.state == DEAD for each in found.values()):
+        known, _ = listed(connected)
+    brokers = connected.patiently("listing brokers", connected.brokers)
+    return {
+        name: _description(_listed_only(each, (known or {}).get(name)), brokers)
+        for name, each in found.items()
+    }
 
 
-def _of_consumers(group: "ListedGroup") -> bool:
-    from headrace.client.groups import CLASSIC, CONSUMER
+def _listed_only(group: "GroupDescription", listed: "ListedGroup | None") -> "GroupDescription":
+    """A group that its coordinator lists and cannot describe: of a type such as `share`."""
+    if group.state != DEAD or listed is None:
+        return group
+    return replace(group, type=listed.type, protocol_type=listed.protocol_type, state=listed.state)
 
-    return group.type == CONSUMER or (
-        group.type == CLASSIC and group.protocol_type in ("", CONSUMER)
-    )
 
-
-def _other_description(cluster: Cluster, group: "ListedGroup") -> Description:
-    """A group whose members are not consumers, such as the workers of Kafka Connect."""
-    from headrace.client.groups import CLASSIC, ClassicGroup, describe_classic
-
-    with client.own(cluster) as connected:
-        address = connected.brokers().get(group.coordinator)
-        # Of other types only what the list says is known.
-        known = ClassicGroup(group.state, "", ())
-        if group.type == CLASSIC:
-            known = describe_classic(connected, group.name)
-    members = (
-        Member(each.id, each.client_id, each.host.removeprefix("/"), each.instance_id, None, None)
-        for each in known.members
-    )
+def _description(group: "GroupDescription", brokers: "Mapping[int, Address]") -> Description:
+    address = brokers.get(group.coordinator)
     return Description(
         name=group.name,
-        state=known.state,
+        state=group.state,
         type=group.type,
         protocol_type=group.protocol_type,
-        assignor=known.protocol,
+        assignor=group.assignor,
         coordinator=(-1, "", -1)
         if address is None
         else (group.coordinator, address.host, address.port),
-        members=tuple(sorted(members, key=lambda member: (member.client_id, member.id))),
+        members=group.members,
     )
 
 
-def existing(cluster: Cluster, admin: "AdminClient", names: Sequence[str]) -> list[Description]:
+def existing(connected: "Connected", names: Sequence[str]) -> list[Description]:
     """The named groups in this order; a missing one ends the command, with a suggestion."""
-    found = described(cluster, admin, names)
+    found = described(connected, names)
     for name in names:
         if found[name].state == DEAD:
-            raise missing(cluster, name)
+            raise missing(connected, name)
     return [found[name] for name in names]
 
 
-def missing(cluster: Cluster, name: str) -> Failure:
-    """The group is not there; what the user may have meant."""
+def missing(connected: "Connected", name: str) -> Failure:
+    """The group does not exist; what the user may have meant."""
     import difflib
 
-    close = difflib.get_close_matches(name, list(listed(cluster)[0]), 3)
+    close = difflib.get_close_matches(name, list(listed(connected)[0]), 3)
     hint = f"Did you mean {' or '.join(close)}?" if close else ""
     return not_found(
         f"group {name!r} does not exist", hint or "`headrace groups list` shows what exists."
     )
 
 
-def committed_offsets(cluster: Cluster, name: str) -> dict[Place, int]:
-    """The group's offset of each partition that has one.
-
-    Not through librdkafka, whose admin client crashes when the coordinator has just moved.
-    """
+def committed_offsets(connected: "Connected", name: str) -> dict[Place, int]:
+    """The group's offset of each partition that has one."""
     from headrace.client.groups import committed_offsets as ask
 
-    with client.own(cluster) as connected:
-        found = ask(connected, name, stable=False)
+    found = ask(connected, name, stable=False)
     return {(at.topic, at.partition): committed.offset for at, committed in found.items()}
 
 
-def end_offsets(
-    cluster: Cluster, admin: "AdminClient", places: Iterable[Place]
-) -> dict[Place, int]:
-    """Where partitions end. Those that are gone or have no leader just now are left out."""
-    from confluent_kafka import KafkaException, TopicPartition
-    from confluent_kafka.admin import OffsetSpec
-
-    topics = client.metadata(cluster, admin).topics
-    questions = {
-        TopicPartition(topic, index): OffsetSpec.latest()
-        for topic, index in places
-        if topic in topics
-        and index in topics[topic].partitions
-        and topics[topic].partitions[index].leader >= 0
-    }
-    if not questions:
-        return {}
-    with client.translated(cluster, "end offsets"):
-        futures = admin.list_offsets(questions, request_timeout=client.ANSWER_TIMEOUT_S)
-    found = {}
-    for asked, future in futures.items():
-        try:
-            found[(str(asked.topic), int(asked.partition))] = int(future.result().offset)
-        except KafkaException as error:
-            # Deleted or led by another broker since the question before: it has no end just now.
-            if error.args[0].name() not in positions.LEADER_MOVED | NO_PARTITION:
-                raise client.failure(cluster, error.args[0], "end offsets") from None
-    return found
-
-
-def look(cluster: Cluster, admin: "AdminClient", group: Description) -> GroupView:
+def look(connected: "Connected", group: Description) -> GroupView:
     """The group with its lag as it is now."""
-    committed = committed_offsets(cluster, group.name)
-    owners = {place: member for member in group.members for place in member.assignment or ()}
-    places = sorted({*committed, *owners})
-    ends = end_offsets(cluster, admin, places)
+    from headrace.client.offsets import end_offsets
+    from headrace.types import TopicPartition
+
+    committed = committed_offsets(connected, group.name)
+    owners = {
+        (at.topic, at.partition): member
+        for member in group.members
+        for at in member.assignment or ()
+    }
+    partitions = [TopicPartition(*place) for place in sorted({*committed, *owners})]
+    ends = connected.patiently("end offsets", lambda: end_offsets(connected, partitions))
     return GroupView(
         group,
         tuple(
-            PartitionLag(*place, committed.get(place), ends.get(place), owners.get(place))
-            for place in places
+            PartitionLag(*at, committed.get(at), ends.get(at), owners.get(at)) for at in partitions
         ),
     )
-
-
-def _description(found: "ConsumerGroupDescription", protocol_type: str) -> Description:
-    node = found.coordinator
-    return Description(
-        name=str(found.group_id),
-        state=STATES.get(found.state.name, UNKNOWN),
-        type=_type(found.type),
-        protocol_type=protocol_type,
-        assignor=str(found.partition_assignor or ""),
-        coordinator=(-1, "", -1)
-        if node is None
-        else (int(node.id), str(node.host), int(node.port)),
-        members=tuple(
-            sorted((_member(each) for each in found.members), key=lambda m: (m.client_id, m.id))
-        ),
-    )
-
-
-def _type(found: object) -> str:
-    return str(getattr(found, "name", UNKNOWN)).lower()
-
-
-def _member(found: "MemberDescription") -> Member:
-    target = found.target_assignment
-    return Member(
-        id=str(found.member_id),
-        client_id=str(found.client_id),
-        # Brokers write addresses the way Java prints them, with a slash before.
-        host=str(found.host).removeprefix("/"),
-        instance_id=found.group_instance_id or None,
-        assignment=_places(found.assignment.topic_partitions),
-        target=None if target is None else _places(target.topic_partitions),
-    )
-
-
-def _places(rows: Iterable["TopicPartition"]) -> tuple[Place, ...]:
-    return tuple(sorted((str(row.topic), int(row.partition)) for row in rows))
-
-
-def _with_unknown_states(
-    cluster: Cluster, found: Mapping[str, Description]
-) -> dict[str, Description]:
-    """Ask the coordinators themselves where the library has no name for the state."""
-    from dataclasses import replace
-
-    from headrace.cli import direct
-
-    unclear = {each.coordinator[1:] for each in found.values() if each.state == UNKNOWN}
-    states = direct.group_states(cluster, sorted(unclear)) if unclear else {}
-    return {
-        name: replace(each, state=states[name])
-        if each.state == UNKNOWN and name in states
-        else each
-        for name, each in found.items()
-    }
 
 
 # ---------------------------------------------------------------------------- for a person
@@ -409,7 +275,7 @@ def lag_text(lag: int | None) -> str:
     return f"[yellow]{lag:,}[/]" if lag else "[green]0[/]"
 
 
-def _member_row(member: Member) -> tuple[str, ...]:
+def _member_row(member: "MemberDescription") -> tuple[str, ...]:
     from rich.markup import escape
 
     if member.assignment is None:

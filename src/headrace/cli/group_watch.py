@@ -5,19 +5,20 @@ A cluster that goes away is no end: the look says so, and the next one may find 
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headrace.cli import group_view, output
+from headrace.cli import client, group_view, output
 from headrace.cli.client import Cluster
 from headrace.cli.failures import Failure
 from headrace.cli.group_view import GroupView, PartitionLag, Place
-from headrace.cli.lookout import Lookout
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+LOOK_TIMEOUT_S = 5.0
+"""How long a look waits for a cluster that is gone before it shows the failure."""
 # Lines of the live view besides the partitions: facts, headings, the total, the members' heading.
 FRAME_LINES = 12
 FEWEST_ROWS = 5
@@ -92,21 +93,26 @@ def _member_lag(view: GroupView, member_id: str) -> int:
 
 def looks(cluster: Cluster, name: str, interval_s: float, count: int | None) -> Iterator[Look]:
     """Look at the group again and again; a group that is not there at first ends the command."""
-    lookout = Lookout(cluster, name)
-    try:
-        yield from _looks(lookout, name, interval_s, count)
-    finally:
-        lookout.close()
+    with client.open_client(cluster, LOOK_TIMEOUT_S) as connected:
+
+        def view_now() -> GroupView:
+            with client.translated(cluster):
+                (group,) = group_view.existing(connected, [name])
+                return group_view.look(connected, group)
+
+        yield from _looks(view_now, name, interval_s, count)
 
 
-def _looks(lookout: Lookout, name: str, interval_s: float, count: int | None) -> Iterator[Look]:
+def _looks(
+    view_now: Callable[[], GroupView], name: str, interval_s: float, count: int | None
+) -> Iterator[Look]:
     before: GroupView | None = None
     before_at = due = time.monotonic()
     shown = 0
     while True:
         failure, view = None, None
         try:
-            view = lookout.look()
+            view = view_now()
         except Failure as error:
             # Once it was there, it may come back.
             if not shown:

@@ -101,12 +101,13 @@ def list_groups(
     from headrace.cli import client, group_view
 
     cluster = client.connect(bootstrap, client_config)
-    admin = client.admin(cluster)
-    known, failures = group_view.listed(cluster)
-    names = sorted(name for name, found in known.items() if not type_ or found.type in type_)
+    with client.admin(cluster) as connected:
+        known, failures = group_view.listed(connected)
+        names = sorted(name for name, found in known.items() if not type_ or found.type in type_)
+        found = group_view.described(connected, names, known)
     groups = [
         group
-        for group in group_view.described(cluster, admin, names).values()
+        for group in found.values()
         # Deleted between the two questions, or in another state than asked for.
         if group.state != group_view.DEAD and (not state or group.state in state)
     ]
@@ -156,9 +157,9 @@ def describe(
     from headrace.cli import client, group_view
 
     cluster = client.connect(bootstrap, client_config)
-    admin = client.admin(cluster)
-    found = group_view.existing(cluster, admin, names)
-    views = [group_view.look(cluster, admin, group) for group in found]
+    with client.admin(cluster) as connected:
+        found = group_view.existing(connected, names)
+        views = [group_view.look(connected, group) for group in found]
     if as_json:
         plain = [each.as_json() for each in views]
         output.print_json(plain[0] if len(plain) == 1 else plain)
@@ -207,7 +208,7 @@ ShiftByOption = Annotated[
     typer.Option(
         "--shift-by",
         metavar="N",
-        help="So many records on, or back with a minus.",
+        help="Shift by N records; a negative N moves back.",
         rich_help_panel=WHERE_TO,
     ),
 ]
@@ -256,30 +257,30 @@ def reset_offsets(
     )
     scopes = [group_reset.parse_scope(text) for text in topic or []]
     if bool(scopes) == all_topics:
-        raise bad_usage("which topics is not said", "Give either --topic TOPIC or --all-topics.")
+        raise bad_usage("no topics given", "Specify --topic or --all-topics.")
     cluster = client.connect(bootstrap, client_config)
-    admin = client.admin(cluster)
-    group = group_view.described(cluster, admin, [name])[name]
-    if group.state == group_view.DEAD and (all_topics or shift_by is not None):
-        raise group_view.missing(cluster, name)
-    if group.members and not dry_run:
-        raise group_reset.in_use(group, "offsets can be reset only when nobody consumes")
-    committed = group_view.committed_offsets(cluster, name)
-    chosen = (
-        group_reset.places(cluster, admin, scopes)
-        if scopes
-        else group_reset.places_read(cluster, admin, committed)
-    )
-    changes = group_reset.plan(cluster, admin, chosen, target, committed)
-    different = [each for each in changes if each.difference != 0]
-    if group.state == group_view.DEAD:
-        output.note(f"Group {name} does not exist yet; an offset makes it.")
-    if not as_json:
-        group_reset.show(changes)
-    if different and not dry_run:
-        if not yes:
-            _confirm_reset(name, changes, shown=not as_json)
-        group_reset.apply(cluster, admin, name, different)
+    with client.admin(cluster) as connected:
+        group = group_view.described(connected, [name])[name]
+        if group.state == group_view.DEAD and (all_topics or shift_by is not None):
+            raise group_view.missing(connected, name)
+        if group.members and not dry_run:
+            raise group_reset.in_use(group, "offsets can be reset only when nobody consumes")
+        committed = group_view.committed_offsets(connected, name)
+        chosen = (
+            group_reset.places(connected, scopes)
+            if scopes
+            else group_reset.places_read(connected, committed)
+        )
+        changes = group_reset.plan(connected, chosen, target, committed)
+        different = [each for each in changes if each.difference != 0]
+        if group.state == group_view.DEAD:
+            output.note(f"Group {name} does not exist yet; an offset makes it.")
+        if not as_json:
+            group_reset.show(changes)
+        if different and not dry_run:
+            if not yes:
+                _confirm_reset(name, changes, shown=not as_json)
+            group_reset.apply(connected, name, different)
     if as_json:
         rows = [each.as_json() for each in changes]
         done = bool(different) and not dry_run
@@ -328,30 +329,19 @@ def delete(
     client_config: ClientConfig = None,
 ) -> None:
     """Delete groups with their offsets, after asking. Groups with members are refused."""
-    from confluent_kafka import KafkaException
-
     from headrace.cli import client, group_reset, group_view
+    from headrace.client.groups import delete_groups
 
     cluster = client.connect(bootstrap, client_config)
-    admin = client.admin(cluster)
-    for group in group_view.existing(cluster, admin, names):
-        if group.members:
-            raise group_reset.in_use(group, "only a group without members can be deleted")
-    if not yes:
-        _confirm_delete(names)
-    failures: list[Failure] = []
-    deleted: list[str] = []
-    with client.translated(cluster, "group name"):
-        futures = admin.delete_consumer_groups(
-            list(dict.fromkeys(names)), request_timeout=client.ANSWER_TIMEOUT_S
-        )
-    for name, future in futures.items():
-        try:
-            future.result()
-        except KafkaException as error:
-            failures.append(client.failure(cluster, error.args[0], f"group {name!r}"))
-        else:
-            deleted.append(name)
+    with client.admin(cluster) as connected:
+        for group in group_view.existing(connected, names):
+            if group.members:
+                raise group_reset.in_use(group, "only a group without members can be deleted")
+        if not yes:
+            _confirm_delete(names)
+        refused = delete_groups(connected, names)
+    failures = [client.refusal(error) for error in refused.values()]
+    deleted = [name for name in dict.fromkeys(names) if name not in refused]
     if as_json:
         output.print_json([{"name": name, "deleted": True} for name in deleted])
     else:

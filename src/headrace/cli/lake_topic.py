@@ -40,10 +40,9 @@ class LibrdkafkaReader:
 
     def bounds(self, topic: str) -> "Mapping[int, tuple[int, int]]":
         """First offset and the one after the last that is committed, of each partition."""
-        admin = client.admin(self._cluster)
-        (found,) = client.describe_topics(self._cluster, admin, [topic])
-        partitions = [part.id for part in found.partitions]
-        return positions.bounds(self._cluster, admin, topic, partitions, committed=True)
+        with client.admin(self._cluster) as connected:
+            (found,) = client.describe_topics(connected, [topic])
+            return positions.bounds(connected, topic, list(found.partitions), committed=True)
 
     def offsets(self, place: "TopicPartition", first: int, last: int) -> "Offsets":
         """The offsets of all visible records from `first` to `last`."""

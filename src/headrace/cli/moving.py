@@ -46,7 +46,7 @@ def run(
     """Plan, show, ask, move; with `elect` the first replicas lead in the end."""
     from headrace.cli import client
 
-    with client.own(cluster) as connected:
+    with client.admin(cluster) as connected:
         layout = _settled_layout(connected)
         plan = _planned(planner, layout)
         led_by_others = _led_by_others(layout) if elect else []

@@ -47,20 +47,17 @@ def offsets(
     client_config: ClientConfig = None,
 ) -> None:
     """Show where each partition begins and ends, and what a moment's offset is."""
-    from confluent_kafka.admin import OffsetSpec
-
     from headrace.cli import client, positions
 
     moment = None if at is None else positions.parse_moment(at)
     cluster = client.connect(bootstrap, client_config)
-    admin = client.admin(cluster)
-    existing = len(client.describe_topics(cluster, admin, [topic])[0].partitions)
-    chosen = positions.chosen_partitions(topic, existing, partition)
-    limits = positions.bounds(cluster, admin, topic, chosen, committed=committed)
     found: dict[int, tuple[int, int]] = {}
-    if moment is not None:
-        spec = OffsetSpec.for_timestamp(moment)
-        found = positions.ask_offsets(cluster, admin, topic, chosen, spec)
+    with client.admin(cluster) as connected:
+        existing = len(client.describe_topics(connected, [topic])[0].partitions)
+        chosen = positions.chosen_partitions(topic, existing, partition)
+        limits = positions.bounds(connected, topic, chosen, committed=committed)
+        if moment is not None:
+            found = positions.ask_offsets(connected, topic, chosen, moment)
     rows: list[dict[str, int | None]] = []
     for index in chosen:
         begin, end = limits[index]

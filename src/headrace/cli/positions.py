@@ -10,15 +10,10 @@ from typing import TYPE_CHECKING, TypeAlias
 from headrace.cli.failures import bad_usage, not_found
 
 if TYPE_CHECKING:
-    from confluent_kafka.admin import AdminClient, OffsetSpec
-
-    from headrace.cli.client import Cluster
+    from headrace.client.cluster import Cluster as Connected
 
 # Offsets this large do not occur, while every time in milliseconds since 2001 is larger.
 SMALLEST_TIMESTAMP = 10**12
-# The library asks again by itself for records, but not for offsets.
-LEADER_MOVED = {"NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE", "FENCED_LEADER_EPOCH"}
-ELECTION_S = 5.0
 UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -94,66 +89,39 @@ def parse_moment(text: str) -> int:
 
 
 def ask_offsets(
-    cluster: "Cluster",
-    admin: "AdminClient",
+    connected: "Connected",
     topic: str,
     partitions: Iterable[int],
-    spec: "OffsetSpec",
+    timestamp: int,
     *,
     committed: bool = False,
 ) -> dict[int, tuple[int, int]]:
-    """Offset and timestamp of each partition for one question; -1 where there is none."""
-    from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
+    """Offset and timestamp of each partition for a time, LATEST or EARLIEST; -1 is none."""
+    from headrace.client.offsets import COMMITTED, UNCOMMITTED, find_offsets
+    from headrace.types import TopicPartition
 
-    from headrace.cli import client
-
-    level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-    questions = {TopicPartition(topic, index): spec for index in partitions}
-    deadline = time.monotonic() + ELECTION_S
-    while True:
-        with client.translated(cluster, f"offsets of {topic}"):
-            try:
-                futures = admin.list_offsets(
-                    questions, isolation_level=level, request_timeout=client.ANSWER_TIMEOUT_S
-                )
-                answers = {asked.partition: future.result() for asked, future in futures.items()}
-                break
-            except KafkaException as error:
-                if error.args[0].name() not in LEADER_MOVED or time.monotonic() > deadline:
-                    raise
-        time.sleep(0.1)
-    return {index: (int(a.offset), int(a.timestamp)) for index, a in sorted(answers.items())}
+    wanted = {TopicPartition(topic, index): timestamp for index in partitions}
+    found = find_offsets(connected, wanted, COMMITTED if committed else UNCOMMITTED)
+    return {at.partition: (each.offset, each.timestamp_ms) for at, each in sorted(found.items())}
 
 
 def bounds(
-    cluster: "Cluster",
-    admin: "AdminClient",
-    topic: str,
-    partitions: list[int],
-    *,
-    committed: bool = False,
+    connected: "Connected", topic: str, partitions: list[int], *, committed: bool = False
 ) -> dict[int, tuple[int, int]]:
     """First offset, and the offset after the last, of each partition."""
-    from confluent_kafka.admin import OffsetSpec
+    from headrace.client.offsets import EARLIEST, LATEST
 
-    first = ask_offsets(cluster, admin, topic, partitions, OffsetSpec.earliest())
-    last = ask_offsets(cluster, admin, topic, partitions, OffsetSpec.latest(), committed=committed)
+    first = ask_offsets(connected, topic, partitions, EARLIEST)
+    last = ask_offsets(connected, topic, partitions, LATEST, committed=committed)
     return {index: (first[index][0], last[index][0]) for index in partitions}
 
 
 def starts(
-    cluster: "Cluster",
-    admin: "AdminClient",
-    topic: str,
-    start: Start,
-    limits: Mapping[int, tuple[int, int]],
+    connected: "Connected", topic: str, start: Start, limits: Mapping[int, tuple[int, int]]
 ) -> dict[int, int]:
     """The offset to begin with in each partition, within what the partition holds."""
     if isinstance(start, Since):
-        from confluent_kafka.admin import OffsetSpec
-
-        spec = OffsetSpec.for_timestamp(start.timestamp_ms)
-        found = ask_offsets(cluster, admin, topic, limits, spec)
+        found = ask_offsets(connected, topic, limits, start.timestamp_ms)
         return {i: (found[i][0] if found[i][0] >= 0 else end) for i, (_, end) in limits.items()}
     if isinstance(start, Last):
         return {i: max(begin, end - start.count) for i, (begin, end) in limits.items()}

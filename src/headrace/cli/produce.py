@@ -246,16 +246,14 @@ def _lines(source: BinaryIO) -> Iterator[bytes]:
 
 
 def _check_topic(cluster: "Cluster", topic: str, partition: int | None, *, create: bool) -> None:
-    from confluent_kafka.admin import NewTopic
-
     from headrace.cli import client, positions
+    from headrace.client.topics import describe_topics
 
-    admin = client.admin(cluster)
-    if create and topic not in client.metadata(cluster, admin).topics:
-        client.wait(cluster, admin.create_topics([NewTopic(topic)])[topic], f"topic {topic!r}")
-        client.settle_topics(cluster, admin, [topic], present=True)
-        output.note(f"made topic {topic}")
-    found = client.describe_topics(cluster, admin, [topic])[0]
+    with client.admin(cluster) as connected:
+        if create and not describe_topics(connected, [topic]):
+            client.create_topic(connected, topic)
+            output.note(f"made topic {topic}")
+        (found,) = client.describe_topics(connected, [topic])
     if partition is not None:
         positions.chosen_partitions(topic, len(found.partitions), [partition])
 

@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from headrace.cli import client, output
+from headrace.client.topics import describe_topics
 from headrace.pipelines.running.progress import Query, State
 from headrace.pipelines.running.progress_topic import TOPIC, Watcher
 
@@ -21,15 +22,16 @@ STYLES = {State.RUNNING: "green", State.FAILED: "bold red", State.STOPPED: "dim"
 
 def show(cluster: "Cluster", *, watch: bool, everything: bool, as_json: bool) -> None:
     """Show what is known; with `watch` go on with what comes."""
-    names = client.metadata(cluster, client.admin(cluster)).topics
-    if TOPIC not in names and not watch:
+    with client.admin(cluster) as connected:
+        exists = bool(describe_topics(connected, [TOPIC]))
+    if not exists and not watch:
         _print([], as_json)
         return
     # A topic that is to come is waited for by the client library.
     reader = client.consumer(cluster, {"topic.metadata.refresh.interval.ms": 1000})
     try:
         watcher = Watcher(reader)
-        if TOPIC in names and not watcher.catch_up(READ_TIMEOUT_S):
+        if exists and not watcher.catch_up(READ_TIMEOUT_S):
             raise client.unreachable(cluster, f"the end of {TOPIC} did not come")
         if not watch:
             _print(chosen(watcher, everything), as_json)

@@ -11,12 +11,20 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from headrace.cli import client, config_changes, direct, output, positions
+from headrace.cli import client, output, positions
 from headrace.cli.client import Cluster
 from headrace.cli.failures import bad_usage
+from headrace.client.brokers import partition_sizes
+from headrace.client.configs import ResourceType, describe_configs
+from headrace.client.topics import TopicDescription, describe_topics
 from headrace.log.retention import LogView, Reason, decide, left_of
 from headrace.settings import LogSettings, Settings, log_settings
+from headrace.types import TopicPartition
+
+if TYPE_CHECKING:
+    from headrace.client.cluster import Cluster as Connected
 
 _TIME_ENTRY = struct.Struct(">qi")
 _LIMITS = (
@@ -128,57 +136,40 @@ def look(cluster: Cluster, names: Sequence[str], data_dir: Path | None) -> list[
     """The named topics, or all but the cluster's own."""
     if data_dir is not None and not data_dir.is_dir():
         raise bad_usage(f"--data-dir {data_dir}: there is no such folder")
-    admin = client.admin(cluster)
-    if not names:
-        known = client.metadata(cluster, admin).topics
-        names = sorted(name for name in known if not name.startswith("__"))
-    if not names:
-        return []
-    found = client.describe_topics(cluster, admin, names)
-    brokers = {
-        (str(node.host), int(node.port))
-        for topic in found
-        for part in topic.partitions
-        for node in part.replicas
-        if node.host
-    }
-    counts = {str(topic.name): len(topic.partitions) for topic in found}
-    sizes = direct.partition_sizes(cluster, sorted(brokers), counts)
-    views = []
-    with output.progress() as bar:
-        task = bar.add_task("topics", total=len(found), state="")
-        for topic in found:
-            name = str(topic.name)
-            bar.update(task, state=name)
-            parts = {part.id: part.leader is not None for part in topic.partitions}
-            views.append(_topic(cluster, name, parts, sizes, data_dir))
-            bar.advance(task)
+    with client.admin(cluster) as connected:
+        if not names:
+            known = describe_topics(connected)
+            names = sorted(name for name in known if not name.startswith("__"))
+        if not names:
+            return []
+        found = client.describe_topics(connected, names)
+        partitions = {topic.name: list(topic.partitions) for topic in found}
+        sizes = partition_sizes(connected, client.replica_brokers(found), partitions)
+        views = []
+        with output.progress() as bar:
+            task = bar.add_task("topics", total=len(found), state="")
+            for topic in found:
+                bar.update(task, state=topic.name)
+                views.append(_topic(connected, topic, sizes, data_dir))
+                bar.advance(task)
     return views
 
 
 def _topic(
-    cluster: Cluster,
-    name: str,
-    parts: Mapping[int, bool],
-    sizes: Mapping[tuple[str, int], int],
+    connected: "Connected",
+    topic: TopicDescription,
+    sizes: Mapping[TopicPartition, int],
     data_dir: Path | None,
 ) -> TopicSize:
-    """`parts` says which partitions have a leader that can be asked."""
-    from confluent_kafka.admin import OffsetSpec
-
-    admin = client.admin(cluster)
-    led = [index for index, has_leader in parts.items() if has_leader]
-    settings = _settings(cluster, name)
-    bounds = positions.bounds(cluster, admin, name, led) if led else {}
-    oldest = {}
-    if led:
-        # The first record that is not from before 1970: the oldest.
-        spec = OffsetSpec.for_timestamp(0)
-        oldest = positions.ask_offsets(cluster, admin, name, led, spec)
+    name, led = topic.name, topic.led
+    settings = _settings(connected, name)
+    bounds = positions.bounds(connected, name, led) if led else {}
+    # The first record that is not from before 1970: the oldest.
+    oldest = positions.ask_offsets(connected, name, led, 0) if led else {}
     now_ms = time.time_ns() // 1_000_000
     partitions = []
-    for index in parts:
-        size = sizes.get((name, index))
+    for index in topic.partitions:
+        size = sizes.get(TopicPartition(name, index))
         begin, end = bounds.get(index, (None, None))
         oldest_ms = oldest[index][1] if index in oldest and oldest[index][0] >= 0 else None
         segments = _segments(data_dir, f"{name}-{index}") if data_dir is not None else None
@@ -195,9 +186,10 @@ def _topic(
     return TopicSize(name, partitions)
 
 
-def _settings(cluster: Cluster, topic: str) -> LogSettings:
+def _settings(connected: "Connected", topic: str) -> LogSettings:
     """The topic's own settings and those that it inherits, as far as the cluster has them."""
-    told = {each.name: each.value for each in config_changes.current(cluster, "topic", topic)}
+    configs = describe_configs(connected, ResourceType.TOPIC, topic)
+    told = {each.name: each.value for each in configs}
     known = {name: value for name in _LIMITS if (value := told.get(name)) is not None}
     return log_settings(Settings.parse({}), known)
 

@@ -3,12 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
+from uuid import UUID
 
-from headrace.cli import client, direct, output, positions
+from headrace.cli import client, output, positions
 from headrace.cli.client import Cluster
+from headrace.types import TopicPartition, encode_uuid
 
 if TYPE_CHECKING:
-    from confluent_kafka import TopicPartitionInfo
+    from headrace.client.layout import Held
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,53 +42,47 @@ class TopicView:
 
 def look(cluster: Cluster, names: Sequence[str]) -> list[TopicView]:
     """The named topics as they are now."""
-    from headrace.cli import config_changes
+    from headrace.client.brokers import partition_sizes
+    from headrace.client.configs import ResourceType, describe_configs
 
-    admin = client.admin(cluster)
-    found = client.describe_topics(cluster, admin, names)
-    nodes = {
-        (str(node.host), int(node.port))
-        for topic in found
-        for part in topic.partitions
-        for node in part.replicas
-        if node.host
-    }
-    counts = {str(topic.name): len(topic.partitions) for topic in found}
-    sizes = direct.partition_sizes(cluster, sorted(nodes), counts)
     views = []
-    for topic in found:
-        name = str(topic.name)
-        led = [part.id for part in topic.partitions if part.leader is not None]
-        limits = positions.bounds(cluster, admin, name, led) if led else {}
-        configs = config_changes.current(cluster, "topic", name)
-        views.append(
-            TopicView(
-                name=name,
-                # The library prints ids in plain base64; Kafka's own tools use the URL-safe kind.
-                id=str(topic.topic_id).replace("+", "-").replace("/", "_"),
-                internal=bool(topic.is_internal),
-                partitions=[_partition(name, part, limits, sizes) for part in topic.partitions],
-                configs={each.name: each.value or "" for each in configs if each.changed_here},
+    with client.admin(cluster) as connected:
+        found = client.describe_topics(connected, names)
+        partitions = {topic.name: list(topic.partitions) for topic in found}
+        sizes = partition_sizes(connected, client.replica_brokers(found), partitions)
+        for topic in found:
+            limits = positions.bounds(connected, topic.name, topic.led) if topic.led else {}
+            configs = describe_configs(connected, ResourceType.TOPIC, topic.name)
+            views.append(
+                TopicView(
+                    name=topic.name,
+                    id=encode_uuid(topic.topic_id or UUID(int=0)),
+                    internal=topic.internal,
+                    partitions=[
+                        _partition(TopicPartition(topic.name, index), held, limits, sizes)
+                        for index, held in topic.partitions.items()
+                    ],
+                    configs={each.name: each.value or "" for each in configs if each.changed_here},
+                )
             )
-        )
     return views
 
 
 def _partition(
-    topic: str,
-    part: "TopicPartitionInfo",
+    partition: TopicPartition,
+    held: "Held",
     limits: Mapping[int, tuple[int, int]],
-    sizes: Mapping[tuple[str, int], int],
+    sizes: Mapping[TopicPartition, int],
 ) -> PartitionView:
-    begin, end = limits.get(part.id, (None, None))
+    begin, end = limits.get(partition.partition, (None, None))
     return PartitionView(
-        partition=part.id,
-        leader=None if part.leader is None else part.leader.id,
-        replicas=[node.id for node in part.replicas],
-        isr=[node.id for node in part.isr],
+        partition=partition.partition,
+        leader=None if held.leader < 0 else held.leader,
+        replicas=list(held.replicas),
+        isr=list(held.isr),
         begin=begin,
         end=end,
-        size_bytes=sizes.get((topic, part.id)),
+        size_bytes=sizes.get(partition),
     )
 
 

@@ -22,10 +22,9 @@ from headrace.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from confluent_kafka.admin import PartitionMetadata
-
     from headrace.cli.client import Cluster
     from headrace.client.layout import Layout
+    from headrace.client.topics import TopicDescription
     from headrace.cluster.balance import Plan
 
 CLUSTER_S = "as the cluster is set"
@@ -64,11 +63,13 @@ def list_topics(
 ) -> None:
     """List the topics with their partitions and replicas."""
     from headrace.cli import client
+    from headrace.client.topics import describe_topics
 
     cluster = client.connect(bootstrap, client_config)
-    found = client.metadata(cluster, client.admin(cluster)).topics
+    with client.admin(cluster) as connected:
+        found = describe_topics(connected)
     rows = [
-        _line(name, list(topic.partitions.values()))
+        _line(topic)
         for name, topic in sorted(found.items())
         if internal or not name.startswith("__")
     ]
@@ -87,12 +88,13 @@ def list_topics(
         )
 
 
-def _line(name: str, partitions: "list[PartitionMetadata]") -> dict[str, object]:
+def _line(topic: "TopicDescription") -> dict[str, object]:
+    partitions = topic.partitions.values()
     return {
-        "name": name,
+        "name": topic.name,
         "partitions": len(partitions),
         "replication_factor": max((len(each.replicas) for each in partitions), default=0),
-        "under_replicated": sum(len(each.isrs) < len(each.replicas) for each in partitions),
+        "under_replicated": sum(len(each.isr) < len(each.replicas) for each in partitions),
         "offline": sum(each.leader < 0 for each in partitions),
     }
 
@@ -136,39 +138,30 @@ def create(
     client_config: ClientConfig = None,
 ) -> None:
     """Create topics."""
-    from confluent_kafka import KafkaException
-    from confluent_kafka.admin import NewTopic
-
     from headrace.cli import client
+    from headrace.client.topics import create_topics
+    from headrace.errors import ErrorCode
 
-    settings = pairs(config or [], "--config")
+    configs = pairs(config or [], "--config")
     cluster = client.connect(bootstrap, client_config)
-    admin = client.admin(cluster)
-    wanted = [
-        NewTopic(
-            name,
-            num_partitions=partitions,
+    wanted = list(dict.fromkeys(names))
+    with client.admin(cluster) as connected:
+        refused = create_topics(
+            connected,
+            wanted,
+            partitions=partitions,
             replication_factor=replication_factor,
-            config=settings,
+            configs=configs,
         )
-        for name in names
+        new = [name for name in wanted if name not in refused]
+        client.settle_topics(connected, new, present=True)
+    exist = ErrorCode.TOPIC_ALREADY_EXISTS if if_not_exists else None
+    made: list[dict[str, object]] = [
+        {"name": name, "created": name in new}
+        for name in wanted
+        if name in new or refused[name].code is exist
     ]
-    made: list[dict[str, object]] = []
-    failures: list[Failure] = []
-    with client.translated(cluster):
-        futures = admin.create_topics(wanted, operation_timeout=5)
-    for name, future in futures.items():
-        try:
-            future.result()
-        except KafkaException as error:
-            if if_not_exists and error.args[0].name() == "TOPIC_ALREADY_EXISTS":
-                made.append({"name": name, "created": False})
-            else:
-                failures.append(client.failure(cluster, error.args[0], f"topic {name!r}"))
-        else:
-            made.append({"name": name, "created": True})
-    new = [str(each["name"]) for each in made if each["created"]]
-    client.settle_topics(cluster, admin, new, present=True)
+    failures = [client.refusal(error) for error in refused.values() if error.code is not exist]
     if as_json:
         output.print_json(made)
     else:
@@ -277,10 +270,13 @@ def alter(
     as_json: AsJson = False,
     client_config: ClientConfig = None,
 ) -> None:
-    """Set and unset settings of a topic; the others stay as they are. Or change how often it
-    is kept: new copies go where there are few, and the leaders stay.
+    """Set and unset configs of a topic; the others stay as they are.
+
+    Or change the replication factor. New replicas are placed on the least-loaded brokers, and the
+    leaders stay.
     """
     from headrace.cli import client, config_changes
+    from headrace.client.configs import ResourceType, alter_configs
 
     if replication_factor is not None:
         if to_set or to_unset:
@@ -293,8 +289,9 @@ def alter(
         )
     changes = config_changes.Changes(pairs(to_set or [], "--set"), tuple(to_unset or ()))
     cluster = client.connect(bootstrap, client_config)
-    client.describe_topics(cluster, client.admin(cluster), [name])
-    config_changes.apply(cluster, "topic", name, changes)
+    with client.admin(cluster) as connected:
+        client.describe_topics(connected, [name])
+        alter_configs(connected, ResourceType.TOPIC, name, changes.to_set, changes.to_unset)
     config_changes.report(f"topic {name}", changes, as_json=as_json)
 
 
@@ -305,7 +302,8 @@ def _resize(cluster: "Cluster", name: str, factor: int, as_json: bool) -> None:
     def plan(layout: "Layout") -> "Plan":
         return resize(layout.racks, moving.held_by(layout), name, factor)
 
-    client.describe_topics(cluster, client.admin(cluster), [name])
+    with client.admin(cluster) as connected:
+        client.describe_topics(connected, [name])
     moving.run(cluster, plan, yes=True, dry_run=False, at_once=10, as_json=as_json)
 
 
@@ -318,27 +316,19 @@ def delete(
     client_config: ClientConfig = None,
 ) -> None:
     """Delete topics with everything in them, after asking."""
-    from confluent_kafka import KafkaException
-
     from headrace.cli import client
+    from headrace.client.topics import delete_topics
 
     cluster = client.connect(bootstrap, client_config)
-    admin = client.admin(cluster)
-    client.describe_topics(cluster, admin, names)
-    if not yes:
-        _confirm(names)
-    failures: list[Failure] = []
-    deleted: list[str] = []
-    with client.translated(cluster):
-        futures = admin.delete_topics(names, operation_timeout=10)
-    for name, future in futures.items():
-        try:
-            future.result()
-        except KafkaException as error:
-            failures.append(client.failure(cluster, error.args[0], f"topic {name!r}"))
-        else:
-            deleted.append(name)
-    client.settle_topics(cluster, admin, deleted, present=False)
+    wanted = list(dict.fromkeys(names))
+    with client.admin(cluster) as connected:
+        client.describe_topics(connected, wanted)
+        if not yes:
+            _confirm(names)
+        refused = delete_topics(connected, wanted)
+        deleted = [name for name in wanted if name not in refused]
+        client.settle_topics(connected, deleted, present=False)
+    failures = [client.refusal(error) for error in refused.values()]
     if as_json:
         output.print_json([{"name": name, "deleted": True} for name in deleted])
     else:
@@ -364,16 +354,13 @@ def add_partitions(
     client_config: ClientConfig = None,
 ) -> None:
     """Give a topic more partitions. Keys may land in other partitions from then on."""
-    from confluent_kafka.admin import NewPartitions
-
     from headrace.cli import client
+    from headrace.client.topics import add_partitions as add
 
     cluster = client.connect(bootstrap, client_config)
-    admin = client.admin(cluster)
-    before = len(client.describe_topics(cluster, admin, [name])[0].partitions)
-    with client.translated(cluster):
-        futures = admin.create_partitions([NewPartitions(name, total)], operation_timeout=5)
-    client.wait(cluster, futures[name], f"topic {name!r}")
+    with client.admin(cluster) as connected:
+        before = len(client.describe_topics(connected, [name])[0].partitions)
+        add(connected, name, total)
     if as_json:
         output.print_json({"name": name, "partitions": total, "before": before})
     else:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.cli import output
-from headrace.cli.failures import Failure, bad_usage
+from headrace.cli.failures import Failure, bad_usage, not_found
 from headrace.cli.options import (
     DEFAULT_BOOTSTRAP,
     AsJson,
@@ -19,7 +19,9 @@ from headrace.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from headrace.cli.client import Cluster
+    from headrace.client.cluster import Cluster as Connected
+    from headrace.client.transactions import TransactionDescription
+    from headrace.types import TopicPartition
 
 
 class State(StrEnum):
@@ -82,19 +84,24 @@ def list_transactions(
     client_config: ClientConfig = None,
 ) -> None:
     """List the transactional ids with their producer ids and states."""
-    from headrace.cli import client, transaction_view
+    from headrace.cli import client
+    from headrace.client.transactions import list_transactions as ask
 
     longer_ms = -1 if longer_than is None else _duration_ms(longer_than)
     cluster = client.connect(bootstrap, client_config)
-    brokers = client.metadata(cluster, client.admin(cluster)).brokers.values()
-    found = transaction_view.listed(
-        cluster,
-        [(str(broker.host), int(broker.port)) for broker in brokers],
-        [str(one) for one in state or ()],
-        longer_ms,
-    )
+    with client.admin(cluster) as connected:
+        found = ask(connected, [str(one) for one in state or ()], longer_ms)
     if as_json:
-        output.print_json([each.as_json() for each in found])
+        output.print_json(
+            [
+                {
+                    "name": each.transactional_id,
+                    "producer_id": each.producer_id,
+                    "state": each.state,
+                }
+                for each in found
+            ]
+        )
     elif not found:
         output.note(f"No such transactional ids at {bootstrap}.")
     else:
@@ -102,7 +109,7 @@ def list_transactions(
 
         output.print_table(
             ("Transactional id", "Producer id", "State"),
-            [(escape(each.name), str(each.producer_id), each.state) for each in found],
+            [(escape(each.transactional_id), str(each.producer_id), each.state) for each in found],
             numbers=("Producer id",),
         )
 
@@ -132,16 +139,17 @@ def describe(
     client_config: ClientConfig = None,
 ) -> None:
     """Show a transactional id's producer, and the partitions of the transaction that is open."""
-    from headrace.cli import client, group_view, transaction_view
+    from headrace.cli import client, group_view
 
     cluster = client.connect(bootstrap, client_config)
-    found = transaction_view.described(cluster, name)
+    with client.admin(cluster) as connected:
+        found = _described(connected, name)
     if as_json:
-        output.print_json(found.as_json())
+        output.print_json(_as_json(found))
         return
     output.print_facts(
         {
-            "Transactional id": found.name,
+            "Transactional id": found.transactional_id,
             "State": found.state,
             "Producer id": str(found.producer_id),
             "Epoch": str(found.epoch),
@@ -150,6 +158,33 @@ def describe(
             "Partitions": group_view.places_text(found.partitions) if found.partitions else "-",
         }
     )
+
+
+def _described(connected: "Connected", name: str) -> "TransactionDescription":
+    """The transactional id; a missing one ends the command."""
+    from headrace.client.transactions import describe_transaction
+    from headrace.errors import ErrorCode, KafkaError
+
+    try:
+        return describe_transaction(connected, name)
+    except KafkaError as error:
+        if error.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+            raise
+        raise not_found(
+            f"transactional id {name!r} does not exist", "`headrace transactions list` shows all."
+        ) from None
+
+
+def _as_json(found: "TransactionDescription") -> dict[str, object]:
+    return {
+        "name": found.transactional_id,
+        "state": found.state,
+        "producer_id": found.producer_id,
+        "epoch": found.epoch,
+        "timeout_ms": found.timeout_ms,
+        "start_ms": found.start_ms,
+        "partitions": [{"topic": topic, "partition": at} for topic, at in found.partitions],
+    }
 
 
 @app.command(
@@ -188,28 +223,27 @@ def abort(
     The producer that has it open is fenced. A forgotten ("hanging") transaction is named by its
     partition and the offset at which it began.
     """
-    from headrace.cli import client, transaction_view
+    from headrace.cli import client
+    from headrace.client.producing import init_producer
+    from headrace.types import TopicPartition
 
     if (name is None) == (topic is None) or (topic is None) != (start_offset is None):
         raise bad_usage(
-            "which transaction is not said",
-            "Give either a transactional id, or --topic, --partition and --start-offset.",
+            "no transaction given, or two",
+            "Specify a transactional id, or --topic, --partition and --start-offset.",
         )
     cluster = client.connect(bootstrap, client_config)
-    if name is not None:
-        found = transaction_view.described(cluster, name)
-        _confirm(f"the transaction of {name} ({found.state})", yes)
-        transaction_view.abort(cluster, found)
-        done: dict[str, object] = {"name": name, "aborted": found.state == State.ONGOING}
-    else:
-        assert topic is not None
-        assert start_offset is not None
-        _confirm(f"the transaction of {topic}-{partition} at offset {start_offset}", yes)
-        leader = _leader(cluster, topic, partition)
-        producer_id = transaction_view.abort_hanging(
-            cluster, leader, topic, partition, start_offset
-        )
-        done = {"topic": topic, "partition": partition, "producer_id": producer_id, "aborted": True}
+    with client.admin(cluster) as connected:
+        if name is not None:
+            found = _described(connected, name)
+            _confirm(f"the transaction of {name} ({found.state})", yes)
+            init_producer(connected, name, found.timeout_ms)
+            done: dict[str, object] = {"name": name, "aborted": found.state == State.ONGOING}
+        else:
+            assert topic is not None
+            assert start_offset is not None
+            _confirm(f"the transaction of {topic}-{partition} at offset {start_offset}", yes)
+            done = _abort_hanging(connected, TopicPartition(topic, partition), start_offset)
     if as_json:
         output.print_json(done)
     elif done["aborted"]:
@@ -218,15 +252,31 @@ def abort(
         output.note(f"{name} had no transaction open; its producer is fenced.")
 
 
-def _leader(cluster: "Cluster", topic: str, partition: int) -> tuple[str, int]:
+def _abort_hanging(
+    connected: "Connected", partition: "TopicPartition", start: int
+) -> dict[str, object]:
+    """Abort in one partition the transaction that began at an offset."""
     from headrace.cli import client
-    from headrace.cli.failures import not_found
+    from headrace.client.transactions import active_producers, write_abort_marker
 
-    (found,) = client.describe_topics(cluster, client.admin(cluster), [topic])
-    for each in found.partitions:
-        if each.id == partition and each.leader is not None:
-            return str(each.leader.host), int(each.leader.port)
-    raise not_found(f"topic {topic!r} has no partition {partition} with a leader")
+    (topic,) = client.describe_topics(connected, [partition.topic])
+    if partition.partition not in topic.led:
+        raise not_found(
+            f"topic {topic.name!r} has no partition {partition.partition} with a leader"
+        )
+    found = [
+        one for one in active_producers(connected, partition) if one.transaction_start == start
+    ]
+    if not found:
+        raise not_found(f"{partition} has no open transaction that began at offset {start}")
+    (producer,) = found
+    write_abort_marker(connected, partition, producer)
+    return {
+        "topic": partition.topic,
+        "partition": partition.partition,
+        "producer_id": producer.producer_id,
+        "aborted": True,
+    }
 
 
 def _confirm(what: str, yes: bool) -> None:

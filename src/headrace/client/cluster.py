@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from headrace.client.config import Address, ClientConfig
 from headrace.client.connection import Connection
@@ -17,6 +17,9 @@ from headrace.client.errors import ClientError, Unreachable, check, error_of, is
 from headrace.errors import ErrorCode, KafkaError
 from headrace.types import TopicPartition
 from headrace.wire.primitives import TopicName, i8
+
+if TYPE_CHECKING:
+    from kio.schema.metadata.v12.response import MetadataResponse
 
 GROUP, TRANSACTION = 0, 1
 NEW_TOPIC_PATIENCE_S = 5.0
@@ -46,6 +49,9 @@ class Cluster:
         self._connections: dict[Address, Connection] = {}
         self._topics: dict[str, Topic] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
+        self._controller: int | None = None
+        self._failed: set[Address] = set()
+        """Brokers whose last connection or request failed; others are asked before them."""
 
     def __enter__(self) -> Self:
         return self
@@ -70,19 +76,34 @@ class Cluster:
         """One request to one broker, or to any that can be reached."""
         connection = self._any() if broker is None else self._connection(self._address(broker))
         try:
-            return connection.ask(request, shape)
+            answer = connection.ask(request, shape)
         except BaseException:
             # Half an answer may be left in it.
+            self._failed.add(connection.address)
             self._connections.pop(connection.address, None)
             connection.close()
             raise
+        self._failed.discard(connection.address)
+        return answer
+
+    def ask_controller(self, request: object, shape: type[Shape]) -> Shape:
+        """One request to the broker that clients should send changes of the cluster to."""
+        if self._controller is None:
+            self.metadata(())
+        return self.ask(request, shape, self._controller)
+
+    def version(self, broker: int, request: object) -> int:
+        """The version in which a broker would get this request."""
+        api_key: int = request.__api_key__  # type: ignore[attr-defined]
+        newest: int = request.__version__  # type: ignore[attr-defined]
+        return self._connection(self._address(broker)).version(api_key, newest)
 
     def connect(self, broker: int) -> Connection:
         """A new connection that the caller owns."""
         return Connection(self._address(broker), self.config)
 
-    def topics(self, names: Iterable[str] | None) -> dict[str, Topic]:
-        """These topics, or all; those that do not exist are left out."""
+    def metadata(self, names: Iterable[str] | None) -> "MetadataResponse":
+        """The brokers, and these topics or all; no topic is created."""
         from kio.schema.metadata.v12.request import MetadataRequest, MetadataRequestTopic
         from kio.schema.metadata.v12.response import MetadataResponse
 
@@ -102,8 +123,14 @@ class Cluster:
         self._brokers = {
             int(row.node_id): Address(row.host, int(row.port)) for row in answer.brokers
         }
+        controller = int(answer.controller_id)
+        self._controller = controller if controller in self._brokers else None
+        return answer
+
+    def topics(self, names: Iterable[str] | None) -> dict[str, Topic]:
+        """These topics, or all; those that do not exist are left out."""
         found: dict[str, Topic] = {}
-        for row in answer.topics:
+        for row in self.metadata(names).topics:
             code = int(row.error_code)
             if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or row.name is None:
                 continue
@@ -151,21 +178,31 @@ class Cluster:
 
     def coordinator(self, kind: int, key: str) -> int:
         """The broker that coordinates a group or a transactional id."""
+        (broker,) = self.by_coordinator(kind, (key,))
+        return broker
+
+    def by_coordinator(self, kind: int, keys: Iterable[str]) -> dict[int, list[str]]:
+        """Groups or transactional ids by the broker that coordinates them."""
         from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
         from kio.schema.find_coordinator.v4.response import FindCoordinatorResponse
 
-        known = self._coordinators.get((kind, key))
-        if known is not None:
-            return known
-        request = FindCoordinatorRequest(key_type=i8(kind), coordinator_keys=(key,))
-        (found,) = self.ask(request, FindCoordinatorResponse).coordinators
-        check(int(found.error_code), f"finding the coordinator of {key!r}", found.error_message)
-        self._brokers[int(found.node_id)] = Address(found.host, int(found.port))
-        self._coordinators[kind, key] = int(found.node_id)
-        return int(found.node_id)
+        wanted = tuple(keys)
+        unknown = tuple(key for key in wanted if (kind, key) not in self._coordinators)
+        if unknown:
+            request = FindCoordinatorRequest(key_type=i8(kind), coordinator_keys=unknown)
+            for row in self.ask(request, FindCoordinatorResponse).coordinators:
+                what = f"finding the coordinator of {row.key!r}"
+                check(int(row.error_code), what, row.error_message)
+                self._brokers[int(row.node_id)] = Address(row.host, int(row.port))
+                self._coordinators[kind, row.key] = int(row.node_id)
+        found: dict[int, list[str]] = {}
+        for key in wanted:
+            found.setdefault(self._coordinators[kind, key], []).append(key)
+        return found
 
     def forget(self) -> None:
         """Ask again who leads and who coordinates; something has moved."""
+        self._controller = None
         self._topics.clear()
         self._coordinators.clear()
 
@@ -213,14 +250,18 @@ class Cluster:
 
     def _connection(self, address: Address) -> Connection:
         if address not in self._connections:
+            self._failed.add(address)
             self._connections[address] = Connection(address, self.config)
+            self._failed.discard(address)
         return self._connections[address]
 
     def _any(self) -> Connection:
         """A connection that is open, or the first that can be opened."""
-        places = [*self._connections, *self._brokers.values(), *self.config.bootstrap]
+        places = dict.fromkeys(
+            (*self._connections, *self._brokers.values(), *self.config.bootstrap)
+        )
         trouble: list[str] = []
-        for address in dict.fromkeys(places):
+        for address in sorted(places, key=self._failed.__contains__):
             try:
                 return self._connection(address)
             except Unreachable as error:

@@ -11,6 +11,10 @@ class Unreachable(ClientError):
     """A broker that cannot be connected to, went away, or does not answer; may be back soon."""
 
 
+class UnsupportedVersion(ClientError):
+    """A broker that does not have an API, or not in a version that will do."""
+
+
 RETRIABLE = frozenset(
     {
         ErrorCode.CORRUPT_MESSAGE,
@@ -24,6 +28,7 @@ RETRIABLE = frozenset(
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.NOT_COORDINATOR,
+        ErrorCode.NOT_CONTROLLER,
         ErrorCode.NOT_ENOUGH_REPLICAS,
         ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
         ErrorCode.CONCURRENT_TRANSACTIONS,

@@ -1,11 +1,19 @@
 """Groups: which there are, who is in them, and their committed offsets."""
 
-from collections.abc import Mapping, Sequence
+import struct
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from headrace.client.cluster import GROUP, Cluster
-from headrace.client.errors import ClientError, Unreachable, check
-from headrace.errors import KafkaError
+from headrace.client.errors import (
+    ClientError,
+    Unreachable,
+    UnsupportedVersion,
+    check,
+    error_of,
+    is_retriable,
+)
+from headrace.errors import ErrorCode, KafkaError
 from headrace.types import TopicPartition
 from headrace.wire.primitives import GroupId, TopicName, i32, i64
 
@@ -30,6 +38,7 @@ class Membership:
 NOBODY = Membership()
 
 CLASSIC, CONSUMER = "classic", "consumer"
+DEAD = "Dead"
 LISTING_PATIENCE_S = 5.0
 
 
@@ -47,22 +56,33 @@ class ListedGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class ClassicMember:
-    """A member of a classic group of any protocol type."""
+class MemberDescription:
+    """A member of a group.
+
+    `assignment` is None where only members can decode it: in a classic group whose protocol type
+    is not `consumer`. `target` is what the member will be assigned, in a group of type `consumer`.
+    """
 
     id: str
     client_id: str
     host: str
     instance_id: str | None
+    assignment: tuple[TopicPartition, ...] | None
+    target: tuple[TopicPartition, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
-class ClassicGroup:
-    """A classic group of any protocol type; what its members are assigned is not decoded."""
+class GroupDescription:
+    """A group as its coordinator describes it; the state is DEAD if it does not exist."""
 
+    name: str
+    type: str
+    protocol_type: str
     state: str
-    protocol: str
-    members: tuple[ClassicMember, ...]
+    assignor: str
+    """The assignor, or the protocol of a classic group that is not of consumers."""
+    coordinator: int
+    members: tuple[MemberDescription, ...] = ()
 
 
 def list_groups(cluster: Cluster) -> tuple[list[ListedGroup], list[KafkaError | ClientError]]:
@@ -72,7 +92,7 @@ def list_groups(cluster: Cluster) -> tuple[list[ListedGroup], list[KafkaError | 
 
     found: list[ListedGroup] = []
     failures: list[KafkaError | ClientError] = []
-    for broker in cluster.brokers():
+    for broker in cluster.patiently("listing brokers", cluster.brokers):
         what = f"listing the groups of broker {broker}"
 
         def attempt(broker: int = broker, what: str = what) -> ListGroupsResponse:
@@ -81,7 +101,8 @@ def list_groups(cluster: Cluster) -> tuple[list[ListedGroup], list[KafkaError | 
             return answer
 
         try:
-            answer = cluster.patiently(what, attempt, LISTING_PATIENCE_S)
+            patience_s = min(LISTING_PATIENCE_S, cluster.config.total_timeout_s)
+            answer = cluster.patiently(what, attempt, patience_s)
         except (KafkaError, Unreachable) as error:
             failures.append(error)
             continue
@@ -98,27 +119,165 @@ def list_groups(cluster: Cluster) -> tuple[list[ListedGroup], list[KafkaError | 
     return found, failures
 
 
-def describe_classic(cluster: Cluster, group: str) -> ClassicGroup:
-    """A classic group; patient."""
+def describe_groups(cluster: Cluster, groups: Iterable[str]) -> dict[str, GroupDescription]:
+    """Groups of the types `classic` and `consumer`; patient. Others, and missing ones, are DEAD."""
+    wanted = list(dict.fromkeys(groups))
+    found: dict[str, GroupDescription] = {}
+
+    def attempt() -> None:
+        missing = [name for name in wanted if name not in found]
+        for broker, names in cluster.by_coordinator(GROUP, missing).items():
+            found.update(_describe_consumer(cluster, broker, names))
+            rest = [name for name in names if name not in found]
+            if rest:
+                found.update(_describe_classic(cluster, broker, rest))
+
+    cluster.patiently("describing groups", attempt)
+    return {name: found[name] for name in wanted}
+
+
+def _describe_consumer(
+    cluster: Cluster, broker: int, groups: Iterable[str]
+) -> dict[str, GroupDescription]:
+    """Those of the groups that are of type `consumer`."""
+    from kio.schema.consumer_group_describe.v0.request import ConsumerGroupDescribeRequest
+    from kio.schema.consumer_group_describe.v0.response import (
+        Assignment,
+        ConsumerGroupDescribeResponse,
+    )
+
+    request = ConsumerGroupDescribeRequest(
+        group_ids=tuple(map(GroupId, groups)), include_authorized_operations=False
+    )
+    try:
+        answer = cluster.ask(request, ConsumerGroupDescribeResponse, broker)
+    except UnsupportedVersion:  # before Apache Kafka 3.7 all groups are classic
+        return {}
+
+    def partitions(assignment: Assignment) -> tuple[TopicPartition, ...]:
+        return tuple(
+            sorted(
+                TopicPartition(str(topic.topic_name), int(index))
+                for topic in assignment.topic_partitions
+                for index in topic.partitions
+            )
+        )
+
+    found: dict[str, GroupDescription] = {}
+    for row in answer.groups:
+        if int(row.error_code) in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
+            continue
+        check(int(row.error_code), f"group {row.group_id!r}", row.error_message)
+        members = (
+            MemberDescription(
+                each.member_id,
+                each.client_id,
+                _host(each.client_host),
+                each.instance_id or None,
+                partitions(each.assignment),
+                partitions(each.target_assignment),
+            )
+            for each in row.members
+        )
+        name = str(row.group_id)
+        found[name] = GroupDescription(
+            name, CONSUMER, CONSUMER, row.group_state, row.assignor_name, broker, _sorted(members)
+        )
+    return found
+
+
+def _describe_classic(
+    cluster: Cluster, broker: int, groups: Iterable[str]
+) -> dict[str, GroupDescription]:
     from kio.schema.describe_groups.v5.request import DescribeGroupsRequest
     from kio.schema.describe_groups.v5.response import DescribeGroupsResponse
 
-    request = DescribeGroupsRequest(groups=(GroupId(group),), include_authorized_operations=False)
-    what = f"describing group {group!r}"
-
-    def attempt() -> ClassicGroup:
-        broker = cluster.coordinator(GROUP, group)
-        (answer,) = cluster.ask(request, DescribeGroupsResponse, broker).groups
-        check(int(answer.error_code), what)
-        members = tuple(
-            ClassicMember(
-                row.member_id, row.client_id, row.client_host, row.group_instance_id or None
+    request = DescribeGroupsRequest(
+        groups=tuple(map(GroupId, groups)), include_authorized_operations=False
+    )
+    found: dict[str, GroupDescription] = {}
+    for row in cluster.ask(request, DescribeGroupsResponse, broker).groups:
+        check(int(row.error_code), f"group {row.group_id!r}")
+        of_consumers = row.protocol_type in ("", CONSUMER)
+        members = (
+            MemberDescription(
+                each.member_id,
+                each.client_id,
+                _host(each.client_host),
+                each.group_instance_id or None,
+                _decoded(each.member_assignment) if of_consumers else None,
+                None,
             )
-            for row in answer.members
+            for each in row.members
         )
-        return ClassicGroup(answer.group_state, answer.protocol_data, members)
+        found[str(row.group_id)] = GroupDescription(
+            str(row.group_id),
+            CLASSIC,
+            row.protocol_type,
+            row.group_state,
+            row.protocol_data,
+            broker,
+            _sorted(members),
+        )
+    return found
 
-    return cluster.patiently(what, attempt)
+
+def _host(text: str) -> str:
+    """Brokers write addresses as Java prints them, with a slash before."""
+    return text.removeprefix("/")
+
+
+def _sorted(members: Iterable[MemberDescription]) -> tuple[MemberDescription, ...]:
+    return tuple(sorted(members, key=lambda each: (each.client_id, each.id)))
+
+
+def _decoded(assignment: bytes) -> tuple[TopicPartition, ...] | None:
+    """The partitions of a ConsumerProtocolAssignment of any version; None if it is malformed.
+
+    The layout: version int16; topics: int32 count, each a string (int16 length) and partitions
+    (int32 count, int32 each); then bytes for the members themselves.
+    """
+    if not assignment:  # the leader has not assigned anything yet
+        return ()
+    found: list[TopicPartition] = []
+    try:
+        (topics,) = struct.unpack_from(">i", assignment, 2)
+        at = 6
+        for _ in range(topics):
+            (size,) = struct.unpack_from(">h", assignment, at)
+            topic = assignment[at + 2 : at + 2 + size].decode()
+            at += 2 + size
+            (count,) = struct.unpack_from(">i", assignment, at)
+            indexes = struct.unpack_from(f">{count}i", assignment, at + 4)
+            found += [TopicPartition(topic, index) for index in indexes]
+            at += 4 + 4 * count
+    except (struct.error, UnicodeDecodeError):
+        return None
+    return tuple(sorted(found))
+
+
+def delete_groups(cluster: Cluster, groups: Iterable[str]) -> dict[str, KafkaError]:
+    """Delete groups with their offsets; those that could not be deleted, and why. Patient."""
+    from kio.schema.delete_groups.v2.request import DeleteGroupsRequest
+    from kio.schema.delete_groups.v2.response import DeleteGroupsResponse
+
+    left = list(dict.fromkeys(groups))
+    refused: dict[str, KafkaError] = {}
+
+    def attempt() -> None:
+        for broker, names in cluster.by_coordinator(GROUP, tuple(left)).items():
+            request = DeleteGroupsRequest(groups_names=tuple(map(GroupId, names)))
+            for row in cluster.ask(request, DeleteGroupsResponse, broker).results:
+                name = str(row.group_id)
+                if row.error_code:
+                    error = error_of(int(row.error_code), f"group {name!r}")
+                    if is_retriable(error):
+                        raise error
+                    refused[name] = error
+                left.remove(name)
+
+    cluster.patiently("deleting groups", attempt)
+    return refused
 
 
 def commit_offsets(

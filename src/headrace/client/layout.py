@@ -6,6 +6,7 @@ Moves and elections are asked for and answered at once; they take their time aft
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from headrace.client.cluster import Cluster
 from headrace.client.errors import check, error_of
@@ -13,6 +14,9 @@ from headrace.errors import ErrorCode, KafkaError
 from headrace.types import BrokerId, TopicPartition
 from headrace.wire.primitives import BrokerId as WireBrokerId
 from headrace.wire.primitives import TopicName, i8, i32
+
+if TYPE_CHECKING:
+    from kio.schema.metadata.v12.response import MetadataResponsePartition
 
 PREFERRED = 0
 
@@ -45,24 +49,21 @@ class Moving:
 
 def read_layout(cluster: Cluster) -> Layout:
     """Every broker and every partition."""
-    from kio.schema.metadata.v12.request import MetadataRequest
-    from kio.schema.metadata.v12.response import MetadataResponse
-
-    request = MetadataRequest(
-        topics=None, allow_auto_topic_creation=False, include_topic_authorized_operations=False
-    )
-    answer = cluster.ask(request, MetadataResponse)
+    answer = cluster.metadata(None)
     return Layout(
         {int(row.node_id): row.rack for row in answer.brokers},
         {
-            TopicPartition(str(topic.name), int(row.partition_index)): Held(
-                tuple(map(int, row.replica_nodes)),
-                tuple(map(int, row.isr_nodes)),
-                int(row.leader_id),
-            )
+            TopicPartition(str(topic.name), int(row.partition_index)): held(row)
             for topic in answer.topics
             for row in topic.partitions
         },
+    )
+
+
+def held(row: "MetadataResponsePartition") -> Held:
+    """The replicas of a partition, from its row in a Metadata response."""
+    return Held(
+        tuple(map(int, row.replica_nodes)), tuple(map(int, row.isr_nodes)), int(row.leader_id)
     )
 
 
@@ -90,7 +91,7 @@ def move(
             for name, rows in topics.items()
         )
     )
-    answer = cluster.ask(request, AlterPartitionReassignmentsResponse)
+    answer = cluster.ask_controller(request, AlterPartitionReassignmentsResponse)
     check(int(answer.error_code), "moving partitions", answer.error_message)
     return {
         partition: error_of(int(row.error_code), f"moving {partition}", row.error_message)
@@ -111,7 +112,7 @@ def moves_under_way(cluster: Cluster) -> dict[TopicPartition, Moving]:
     )
 
     request = ListPartitionReassignmentsRequest(topics=None)
-    answer = cluster.ask(request, ListPartitionReassignmentsResponse)
+    answer = cluster.ask_controller(request, ListPartitionReassignmentsResponse)
     check(int(answer.error_code), "listing moves", answer.error_message)
     return {
         TopicPartition(str(topic.name), int(row.partition_index)): Moving(
@@ -141,7 +142,7 @@ def elect_preferred(
             for name, indexes in topics.items()
         ),
     )
-    answer = cluster.ask(request, ElectLeadersResponse)
+    answer = cluster.ask_controller(request, ElectLeadersResponse)
     check(int(answer.error_code), "electing leaders")
     return {
         partition: error_of(int(row.error_code), f"electing {partition}", row.error_message)

@@ -1,14 +1,28 @@
 """ListOffsets: where partitions begin and end, and where a time begins."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from headrace.client.cluster import Cluster
-from headrace.client.errors import check
+from headrace.client.errors import Unreachable, check, is_retriable
+from headrace.errors import KafkaError
 from headrace.types import TopicPartition
 from headrace.wire.primitives import BrokerId, TopicName, i8, i32, i64
 
+if TYPE_CHECKING:
+    from kio.schema.list_offsets.v7.response import ListOffsetsPartitionResponse
+
 LATEST, EARLIEST = -1, -2
 UNCOMMITTED, COMMITTED = 0, 1
+
+
+@dataclass(frozen=True, slots=True)
+class FoundOffset:
+    """An offset, and the timestamp of its record where a time was asked for; -1 is none."""
+
+    offset: int
+    timestamp_ms: int
 
 
 def list_offsets(
@@ -18,15 +32,59 @@ def list_offsets(
 
     -1 where no record is as young as that. LATEST is the last stable offset for COMMITTED.
     """
-    found: dict[TopicPartition, int] = {}
+    found = find_offsets(cluster, wanted, isolation)
+    return {partition: each.offset for partition, each in found.items()}
+
+
+def find_offsets(
+    cluster: Cluster, wanted: Mapping[TopicPartition, int], isolation: int = UNCOMMITTED
+) -> dict[TopicPartition, FoundOffset]:
+    """As `list_offsets`, with timestamps; patient."""
+    found: dict[TopicPartition, FoundOffset] = {}
 
     def attempt() -> None:
         missing = [partition for partition in wanted if partition not in found]
         for broker, topics in cluster.by_leader(missing).items():
-            found.update(_ask(cluster, broker, topics, wanted, isolation))
+            for partition, answer in _ask(cluster, broker, topics, wanted, isolation).items():
+                found[partition] = _checked(partition, answer)
 
     cluster.patiently("listing offsets", attempt)
     return found
+
+
+def end_offsets(
+    cluster: Cluster, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """Where partitions end, in one attempt.
+
+    Left out are partitions that do not exist, and those whose leader does not answer for them.
+    """
+    known = cluster.topics({partition.topic for partition in partitions})
+    by_leader: dict[int, dict[str, list[TopicPartition]]] = {}
+    for partition in partitions:
+        leaders = known[partition.topic].leaders if partition.topic in known else ()
+        if partition.partition < len(leaders) and leaders[partition.partition] >= 0:
+            topics = by_leader.setdefault(leaders[partition.partition], {})
+            topics.setdefault(partition.topic, []).append(partition)
+    found: dict[TopicPartition, int] = {}
+    for broker, topics in by_leader.items():
+        wanted = {each: LATEST for rows in topics.values() for each in rows}
+        try:
+            answers = _ask(cluster, broker, topics, wanted, UNCOMMITTED)
+        except Unreachable:
+            continue
+        for partition, answer in answers.items():
+            try:
+                found[partition] = _checked(partition, answer).offset
+            except KafkaError as error:
+                if not is_retriable(error):
+                    raise
+    return found
+
+
+def _checked(partition: TopicPartition, answer: "ListOffsetsPartitionResponse") -> FoundOffset:
+    check(int(answer.error_code), f"listing offsets of {partition}")
+    return FoundOffset(int(answer.offset), int(answer.timestamp))
 
 
 def _ask(
@@ -35,7 +93,7 @@ def _ask(
     topics: Mapping[str, list[TopicPartition]],
     wanted: Mapping[TopicPartition, int],
     isolation: int,
-) -> dict[TopicPartition, int]:
+) -> "dict[TopicPartition, ListOffsetsPartitionResponse]":
     from kio.schema.list_offsets.v7.request import (
         ListOffsetsPartition,
         ListOffsetsRequest,
@@ -59,10 +117,8 @@ def _ask(
             for name, partitions in topics.items()
         ),
     )
-    found: dict[TopicPartition, int] = {}
-    for topic in cluster.ask(request, ListOffsetsResponse, broker).topics:
-        for row in topic.partitions:
-            partition = TopicPartition(str(topic.name), int(row.partition_index))
-            check(int(row.error_code), f"listing offsets of {partition}")
-            found[partition] = int(row.offset)
-    return found
+    return {
+        TopicPartition(str(topic.name), int(row.partition_index)): row
+        for topic in cluster.ask(request, ListOffsetsResponse, broker).topics
+        for row in topic.partitions
+    }

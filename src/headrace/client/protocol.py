@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import NamedTuple, TypeVar
 
-from headrace.client.errors import ClientError, check
+from headrace.client.errors import ClientError, UnsupportedVersion, check
 from headrace.errors import ErrorCode
 from headrace.wire import codec
 
@@ -21,7 +21,7 @@ API_VERSIONS = 18
 _API_VERSIONS_VERSION = 3
 LARGEST_RESPONSE_BYTES = (1 << 31) - 1
 
-OLDEST: Mapping[int, int] = {1: 12, 8: 5, 9: 8, 10: 4, 13: 3, 22: 1}
+OLDEST: Mapping[int, int] = {1: 12, 8: 5, 9: 8, 10: 4, 13: 3, 19: 4, 22: 1, 32: 1}
 """The oldest version whose fields say what the newer ones say, where that is not 0."""
 
 _HEAD = struct.Struct(">ihhih")
@@ -70,7 +70,7 @@ class Conversation:
         version = min(newest, high)
         if version < max(low, oldest):
             supported = f"{low} to {high}" if high >= low else "none"
-            raise ClientError(
+            raise UnsupportedVersion(
                 f"the broker at {self.address} supports versions {supported} of API {api_key}, but "
                 f"{oldest} to {newest} are needed; Apache Kafka 3.0 and newer have them"
             )

@@ -1,0 +1,124 @@
+"""Configs of topics and brokers: describe them and change them. All calls are patient."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+from headrace.client.cluster import Cluster
+from headrace.client.errors import check
+from headrace.wire.primitives import i8
+
+SET, DELETE = 0, 1
+SOURCES = {
+    1: "topic",
+    2: "broker",
+    3: "cluster default",
+    4: "server file",
+    5: "default",
+    8: "group",
+}
+"""What a value is set by, by the numbers of DescribeConfigs."""
+
+
+class ResourceType(IntEnum):
+    """What has configs, by the numbers on the wire."""
+
+    TOPIC = 2
+    BROKER = 4
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigValue:
+    """One config as the cluster reports it."""
+
+    name: str
+    value: str | None
+    source: str
+    read_only: bool
+    sensitive: bool
+
+    @property
+    def is_default(self) -> bool:
+        return self.source == "default"
+
+    @property
+    def changed_here(self) -> bool:
+        """Set on this very topic, not inherited from the broker."""
+        return self.source == "topic"
+
+
+def describe_configs(cluster: Cluster, kind: ResourceType, name: str) -> list[ConfigValue]:
+    """All configs of a topic or broker, by name; an empty name is the default of all brokers."""
+    from kio.schema.describe_configs.v4.request import (
+        DescribeConfigsRequest,
+        DescribeConfigsResource,
+    )
+    from kio.schema.describe_configs.v4.response import DescribeConfigsResponse
+
+    resource = DescribeConfigsResource(
+        resource_type=i8(kind), resource_name=name, configuration_keys=None
+    )
+    request = DescribeConfigsRequest(resources=(resource,))
+    what = f"{kind.name.lower()} {name!r}"
+
+    def attempt() -> list[ConfigValue]:
+        (answer,) = cluster.ask(request, DescribeConfigsResponse, _broker(kind, name)).results
+        check(int(answer.error_code), what, answer.error_message)
+        return [
+            ConfigValue(
+                row.name,
+                row.value,
+                SOURCES.get(int(row.config_source), "unknown"),
+                row.read_only,
+                row.is_sensitive,
+            )
+            for row in sorted(answer.configs, key=lambda row: row.name)
+        ]
+
+    return cluster.patiently(f"describing the configs of {what}", attempt)
+
+
+def alter_configs(
+    cluster: Cluster,
+    kind: ResourceType,
+    name: str,
+    to_set: Mapping[str, str],
+    to_delete: Iterable[str] = (),
+) -> None:
+    """Set configs and put others back to their defaults, all or none; the rest stays."""
+    from kio.schema.incremental_alter_configs.v1.request import (
+        AlterableConfig,
+        AlterConfigsResource,
+        IncrementalAlterConfigsRequest,
+    )
+    from kio.schema.incremental_alter_configs.v1.response import IncrementalAlterConfigsResponse
+
+    changes = [
+        AlterableConfig(name=key, config_operation=i8(SET), value=value)
+        for key, value in to_set.items()
+    ]
+    changes += [
+        AlterableConfig(name=key, config_operation=i8(DELETE), value=None) for key in to_delete
+    ]
+    resource = AlterConfigsResource(
+        resource_type=i8(kind), resource_name=name, configs=tuple(changes)
+    )
+    request = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False)
+    what = f"{kind.name.lower()} {name!r}"
+
+    def attempt() -> None:
+        broker = _broker(kind, name)
+        answer = (
+            cluster.ask_controller(request, IncrementalAlterConfigsResponse)
+            if broker is None
+            else cluster.ask(request, IncrementalAlterConfigsResponse, broker)
+        )
+        for row in answer.responses:
+            check(int(row.error_code), what, row.error_message)
+
+    cluster.patiently(f"changing the configs of {what}", attempt)
+
+
+def _broker(kind: ResourceType, name: str) -> int | None:
+    """The broker to ask: one that is named knows its own configs, any knows the others."""
+    return int(name) if kind is ResourceType.BROKER and name else None

@@ -1,0 +1,185 @@
+"""Transactions from outside: which there are, and how to abort one in a partition.
+
+Own transactions are in `producing.py`; its `init_producer` aborts what a transactional id has open.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from headrace.client.cluster import TRANSACTION, Cluster
+from headrace.client.errors import UnsupportedVersion, check
+from headrace.types import TopicPartition
+from headrace.wire.primitives import (
+    ProducerId,
+    TopicName,
+    TransactionalId,
+    i16,
+    i32,
+    i64,
+    to_milliseconds,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ListedTransaction:
+    """A transactional id as its coordinator lists it."""
+
+    transactional_id: str
+    producer_id: int
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionDescription:
+    """A transactional id with the transaction that is open or was the last."""
+
+    transactional_id: str
+    state: str
+    producer_id: int
+    epoch: int
+    timeout_ms: int
+    start_ms: int | None
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveProducer:
+    """A producer as the leader of a partition remembers it."""
+
+    producer_id: int
+    epoch: int
+    coordinator_epoch: int
+    transaction_start: int
+    """The first offset of the transaction that is open in this partition; -1 if none is."""
+
+
+def list_transactions(
+    cluster: Cluster, states: Iterable[str] = (), longer_ms: int = -1
+) -> list[ListedTransaction]:
+    """The ids of every coordinator, in one of the states and open for so long; patient."""
+    from kio.schema.list_transactions.v1.request import ListTransactionsRequest
+    from kio.schema.list_transactions.v1.response import ListTransactionsResponse
+
+    wanted = tuple(states)
+    request = ListTransactionsRequest(state_filters=wanted, duration_filter=i64(longer_ms))
+    found: list[ListedTransaction] = []
+    for broker in cluster.patiently("listing brokers", cluster.brokers):
+        what = f"listing the transactions of broker {broker}"
+
+        def attempt(broker: int = broker, what: str = what) -> ListTransactionsResponse:
+            if longer_ms >= 0 and cluster.version(broker, request) < 1:
+                raise UnsupportedVersion(
+                    f"broker {broker} cannot filter transactions by their duration; "
+                    "Apache Kafka 3.8 and newer can"
+                )
+            answer = cluster.ask(request, ListTransactionsResponse, broker)
+            check(int(answer.error_code), what)
+            return answer
+
+        found += [
+            ListedTransaction(
+                str(row.transactional_id), int(row.producer_id), row.transaction_state
+            )
+            for row in cluster.patiently(what, attempt).transaction_states
+        ]
+    return sorted(found, key=lambda each: each.transactional_id)
+
+
+def describe_transaction(cluster: Cluster, transactional_id: str) -> TransactionDescription:
+    """One id; KafkaError TRANSACTIONAL_ID_NOT_FOUND if it does not exist. Patient."""
+    from kio.schema.describe_transactions.v0.request import DescribeTransactionsRequest
+    from kio.schema.describe_transactions.v0.response import DescribeTransactionsResponse
+
+    request = DescribeTransactionsRequest(transactional_ids=(TransactionalId(transactional_id),))
+    what = f"transactional id {transactional_id!r}"
+
+    def attempt() -> TransactionDescription:
+        broker = cluster.coordinator(TRANSACTION, transactional_id)
+        (row,) = cluster.ask(request, DescribeTransactionsResponse, broker).transaction_states
+        check(int(row.error_code), what)
+        return TransactionDescription(
+            transactional_id,
+            row.transaction_state,
+            int(row.producer_id),
+            int(row.producer_epoch),
+            to_milliseconds(row.transaction_timeout),
+            _milliseconds(row.transaction_start_time),
+            tuple(
+                sorted(
+                    TopicPartition(str(topic.topic), int(index))
+                    for topic in row.topics
+                    for index in topic.partitions
+                )
+            ),
+        )
+
+    return cluster.patiently(what, attempt)
+
+
+def _milliseconds(moment: datetime | None) -> int | None:
+    """A time of the wire as a number; kio's type does not say that there may be none."""
+    if moment is None:
+        return None
+    return to_milliseconds(moment - datetime(1970, 1, 1, tzinfo=UTC))
+
+
+def active_producers(cluster: Cluster, partition: TopicPartition) -> list[ActiveProducer]:
+    """The producers that a partition's leader remembers; patient."""
+    from kio.schema.describe_producers.v0.request import DescribeProducersRequest, TopicRequest
+    from kio.schema.describe_producers.v0.response import DescribeProducersResponse
+
+    asked = TopicRequest(
+        name=TopicName(partition.topic), partition_indexes=(i32(partition.partition),)
+    )
+    request = DescribeProducersRequest(topics=(asked,))
+
+    def attempt() -> list[ActiveProducer]:
+        answer = cluster.ask(request, DescribeProducersResponse, cluster.leader(partition))
+        (row,) = answer.topics[0].partitions
+        check(int(row.error_code), str(partition), row.error_message)
+        return [
+            ActiveProducer(
+                int(one.producer_id),
+                int(one.producer_epoch),
+                int(one.coordinator_epoch),
+                int(one.current_txn_start_offset),
+            )
+            for one in row.active_producers
+        ]
+
+    return cluster.patiently(f"describing the producers of {partition}", attempt)
+
+
+def write_abort_marker(
+    cluster: Cluster, partition: TopicPartition, producer: ActiveProducer
+) -> None:
+    """End a producer's transaction in one partition without its coordinator; patient.
+
+    For a transaction that the coordinator no longer has: nothing else ends it.
+    """
+    from kio.schema.write_txn_markers.v1.request import (
+        WritableTxnMarker,
+        WritableTxnMarkerTopic,
+        WriteTxnMarkersRequest,
+    )
+    from kio.schema.write_txn_markers.v1.response import WriteTxnMarkersResponse
+
+    topic = WritableTxnMarkerTopic(
+        name=TopicName(partition.topic), partition_indexes=(i32(partition.partition),)
+    )
+    marker = WritableTxnMarker(
+        producer_id=ProducerId(producer.producer_id),
+        producer_epoch=i16(producer.epoch),
+        transaction_result=False,
+        topics=(topic,),
+        # The last epoch of a coordinator that this partition has seen, or 0.
+        coordinator_epoch=i32(max(producer.coordinator_epoch, 0)),
+    )
+    request = WriteTxnMarkersRequest(markers=(marker,))
+
+    def attempt() -> None:
+        answer = cluster.ask(request, WriteTxnMarkersResponse, cluster.leader(partition))
+        check(int(answer.markers[0].topics[0].partitions[0].error_code), str(partition))
+
+    cluster.patiently(f"aborting a transaction in {partition}", attempt)

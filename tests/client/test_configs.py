@@ -1,0 +1,44 @@
+"""Configs of topics and brokers, on our broker and on Kafka."""
+
+import time
+
+import pytest
+
+from headrace.client.brokers import describe_cluster
+from headrace.client.cluster import Cluster
+from headrace.client.configs import ResourceType, alter_configs, describe_configs
+from headrace.errors import ErrorCode, KafkaError
+
+PATIENCE_S = 60
+
+
+def until(cluster: Cluster, topic: str, value: tuple[str | None, str]) -> None:
+    """Wait until retention.ms has this value and source."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        configs = describe_configs(cluster, ResourceType.TOPIC, topic)
+        found = {each.name: (each.value, each.source) for each in configs}["retention.ms"]
+        if found == value:
+            return
+        assert time.monotonic() < deadline, found
+        time.sleep(0.05)
+
+
+def test_a_config_is_set_and_put_back_to_its_default(cluster: Cluster, topic: str) -> None:
+    until(cluster, topic, ("604800000", "default"))
+    alter_configs(cluster, ResourceType.TOPIC, topic, {"retention.ms": "70000"})
+    until(cluster, topic, ("70000", "topic"))
+    alter_configs(cluster, ResourceType.TOPIC, topic, {}, ["retention.ms"])
+    until(cluster, topic, ("604800000", "default"))
+
+
+def test_a_bad_value_is_refused_and_names_the_config(cluster: Cluster, topic: str) -> None:
+    with pytest.raises(KafkaError, match=r"cleanup\.policy") as caught:
+        alter_configs(cluster, ResourceType.TOPIC, topic, {"cleanup.policy": "burn"})
+    assert caught.value.code is ErrorCode.INVALID_CONFIG
+
+
+def test_a_broker_tells_its_own_configs(cluster: Cluster) -> None:
+    broker = next(iter(describe_cluster(cluster).brokers))
+    configs = describe_configs(cluster, ResourceType.BROKER, str(broker))
+    assert {"num.partitions", "log.retention.ms"} <= {each.name for each in configs}
