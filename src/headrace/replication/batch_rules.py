@@ -11,6 +11,11 @@ from headrace.wire.records import MIN_RECORD_BYTES, Record
 
 _REFUSED_ATTRIBUTES = batch.CONTROL | batch.LOG_APPEND_TIME
 
+DECODED_RECORDS = 1000
+DECODED_BYTES = 4 << 20
+"""Batches of no more records, and no more bytes when decompressed, are decoded if their header has
+no usable timestamps. Larger ones are not: decoding would keep all clients waiting."""
+
 _MAX_RECORD_ERRORS = 1000
 """After so many refused records the rest of a batch is not checked."""
 
@@ -75,6 +80,21 @@ def check_each_record(
             code, f"{len(refused)} records are refused, the first at index {index}: {why}", refused
         )
     return largest
+
+
+def largest_by_header(topic: str, header: batch.Header, settings: LogSettings, now_ms: int) -> int:
+    """The largest timestamp of a batch that is not decoded and whose header is doubtful.
+
+    A header that contradicts itself says nothing: -1. One that is too far ahead is refused.
+    """
+    if header[8] - now_ms > settings.timestamp_after_max_ms:
+        raise KafkaError(
+            ErrorCode.INVALID_TIMESTAMP,
+            f"the maximum timestamp {header[8]} is out of range for topic {topic}: "
+            "message.timestamp.after.max.ms "
+            f"allows up to {now_ms + settings.timestamp_after_max_ms}",
+        )
+    return NO_TIMESTAMP
 
 
 def compression_level(settings: LogSettings) -> int | None:

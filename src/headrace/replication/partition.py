@@ -17,10 +17,13 @@ from headrace.log.log import Log
 from headrace.log.retention import LogView
 from headrace.log.slices import Slice
 from headrace.replication.batch_rules import (
+    DECODED_BYTES,
+    DECODED_RECORDS,
     check_attributes,
     check_each_record,
     check_packed_count,
     compression_level,
+    largest_by_header,
 )
 from headrace.replication.leadership import Leadership
 from headrace.replication.schema_ids import SchemaIds
@@ -446,8 +449,7 @@ class Partition:
             )
         by_producer = settings.timestamp_type == "CreateTime"
         if self._checks_each_record or (by_producer and doubtful):
-            records = iterate(view, pos, end, self._shared.max_decompressed_bytes)
-            largest = check_each_record(self.name.topic, records, settings, now_ms)
+            largest = self._check_each_record(view, pos, end, header, now_ms)
             if by_producer and largest != header[8]:
                 batch.put_max_timestamp(buf, view, pos, end, largest)
                 header = batch.read_header(buf, pos)
@@ -469,6 +471,27 @@ class Partition:
             batch.stamp_append_time(buf, view, pos, end, now_ms)
             return buf, view, pos, end, batch.read_header(buf, pos), now_ms
         return buf, view, pos, end, header, -1
+
+    def _check_each_record(
+        self, view: memoryview, pos: int, end: int, header: batch.Header, now_ms: int
+    ) -> int:
+        """The largest timestamp of the records, or -1 if they have none or it is not known.
+
+        A topic that has no other reason to decode records does not do so where that takes long.
+        """
+        topic, settings = self.name.topic, self.settings
+        if self._checks_each_record:
+            records = iterate(view, pos, end, self._shared.max_decompressed_bytes)
+            return check_each_record(topic, records, settings, now_ms)
+        if header[12] <= DECODED_RECORDS:
+            cap = min(self._shared.max_decompressed_bytes, DECODED_BYTES)
+            try:
+                records = iterate(view, pos, end, cap)
+                return check_each_record(topic, records, settings, now_ms)
+            except KafkaError as error:
+                if error.code is not ErrorCode.MESSAGE_TOO_LARGE:
+                    raise
+        return largest_by_header(topic, header, settings, now_ms)
 
     def _check_schema_ids(self, view: memoryview, pos: int, end: int) -> None:
         """Every key or value must carry the id of a registered schema, where the topic says so."""
