@@ -12,8 +12,9 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
@@ -21,6 +22,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.processes import BUSY_CORES, busy_cores
 from benchmarks.sides import Broker, SideName, new_broker
+from benchmarks.spark_latency import Latency, measure_in_turns
 from benchmarks.typed import AVRO, NESTED, typed_read
 from benchmarks.typed import JSON as TYPED_JSON
 from tests.support import java
@@ -34,6 +36,10 @@ WORK = HERE / ".work" / "spark"
 SOURCES = ("kafka", "headrace")
 PARTITIONS = 4
 EPOCH_ROWS = 500_000
+LATENCY_RUN_S = 14.0
+
+
+Unit = Literal["rows/s", "ms"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +54,14 @@ class Bench:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One comparison: rows a second of each source, the ratio that has to be reached."""
+    """One comparison: rows a second or milliseconds, and how many times better than the connector
+    we have to be."""
 
     name: str
     title: str
     bar: float
     measure: Callable[[Bench], dict[str, list[float]]]
+    unit: Unit = "rows/s"
 
 
 def fill(bootstrap: str, records: int, value_bytes: int, codec: str) -> str:
@@ -180,6 +188,25 @@ def copy_epochs(bench: Bench) -> dict[str, list[float]]:
     return in_turns(once, max(bench.rounds // 2, 2), warm=1)
 
 
+@cache
+def latencies(bench: Bench) -> dict[str, list[Latency]]:
+    """Runs at 1,000 records a second; both rows come from the same runs."""
+    rounds = max(bench.rounds - 1, 2)
+    return measure_in_turns(
+        bench.spark, bench.bootstrap, WORK, SOURCES, rounds, LATENCY_RUN_S * bench.scale
+    )
+
+
+def latency(which: Literal["p50_ms", "p99_ms"]) -> Callable[[Bench], dict[str, list[float]]]:
+    """One percentile of a record's way through a query."""
+
+    def measure(bench: Bench) -> dict[str, list[float]]:
+        found = latencies(bench)
+        return {source: [getattr(each, which) for each in found[source]] for source in SOURCES}
+
+    return measure
+
+
 def in_turns(once: Callable[[str], float], rounds: int, warm: int) -> dict[str, list[float]]:
     for _ in range(warm):
         for source in SOURCES:
@@ -209,12 +236,14 @@ ROWS = (
     Row(
         "spark-json", "Typed: JSON beside from_json", 1.0, typed_read(1_000_000, "json", TYPED_JSON)
     ),
+    Row("spark-latency-p50", "Latency at 1,000 records/s, p50", 1.0, latency("p50_ms"), "ms"),
+    Row("spark-latency-p99", "Latency at 1,000 records/s, p99", 1.0, latency("p99_ms"), "ms"),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """All rounds of one row, in rows a second."""
+    """All rounds of one row."""
 
     name: str
     broker: str
@@ -222,12 +251,18 @@ class Measured:
     headrace: list[float]
     busy_cores: float | None = None
     """How much other work ran when the row began; None where nobody looked."""
+    unit: Unit = "rows/s"
 
     @property
     def ratio(self) -> float:
-        """The median of the ratios of neighbouring rounds."""
+        """How many times better than the connector: the median over neighbouring rounds."""
         pairs = zip(self.headrace, self.connector, strict=True)
-        return statistics.median(ours / theirs for ours, theirs in pairs)
+        ratios = [ours / theirs for ours, theirs in pairs]
+        return statistics.median(ratios if self.unit == "rows/s" else [1 / each for each in ratios])
+
+    def spread(self, values: list[float]) -> str:
+        unit = "" if self.unit == "rows/s" else f" {self.unit}"
+        return f"{spread(values)}{unit}"
 
 
 def load() -> dict[str, Measured]:
@@ -249,8 +284,11 @@ def markdown() -> list[str]:
         "The same session (`local[2]`), broker and topics, the two sources in turns, into Spark's",
         "`noop` sink; for the sink a topic is copied in epochs of 500 k x 100 B by our source, and",
         "Spark's own sink writes at least once, ours exactly once. Typed topics are records of",
-        "eight fields; ours become columns in the source, the others' with Spark's functions. Rows",
-        "a second, medians with the range of all rounds. Repeat with `python -m benchmarks.spark`.",
+        "eight fields; ours become columns in the source, the others' with Spark's functions.",
+        "Latency is a record's way from the producer through a query to a consumer of its sink,",
+        "which is Spark's own for both. Rows a second or milliseconds, medians with the range of",
+        "all rounds; a ratio above 1 is better than the connector. Repeat with",
+        "`python -m benchmarks.spark`.",
         "",
         "![Ratios to Spark's own connector](spark.svg)",
         "",
@@ -265,8 +303,9 @@ def markdown() -> list[str]:
             elif found.busy_cores > BUSY_CORES:
                 verdict = f"{found.busy_cores:.1f} cores were busy"
             lines.append(
-                f"| {row.title} | {found.broker} | {spread(found.connector)} "
-                f"| {spread(found.headrace)} | **{found.ratio:.2f}** | ≥ {row.bar:g} | {verdict} |"
+                f"| {row.title} | {found.broker} | {found.spread(found.connector)} "
+                f"| {found.spread(found.headrace)} | **{found.ratio:.2f}** | ≥ {row.bar:g} "
+                f"| {verdict} |"
             )
     return lines
 
@@ -325,10 +364,11 @@ def measure_rows(options: argparse.Namespace, broker: Broker, name: SideName) ->
                 continue
             busy = busy_cores()
             done = row.measure(bench)
-            measured = Measured(row.name, name, done["kafka"], done["headrace"], busy)
+            measured = Measured(row.name, name, done["kafka"], done["headrace"], busy, row.unit)
             print(
                 f"{row.title}: connector {spread(measured.connector)}, headrace "
-                f"{spread(measured.headrace)} rows/s; ratio {measured.ratio:.2f} (bar {row.bar})",
+                f"{spread(measured.headrace)} {row.unit}; "
+                f"ratio {measured.ratio:.2f} (bar {row.bar})",
                 flush=True,
             )
             stored[row.name] = measured
