@@ -38,6 +38,7 @@ from headrace.pipelines.producer import BatchProducer
 from headrace.pipelines.sink_columns import RowSorter, Share, check_schema
 from headrace.pipelines.sink_options import SinkOptionError, SinkOptions, parse_options
 from headrace.pipelines.topics import ready_topic
+from headrace.pipelines.worker_memory import modules_frozen_after
 from headrace.types import TopicPartition
 
 # Rows are gathered to this size before they are sorted by partition and encoded.
@@ -82,7 +83,7 @@ class Sink:
         self, epoch: Epoch, task: int, batches: Iterator[pa.RecordBatch], ledger: bool
     ) -> TaskDone:
         """Produce all rows, as the delivery asks."""
-        with Cluster(self._options.client) as cluster:
+        with modules_frozen_after(), Cluster(self._options.client) as cluster:
             if not self._options.exactly_once:
                 identity = producing.init_producer(cluster)
                 records = self._produce(cluster, identity, task, batches)

@@ -38,6 +38,7 @@ from headrace.pipelines.ranges import (
     to_stored,
 )
 from headrace.pipelines.typed.reading import TypedReading, TypedTopic
+from headrace.pipelines.worker_memory import modules_frozen_after
 from headrace.types import TopicPartition, decode_uuid
 from headrace.wire.batch_columns import decode
 
@@ -72,7 +73,7 @@ def read_range(
         options.fetch_min_bytes,
         None if topic_id is None else decode_uuid(topic_id),
     )
-    with Cluster(options.client) as cluster:
+    with modules_frozen_after(), Cluster(options.client) as cluster:
         while start < stop:
             try:
                 for fetched in fetch_range(cluster, plan, start, stop):

@@ -21,6 +21,7 @@ from headrace.pipelines.lake.files import TableFolder, TaskFiles
 from headrace.pipelines.lake.open_files import WrittenFile
 from headrace.pipelines.lake.partitioning import Layout
 from headrace.pipelines.lake.ranges import Ranges
+from headrace.pipelines.worker_memory import modules_frozen_after
 
 _log = logging.getLogger(__name__)
 
@@ -95,7 +96,8 @@ class LakeSink:
 
     def write(self, epoch: Epoch, batches: Iterator[pa.RecordBatch]) -> TaskFiles:
         """In a task: a Parquet file for each partition."""
-        return self._table.folder().write(epoch, epochs.task_number(), batches, self._layout)
+        with modules_frozen_after():
+            return self._table.folder().write(epoch, epochs.task_number(), batches, self._layout)
 
     def commit(self, messages: Sequence[TaskFiles | None]) -> None:
         """In the driver: all files of the epoch in one commit, once."""
