@@ -223,6 +223,25 @@ def test_a_compaction_that_always_comes_second_gives_up_and_leaves_nothing(
     check(lake)
 
 
+@pytest.mark.parametrize("attempts", [1, 3])
+def test_a_commit_that_went_through_although_it_was_reported_as_refused_keeps_its_files(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, attempts: int
+) -> None:
+    fill(lake)
+    kind = type(lake.table)
+    original = kind.replace
+
+    def answer_is_lost(self: object, *words: object) -> None:
+        original(self, *words)  # type: ignore[arg-type]
+        raise compaction.CommitRefused
+
+    monkeypatch.setattr(kind, "replace", answer_is_lost)
+    monkeypatch.setattr(compaction, "COMMIT_ATTEMPTS", attempts)
+    report = compact(lake.table, TARGET, silent)
+    assert (report.commits, report.files_removed) == (1, 2 * EPOCHS)
+    check(lake)
+
+
 def test_a_failure_while_rewriting_leaves_no_file_and_changes_nothing(lake: Lake) -> None:
     fill(lake, partition_by=("topic", "partition"))
     files, at = lake.data_files(), version(lake)

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
+from deltalake.exceptions import CommitFailedError
+from pyiceberg.exceptions import CommitFailedException
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from headrace.pipelines.epoch import Epoch
@@ -71,6 +73,23 @@ def test_of_two_drivers_with_the_same_epoch_one_commits(lake: Lake) -> None:
         with pytest.raises(EpochTaken):
             lake.table.append(commit)
     assert lake.offsets() == [0, 1]
+
+
+def test_a_commit_that_went_through_although_it_was_reported_as_refused_keeps_its_files(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when an object store repeats a request whose answer was lost."""
+    kind = type(lake.table)
+    original = kind._commit
+    failure = CommitFailedError if lake.kind == "delta" else CommitFailedException
+
+    def answer_is_lost(self: object, *words: object) -> None:
+        original(self, *words)  # type: ignore[arg-type]
+        raise failure("the version is there already")
+
+    monkeypatch.setattr(kind, "_commit", answer_is_lost)
+    lake.commit(FIRST, rows([0, 1]), rows([0], 1))
+    assert lake.offsets() == [0, 0, 1]
 
 
 def test_drivers_of_two_queries_at_once_both_commit(lake: Lake) -> None:

@@ -90,6 +90,9 @@ class CompactableTable(Protocol):
     def folder(self) -> TableFolder:
         """Where the table's files are."""
 
+    def has(self, files: Sequence[WrittenFile]) -> bool:
+        """Whether one of these files is in the table now."""
+
     def replace(self, layout: Layout, replacements: Sequence[Replacement]) -> None:
         """Replace files in one commit; CommitRefused or FilesGone if that cannot be done."""
 
@@ -193,6 +196,8 @@ def _commit(
         try:
             table.replace(layout, replacements)
         except FilesGone as gone:
+            if _went_through(table, replacements):
+                break
             lost = [one for one in replacements if any(f.path in gone.paths for f in one.old)]
             replacements = [one for one in replacements if one not in lost]
             report.files_given_up += sum(len(one.old) for one in lost)
@@ -201,18 +206,25 @@ def _commit(
         except CommitRefused:
             time.sleep(random.uniform(0, min(2.0, 0.05 * 2**attempt)))
         else:
-            report.commits += 1
-            report.files_removed += sum(len(one.old) for one in replacements)
-            report.files_added += sum(len(one.new) for one in replacements)
-            report.bytes_removed += sum(one.old_bytes for one in replacements)
-            report.bytes_added += sum(f.size_bytes for one in replacements for f in one.new)
-            report.rows += sum(file.rows for one in replacements for file in one.new)
-            return
-    folder.remove([file.path for one in replacements for file in one.new])
-    raise CompactionFailed(
-        f"other writers committed first {COMMIT_ATTEMPTS} times in a row; nothing was replaced by "
-        "the last commit: run the compaction again when the table is quieter"
-    )
+            break
+    else:
+        if not _went_through(table, replacements):
+            folder.remove([file.path for one in replacements for file in one.new])
+            raise CompactionFailed(
+                f"other writers committed first {COMMIT_ATTEMPTS} times in a row; nothing was "
+                "replaced by the last commit: run the compaction again when the table is quieter"
+            )
+    report.commits += 1
+    report.files_removed += sum(len(one.old) for one in replacements)
+    report.files_added += sum(len(one.new) for one in replacements)
+    report.bytes_removed += sum(one.old_bytes for one in replacements)
+    report.bytes_added += sum(f.size_bytes for one in replacements for f in one.new)
+    report.rows += sum(file.rows for one in replacements for file in one.new)
+
+
+def _went_through(table: CompactableTable, replacements: Sequence[Replacement]) -> bool:
+    """Whether a commit that was reported as refused is in the table: its answer may be lost."""
+    return table.has([file for one in replacements for file in one.new])
 
 
 def _age(file: StoredFile) -> tuple[bool, str, int, str]:

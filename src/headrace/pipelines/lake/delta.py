@@ -156,6 +156,10 @@ class DeltaLake:
         )
         return Contents(layout, files, len(actions) - len(files))
 
+    def has(self, files: Sequence[WrittenFile]) -> bool:
+        there = _actions(self.table())
+        return any(file.path in there for file in files)
+
     def replace(self, layout: Layout, replacements: Sequence[Replacement]) -> None:
         table = self.table()
         old = [file for one in replacements for file in one.old]

@@ -173,6 +173,11 @@ class IcebergLake:
         )
         return Contents(layout, files, len(tasks) - len(files))
 
+    def has(self, files: Sequence[WrittenFile]) -> bool:
+        table = self.table()
+        there = {task.file.file_path for task in table.scan().plan_files()}
+        return any(f"{table.location()}/{file.path}" in there for file in files)
+
     def replace(self, layout: Layout, replacements: Sequence[Replacement]) -> None:
         table = self.table()
         _do_not_retry(table)

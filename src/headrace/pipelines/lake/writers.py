@@ -116,8 +116,9 @@ class LakeSink:
             self._table.append(EpochCommit(epoch, files, merged, self._layout, self._overwrite))
         except EpochTaken:
             _log.warning("epoch %d of query %s is in the table already", epoch.number, epoch.query)
-            folder.remove(paths)
             keep = self._table.files_of(epoch)
+            # It may have been this very commit, if its answer was lost on the way.
+            folder.remove([path for path in paths if keep is None or path not in keep])
             if keep is None:
                 return
         else:
