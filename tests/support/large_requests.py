@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from headrace.testing.running import RunningBroker
 from headrace.wire import codec, codec_fields
@@ -24,19 +25,29 @@ TOPIC = "wide"
 
 @dataclass(slots=True)
 class Canary:
-    """Asks for ApiVersions again and again; how long each answer took, in order."""
+    """Asks for ApiVersions again and again; how long each answer took, in order.
 
-    bootstrap_servers: str
+    And how much processor time the broker used meanwhile, which is the same on a busy machine.
+    """
+
+    broker: RunningBroker
     latencies_s: list[float] = field(default_factory=list)
+    cpu_s: list[float] = field(default_factory=list)
     _stop: threading.Event = field(default_factory=threading.Event)
 
     def run(self) -> None:
-        with RawClient(self.bootstrap_servers) as client:
+        with RawClient(self.broker.bootstrap_servers) as client:
             while not self._stop.is_set():
-                began = time.perf_counter()
+                used, began = self._used_s(), time.perf_counter()
                 client.ask(API_VERSIONS)
+                self.cpu_s.append(self._used_s() - used)
                 self.latencies_s.append(time.perf_counter() - began)
                 time.sleep(0.0005)
+
+    def _used_s(self) -> float:
+        """Processor time of the broker's event loop so far."""
+        text = Path(f"/proc/{self.broker.pid}/task/{self.broker.pid}/schedstat").read_text()
+        return int(text.split()[0]) / 1e9
 
     @contextmanager
     def running(self) -> Iterator["Canary"]:
@@ -253,15 +264,15 @@ def _fresh(count: int) -> list[str]:
     return [f"fresh-{kind}-{n}" for n in range(count)]
 
 
-def send_beside_a_canary(broker: RunningBroker, large: bytes) -> tuple[list[float], float]:
-    """How long each answer to the canary took, and the time until the large one was answered.
+def send_beside_a_canary(broker: RunningBroker, large: bytes) -> tuple[Canary, float]:
+    """The canary's answers until the large request was answered, and how long that took.
 
     The large frame is sent but for its last byte first, and the canary begins after that.
     """
     with RawClient(broker.bootstrap_servers, timeout_s=300) as client:
         client.send(large[:-1])
         time.sleep(0.2)
-        with Canary(broker.bootstrap_servers).running() as canary:
+        with Canary(broker).running() as canary:
             while len(canary.latencies_s) < 20:
                 time.sleep(0.001)
             before = len(canary.latencies_s)
@@ -270,5 +281,5 @@ def send_beside_a_canary(broker: RunningBroker, large: bytes) -> tuple[list[floa
             with suppress(ConnectionError):  # a refused request is answered by that
                 client.socket.recv(1)  # the answer begins
             took = time.perf_counter() - began
-            during = canary.latencies_s[before:]
+            during = Canary(broker, canary.latencies_s[before:], canary.cpu_s[before:])
     return during, took

@@ -28,9 +28,10 @@ _ALL_TOPIC_OPERATIONS = 0b1101_1111_1000
 _ALL_CLUSTER_OPERATIONS = 0b1_1111_1010_0000
 """CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE."""
 _ZERO_ID = bytes(16)
+_SMALL_BYTES = 512
 _STRIDE = 64
 """Topics or partitions between two yields."""
-_CREATED_AT_ONCE = 8
+_CREATED_AT_ONCE = 4
 """Topics that are created in one step."""
 _JOINED = 2048
 """Topics in one piece of a response."""
@@ -114,6 +115,25 @@ class Metadata:
         """The response body."""
         return b"".join(finish(self._answer(request, version)))
 
+    def at_once(
+        self, buf: bytearray, view: memoryview, pos: int, end: int, version: int
+    ) -> bytes | None:
+        """The response body to a small request for topics whose parts are kept, else None."""
+        if end - pos > _SMALL_BYTES:
+            return None
+        request = parse_metadata(buf, view, pos, end, version)
+        if request.topics is None:
+            return None
+        parts = [self._head(self._image(), version), _count(len(request.topics), version)]
+        for name in request.topics:
+            topic = self._find(name)
+            part = self._kept(topic, version, request.topic_operations) if topic else None
+            if part is None:
+                return None
+            parts.append(part)
+        parts.append(_tail(request, version))
+        return b"".join(parts)
+
     def steps(
         self, buf: bytearray, view: memoryview, pos: int, end: int, version: int
     ) -> Steps[list[bytes]]:
@@ -128,15 +148,7 @@ class Metadata:
         else:
             topics = yield from self._named(request.topics, request, version)
             image = self._image()
-        tail = b""
-        if 8 <= version <= 10:
-            asked = request.cluster_operations
-            tail += _i32.pack(_ALL_CLUSTER_OPERATIONS if asked else _NOT_ASKED)
-        if version >= 13:
-            tail += b"\0\0"
-        if version >= FLEXIBLE_FROM:
-            tail += b"\0"
-        return [self._head(image, version), *topics, tail]
+        return [self._head(image, version), *topics, _tail(request, version)]
 
     def _named(
         self, names: Iterable[str | bytes | None], request: MetadataRequest, version: int
@@ -242,16 +254,34 @@ class Metadata:
         return parts
 
     def _known(self, topic: Topic, version: int, operations: bool) -> Steps[bytes]:
-        kept = self._parts.get((topic.name, version))
-        if kept is not None and kept[0] is topic:
-            part = kept[1]
-        else:
+        kept = self._kept(topic, version, operations)
+        if kept is None:
             part = yield from _topic(topic, version)
             self._parts[topic.name, version] = (topic, part)
+            kept = self._kept(topic, version, operations)
+            assert kept is not None, "the part of a topic is kept"
+        return kept
+
+    def _kept(self, topic: Topic, version: int, operations: bool) -> bytes | None:
+        kept = self._parts.get((topic.name, version))
+        if kept is None or kept[0] is not topic:
+            return None
+        part = kept[1]
         if version < 8:
             return part
         part += _i32.pack(_ALL_TOPIC_OPERATIONS if operations else _NOT_ASKED)
         return part + b"\0" if version >= FLEXIBLE_FROM else part
+
+
+def _tail(request: MetadataRequest, version: int) -> bytes:
+    """What stands behind the topics."""
+    tail = b""
+    if 8 <= version <= 10:
+        asked = request.cluster_operations
+        tail += _i32.pack(_ALL_CLUSTER_OPERATIONS if asked else _NOT_ASKED)
+    if version >= 13:
+        tail += b"\0\0"
+    return tail + b"\0" if version >= FLEXIBLE_FROM else tail
 
 
 def _unknown(name: str) -> KafkaError:

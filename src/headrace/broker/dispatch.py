@@ -217,13 +217,16 @@ class Dispatch:
         version: int,
         correlation_id: int,
     ) -> Answer | Coroutine[None, None, Answer]:
+        flexible = version >= METADATA.flexible_from
+        at_once = self._metadata.at_once(buf, view, start, end, version)
+        if at_once is not None:
+            return frame_response(correlation_id, flexible, at_once)
         if len(buf) <= LARGEST_KEPT_BYTES:
             buf = bytearray(view[start:end])  # the next frame uses the buffer again
             start, end = 0, end - start
         steps = self._metadata.steps(buf, memoryview(buf), start, end, version)
         body = self._slices.begin(steps)
         if isinstance(body, list):
-            flexible = version >= METADATA.flexible_from
             return frame_response(correlation_id, flexible, b"".join(body))
         connection.hold()
         return self._finish_metadata(body, version, correlation_id)

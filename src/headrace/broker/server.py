@@ -250,7 +250,8 @@ class Server:
         # Everything built so far stays: the collector need not look at it again.
         gc.collect()
         gc.freeze()
-        gc.set_threshold(50_000, 50, 50)
+        # A collection stops everything: ten thousand new objects take it a millisecond or two.
+        gc.set_threshold(10_000, 10, 1_000)
         host, port = self.listen
         folders = ", ".join(directory.path for directory in self.directories.all)
         print(f"Headrace is ready on {host}:{port}, data in {folders}", flush=True)

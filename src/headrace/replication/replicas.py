@@ -5,6 +5,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future
+from itertools import islice
 
 from headrace.clock import Clock
 from headrace.cluster.image import Image, Topic
@@ -299,13 +300,13 @@ class Replicas:
         """Whether there are partitions that have no folder yet."""
         return bool(self._without_folder)
 
-    def make_folders(self) -> None:
+    def make_folders(self, at_most: int = _FOLDERS_AT_ONCE) -> None:
         """Make some of the folders that new partitions still lack; the rest at the next call.
 
         A topic with ten thousand partitions takes seconds to get its folders, and nobody shall
         wait for that: a partition that is used earlier makes its own.
         """
-        for partition in list(self._without_folder)[:_FOLDERS_AT_ONCE]:
+        for partition in list(islice(self._without_folder, at_most)):
             try:
                 self.open_log(partition)
             except KafkaError as error:
