@@ -223,7 +223,8 @@ def test_one_bad_log_does_not_keep_others_from_being_cleaned(
     folder = Path(kept.broker.directories.first.path, "bad-0")
     for path in folder.glob("*0.*index"):
         path.unlink()
-    (folder / f"{0:020d}.log").write_bytes(b"\xff" * 80)
+    (folder / f"{0:020d}.log").unlink()
+    kept.log("bad").segments[0].release()
     kept.log("bad").segments[0].largest_timestamp = -1
     with caplog.at_level(logging.ERROR):
         kept.look(HOUR_MS + 1)

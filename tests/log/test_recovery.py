@@ -487,3 +487,26 @@ def test_an_unreadable_folder_is_a_storage_error() -> None:
         directory.get(ORDERS, SMALL)
     assert caught.value.code == 56
     assert directory.get(ORDERS, SMALL).end_offset == 45
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_after_a_power_cut_the_only_replica_keeps_all_that_reached_the_disk(seed: int) -> None:
+    disk = MemoryDisk(seed)
+    directory = open_directory(disk)
+    log = directory.create(ORDERS, ORDERS_ID, SMALL)
+    for n in range(10):
+        append(log, batch(2, timestamp=NOW + n))
+    log.flush()
+    directory.checkpoint()
+    synced = dict(contents(log))
+    for n in range(20):
+        append(log, batch(2, timestamp=NOW + 10 + n))
+    expected = dict(contents(log))
+    disk.crash()
+    after = reopened(disk)
+    found = readable(after)
+    assert synced.items() <= found.items() <= expected.items()
+    lost = {offset for offset in expected if offset < after.end_offset} - {*found}
+    assert all(any(first <= at < behind for first, behind in after.holes) for at in lost)
+    end = after.end_offset
+    assert append(after, batch()) == end

@@ -121,8 +121,12 @@ class Background:
         for log in directories.due_for_flush():
             try:
                 await loop.run_in_executor(self._executor, log.flush)
-            except KafkaError as error:
-                logger.error("cannot flush %s: %s", log.partition, error.message)
+            except Exception as error:  # its own problem: all other logs are flushed
+                known = isinstance(error, KafkaError)
+                logger.error(
+                    "cannot flush %s: %s", log.partition, error,
+                    exc_info=None if known else error,
+                )  # fmt: skip
 
     async def _retain(self) -> None:
         await self._retention.look()

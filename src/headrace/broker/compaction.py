@@ -192,8 +192,12 @@ class Compaction:
             try:
                 if partition.log.offline is None:
                     plans.append((partition, self._plan(partition, now_ms)))
-            except KafkaError as error:
-                logger.warning("%s cannot be compacted: %s", partition.name, error)
+            except Exception as error:  # its own problem: others are compacted
+                known = isinstance(error, KafkaError | OSError)
+                logger.warning(
+                    "%s cannot be compacted: %s", partition.name, error,
+                    exc_info=None if known else error,
+                )  # fmt: skip
                 self._note_failure(partition.name)
         self._tell(now_ms, [found for _, found in plans])
         due = [item for item in plans if item[1].is_due(item[0].settings)]

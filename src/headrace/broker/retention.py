@@ -72,8 +72,12 @@ class Retention:
             try:
                 if not partition.closed and self._worth_opening(partition):
                     await self._look_at(partition, committed, at_risk, held)
-            except (KafkaError, OSError) as error:
-                logger.error("retention left %s alone: %s", partition.name, error)
+            except Exception as error:  # its own problem: all other partitions have their turn
+                known = isinstance(error, KafkaError | OSError)
+                logger.error(
+                    "retention left %s alone: %s", partition.name, error,
+                    exc_info=None if known else error,
+                )  # fmt: skip
         self._tell(at_risk, held)
         self._metrics.add("headrace_retention_passes_total", 1)
         self._metrics.set("headrace_retention_pass_seconds", self._clock.monotonic() - began_s)
