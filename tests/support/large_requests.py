@@ -201,6 +201,13 @@ CASES: dict[str, Case] = {
             _item(24, 3, "v3_and_below_topics", name=TOPIC, partitions=tuple(range(n))),
         ),
     ),
+    "AddPartitionsToTxn of many transactions": lambda n: request(
+        24, 4, transactions=tuple(
+            _item(24, 4, "transactions", transactional_id=name, producer_id=1, producer_epoch=0)
+            for name in _names(n)
+        ),
+    ),
+    "DescribeQuorum": lambda n: _per_partition(n, 55, 1, "partition_index", "topic_name"),
     "WriteTxnMarkers": lambda n: request(
         27, 1, markers=tuple(
             _item(27, 1, "markers", producer_id=1, producer_epoch=0, topics=())

@@ -334,6 +334,10 @@ class Connection:
             logger.warning("closing %s: %s", self.address, reason)
             self.close()
             return
+        except Exception:
+            logger.exception("a request from %s broke this broker's code", self.address)
+            self.close()
+            return
         self._answer(place)
 
     def _fetched(self, place: _Waiting, answer: list[Chunk] | None) -> None:

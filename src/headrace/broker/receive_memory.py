@@ -102,9 +102,11 @@ class ReceiveMemory:
             self.held_bytes -= lent[0]
         if self._beyond is receiver:
             self._beyond = None
-        if self._waiting:
+        if self._queue:
             self._waiting.pop(receiver, None)
             self._wake()
+            if not self._waiting:
+                self._queue.clear()
 
     def overdue(self) -> list[Receiver]:
         """Whose memory others wait for in vain; call it about once a second.
