@@ -4,8 +4,19 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cli.client import Cluster, checked_properties, open_client, parse_address
+import headrace.cli
+from headrace.cli.client import (
+    Cluster,
+    checked_properties,
+    create_topic,
+    open_client,
+    parse_address,
+    refusal,
+    translated,
+)
 from headrace.cli.failures import Failure
+from headrace.client.errors import error_of
+from headrace.testing.plugin import BrokerFactory
 from tests.cli.conftest import Run
 
 
@@ -53,6 +64,33 @@ def test_a_security_property_without_effect_is_refused(name: str) -> None:
     with pytest.raises(Failure, match=name) as caught:
         checked_properties({"security.protocol": "SASL_SSL", name: "x"})
     assert caught.value.exit_code == 2
+
+
+def test_a_refusal_is_the_broker_s_message_with_its_subject_once() -> None:
+    exists = error_of(36, "topic 't'", "Topic 't' already exists.")
+    assert refusal(exists).message == "topic 't' already exists."
+    bad = error_of(40, "topic 't'", "Unknown topic config name: x")
+    assert refusal(bad).message == "topic 't': unknown topic config name: x"
+    assert refusal(bad).code == "INVALID_CONFIG"
+
+
+def test_an_advertised_address_that_cannot_be_reached_is_named(
+    headrace_factory: BrokerFactory,
+) -> None:
+    broker = headrace_factory({"advertised.listeners": "PLAINTEXT://127.0.0.1:1"})
+    cluster = Cluster(broker.bootstrap_servers)
+    with (
+        pytest.raises(Failure, match=r"calls itself 127\.0\.0\.1:1, .* refused") as caught,
+        translated(cluster),
+        open_client(cluster, 0.5) as connected,
+    ):
+        create_topic(connected, "t")
+    assert caught.value.exit_code == 3
+
+
+def test_no_command_uses_librdkafka_s_admin_client() -> None:
+    modules = Path(headrace.cli.__file__).parent.rglob("*.py")
+    assert [path.name for path in modules if "confluent_kafka.admin" in path.read_text()] == []
 
 
 def test_one_of_several_bootstrap_addresses_is_enough(run: Run, bootstrap: str) -> None:

@@ -7,6 +7,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 
 from tests.cli.conftest import Run
+from tests.support.stores import eventually
 
 PATIENCE_S = 60
 
@@ -43,7 +44,8 @@ def test_list_tells_states_and_filters_by_them(
     assert name in listed(run, "--longer-than", "1ms")
     assert name in run("transactions", "list").text
     producer.commit_transaction(PATIENCE_S)
-    assert listed(run)[name] == "CompleteCommit"
+    # The answer to a commit comes before its markers are written.
+    eventually(lambda: listed(run)[name] == "CompleteCommit", "the commit is complete")
 
 
 def test_describe_tells_the_partitions_of_an_open_transaction(

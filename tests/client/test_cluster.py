@@ -35,6 +35,16 @@ def test_dead_bootstrap_addresses_are_passed_over(
     assert topic in connect(f"127.0.0.1:{free_port()},{bootstrap}").topics(None)
 
 
+def test_another_broker_is_asked_when_one_cuts_every_request(
+    headrace_factory: BrokerFactory, connect: Connect
+) -> None:
+    bad, good = headrace_factory(), headrace_factory()
+    topic = create_topic(good.bootstrap_servers, "t")
+    bad.cut("Metadata", 1000)
+    cluster = connect(f"{bad.bootstrap_servers},{good.bootstrap_servers}")
+    assert topic in cluster.patiently("listing topics", lambda: cluster.topics(None))
+
+
 def test_an_unreachable_cluster_is_given_up_and_named() -> None:
     place = f"127.0.0.1:{free_port()}"
     config = ClientConfig(parse_bootstrap(place), total_timeout_s=0.3, retry_backoff_s=0.01)

@@ -238,16 +238,25 @@ def refusal(error: "ProtocolError") -> Failure:
     """The Failure for an error that a broker answered with."""
     from headrace.errors import ErrorCode
 
+    text = _refusal_text(error)
     if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        return not_found(str(error))
+        return not_found(text)
     if error.code in (
         ErrorCode.REQUEST_TIMED_OUT,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.NOT_COORDINATOR,
     ):
-        return _timed_out(str(error))
-    return Failure(str(error), code=error.code.name)
+        return _timed_out(text)
+    return Failure(text, code=error.code.name)
+
+
+def _refusal_text(error: "ProtocolError") -> str:
+    """The broker's message after its subject; the name of the code is for --json."""
+    text = str(error).removesuffix(f" (error {int(error.code)} {error.code.name})")
+    subject, colon, message = text.partition(": ")
+    message = message[:1].lower() + message[1:]
+    return message if message.startswith(subject) else f"{subject}{colon}{message}"
 
 
 def describe_topics(connected: "Connected", names: Sequence[str]) -> list["TopicDescription"]:
