@@ -14,6 +14,7 @@ from tests.simulation.world import Failure, World
 USUAL_SEEDS = 60
 ENDURANCE_SEEDS = 5000
 UNCLEAN_SEEDS = 20
+MOST_UNCLEAN_SEEDS = 200
 CHUNK = 20
 SEEDS_FOR_A_BUG = 60
 
@@ -50,13 +51,16 @@ def test_what_was_acknowledged_outlives_every_fault(seeds: range) -> None:
 
 
 def test_replicas_are_equal_in_the_end_where_a_topic_allows_loss() -> None:
+    """About one seed in thirty loses records; the others have nothing in which replicas differ."""
     lost = 0
-    seeds = [seed for chunk in chunks(0, UNCLEAN_SEEDS) for seed in chunk]
-    for seed in seeds:
+    seeds = [seed for chunk in chunks(60, MOST_UNCLEAN_SEEDS) for seed in chunk]
+    for number, seed in enumerate(seeds, 1):
         world = World(seed, unclean=True)
         world.run()
         ((_, replica), *_) = world.judge.opened()
         lost += world.judge.acknowledgements > replica.log.end_offset
+        if lost and number >= UNCLEAN_SEEDS:
+            break
     assert lost or len(seeds) == 1, "nothing was lost, so that nothing could differ"
 
 
