@@ -315,6 +315,25 @@ def test_a_deleted_topic_is_data_loss_or_left_out(
     assert f"{topic}-0 is gone" in caplog.text
 
 
+def test_a_topic_that_is_deleted_before_its_first_epoch_was_read_is_data_loss_or_left_out(
+    headrace: RunningBroker, topic: str, make_reader: MakeReader
+) -> None:
+    where = headrace.bootstrap_servers
+    produce(where, topic, 5)
+    options = {"subscribePattern": f"{topic}.*", "startingOffsets": "earliest"}
+    reader = make_reader(where, **options)
+    start = reader.initialOffset()
+    new = create_topic(where, f"{topic}-new", 1)
+    produce(where, new, 3)
+    end = reader.latestOffset(start, EVERYTHING)
+    admin = AdminClient({"bootstrap.servers": where})
+    admin.delete_topics([new])[new].result(60)
+    with pytest.raises(ClientError, match=f"{new}-0 is gone before it was read"):
+        make_reader(where, **options).partitions(start, end)
+    careless = make_reader(where, **options, failOnDataLoss="false")
+    assert values(careless, start, end) == list(range(5))
+
+
 def test_a_checkpoint_without_topic_ids_goes_on_and_has_them_from_then_on(
     headrace: RunningBroker, topic: str, make_reader: MakeReader
 ) -> None:

@@ -307,9 +307,13 @@ class _DriverSide:
             if at in start.offsets and start.same_topic(end, at.topic)
         }
         new = {(end.topic_ids.get(at.topic), at): at for at in end.offsets if at not in known}
-        unknown = [at for key, at in new.items() if key not in self._earliest_of_new]
+        unknown = {at for key, at in new.items() if key not in self._earliest_of_new}
         if unknown:
-            found = list_offsets(self._cluster, dict.fromkeys(sorted(unknown), EARLIEST))
+            there = find_partitions(self._cluster, self._options.selection, all_must_exist=False)
+            for at in sorted(unknown.difference(there.partitions)):
+                report_loss(self._options, f"{at} is gone before it was read")
+            wanted = dict.fromkeys(sorted(unknown.intersection(there.partitions)), EARLIEST)
+            found = list_offsets(self._cluster, wanted) if wanted else {}
             for at, offset in found.items():
                 if offset:
                     report_loss(
@@ -319,7 +323,8 @@ class _DriverSide:
                     )
                 self._earliest_of_new[end.topic_ids.get(at.topic), at] = offset
         beginnings = {
-            at: min(self._earliest_of_new[key], end.offsets[at]) for key, at in new.items()
+            at: min(self._earliest_of_new.get(key, end.offsets[at]), end.offsets[at])
+            for key, at in new.items()
         }
         return known | beginnings
 
