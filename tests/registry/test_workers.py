@@ -12,12 +12,11 @@ import pytest
 from headrace.registry import limits
 from headrace.registry.failures import InvalidSchema, RegistryError
 from headrace.registry.formats.parsed import Dependency
-from headrace.registry.http_app import Http
+from headrace.registry.http_service import registry_service
 from headrace.registry.lookup import Comparison
 from headrace.registry.parsing import Parser, Source
 from headrace.registry.schemas_topic import TopicLocation
 from headrace.registry.service import Registry
-from headrace.registry.slices import in_slices
 from headrace.registry.work import (
     CANONICAL,
     NORMALIZED,
@@ -31,6 +30,7 @@ from headrace.registry.work import (
     is_quick,
 )
 from headrace.registry.workers import Workers
+from headrace.service.application import Application
 from tests.registry.schemas import AGE, AGE_WITH_DEFAULT, user
 
 EVIL = {"type": "object", "patternProperties": {"^(a+)+$": {"type": "string"}}}
@@ -206,7 +206,7 @@ async def _canaries(bootstrap: str, large_request: str) -> tuple[httpx.Response,
     registry = Registry(TopicLocation(bootstrap, f"_schemas-{uuid.uuid4().hex[:8]}"))
     registry.workers = Workers(cpu_s=2)
     await registry.start()
-    transport = httpx.ASGITransport(app=Http(registry))
+    transport = httpx.ASGITransport(app=Application(registry_service(registry)))
     async with httpx.AsyncClient(transport=transport, base_url="http://registry") as http:
         old = {"schemaType": "JSON", "schema": json.dumps(VICTIM)}
         assert (await http.post("/subjects/large/versions", json=old)).status_code == 200
@@ -231,23 +231,3 @@ def test_others_are_answered_while_a_hard_schema_is_checked(
     refused, answered = asyncio.run(_canaries(bootstrap, large_request))
     assert (refused.status_code, refused.json()["error_code"]) == (422, 42201)
     assert answered > 3
-
-
-def test_a_long_list_lets_others_through() -> None:
-    async def run() -> tuple[list[int], int]:
-        turns = 0
-
-        async def other() -> None:
-            nonlocal turns
-            while True:
-                turns += 1
-                await asyncio.sleep(0)
-
-        task = asyncio.create_task(other())
-        found = [each async for some in in_slices(range(5 * limits.SLICE)) for each in some]
-        task.cancel()
-        return found, turns
-
-    found, turns = asyncio.run(run())
-    assert found == list(range(5 * limits.SLICE))
-    assert turns >= 4

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli.failures import ExitCode, Failure, bad_usage
+from headrace.cli.failures import Failure, bad_usage
 from headrace.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, ClientConfig, examples
 
 app = typer.Typer(
@@ -79,14 +79,16 @@ def serve(
         raise bad_usage(f"--listen {listen!r} is not of the form HOST:PORT")
     properties = client.read_properties_file(client_config) if client_config else {}
     try:
-        from headrace.registry import server
+        from headrace.registry.http_service import registry_service
         from headrace.registry.schemas_topic import TopicLocation
+        from headrace.registry.service import Registry
+        from headrace.service.server import ProcessOptions, run
     except ModuleNotFoundError as error:
         raise Failure(
             f"the registry needs the package {error.name}, which is not installed",
             hint="pip install 'headrace[services]'",
         ) from None
     location = TopicLocation(bootstrap, topic, properties)
-    code = server.main(location, (host.strip("[]"), int(port)), log_format.value, log_level.value)
-    if code:
-        raise typer.Exit(ExitCode.FAILED)
+    options = ProcessOptions((host.strip("[]"), int(port)), log_format.value, log_level.value)
+    if code := run(registry_service(Registry(location)), options):
+        raise typer.Exit(code)

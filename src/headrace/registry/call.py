@@ -1,46 +1,45 @@
-"""One HTTP request as the handlers see it: names from the path, options from the query, a body."""
+"""A request to the registry: the chassis's request with the names of the registry's paths."""
 
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from headrace.registry import failures, limits, names
-from headrace.registry.formats.json_text import BadJson, parse_json
 from headrace.registry.service import Registry
+from headrace.service.request import Request
 
 T = TypeVar("T")
 HIGHEST = 2**31 - 1
 
 
-class Call:
-    """What a client asks."""
+class Call(Request):
+    """A request with the registry's names: subject, context, version, schema id."""
 
-    __slots__ = ("_body", "_context", "_path", "_query", "registry")
+    __slots__ = ("_context", "registry")
 
     def __init__(
         self,
         registry: Registry,
+        method: str,
         path: Mapping[str, str],
         query: Mapping[str, Sequence[str]],
-        body: bytes,
-        context: str | None,
+        headers: Mapping[bytes, bytes],
     ) -> None:
+        super().__init__(method, path, query, headers)
         self.registry = registry
-        self._path = path
-        self._query = query
-        self._body = body
-        self._context = context
+        named = path.get("context")
+        self._context = None if named is None else names.context_name(named)
 
     # ------------------------------------------------------------------------------- the path
 
     @property
     def subject(self) -> str:
         """The subject that the path names, in the context that the path names before it."""
-        return names.check_subject(self._in_context(self._path["subject"]))
+        return names.check_subject(self._in_context(self.path["subject"]))
 
     @property
     def scope(self) -> str | None:
         """A subject or a context whose settings are meant; None for the global ones."""
-        name = self._path.get("subject")
+        name = self.path.get("subject")
         if name is None:
             if self._context in (None, names.DEFAULT_CONTEXT):
                 return None
@@ -66,7 +65,7 @@ class Call:
     @property
     def version(self) -> int:
         """The version in the path; -1 for the latest."""
-        text = self._path["version"]
+        text = self.path["version"]
         if text in ("latest", "-1"):
             return -1
         if not _is_number(text) or not 1 <= int(text) <= HIGHEST:
@@ -75,26 +74,16 @@ class Call:
 
     @property
     def schema_id(self) -> int:
-        text = self._path["id"]
+        text = self.path["id"]
         if not _is_number(text) or int(text) > HIGHEST:
             raise failures.RegistryError(404, f"{text[:50]!r} is no schema id")
         return int(text)
 
     def name(self, part: str) -> str:
         """Any other part of the path."""
-        return self._path[part]
+        return self.path[part]
 
     # ------------------------------------------------------------------------------ the query
-
-    def flag(self, name: str) -> bool:
-        return self.text(name).lower() in ("true", "") if name in self._query else False
-
-    def text(self, name: str, default: str = "") -> str:
-        found = self._query.get(name)
-        return found[0] if found else default
-
-    def texts(self, name: str) -> Sequence[str]:
-        return self._query.get(name, ())
 
     def subject_prefix(self, default: str) -> str:
         """The prefix of subjects to list, in the path's context."""
@@ -116,17 +105,6 @@ class Call:
         if not _is_number(text.removeprefix("-")):
             raise failures.unprocessable(f"The parameter {name} must be a whole number")
         return int(text)
-
-    # ------------------------------------------------------------------------------- the body
-
-    def json(self) -> object:
-        """The body; RegistryError 400 where it is no JSON."""
-        try:
-            return parse_json(self._body.decode(), limits.BODY_PARTS)
-        except UnicodeDecodeError:
-            raise failures.bad_request("The body is not UTF-8") from None
-        except BadJson as error:
-            raise failures.bad_request(f"The body is not JSON: {error}") from None
 
 
 def _is_number(text: str) -> bool:

@@ -5,19 +5,14 @@ The codes are those of Confluent's registry; clients rely on them, not on the me
 
 from collections.abc import Sequence
 
+from headrace.service.errors import HttpError
 
-class RegistryError(Exception):
-    """An error response."""
+
+class RegistryError(HttpError):
+    """An error response with one of the registry's codes: an HTTP status, maybe with two digits."""
 
     def __init__(self, code: int, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-        """`error_code` in the body: the HTTP status, optionally followed by two digits."""
-        self.message = message
-
-    @property
-    def status(self) -> int:
-        return self.code if self.code < 1000 else self.code // 100
+        super().__init__(code if code < 1000 else code // 100, message, code=code)
 
 
 class InvalidSchema(RegistryError):
@@ -27,10 +22,6 @@ class InvalidSchema(RegistryError):
 
     def __init__(self, message: str) -> None:
         super().__init__(self.CODE, message)
-
-
-def bad_request(message: str) -> RegistryError:
-    return RegistryError(400, message)
 
 
 def unprocessable(message: str) -> RegistryError:

@@ -6,9 +6,6 @@ SCHEMA_CHARACTERS = 500_000
 BODY_BYTES = 2_000_000
 """Of a request body. The rest is not read."""
 
-JSON_DEPTH = 128
-"""Nesting of objects and arrays in a schema or a body; the parsers recurse."""
-
 PROTO_DEPTH = 100
 """Nesting of brackets in a .proto file; protoc recurses into them without a limit."""
 
@@ -42,12 +39,6 @@ WAITING_TASKS = 50
 
 CHECK_SECONDS = 120.0
 """Total time of a check against many large versions, each of which is a task."""
-
-BODY_PARTS = 20_000
-"""Objects and arrays in a body, not counting those in the text of a schema."""
-
-SLICE = 1_000
-"""Entries of a long list that are processed before the event loop runs other requests."""
 
 PAGE = 1_000_000
 """Most entries of a response, if the client sets no limit."""

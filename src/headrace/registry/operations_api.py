@@ -1,24 +1,11 @@
-"""Endpoints for operators: health, version, cluster id."""
+"""Endpoints that describe the registry itself: version and cluster id."""
 
 from headrace import __version__
 from headrace.registry.call import Call
-from headrace.registry.failures import RegistryError
 
 
 async def root(_: Call) -> object:
     return {}
-
-
-async def get_health(call: Call) -> object:
-    """UP while the topic is read; requests are accepted only after the first read to its end."""
-    if not call.registry.reader.is_running:
-        raise RegistryError(503, "The schemas topic is no longer read; restart the registry")
-    return {
-        "status": "UP",
-        "topic": call.registry.location.topic,
-        "offset": call.registry.reader.next_offset,
-        "subjects": len(call.registry.state.subjects),
-    }
 
 
 async def get_version(_: Call) -> object:

@@ -1,22 +1,18 @@
-"""The one table of the registry's HTTP interface, and how a path finds its row.
+"""The route table of the registry's HTTP API.
 
-Paths are taken apart before they are decoded, so that a subject may hold a slash (`%2F`), and `..`
-is a name like any other. A leading `/contexts/NAME/` puts everything behind it into that context.
+Every path except the root also exists below `/contexts/{context}`, which selects a context.
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from urllib.parse import unquote
 
-from headrace.registry import names, operations_api, schemas_api, settings_api, subjects_api
+from headrace.registry import operations_api, schemas_api, settings_api, subjects_api
 from headrace.registry.call import Call
-from headrace.registry.failures import RegistryError
+from headrace.service.routes import HttpRoute
 
 Handler = Callable[[Call], Awaitable[object]]
 
-ROUTES: tuple[tuple[str, str, Handler], ...] = (
+_ROWS: tuple[tuple[str, str, Handler], ...] = (
     ("GET", "/", operations_api.root),
-    ("GET", "/health", operations_api.get_health),
     ("GET", "/v1/metadata/id", operations_api.get_cluster_id),
     ("GET", "/v1/metadata/version", operations_api.get_version),
     ("GET", "/subjects", subjects_api.list_subjects),
@@ -54,57 +50,11 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("DELETE", "/mode/{subject}", settings_api.delete_mode),
 )
 
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """The row for a request."""
-
-    pattern: str
-    handler: Handler
-    path: dict[str, str]
-    context: str | None
-
-
-class Router:
-    """Rows by the number of parts of their path; fixed parts are looked at before names."""
-
-    def __init__(self) -> None:
-        self._rows: dict[int, list[tuple[list[str], str, dict[str, Handler]]]] = {}
-        by_pattern: dict[str, dict[str, Handler]] = {}
-        for method, pattern, handler in ROUTES:
-            assert method not in by_pattern.setdefault(pattern, {}), f"{method} {pattern} twice"
-            by_pattern[pattern][method] = handler
-        for pattern, handlers in by_pattern.items():
-            parts = _parts(pattern)
-            self._rows.setdefault(len(parts), []).append((parts, pattern, handlers))
-
-    def find(self, method: str, raw_path: str) -> Found:
-        """The row, or RegistryError 404 or 405."""
-        parts = _parts(raw_path)
-        context = None
-        if len(parts) > 2 and parts[0] == "contexts":
-            context = names.context_name(unquote(parts[1]))
-            parts = parts[2:]
-        for pattern_parts, pattern, handlers in self._rows.get(len(parts), ()):
-            path = _match(pattern_parts, parts)
-            if path is None:
-                continue
-            handler = handlers.get(method)
-            if handler is None:
-                raise RegistryError(405, f"HTTP 405 Method Not Allowed: {method} {pattern}")
-            return Found(pattern, handler, path, context)
-        raise RegistryError(404, "HTTP 404 Not Found")
-
-
-def _parts(path: str) -> list[str]:
-    return path.strip("/").split("/")
-
-
-def _match(pattern: list[str], parts: list[str]) -> dict[str, str] | None:
-    found: dict[str, str] = {}
-    for wanted, given in zip(pattern, parts, strict=True):
-        if wanted[:1] == "{":
-            found[wanted[1:-1]] = unquote(given, errors="strict") if "%" in given else given
-        elif wanted != given:
-            return None
-    return found
+ROUTES: tuple[HttpRoute[Call], ...] = (
+    *(HttpRoute(*row) for row in _ROWS),
+    *(
+        HttpRoute(method, f"/contexts/{{context}}{pattern}", handler)
+        for method, pattern, handler in _ROWS
+        if pattern != "/"
+    ),
+)

@@ -5,8 +5,8 @@ from headrace.registry.call import Call
 from headrace.registry.guid import guid_of
 from headrace.registry.names import DEFAULT_CONTEXT
 from headrace.registry.records import Content, Json, Version, content_json
-from headrace.registry.slices import in_slices
 from headrace.registry.subjects_api import as_document, version_json
+from headrace.service.slices import in_slices
 
 
 def _content(call: Call) -> tuple[str, Content]:

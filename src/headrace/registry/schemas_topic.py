@@ -23,6 +23,7 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from headrace.registry.records import BadRecord, Change, decode
 from headrace.registry.state import State
+from headrace.service.errors import StartFailure
 
 log = logging.getLogger("headrace.registry")
 _silent = logging.getLogger("headrace.registry.librdkafka")
@@ -55,8 +56,14 @@ class TopicLocation:
         }
 
 
-class TopicUnusable(Exception):
-    """The cluster does not respond, or the topic cannot be used."""
+class TopicUnusable(StartFailure):
+    """The topic cannot be used."""
+
+
+class ClusterUnreachable(StartFailure):
+    """No broker responds."""
+
+    exit_code = 3
 
 
 def make_topic(location: TopicLocation, timeout_s: float) -> None:
@@ -69,7 +76,7 @@ def make_topic(location: TopicLocation, timeout_s: float) -> None:
             break
         except KafkaException as error:
             if time.monotonic() > deadline:
-                raise TopicUnusable(
+                raise ClusterUnreachable(
                     f"no Kafka cluster responds at {location.bootstrap}: {error.args[0].str()}"
                 ) from None
     found = metadata.topics.get(location.topic)

@@ -13,7 +13,6 @@ from headrace.registry.lookup import Comparison
 from headrace.registry.parsing import Parser, Source, needs, source_of
 from headrace.registry.records import Content, Json, Version
 from headrace.registry.schemas_topic import TopicLocation, TopicReader, make_topic
-from headrace.registry.slices import in_slices
 from headrace.registry.state import State
 from headrace.registry.submission import Submission
 from headrace.registry.work import (
@@ -28,6 +27,7 @@ from headrace.registry.work import (
 )
 from headrace.registry.workers import Workers
 from headrace.registry.writer import Writer
+from headrace.service.slices import in_slices
 
 START_TIMEOUT_S = 60.0
 ATTEMPTS = 5
@@ -46,7 +46,7 @@ class Registry:
         self.writer: Writer
 
     async def start(self) -> None:
-        """Reads the topic to its end; raises TopicUnusable if that fails."""
+        """Reads the topic to its end; raises StartFailure if that fails."""
         await asyncio.to_thread(make_topic, self.location, START_TIMEOUT_S)
         self.reader = TopicReader(self.location)
         await self.reader.start(START_TIMEOUT_S)

@@ -9,10 +9,10 @@ from avro.errors import AvroException
 from avro.name import Names
 from avro.schema import NamedSchema, Schema, make_avsc_object
 
+from headrace.bounded_json import BadJson, parse_json
 from headrace.registry.failures import InvalidSchema
 from headrace.registry.formats.avro_reading import PRIMITIVES, Reading
 from headrace.registry.formats.avro_text import canonical_text, respelled
-from headrace.registry.formats.json_text import BadJson, parse_json
 from headrace.registry.formats.parsed import Dependency, Parsed, Sides, unknown_form
 
 # Whatever the library stumbles over in text that is no schema.

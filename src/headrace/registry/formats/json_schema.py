@@ -12,9 +12,9 @@ from referencing import Registry, Resource
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT7, specification_with
 
+from headrace.bounded_json import BadJson, parse_json
 from headrace.registry.failures import InvalidSchema
 from headrace.registry.formats.json_reading import Node, Reading
-from headrace.registry.formats.json_text import BadJson, parse_json
 from headrace.registry.formats.parsed import Dependency, Parsed, Sides, unknown_form
 
 Schema = dict[str, object] | bool

@@ -1,0 +1,201 @@
+"""The ASGI application of a service: from an HTTP request to its handler and a JSON response.
+
+It also serves `/metrics` and `/health`. Parsing HTTP, connections and signals belong to uvicorn
+(`server.py`).
+"""
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import Mapping
+from typing import Generic, TypeVar
+
+from starlette.types import Receive, Scope, Send
+
+from headrace.service.errors import HttpError, StartFailure
+from headrace.service.http_service import HttpService
+from headrace.service.request import Request, parse_query
+from headrace.service.request_metrics import RequestMetrics
+from headrace.service.routes import HttpRoute, RouteTable
+from headrace.service.slices import SLICE, in_slices
+
+R = TypeVar("R", bound=Request)
+
+INTERNAL_ERROR = 50001
+METRICS_PATH = "/metrics"
+METRICS_TYPE = "text/plain; version=0.0.4"
+LIVE_PATH = "/health/live"
+READY_PATH = "/health/ready"
+WITHOUT_AUTHENTICATION = frozenset({LIVE_PATH, READY_PATH})
+"""Probes of a supervisor such as Kubernetes. They reveal nothing but the status."""
+BODY_METHODS = frozenset({"PATCH", "POST", "PUT"})
+# json.dumps would create an encoder for every response.
+_ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
+
+
+class Application(Generic[R]):
+    """Serves one service."""
+
+    def __init__(self, service: HttpService[R]) -> None:
+        self._service = service
+        self._authenticate = service.authenticate
+        self._routes = RouteTable(
+            (
+                *service.routes,
+                HttpRoute("GET", "/health", self._health),
+                HttpRoute("GET", LIVE_PATH, self._live),
+                HttpRoute("GET", READY_PATH, self._ready),
+            )
+        )
+        self._metrics = RequestMetrics(service.name)
+        self.start_failure: StartFailure | None = None
+        self._log = logging.getLogger(f"headrace.{service.name}")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._live_through(receive, send)
+            return
+        started = time.perf_counter()
+        method: str = scope["method"]
+        headers: dict[bytes, bytes] = dict(scope["headers"])
+        pattern, status = "unmatched", 200
+        extra: Mapping[str, str] = {}
+        media_type = self._service.response_types[0]
+        try:
+            path = scope["raw_path"].decode("ascii", "replace")
+            if path == METRICS_PATH:
+                await self._send_metrics(method, headers, send)
+                return
+            media_type = self._response_type(headers.get(b"accept", b"").decode("latin-1"))
+            found = self._routes.find(method, path)
+            pattern = found.pattern
+            _check_origin(method, headers)
+            query = parse_query(scope["query_string"])
+            request = self._service.make_request(method, found.path, query, headers)
+            if self._authenticate is not None and pattern not in WITHOUT_AUTHENTICATION:
+                request.principal = await self._authenticate(request)
+            if method in BODY_METHODS:
+                request.body = await self._read_body(receive, headers)
+            answer = await found.handler(request)
+        except HttpError as error:
+            status, answer, extra = error.status, error.body, error.headers
+        except asyncio.CancelledError:
+            status, answer = 503, HttpError(503, "The service is stopping; try again").body
+        except Exception as error:
+            fields = {"method": method, "path": pattern}
+            self._log.exception("%s %s failed", method, pattern, extra={"fields": fields})
+            message = f"Internal error: {type(error).__name__}"
+            status, answer = 500, HttpError(500, message, code=INTERNAL_ERROR).body
+        await _send(send, status, media_type, await _encoded(answer), extra)
+        self._metrics.count(method, pattern, status, time.perf_counter() - started)
+
+    # --------------------------------------------------------------------------- start and stop
+
+    async def _live_through(self, receive: Receive, send: Send) -> None:
+        """ASGI's lifespan protocol: one message to start, one to stop."""
+        await receive()
+        try:
+            await self._service.start()
+        except StartFailure as error:
+            self._log.error("cannot start: %s", error)
+            self.start_failure = error
+            await send({"type": "lifespan.startup.failed", "message": ""})
+            return
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await self._service.stop()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    # ------------------------------------------------------------------------------- operations
+
+    async def _send_metrics(self, method: str, headers: dict[bytes, bytes], send: Send) -> None:
+        if method != "GET":
+            raise HttpError(405, f"HTTP 405 Method Not Allowed: {method}", headers={"allow": "GET"})
+        if self._authenticate is not None:
+            await self._authenticate(Request(method, {}, {}, headers))
+        page = self._metrics.page(self._service.metrics())
+        await _send(send, 200, METRICS_TYPE, page.encode(), {})
+
+    async def _live(self, _: Request) -> object:
+        """The event loop responds."""
+        return {"status": "UP"}
+
+    async def _ready(self, _: Request) -> object:
+        """The service can do its work."""
+        if problem := self._service.health().problem:
+            raise HttpError(503, problem)
+        return {"status": "UP"}
+
+    async def _health(self, _: Request) -> object:
+        """Readiness with details."""
+        health = self._service.health()
+        if health.problem:
+            raise HttpError(503, health.problem, details={"status": "DOWN", **health.details})
+        return {"status": "UP", **health.details}
+
+    # ------------------------------------------------------------------------------ the request
+
+    def _response_type(self, accepted: str) -> str:
+        known = self._service.response_types
+        default = known[0]
+        if not accepted or "*/*" in accepted or default in accepted or "application/*" in accepted:
+            return default
+        for media_type in known:
+            if media_type in accepted:
+                return media_type
+        raise HttpError(406, f"HTTP 406 Not Acceptable: responses are {', '.join(known)}")
+
+    async def _read_body(self, receive: Receive, headers: dict[bytes, bytes]) -> bytes:
+        """The whole body; raises HttpError 413 or 415 before it is read if the headers tell."""
+        media_type = headers.get(b"content-type", b"").decode("latin-1")
+        media_type = media_type.partition(";")[0].strip().lower()
+        if media_type and media_type not in self._service.body_types:
+            expected = self._service.response_types[0]
+            raise HttpError(415, f"HTTP 415 Unsupported Media Type: send {expected}")
+        limit = self._service.body_bytes
+        length = headers.get(b"content-length", b"0")
+        if not length.isdigit() or int(length[:20]) > limit:
+            raise _too_long(limit)
+        pieces: list[bytes] = []
+        received = 0
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise HttpError(400, "The client closed the connection")
+            pieces.append(message.get("body", b""))
+            received += len(pieces[-1])
+            if received > limit:
+                raise _too_long(limit)
+            if not message.get("more_body"):
+                return b"".join(pieces)
+
+
+def _too_long(limit: int) -> HttpError:
+    return HttpError(413, f"The body has more than {limit} bytes")
+
+
+def _check_origin(method: str, headers: dict[bytes, bytes]) -> None:
+    """A page of another site in a user's browser must not write on the user's behalf."""
+    if method != "GET" and headers.get(b"sec-fetch-site") in (b"cross-site", b"same-site"):
+        raise HttpError(403, "HTTP 403 Forbidden: the request comes from a page of another site")
+
+
+async def _encoded(answer: object) -> bytes:
+    if not isinstance(answer, list) or len(answer) <= SLICE:
+        return _ENCODER.encode(answer).encode()
+    pieces = [_ENCODER.encode(some).encode()[1:-1] async for some in in_slices(answer)]
+    return b"[" + b",".join(pieces) + b"]"
+
+
+async def _send(
+    send: Send, status: int, media_type: str, body: bytes, extra: Mapping[str, str]
+) -> None:
+    headers = [
+        (b"content-type", media_type.encode()),
+        (b"content-length", str(len(body)).encode()),
+    ]
+    if extra:
+        headers += [(name.encode(), value.encode()) for name, value in extra.items()]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,66 @@
+"""The description of a service: what the chassis needs to know about it."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeAlias, TypeVar
+
+from headrace.service.request import Request
+from headrace.service.routes import HttpRoute
+
+R = TypeVar("R", bound=Request)
+R_co = TypeVar("R_co", bound=Request, covariant=True)
+
+JSON = "application/json"
+BODY_BYTES = 2_000_000
+
+Authenticate: TypeAlias = Callable[[Request], Awaitable[str]]
+"""Returns the principal (such as `User:alice`) of a request, whose body has not been read yet, or
+raises HttpError: 401 with the header `www-authenticate`, or 403."""
+
+
+class RequestFactory(Protocol[R_co]):
+    """Makes the object that handlers get; `Request` itself is one."""
+
+    def __call__(
+        self,
+        method: str,
+        path: Mapping[str, str],
+        query: Mapping[str, Sequence[str]],
+        headers: Mapping[bytes, bytes],
+        /,
+    ) -> R_co: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """What `/health` reports."""
+
+    problem: str = ""
+    """Why the service is not ready, and what to do; empty if it is ready."""
+    details: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpService(Generic[R]):
+    """A service. `start` is called before requests are accepted, `stop` after the last one."""
+
+    name: str
+    """As in `headrace NAME serve`, the logger `headrace.NAME` and the metrics `headrace_NAME_*`."""
+    summary: str
+    """Completes the line that reports that the service is ready."""
+    routes: Sequence[HttpRoute[R]]
+    make_request: RequestFactory[R]
+    start: Callable[[], Awaitable[None]]
+    """Raises StartFailure if the service cannot start."""
+    stop: Callable[[], Awaitable[None]]
+    health: Callable[[], Health]
+    metrics: Callable[[], Mapping[str, float]]
+    """The service's own metrics by name, without the prefix."""
+    authenticate: Authenticate | None = None
+    """None: every client has access, and nothing is looked up."""
+    response_types: tuple[str, ...] = (JSON,)
+    """Media types for the `Accept` header; the first is the default."""
+    body_types: frozenset[str] = frozenset({JSON})
+    """Accepted values of `Content-Type`."""
+    body_bytes: int = BODY_BYTES
+    """Limit on request bodies. The rest of a larger body is not read."""

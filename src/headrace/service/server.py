@@ -1,0 +1,104 @@
+"""A service as a process: listens, reports that it is ready, stops when it gets a signal."""
+
+import gc
+import logging
+import math
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+
+import uvicorn
+
+from headrace.logs import configure_logs
+from headrace.service.application import Application
+from headrace.service.http_service import HttpService
+from headrace.service.request import Request
+
+R = TypeVar("R", bound=Request)
+
+LONGEST_HEADERS_BYTES = 65_536
+BACKLOG = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessOptions:
+    """What the operator chooses for a service's process."""
+
+    listen: tuple[str, int]
+    """Host and port; port 0 selects a free one."""
+    log_format: str = "text"
+    log_level: str = "info"
+    graceful_stop_s: float = 10.0
+    """How long a stop waits for requests in progress. Then they get status 503."""
+    idle_connection_s: float = 60.0
+
+
+def run(service: HttpService[R], options: ProcessOptions) -> int:
+    """Runs the service until SIGTERM or SIGINT; returns the exit code."""
+    configure_logs(options.log_format, options.log_level)
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    log = logging.getLogger(f"headrace.{service.name}")
+    host, port = options.listen
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        log.error("cannot listen on %s:%d: %s", host, port, error.strerror)
+        return 1
+    application = Application(service)
+    config = uvicorn.Config(
+        application,
+        host=host,
+        port=port,
+        access_log=False,
+        log_config=None,
+        lifespan="on",
+        ws="none",
+        timeout_keep_alive=math.ceil(options.idle_connection_s),
+        timeout_graceful_shutdown=math.ceil(options.graceful_stop_s),
+        h11_max_incomplete_event_size=LONGEST_HEADERS_BYTES,
+        server_header=False,
+    )
+    address = f"{host}:{listener.getsockname()[1]}"
+    ready = f"Headrace {service.name} is ready on {address}, {service.summary}"
+    server = HttpServer(config, ready)
+    server.run(sockets=[listener])
+    if application.start_failure is not None:
+        return application.start_failure.exit_code
+    return 0 if server.started else 1
+
+
+class HttpServer(uvicorn.Server):
+    """Prints one line when it accepts requests."""
+
+    def __init__(self, config: uvicorn.Config, ready: str) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Exit code 0 after a signal: uvicorn's own method raises the signal again at the end."""
+        wanted = (signal.SIGINT, signal.SIGTERM)
+        before = {each: signal.signal(each, self.handle_exit) for each in wanted}
+        try:
+            yield
+        finally:
+            for each, handler in before.items():
+                signal.signal(each, handler)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        try:
+            await super().startup(sockets)
+        except SystemExit:
+            # uvicorn's exit code for a failed start is one of its own.
+            self.should_exit = True
+        if self.started:
+            # Objects created so far are permanent. With the default thresholds the collector would
+            # visit all of them repeatedly and block requests for tens of milliseconds.
+            gc.collect()
+            gc.freeze()
+            gc.set_threshold(50_000, 50, 50)
+            print(self._ready, flush=True)

@@ -1,0 +1,113 @@
+"""A service of two routes on the chassis, as a program: `python -m tests.service.tiny_service`.
+
+Its options are JSON on the command line; the keys are the parameters of `serve`.
+"""
+
+import asyncio
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from headrace.service.errors import HttpError, StartFailure
+from headrace.service.http_service import Health, HttpService
+from headrace.service.request import Request
+from headrace.service.routes import HttpRoute
+from headrace.service.server import ProcessOptions, run
+
+BODY_BYTES = 1000
+TOKENS = {b"Bearer secret": "User:alice"}
+
+
+class Notes:
+    """The state of the service: notes by name."""
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        self.notes: dict[str, object] = {}
+
+    async def start(self) -> None:
+        if self.problem == "start":
+            raise StartFailure("the notes are locked; remove the lock")
+
+    async def stop(self) -> None:
+        print("stopped", flush=True)
+
+    def health(self) -> Health:
+        return Health(self.problem, {"notes": len(self.notes)})
+
+    def metrics(self) -> Mapping[str, float]:
+        return {"notes": len(self.notes)}
+
+
+class NotesRequest(Request):
+    """A request with the state that it is about."""
+
+    __slots__ = ("state",)
+
+    def __init__(
+        self,
+        state: Notes,
+        method: str,
+        path: Mapping[str, str],
+        query: Mapping[str, Sequence[str]],
+        headers: Mapping[bytes, bytes],
+    ) -> None:
+        super().__init__(method, path, query, headers)
+        self.state = state
+
+
+async def put_note(request: NotesRequest) -> object:
+    if request.flag("slow"):
+        print("slow", flush=True)
+        await asyncio.sleep(float(request.text("seconds", "3600")))
+    request.state.notes[request.path["name"]] = request.json()
+    return {"name": request.path["name"], "by": request.principal}
+
+
+async def get_note(request: NotesRequest) -> object:
+    name = request.path["name"]
+    if name == "bug":
+        raise KeyError(name)
+    if name not in request.state.notes:
+        raise HttpError(404, f"Note {name} does not exist", code=40401)
+    return request.state.notes[name]
+
+
+async def authenticate(request: Request) -> str:
+    principal = TOKENS.get(request.headers.get(b"authorization", b""))
+    if principal is None:
+        raise HttpError(401, "Send a token", headers={"www-authenticate": "Bearer"})
+    return principal
+
+
+def serve(
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    authenticated: bool = False,
+    problem: str = "",
+    graceful_stop_s: float = 60,
+    log_format: str = "json",
+) -> int:
+    notes = Notes(problem)
+    service = HttpService(
+        name="tiny",
+        summary="two routes",
+        routes=(
+            HttpRoute("PUT", "/notes/{name}", put_note),
+            HttpRoute("GET", "/notes/{name}", get_note),
+        ),
+        make_request=partial(NotesRequest, notes),
+        start=notes.start,
+        stop=notes.stop,
+        health=notes.health,
+        metrics=notes.metrics,
+        authenticate=authenticate if authenticated else None,
+        body_bytes=BODY_BYTES,
+    )
+    return run(service, ProcessOptions((host, port), log_format, "info", graceful_stop_s))
+
+
+if __name__ == "__main__":
+    sys.exit(serve(**json.loads(sys.argv[1])))
