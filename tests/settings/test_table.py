@@ -19,9 +19,15 @@ from headrace.settings.group_table import BOUNDS, GROUP_TABLE, check_group_confi
 from headrace.settings.ignored import ignored_names, why_ignored
 from headrace.settings.no_effect import BROKER_NO_EFFECT, TOPIC_NO_EFFECT
 from headrace.settings.resolve import FIELDS
+from headrace.settings.service_table import REGISTRY_TABLE
 from headrace.settings.setting import parse_value
 
-ROWS = [*TABLE.values(), *TOPIC_TABLE.values(), *GROUP_TABLE.values()]
+ROWS = [
+    *TABLE.values(),
+    *TOPIC_TABLE.values(),
+    *GROUP_TABLE.values(),
+    *REGISTRY_TABLE.values(),
+]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.scope}:{row.name}")

@@ -1,34 +1,21 @@
 """`headrace registry serve`: starts a schema registry for a Kafka cluster."""
 
-from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.failures import Failure, bad_usage
-from headrace.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, ClientConfig, examples
+from headrace.cli import services
+from headrace.cli.options import ClientConfig, examples
+
+if TYPE_CHECKING:
+    from headrace.registry.call import Call
+    from headrace.service.http_service import HttpService
 
 app = typer.Typer(
     no_args_is_help=True, epilog=examples("headrace registry serve --bootstrap kafka.lan:9092")
 )
 
 DEFAULT_LISTEN = "127.0.0.1:8081"
-
-
-class LogFormat(StrEnum):
-    """Format of the registry's log."""
-
-    TEXT = "text"
-    JSON = "json"
-
-
-class LogLevel(StrEnum):
-    """Lowest level that is logged."""
-
-    DEBUG = "debug"
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
 
 
 @app.callback()
@@ -40,31 +27,36 @@ def registry() -> None:
     epilog=examples(
         "headrace registry serve",
         "headrace registry serve --bootstrap kafka.lan:9092 --listen 0.0.0.0:8081",
+        "headrace registry serve --config registry.properties --set shutdown.graceful.ms=30000",
         "curl localhost:8081/subjects",
     )
 )
 def serve(
     listen: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--listen",
             metavar="HOST:PORT",
             envvar="HEADRACE_REGISTRY_LISTEN",
             help="Address for HTTP; port 0 picks a free one.",
+            show_default=DEFAULT_LISTEN,
         ),
-    ] = DEFAULT_LISTEN,
+    ] = None,
     topic: Annotated[
-        str,
-        typer.Option("--topic", metavar="TOPIC", help="Compacted topic that stores the schemas."),
-    ] = "_schemas",
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+        str | None,
+        typer.Option(
+            "--topic",
+            metavar="TOPIC",
+            help="Compacted topic that stores the schemas.",
+            show_default="_schemas",
+        ),
+    ] = None,
+    config: services.ConfigFile = None,
+    assignments: services.Assignments = None,
+    bootstrap: services.ServiceBootstrap = None,
     client_config: ClientConfig = None,
-    log_format: Annotated[
-        LogFormat, typer.Option("--log-format", help="Format of the log on standard error.")
-    ] = LogFormat.TEXT,
-    log_level: Annotated[
-        LogLevel, typer.Option("--log-level", help="Lowest level that is logged.")
-    ] = LogLevel.INFO,
+    log_format: services.LogFormatOption = services.LogFormat.TEXT,
+    log_level: services.LogLevelOption = services.LogLevel.INFO,
 ) -> None:
     """Start a schema registry.
 
@@ -73,22 +65,28 @@ def serve(
     accepts reads and writes.
     """
     from headrace.cli import client
+    from headrace.settings.service_table import REGISTRY_TABLE
 
-    host, _, port = listen.rpartition(":")
-    if not host or not port.isdecimal() or int(port) > 65535:
-        raise bad_usage(f"--listen {listen!r} is not of the form HOST:PORT")
+    settings = services.read_settings(
+        REGISTRY_TABLE,
+        config,
+        assignments,
+        {
+            "listeners": services.listener(listen),
+            "bootstrap.servers": bootstrap,
+            "kafkastore.topic": topic,
+        },
+    )
     properties = client.read_properties_file(client_config) if client_config else {}
-    try:
+
+    def build() -> "HttpService[Call]":
         from headrace.registry.http_service import registry_service
         from headrace.registry.schemas_topic import TopicLocation
         from headrace.registry.service import Registry
-        from headrace.service.server import ProcessOptions, run
-    except ModuleNotFoundError as error:
-        raise Failure(
-            f"the registry needs the package {error.name}, which is not installed",
-            hint="pip install 'headrace[services]'",
-        ) from None
-    location = TopicLocation(bootstrap, topic, properties)
-    options = ProcessOptions((host.strip("[]"), int(port)), log_format.value, log_level.value)
-    if code := run(registry_service(Registry(location)), options):
-        raise typer.Exit(code)
+
+        location = TopicLocation(
+            settings.text("bootstrap.servers"), settings.text("kafkastore.topic"), properties
+        )
+        return registry_service(Registry(location))
+
+    services.serve("registry", build, settings, log_format, log_level)

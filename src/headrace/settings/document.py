@@ -7,6 +7,7 @@ from headrace.settings.group_table import GROUP_TABLE
 from headrace.settings.ignored import ignored_names
 from headrace.settings.protection import refused_names
 from headrace.settings.security_table import SECURITY_ROWS
+from headrace.settings.service_table import REGISTRY_TABLE
 from headrace.settings.setting import INT_MAX, LONG_MAX, Setting, Type, format_value
 from headrace.settings.table import TABLE
 from headrace.settings.topic_table import TOPIC_TABLE
@@ -68,6 +69,13 @@ that they have no effect.
 |---|---|
 """
 
+REGISTRY = """\
+## Registry settings
+
+Give them to `headrace registry serve` with `--config FILE` or `--set NAME=VALUE`. Options of the
+command win over `--set`, and `--set` wins over the file. Unknown names are errors.
+"""
+
 
 def settings_page() -> str:
     """The whole page."""
@@ -80,7 +88,8 @@ def settings_page() -> str:
     parts.append(IGNORED + "\n".join(lines) + "\n")
     refused = (f"| `{name}` | {why} |" for name, why in refused_names())
     parts.append(REFUSED + "\n".join(refused) + "\n")
-    return "\n".join(parts)
+    parts += [REGISTRY, *_table(REGISTRY_TABLE.values())]
+    return "\n".join(parts).rstrip("\n") + "\n"
 
 
 def _table(rows: Iterable[Setting]) -> list[str]:

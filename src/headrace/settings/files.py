@@ -5,35 +5,43 @@ with its file and line; what they return can be given to `Settings.parse`.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from os import PathLike
+from typing import TypeAlias
 
 from headrace.errors import SettingError
 from headrace.settings.resolve import check_broker_config
 
+CheckSetting: TypeAlias = Callable[[str, str], object]
+"""Raises SettingError if the name is unknown or the value invalid."""
+
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
-def parse_assignment(text: str) -> tuple[str, str]:
+def parse_assignment(text: str, check: CheckSetting = check_broker_config) -> tuple[str, str]:
     """The name and value of `name=value`, as given on a command line; checked."""
     name, equals, value = text.partition("=")
     name = name.strip()
     if not equals or not name:
         raise SettingError(f"{text}: expected name=value, such as num.partitions=3")
-    check_broker_config(name, value)
+    check(name, value)
     return name, value.strip()
 
 
-def load_properties(path: str | PathLike[str]) -> dict[str, str]:
+def load_properties(
+    path: str | PathLike[str], check: CheckSetting = check_broker_config
+) -> dict[str, str]:
     """The settings of a Java properties file, such as Kafka's server.properties."""
     loaded: dict[str, str] = {}
     for line, name, value in read_properties(_read(path)):
-        _check(f"{path}:{line}", name, value)
+        _check(f"{path}:{line}", name, value, check)
         loaded[name] = value
     return loaded
 
 
-def load_toml(path: str | PathLike[str]) -> dict[str, str]:
+def load_toml(
+    path: str | PathLike[str], check: CheckSetting = check_broker_config
+) -> dict[str, str]:
     """The settings of a TOML file: `log.dirs = "data"`, or tables whose names join with dots."""
     # Imported here: most starts read no TOML.
     import tomllib
@@ -47,7 +55,7 @@ def load_toml(path: str | PathLike[str]) -> dict[str, str]:
     for name, leaf in _flatten("", tree):
         where = f"{path}:{_line_of(text, name)}"
         value = _toml_text(where, name, leaf)
-        _check(where, name, value)
+        _check(where, name, value, check)
         loaded[name] = value
     return loaded
 
@@ -97,9 +105,9 @@ def _read(path: str | PathLike[str]) -> str:
         raise SettingError(f"{path}: cannot be read as text ({error})") from error
 
 
-def _check(where: str, name: str, value: str) -> None:
+def _check(where: str, name: str, value: str, check: CheckSetting) -> None:
     try:
-        check_broker_config(name, value)
+        check(name, value)
     except SettingError as error:
         raise SettingError(f"{where}: {error}") from error
 

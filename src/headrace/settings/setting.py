@@ -1,6 +1,6 @@
 """One row of the settings table: its type, its check, how its text becomes a value.
 
-The rows themselves stand in `topic_table.py`, `broker_table.py` and `security_table.py`. They are
+The rows are in the modules `*_table.py`. They are
 named tuples because every start of a broker makes some hundreds of them.
 """
 
@@ -62,7 +62,7 @@ class Setting(NamedTuple):
     default: Value
     doc: str
     check: Check | None = None
-    scope: Literal["broker", "topic", "group"] = "broker"
+    scope: Literal["broker", "topic", "group", "service"] = "broker"
     live: bool = False
     synonyms: tuple[Synonym, ...] = ()
     kafka_default: str | None = None

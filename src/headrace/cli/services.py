@@ -1,0 +1,123 @@
+"""What `headrace NAME serve` has in common for all services: options, settings, start."""
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from headrace.cli.failures import Failure, bad_usage
+from headrace.cli.options import DEFAULT_BOOTSTRAP
+from headrace.errors import SettingError
+from headrace.service.request import Request
+from headrace.service.settings import ServiceSettings, check_setting
+from headrace.settings.files import load_properties, load_toml, parse_assignment
+from headrace.settings.setting import Setting
+
+if TYPE_CHECKING:
+    from headrace.service.http_service import HttpService
+
+R = TypeVar("R", bound=Request)
+
+
+class LogFormat(StrEnum):
+    """Format of the log."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class LogLevel(StrEnum):
+    """Lowest level that is logged."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+ServiceBootstrap = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap",
+        "-b",
+        envvar="HEADRACE_BOOTSTRAP",
+        metavar="HOST:PORT",
+        help="A broker of the cluster; several with commas.",
+        show_default=DEFAULT_BOOTSTRAP,
+        rich_help_panel="Cluster and output",
+    ),
+]
+ConfigFile = Annotated[
+    str | None,
+    typer.Option("--config", metavar="FILE", help="Settings, as .toml or as Java properties."),
+]
+Assignments = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="One setting; may be repeated."),
+]
+LogFormatOption = Annotated[
+    LogFormat, typer.Option("--log-format", help="Format of the log on standard error.")
+]
+LogLevelOption = Annotated[
+    LogLevel, typer.Option("--log-level", help="Lowest level that is logged.")
+]
+
+
+def listener(listen: str | None) -> str | None:
+    """The value of `listeners` for the option --listen."""
+    if listen is None:
+        return None
+    host, _, port = listen.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise bad_usage(f"--listen {listen!r} is not of the form HOST:PORT")
+    return f"http://{listen}"
+
+
+def read_settings(
+    table: Mapping[str, Setting],
+    config: str | None,
+    assignments: list[str] | None,
+    options: Mapping[str, str | None],
+) -> ServiceSettings:
+    """Options win over --set, --set wins over the file, and the file wins over the defaults."""
+    check = partial(check_setting, table)
+    given: dict[str, str] = {}
+    try:
+        if config is not None:
+            load = load_toml if config.endswith(".toml") else load_properties
+            given |= load(config, check)
+        given |= dict(parse_assignment(text, check) for text in assignments or ())
+        given |= {name: text for name, text in options.items() if text is not None}
+        return ServiceSettings(table, given)
+    except SettingError as error:
+        raise bad_usage(str(error)) from None
+
+
+def serve(
+    name: str,
+    build: Callable[[], "HttpService[R]"],
+    settings: ServiceSettings,
+    log_format: LogFormat,
+    log_level: LogLevel,
+) -> None:
+    """Runs the service that `build` imports and makes, until it gets a signal."""
+    try:
+        from headrace.service.server import ProcessOptions, run
+
+        service = build()
+    except ModuleNotFoundError as error:
+        raise Failure(
+            f"the {name} needs the package {error.name}, which is not installed",
+            hint="pip install 'headrace[services]'",
+        ) from None
+    options = ProcessOptions(
+        listen=settings.listen,
+        log_format=log_format.value,
+        log_level=log_level.value,
+        graceful_stop_s=settings.integer("shutdown.graceful.ms") / 1000,
+        idle_connection_s=settings.integer("idle.timeout.ms") / 1000,
+    )
+    if code := run(service, options):
+        raise typer.Exit(code)
