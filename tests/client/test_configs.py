@@ -6,7 +6,12 @@ import pytest
 
 from headrace.client.brokers import describe_cluster
 from headrace.client.cluster import Cluster
-from headrace.client.configs import ResourceType, alter_configs, describe_configs
+from headrace.client.configs import (
+    ResourceType,
+    alter_configs,
+    describe_configs,
+    topic_config,
+)
 from headrace.errors import ErrorCode, KafkaError
 
 PATIENCE_S = 60
@@ -36,6 +41,13 @@ def test_a_bad_value_is_refused_and_names_the_config(cluster: Cluster, topic: st
     with pytest.raises(KafkaError, match=r"cleanup\.policy") as caught:
         alter_configs(cluster, ResourceType.TOPIC, topic, {"cleanup.policy": "burn"})
     assert caught.value.code is ErrorCode.INVALID_CONFIG
+
+
+def test_one_config_of_many_topics_leaves_out_those_that_do_not_exist(
+    cluster: Cluster, topic: str
+) -> None:
+    found = topic_config(cluster, [topic, "nowhere"], "min.insync.replicas")
+    assert found == {topic: "1"}
 
 
 def test_a_broker_tells_its_own_configs(cluster: Cluster) -> None:

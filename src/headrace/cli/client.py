@@ -178,8 +178,8 @@ def admin(cluster: Cluster) -> "Iterator[Connected]":
 def checked_properties(properties: Mapping[str, str]) -> dict[str, str]:
     """The properties of a --client-config file that `headrace.client` reads.
 
-    The same file serves librdkafka, so its other properties are allowed, but only those that it
-    has. A security property that would have no effect is refused.
+    librdkafka gets the whole file, so its other properties are allowed; a name that it does not
+    have is not. A security property that only librdkafka would honour is refused.
     """
     from headrace.client.config import READ_HERE
 
@@ -194,8 +194,8 @@ def checked_properties(properties: Mapping[str, str]) -> dict[str, str]:
     for name in others:
         if name.startswith(("ssl.", "sasl.", "enable.ssl.", "enable.sasl.")):
             raise bad_usage(
-                f"--client-config: {name} is supported only by produce, consume and bench",
-                f"Supported everywhere: {', '.join(sorted(_security_names()))}.",
+                f"--client-config: {name} is not supported",
+                f"Supported: {', '.join(sorted(_security_names()))}.",
             )
     if others:
         _check_names(others)

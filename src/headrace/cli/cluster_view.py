@@ -109,17 +109,16 @@ def _broker(broker: "LiveBroker", controller: int | None, layout: "Layout") -> B
 
 def _under_min_isr(connected: "Connected", short: "dict[TopicPartition, Held]") -> list[str]:
     """Partitions that take no acks=all; only topics with replicas out of sync are looked at."""
-    from headrace.client.configs import ResourceType, describe_configs
+    from headrace.client.configs import topic_config
 
-    wanted: dict[str, int] = {}
-    for topic in sorted({partition.topic for partition in short}):
-        configs = describe_configs(connected, ResourceType.TOPIC, topic)
-        values = {each.name: each.value for each in configs}
-        wanted[topic] = int(values.get("min.insync.replicas") or 1)
+    if not short:
+        return []
+    topics = sorted({partition.topic for partition in short})
+    wanted = topic_config(connected, topics, "min.insync.replicas")
     return sorted(
         str(partition)
         for partition, row in short.items()
-        if len(row.isr) < min(wanted[partition.topic], len(row.replicas))
+        if len(row.isr) < min(int(wanted.get(partition.topic) or 1), len(row.replicas))
     )
 
 

@@ -6,6 +6,7 @@ from enum import IntEnum
 
 from headrace.client.cluster import Cluster
 from headrace.client.errors import check
+from headrace.errors import ErrorCode
 from headrace.wire.primitives import i8
 
 SET, DELETE = 0, 1
@@ -76,6 +77,37 @@ def describe_configs(cluster: Cluster, kind: ResourceType, name: str) -> list[Co
         ]
 
     return cluster.patiently(f"describing the configs of {what}", attempt)
+
+
+def topic_config(cluster: Cluster, topics: Iterable[str], key: str) -> dict[str, str | None]:
+    """One config of many topics, in one request; topics that do not exist are left out."""
+    from kio.schema.describe_configs.v4.request import (
+        DescribeConfigsRequest,
+        DescribeConfigsResource,
+    )
+    from kio.schema.describe_configs.v4.response import DescribeConfigsResponse
+
+    request = DescribeConfigsRequest(
+        resources=tuple(
+            DescribeConfigsResource(
+                resource_type=i8(ResourceType.TOPIC),
+                resource_name=name,
+                configuration_keys=(key,),
+            )
+            for name in topics
+        )
+    )
+
+    def attempt() -> dict[str, str | None]:
+        found: dict[str, str | None] = {}
+        for row in cluster.ask(request, DescribeConfigsResponse).results:
+            if int(row.error_code) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                continue
+            check(int(row.error_code), f"topic {row.resource_name!r}", row.error_message)
+            found[row.resource_name] = next((each.value for each in row.configs), None)
+        return found
+
+    return cluster.patiently(f"describing {key}", attempt)
 
 
 def alter_configs(

@@ -2,6 +2,9 @@
 
 Moves and elections are asked for and answered at once; they take their time afterwards, and
 `moves_under_way` tells which are not done.
+
+Changes go to the same broker as questions: another one, the controller too, may know of a change
+before this one does, and the caller would plan the next step with what is out of date.
 """
 
 from collections.abc import Iterable, Mapping
@@ -91,7 +94,7 @@ def move(
             for name, rows in topics.items()
         )
     )
-    answer = cluster.ask_controller(request, AlterPartitionReassignmentsResponse)
+    answer = cluster.ask(request, AlterPartitionReassignmentsResponse)
     check(int(answer.error_code), "moving partitions", answer.error_message)
     return {
         partition: error_of(int(row.error_code), f"moving {partition}", row.error_message)
@@ -112,7 +115,7 @@ def moves_under_way(cluster: Cluster) -> dict[TopicPartition, Moving]:
     )
 
     request = ListPartitionReassignmentsRequest(topics=None)
-    answer = cluster.ask_controller(request, ListPartitionReassignmentsResponse)
+    answer = cluster.ask(request, ListPartitionReassignmentsResponse)
     check(int(answer.error_code), "listing moves", answer.error_message)
     return {
         TopicPartition(str(topic.name), int(row.partition_index)): Moving(
@@ -142,7 +145,7 @@ def elect_preferred(
             for name, indexes in topics.items()
         ),
     )
-    answer = cluster.ask_controller(request, ElectLeadersResponse)
+    answer = cluster.ask(request, ElectLeadersResponse)
     check(int(answer.error_code), "electing leaders")
     return {
         partition: error_of(int(row.error_code), f"electing {partition}", row.error_message)
