@@ -305,6 +305,23 @@ def test_a_follower_keeps_offsets_epochs_and_gaps() -> None:
         log.append_replica(memoryview(data), 0, len(data), NOW)
 
 
+def test_an_empty_follower_takes_the_batch_in_which_its_leaders_log_starts() -> None:
+    """The leader's start offset may lie inside a batch; batches are only copied as a whole."""
+    log = new_log()
+    log.restart_at(7)
+    data = bytes(batch(5, base_offset=4, leader_epoch=1)) + bytes(batch(1, base_offset=9))
+    log.append_replica(memoryview(data), 0, len(data), NOW)
+    log.delete_records_before(7)
+    assert [base for base, _ in contents(log)] == [4, 9]
+    assert (log.start_offset, log.end_offset) == (7, 10)
+    older = bytes(batch(3, base_offset=8))
+    with pytest.raises(ValueError, match="cannot follow 10"):
+        log.append_replica(memoryview(older), 0, len(older), NOW)
+    log.restart_at(20)
+    with pytest.raises(ValueError, match="cannot follow 20"):
+        log.append_replica(memoryview(older), 0, len(older), NOW)
+
+
 # -- cutting -----------------------------------------------------------------------------------
 
 

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as Offset
 from confluent_kafka.admin import (
     AlterConfigOpType,
     ConfigEntry,
@@ -141,6 +142,29 @@ def wait_until_gone(cluster: RunningCluster, topic: str, index: int, broker: int
     while folder.exists():
         assert time.monotonic() < deadline, f"{folder} is still there"
         time.sleep(0.05)
+
+
+def test_a_new_replica_follows_a_log_that_starts_inside_a_batch(cluster: RunningCluster) -> None:
+    """DeleteRecords may move the start there, and a follower begins with the whole batch."""
+    name = f"t-{uuid.uuid4().hex[:8]}"
+    cluster.create(name, 1, 1)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 500})
+    for n in range(10):
+        producer.produce(name, b"%d" % n, partition=0)
+    assert producer.flush(PATIENCE_S) == 0
+    admin = cluster.admin()
+    (deleted,) = admin.delete_records([Offset(name, 0, 5)]).values()
+    assert deleted.result(PATIENCE_S).low_watermark == 5
+    (old,) = cluster.topic(name).partitions[0].replicas
+    new = others([old])[0]
+    assert ask(cluster, {TopicPartition(name, 0): (new,)}) == {}
+    cluster.wait_for(name, lambda seen: seen.partitions[0].isrs == (new,))
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": name})
+    assert consumer.get_watermark_offsets(Offset(name, 0), PATIENCE_S) == (5, 10)
+    consumer.assign([Offset(name, 0, 5)])
+    values = [consumer.poll(PATIENCE_S) for _ in range(5)]
+    assert [message and message.value() for message in values] == [b"%d" % n for n in range(5, 10)]
+    consumer.close()
 
 
 @java_tools

@@ -214,9 +214,12 @@ class Log:
             size = header[1] + OVERHEAD
             base, last = header[0], header[0] + header[6]
             if base < self.end_offset:
-                raise ValueError(
-                    f"{self.partition}: a batch at offset {base} cannot follow {self.end_offset}"
-                )
+                if last < self.end_offset or self.size_bytes:
+                    raise ValueError(
+                        f"{self.partition}: a batch at {base} cannot follow {self.end_offset}"
+                    )
+                # The leader's log starts inside this batch, which is copied as a whole.
+                self.restart_at(base)
             segment = self._active
             if (
                 segment.size + size > self._roll_bytes
