@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from headrace.cli import client, positions
+from headrace.cli import client
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,10 +39,28 @@ class LibrdkafkaReader:
         self._consumer.close()
 
     def bounds(self, topic: str) -> "Mapping[int, tuple[int, int]]":
-        """First offset and the one after the last that is committed, of each partition."""
+        """First offset and the one after the last that is committed, of each partition.
+
+        The offsets are librdkafka's, too: a proof must not rest on the client that the Spark
+        source has in common with the command line.
+        """
+        from confluent_kafka import KafkaException, TopicPartition
+
         with client.admin(self._cluster) as connected:
             (found,) = client.describe_topics(connected, [topic])
-            return positions.bounds(connected, topic, list(found.partitions), committed=True)
+        bounds: dict[int, tuple[int, int]] = {}
+        for index in found.partitions:
+            place = TopicPartition(topic, index)
+            try:
+                first, end = self._consumer.get_watermark_offsets(
+                    place, timeout=client.ANSWER_TIMEOUT_S
+                )
+            except KafkaException as error:
+                raise client.failure(
+                    self._cluster, error.args[0], f"offsets of {topic}-{index}"
+                ) from None
+            bounds[index] = (int(first), int(end))
+        return bounds
 
     def offsets(self, place: "TopicPartition", first: int, last: int) -> "Offsets":
         """The offsets of all visible records from `first` to `last`."""
