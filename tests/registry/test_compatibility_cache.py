@@ -12,10 +12,10 @@ from headrace.registry.compatibility_cache import (
     LARGEST_CHARACTERS,
     CompatibilityChecks,
 )
-from headrace.registry.formats.parsed import Dependency, Parsed
+from headrace.registry.formats.parsed import Parsed, SchemaDependency
 from headrace.registry.lookup import Comparison
-from headrace.registry.parsing import Parser, Source
-from headrace.registry.state import State
+from headrace.registry.parsing import Parser, SchemaSource
+from headrace.registry.state import RegistryState
 from headrace.registry.work import Answers
 from tests.registry.schemas import AGE, AGE_WITH_DEFAULT, user
 
@@ -26,7 +26,7 @@ class RegisteredSchemas:
     def __init__(self) -> None:
         self.parser = Parser()
         self.checks = CompatibilityChecks(self.parser)
-        self.state = State()
+        self.state = RegistryState()
 
     def register(self, subject: str, text: str, **fields: object) -> None:
         wanted = submission.from_json({"schema": text, **fields})
@@ -64,7 +64,7 @@ def parsed_texts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     seen: list[str] = []
     real = formats.parse
 
-    def parse(kind: str, text: str, dependencies: Sequence[Dependency] = ()) -> Parsed:
+    def parse(kind: str, text: str, dependencies: Sequence[SchemaDependency] = ()) -> Parsed:
         seen.append(text)
         return real(kind, text, dependencies)
 
@@ -188,10 +188,13 @@ def test_the_cache_is_bounded_and_evicts_the_least_recently_used_entries() -> No
 def test_a_schema_with_large_references_is_parsed_but_not_cached() -> None:
     doc = "x" * 300_000
     large = [
-        Dependency(name, json.dumps({"type": "fixed", "name": name, "size": 1, "doc": doc}))
+        SchemaDependency(name, json.dumps({"type": "fixed", "name": name, "size": 1, "doc": doc}))
         for name in ("A", "B")
     ]
     parser = Parser()
-    both, one = Source("AVRO", '["A"]', tuple(large)), Source("AVRO", '["A"]', tuple(large[:1]))
+    both, one = (
+        SchemaSource("AVRO", '["A"]', tuple(large)),
+        SchemaSource("AVRO", '["A"]', tuple(large[:1])),
+    )
     assert parser.parse(one) is parser.parse(one)
     assert parser.parse(both) is not parser.parse(both)

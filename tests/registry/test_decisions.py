@@ -7,11 +7,11 @@ from functools import partial
 import pytest
 
 from headrace.registry import compatibility, decisions, submission
-from headrace.registry.decisions import Outcome
+from headrace.registry.decisions import Decision
 from headrace.registry.failures import RegistryError
 from headrace.registry.parsing import Parser
 from headrace.registry.records import decode, encode
-from headrace.registry.state import State
+from headrace.registry.state import RegistryState
 from headrace.registry.work import Answers
 from tests.registry.schemas import AGE, AGE_WITH_DEFAULT, user
 
@@ -20,11 +20,11 @@ class Desk:
     """A state, and the decisions applied to it as the registry applies them: by replay."""
 
     def __init__(self) -> None:
-        self.state = State()
+        self.state = RegistryState()
         self.log: list[tuple[bytes, bytes | None]] = []
         self._parser = Parser()
 
-    def apply(self, outcome: Outcome) -> object:
+    def apply(self, outcome: Decision) -> object:
         for change in outcome.changes:
             self.log.append(encode(change))
             again = decode(*self.log[-1])

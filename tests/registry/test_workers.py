@@ -11,10 +11,10 @@ import pytest
 
 from headrace.registry import limits
 from headrace.registry.failures import InvalidSchema, RegistryError
-from headrace.registry.formats.parsed import Dependency
+from headrace.registry.formats.parsed import SchemaDependency
 from headrace.registry.http_service import registry_service
 from headrace.registry.lookup import Comparison
-from headrace.registry.parsing import Parser, Source
+from headrace.registry.parsing import Parser, SchemaSource
 from headrace.registry.schemas_topic import TopicLocation
 from headrace.registry.service import Registry
 from headrace.registry.work import (
@@ -39,7 +39,7 @@ VICTIM = {"type": "object", "properties": {"a" * 60 + "!": {"type": "integer"}}}
 
 
 def compared(old: str, new: str, kind: str = "AVRO", level: str = "BACKWARD") -> Comparison:
-    return Comparison(level, Source(kind, new), ((1, Source(kind, old)),))
+    return Comparison(level, SchemaSource(kind, new), ((1, SchemaSource(kind, old)),))
 
 
 def unions(count: int, letter: str) -> str:
@@ -66,10 +66,12 @@ def results(tasks: Sequence[Task], workers_cpu_s: float = 60) -> list[Result | E
 
 
 TASKS: list[Task] = [
-    TextOf(Source("AVRO", user(AGE)), CANONICAL),
-    TextOf(Source("AVRO", '{"type":"int","b":1,"a":"é\U00010330"}'), NORMALIZED),
-    TextOf(Source("PROTOBUF", 'syntax = "proto3"; message M {}'), "serialized"),
-    TextOf(Source("AVRO", '["shop.A"]', (Dependency("A", user(name="A")),)), "resolved"),
+    TextOf(SchemaSource("AVRO", user(AGE)), CANONICAL),
+    TextOf(SchemaSource("AVRO", '{"type":"int","b":1,"a":"é\U00010330"}'), NORMALIZED),
+    TextOf(SchemaSource("PROTOBUF", 'syntax = "proto3"; message M {}'), "serialized"),
+    TextOf(
+        SchemaSource("AVRO", '["shop.A"]', (SchemaDependency("A", user(name="A")),)), "resolved"
+    ),
     compared(user(), user(AGE)),
     compared(user(), user(AGE_WITH_DEFAULT), level="FULL_TRANSITIVE"),
 ]
@@ -77,7 +79,7 @@ TASKS: list[Task] = [
 
 def test_another_process_has_the_same_results() -> None:
     assert [decode_task(encode_task(task)) for task in TASKS] == TASKS
-    found = results([*TASKS, TextOf(Source("AVRO", "nonsense"), CANONICAL), TASKS[0]])
+    found = results([*TASKS, TextOf(SchemaSource("AVRO", "nonsense"), CANONICAL), TASKS[0]])
     refused = found.pop(len(TASKS))
     assert isinstance(refused, InvalidSchema)
     assert "not JSON" in refused.message
@@ -141,13 +143,18 @@ def test_tasks_do_not_wait_in_any_number(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize(
     ("task", "quick"),
     [
-        (TextOf(Source("AVRO", user(AGE)), CANONICAL), True),
-        (TextOf(Source("AVRO", unions(1000, "R")), CANONICAL), False),
-        (TextOf(Source("AVRO", '"A"', (Dependency("A", unions(1000, "R")),)), CANONICAL), False),
-        (TextOf(Source("AVRO", " " * (limits.SCHEMA_CHARACTERS + 1)), CANONICAL), True),
-        (TextOf(Source("COBOL", "x"), CANONICAL), True),
-        (TextOf(Source("JSON", json.dumps(VICTIM)), CANONICAL), True),
-        (TextOf(Source("JSON", json.dumps(EVIL)), CANONICAL), True),
+        (TextOf(SchemaSource("AVRO", user(AGE)), CANONICAL), True),
+        (TextOf(SchemaSource("AVRO", unions(1000, "R")), CANONICAL), False),
+        (
+            TextOf(
+                SchemaSource("AVRO", '"A"', (SchemaDependency("A", unions(1000, "R")),)), CANONICAL
+            ),
+            False,
+        ),
+        (TextOf(SchemaSource("AVRO", " " * (limits.SCHEMA_CHARACTERS + 1)), CANONICAL), True),
+        (TextOf(SchemaSource("COBOL", "x"), CANONICAL), True),
+        (TextOf(SchemaSource("JSON", json.dumps(VICTIM)), CANONICAL), True),
+        (TextOf(SchemaSource("JSON", json.dumps(EVIL)), CANONICAL), True),
         (compared(json.dumps(VICTIM), json.dumps(EVIL), "JSON"), False),
         (compared('{"\\u0070attern":"a"}', "{}", "JSON"), False),
         (compared(user(), user(AGE)), True),

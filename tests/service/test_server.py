@@ -25,7 +25,10 @@ def test_a_stop_waits_for_requests_in_progress() -> None:
         assert service.line() == "slow\n"
         service.terminate()
         assert slow.result().status_code == 200
-        assert service.end()[:2] == (0, "stopped\n")
+        code, output, log = service.end()
+    assert (code, output) == (0, "stopped\n")
+    found = [json.loads(line) for line in log.splitlines()]
+    assert [each.get("requests_in_progress") for each in found] == [1, None]
 
 
 def test_a_stop_ends_requests_that_take_too_long_with_status_503() -> None:

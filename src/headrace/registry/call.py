@@ -76,7 +76,7 @@ class Call(Request):
     def schema_id(self) -> int:
         text = self.path["id"]
         if not _is_number(text) or int(text) > HIGHEST:
-            raise failures.RegistryError(404, f"{text[:50]!r} is no schema id")
+            raise failures.RegistryError(404, f"{text[:50]!r} is not a schema id")
         return int(text)
 
     def name(self, part: str) -> str:

@@ -12,7 +12,7 @@ from headrace.registry import compatibility, failures, submission
 from headrace.registry.guid import guid_of
 from headrace.registry.lookup import comparison, find_content
 from headrace.registry.names import context_of, join
-from headrace.registry.parsing import Source, needs
+from headrace.registry.parsing import SchemaSource, needs
 from headrace.registry.records import (
     Change,
     ClearSubject,
@@ -28,7 +28,7 @@ from headrace.registry.records import (
     content_json,
     sorted_json,
 )
-from headrace.registry.state import State
+from headrace.registry.state import RegistryState
 from headrace.registry.submission import Submission
 from headrace.registry.work import CANONICAL, NORMALIZED, Answers
 
@@ -41,7 +41,7 @@ CONFIG_FIELDS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class Decision:
     """The response, and the records to write."""
 
     answer: object
@@ -49,8 +49,8 @@ class Outcome:
 
 
 def register(
-    state: State, answers: Answers, subject: str, wanted: Submission, *, normalize: bool
-) -> Outcome:
+    state: RegistryState, answers: Answers, subject: str, wanted: Submission, *, normalize: bool
+) -> Decision:
     """Registers a schema under a subject: returns the existing version or creates a new one.
 
     Raises NeedsWork if the decision needs the result of a worker process.
@@ -60,7 +60,9 @@ def register(
     config = state.config(subject)
     wanted = submission.resolved(wanted, state, subject)
     text = answers.text(
-        Source(wanted.kind, wanted.text, needs(state, subject, wanted.kind, wanted.references)),
+        SchemaSource(
+            wanted.kind, wanted.text, needs(state, subject, wanted.kind, wanted.references)
+        ),
         NORMALIZED if normalize or config.get("normalize") else CANONICAL,
     )
     wanted = replace(wanted, text=text)
@@ -69,7 +71,7 @@ def register(
         wanted = _with_defaults(state, subject, wanted, config)
     found = find_content(state, subject, wanted) if wanted.version == 0 else None
     if found is not None and wanted.id in (-1, found.id):
-        return Outcome(registered_json(found))
+        return Decision(registered_json(found))
     if not importing:
         _check_compatible(state, answers, subject, wanted, config)
     content = _content(wanted)
@@ -88,7 +90,7 @@ def register(
         and old.version < number
         and not state.referred_by((subject, old.version), deleted=True)
     )
-    return Outcome(registered_json(made), (*replaced, PutVersion(made)))
+    return Decision(registered_json(made), (*replaced, PutVersion(made)))
 
 
 def registered_json(version: Version) -> Json:
@@ -112,7 +114,7 @@ def _check_registering(subject: str, mode: str, wanted: Submission) -> None:
 
 
 def _with_defaults(
-    state: State, subject: str, wanted: Submission, config: Mapping[str, object]
+    state: RegistryState, subject: str, wanted: Submission, config: Mapping[str, object]
 ) -> Submission:
     """Metadata and rules: the client's or the previous version's, merged with the settings."""
     previous = state.version(subject, -1)
@@ -142,7 +144,11 @@ def _merged(default: object, own: str | None, override: object) -> str | None:
 
 
 def _check_compatible(
-    state: State, answers: Answers, subject: str, wanted: Submission, config: Mapping[str, object]
+    state: RegistryState,
+    answers: Answers,
+    subject: str,
+    wanted: Submission,
+    config: Mapping[str, object],
 ) -> None:
     level = str(config["compatibilityLevel"])
     if level == "NONE":
@@ -155,7 +161,7 @@ def _content(wanted: Submission) -> Content:
     return Content(wanted.kind, wanted.text, wanted.references, wanted.metadata, wanted.rule_set)
 
 
-def _choose_id(state: State, subject: str, wanted: Submission, content: Content) -> int:
+def _choose_id(state: RegistryState, subject: str, wanted: Submission, content: Content) -> int:
     context = context_of(subject)
     if wanted.id < 0:
         known = state.id_of(context, content)
@@ -166,7 +172,7 @@ def _choose_id(state: State, subject: str, wanted: Submission, content: Content)
     return wanted.id
 
 
-def delete_version(state: State, subject: str, number: int, *, permanent: bool) -> Outcome:
+def delete_version(state: RegistryState, subject: str, number: int, *, permanent: bool) -> Decision:
     """Soft-deletes a version, or permanently deletes one that is soft-deleted."""
     found = state.version(subject, number, deleted=permanent or number != -1)
     if found is None:
@@ -180,16 +186,16 @@ def delete_version(state: State, subject: str, number: int, *, permanent: bool) 
     if state.referred_by(place, deleted=permanent):
         raise failures.reference_exists(*place)
     if not permanent:
-        return Outcome(found.version, (PutVersion(replace(found, deleted=True)),))
+        return Decision(found.version, (PutVersion(replace(found, deleted=True)),))
     if not found.deleted:
         raise failures.version_not_soft_deleted(subject, found.version)
     changes: list[Change] = [DropVersion(*place), _highest(state)]
     if len(state.versions(subject, deleted=True)) == 1:
         changes += _forget_settings(state, subject)
-    return Outcome(found.version, tuple(changes))
+    return Decision(found.version, tuple(changes))
 
 
-def delete_subject(state: State, subject: str, *, permanent: bool) -> Outcome:
+def delete_subject(state: RegistryState, subject: str, *, permanent: bool) -> Decision:
     """Deletes all versions of a subject."""
     everything = state.versions(subject, deleted=True)
     if not everything:
@@ -206,22 +212,22 @@ def delete_subject(state: State, subject: str, *, permanent: bool) -> Outcome:
             raise failures.subject_not_soft_deleted(subject)
     numbers = [each.version for each in chosen]
     if not permanent:
-        return Outcome(numbers, (DeleteSubject(subject, numbers[-1]),))
+        return Decision(numbers, (DeleteSubject(subject, numbers[-1]),))
     # The latest first: a version may refer to an earlier one of the same subject.
     drops = [DropVersion(subject, number) for number in reversed(numbers)]
-    return Outcome(numbers, (*drops, _highest(state), *_forget_settings(state, subject)))
+    return Decision(numbers, (*drops, _highest(state), *_forget_settings(state, subject)))
 
 
-def _check_writable(state: State, subject: str | None) -> None:
+def _check_writable(state: RegistryState, subject: str | None) -> None:
     if state.mode(subject).startswith("READONLY"):
         raise failures.not_permitted(f"Subject {subject} is in read-only mode")
 
 
-def _highest(state: State) -> HighestIds:
+def _highest(state: RegistryState) -> HighestIds:
     return HighestIds({context: ids.highest for context, ids in state.contexts.items()})
 
 
-def _forget_settings(state: State, subject: str) -> list[Change]:
+def _forget_settings(state: RegistryState, subject: str) -> list[Change]:
     changes: list[Change] = []
     if subject in state.modes:
         changes.append(PutMode(subject, None))
@@ -230,7 +236,7 @@ def _forget_settings(state: State, subject: str) -> list[Change]:
     return changes
 
 
-def set_config(state: State, scope: str | None, body: object) -> Outcome:
+def set_config(state: RegistryState, scope: str | None, body: object) -> Decision:
     """Changes settings of a subject or a context, or global ones; fields not given are kept."""
     if not isinstance(body, dict):
         raise failures.unprocessable("The body must be a JSON object with 'compatibility'")
@@ -245,7 +251,7 @@ def set_config(state: State, scope: str | None, body: object) -> Outcome:
     made = {**state.configs.get(scope, {}), **given}
     made = {name: value for name, value in made.items() if value is not None}
     answer = {("compatibility" if k == "compatibilityLevel" else k): v for k, v in made.items()}
-    return Outcome(answer, (PutConfig(scope, made),))
+    return Decision(answer, (PutConfig(scope, made),))
 
 
 def _check_config(given: Mapping[str, object]) -> None:
@@ -260,15 +266,15 @@ def _check_config(given: Mapping[str, object]) -> None:
             raise failures.unprocessable(f"The field {name!r} must be {kind}")
 
 
-def delete_config(state: State, scope: str | None) -> Outcome:
+def delete_config(state: RegistryState, scope: str | None) -> Decision:
     found = state.configs.get(scope)
     if found is None and scope is not None:
         raise failures.subject_not_found(scope)
     _check_writable(state, scope)
-    return Outcome({"compatibilityLevel": "BACKWARD", **(found or {})}, (PutConfig(scope, None),))
+    return Decision({"compatibilityLevel": "BACKWARD", **(found or {})}, (PutConfig(scope, None),))
 
 
-def set_mode(state: State, scope: str | None, body: object, *, force: bool) -> Outcome:
+def set_mode(state: RegistryState, scope: str | None, body: object, *, force: bool) -> Decision:
     """Sets the mode of a subject or a context, or the global mode."""
     mode = body.get("mode") if isinstance(body, dict) else None
     if not isinstance(mode, str) or mode.upper() not in MODES:
@@ -277,10 +283,10 @@ def set_mode(state: State, scope: str | None, body: object, *, force: bool) -> O
     changes: list[Change] = []
     if mode == "IMPORT" and state.mode(scope) != "IMPORT" and not force:
         changes += _clear_for_import(state, scope)
-    return Outcome({"mode": mode}, (*changes, PutMode(scope, mode)))
+    return Decision({"mode": mode}, (*changes, PutMode(scope, mode)))
 
 
-def _clear_for_import(state: State, scope: str | None) -> list[Change]:
+def _clear_for_import(state: RegistryState, scope: str | None) -> list[Change]:
     inside = [
         name
         for name in state.subjects
@@ -295,7 +301,7 @@ def _clear_for_import(state: State, scope: str | None) -> list[Change]:
     return [*(DropVersion(*place) for place in places), ClearSubject(scope)]
 
 
-def delete_mode(state: State, scope: str | None, *, recursive: bool) -> Outcome:
+def delete_mode(state: RegistryState, scope: str | None, *, recursive: bool) -> Decision:
     found = state.modes.get(scope)
     if found is None and not recursive:
         raise failures.subject_not_found(scope or "")
@@ -305,4 +311,4 @@ def delete_mode(state: State, scope: str | None, *, recursive: bool) -> Outcome:
         scopes += [each for each in state.modes if each and each != scope
                    and join(context_of(each), "") == prefix]  # fmt: skip
     changes = tuple(PutMode(each, None) for each in scopes if each in state.modes)
-    return Outcome({"mode": found}, changes)
+    return Decision({"mode": found}, changes)

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from headrace.registry import compatibility, limits
 from headrace.registry.failures import InvalidSchema
 from headrace.registry.names import ALL_CONTEXTS, context_of, join, normal
-from headrace.registry.parsing import Parser, Source, needs, source_of
+from headrace.registry.parsing import Parser, SchemaSource, needs, source_of
 from headrace.registry.records import Version
-from headrace.registry.state import State
+from headrace.registry.state import RegistryState
 from headrace.registry.submission import Submission
 
 
 def find_content(
-    state: State, subject: str, wanted: Submission, *, deleted: bool = False
+    state: RegistryState, subject: str, wanted: Submission, *, deleted: bool = False
 ) -> Version | None:
     """The latest version with this schema. Metadata and rules are compared only if they are given:
     a serializer that looks up its schema does not know the defaults that settings added.
@@ -33,7 +33,11 @@ def find_content(
 
 
 def earlier_versions(
-    state: State, subject: str, level: str, metadata: str | None, config: Mapping[str, object]
+    state: RegistryState,
+    subject: str,
+    level: str,
+    metadata: str | None,
+    config: Mapping[str, object],
 ) -> list[Version]:
     """The versions to check against: the last one or all, of the compatibility group."""
     found = state.versions(subject)
@@ -57,11 +61,11 @@ class Comparison:
     """
 
     level: str
-    new: Source
-    earlier: tuple[tuple[int, Source], ...]
+    new: SchemaSource
+    earlier: tuple[tuple[int, SchemaSource], ...]
 
     @property
-    def sources(self) -> list[Source]:
+    def sources(self) -> list[SchemaSource]:
         return [self.new, *(source for _, source in self.earlier)]
 
     @property
@@ -89,7 +93,7 @@ class Comparison:
 
 
 def comparison(
-    state: State, subject: str, wanted: Submission, against: Version | None = None
+    state: RegistryState, subject: str, wanted: Submission, against: Version | None = None
 ) -> Comparison:
     """The check of a schema against one version, or against those that registration checks."""
     config = state.config(subject)
@@ -102,13 +106,13 @@ def comparison(
     dependencies = needs(state, subject, wanted.kind, wanted.references)
     return Comparison(
         level,
-        Source(wanted.kind, wanted.text, dependencies),
+        SchemaSource(wanted.kind, wanted.text, dependencies),
         tuple((each.version, source_of(state, subject, each.content)) for each in chosen),
     )
 
 
 def subjects(
-    state: State, names: Iterable[str], prefix: str, *, deleted: bool, deleted_only: bool
+    state: RegistryState, names: Iterable[str], prefix: str, *, deleted: bool, deleted_only: bool
 ) -> list[str]:
     """The names with this prefix, in the prefix's context (`:*:` is any context)."""
     return [
@@ -118,7 +122,7 @@ def subjects(
     ]
 
 
-def _is_listed(state: State, name: str, deleted: bool, deleted_only: bool) -> bool:
+def _is_listed(state: RegistryState, name: str, deleted: bool, deleted_only: bool) -> bool:
     if name not in state.subjects:
         return False
     alive = state.has_subject(name)

@@ -1,7 +1,7 @@
 """Parses schemas together with their references, and caches parsed schemas.
 
-`needs` collects the texts from a State and is fast. `Parser.parse` works on texts only, so it can
-run in another thread while the State changes.
+`needs` collects the texts from the state and is fast. `Parser.parse` works on texts only, so it can
+run in another thread while the state changes.
 """
 
 from collections import OrderedDict
@@ -11,42 +11,42 @@ from dataclasses import dataclass
 from headrace.registry import formats, limits
 from headrace.registry.cache import BoundedCache
 from headrace.registry.failures import InvalidSchema, needs_too_much
-from headrace.registry.formats.parsed import Dependency, Parsed
+from headrace.registry.formats.parsed import Parsed, SchemaDependency
 from headrace.registry.names import within
 from headrace.registry.records import Content, Reference
-from headrace.registry.state import State
+from headrace.registry.state import RegistryState
 
 CACHE_CHARACTERS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SchemaSource:
     """The input of the parser: a text and the texts of its references."""
 
     kind: str
     text: str
-    dependencies: tuple[Dependency, ...] = ()
+    dependencies: tuple[SchemaDependency, ...] = ()
 
     @property
     def characters(self) -> int:
         return len(self.text) + sum(len(each.text) for each in self.dependencies)
 
 
-def source_of(state: State, subject: str, content: Content) -> Source:
+def source_of(state: RegistryState, subject: str, content: Content) -> SchemaSource:
     """The schema and its references, ordered so that each can be parsed."""
-    return Source(
+    return SchemaSource(
         content.kind, content.text, needs(state, subject, content.kind, content.references)
     )
 
 
 def needs(
-    state: State, subject: str, kind: str, references: Sequence[Reference]
-) -> tuple[Dependency, ...]:
+    state: RegistryState, subject: str, kind: str, references: Sequence[Reference]
+) -> tuple[SchemaDependency, ...]:
     """The referenced schemas, each after its own references."""
     if not references:
         # The common case. `visit` below is a reference cycle that the garbage collector must find.
         return ()
-    found: OrderedDict[str, Dependency] = OrderedDict()
+    found: OrderedDict[str, SchemaDependency] = OrderedDict()
     under_way: set[tuple[str, int]] = set()
 
     def visit(parent: str, reference: Reference) -> None:
@@ -73,7 +73,7 @@ def needs(
         for each in version.content.references:
             visit(target, each)
         under_way.discard(place)
-        found[reference.name] = Dependency(reference.name, version.content.text)
+        found[reference.name] = SchemaDependency(reference.name, version.content.text)
         if len(found) > limits.REFERENCES:
             raise _too_many()
         if sum(len(each.text) for each in found.values()) > limits.NEEDED_CHARACTERS:
@@ -92,11 +92,11 @@ class Parser:
     """Parses schemas and caches the results."""
 
     def __init__(self) -> None:
-        self._cache: BoundedCache[Source, Parsed] = BoundedCache(
+        self._cache: BoundedCache[SchemaSource, Parsed] = BoundedCache(
             CACHE_CHARACTERS, limits.SCHEMA_CHARACTERS
         )
 
-    def parse(self, source: Source) -> Parsed:
+    def parse(self, source: SchemaSource) -> Parsed:
         """The parsed schema; raises InvalidSchema if the text is invalid."""
         found = self._cache.get(source)
         if found is None:
@@ -104,7 +104,7 @@ class Parser:
             self._cache.put(source, found, source.characters)
         return found
 
-    def parse_once(self, source: Source) -> Parsed:
+    def parse_once(self, source: SchemaSource) -> Parsed:
         """Parses without adding the result to the cache: for schemas that are not registered.
 
         Many different ones would evict the registered versions, which every check needs, and

@@ -1,6 +1,6 @@
-"""The schemas topic: creates it and replays its records into a State.
+"""The schemas topic: creates it and replays its records into the state.
 
-A thread polls for records and passes them to the event loop; only the event loop changes the State
+A thread polls for records and passes them to the event loop; only the event loop changes the state
 that requests read. A write waits here until its records are replayed.
 """
 
@@ -22,7 +22,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from headrace.registry.records import BadRecord, Change, decode
-from headrace.registry.state import State
+from headrace.registry.state import RegistryState
 from headrace.service.errors import StartFailure
 
 log = logging.getLogger("headrace.registry")
@@ -101,11 +101,11 @@ def _create(admin: AdminClient, location: TopicLocation, factor: int) -> None:
             ) from None
 
 
-class TopicReader:
+class SchemasReader:
     """Reads the topic from its beginning until the registry stops."""
 
     def __init__(self, location: TopicLocation) -> None:
-        self.state = State()
+        self.state = RegistryState()
         self.next_offset = 0
         """All records below this offset have been replayed."""
         self._location = location
@@ -142,7 +142,7 @@ class TopicReader:
             self._waiting.append((offset, future))
             await future
 
-    async def copy_at(self, offset: int) -> State:
+    async def copy_at(self, offset: int) -> RegistryState:
         """A copy of the state with all records below `offset`."""
         await self.reached(offset)
         return self.state.copy()

@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 
 from headrace.registry import decisions, limits, lookup, submission
 from headrace.registry.compatibility_cache import CompatibilityChecks
-from headrace.registry.decisions import Outcome
+from headrace.registry.decisions import Decision
 from headrace.registry.failures import InvalidSchema, RegistryError
 from headrace.registry.formats.parsed import TooManyPairs
 from headrace.registry.lookup import Comparison
-from headrace.registry.parsing import Parser, Source, needs, source_of
+from headrace.registry.parsing import Parser, SchemaSource, needs, source_of
 from headrace.registry.records import Content, Json, Version
-from headrace.registry.schemas_topic import TopicLocation, TopicReader, make_topic
-from headrace.registry.state import State
+from headrace.registry.schemas_topic import SchemasReader, TopicLocation, make_topic
+from headrace.registry.state import RegistryState
 from headrace.registry.submission import Submission
 from headrace.registry.work import (
     CANONICAL,
@@ -42,13 +42,13 @@ class Registry:
         self.parser = Parser()
         self.checks = CompatibilityChecks(self.parser)
         self.workers = Workers()
-        self.reader: TopicReader
+        self.reader: SchemasReader
         self.writer: Writer
 
     async def start(self) -> None:
         """Reads the topic to its end; raises StartFailure if that fails."""
         await asyncio.to_thread(make_topic, self.location, START_TIMEOUT_S)
-        self.reader = TopicReader(self.location)
+        self.reader = SchemasReader(self.location)
         await self.reader.start(START_TIMEOUT_S)
         self.writer = Writer(self.location, self.reader)
 
@@ -58,7 +58,7 @@ class Registry:
         await asyncio.to_thread(self.reader.stop)
 
     @property
-    def state(self) -> State:
+    def state(self) -> RegistryState:
         return self.reader.state
 
     async def subjects(self, prefix: str, *, deleted: bool, deleted_only: bool) -> list[str]:
@@ -70,7 +70,7 @@ class Registry:
             )
         return sorted(found)
 
-    async def text(self, source: Source, form: str) -> str:
+    async def text(self, source: SchemaSource, form: str) -> str:
         """The text of a schema in one of its forms."""
         task = TextOf(source, form)
         return task.run(self.parser) if is_quick(task) else str(await self.workers.run(task))
@@ -84,7 +84,7 @@ class Registry:
     ) -> Submission:
         """The submission with the text that would be stored."""
         wanted = submission.resolved(wanted, self.state, subject)
-        source = Source(
+        source = SchemaSource(
             wanted.kind,
             wanted.text,
             needs(self.state, subject, wanted.kind, wanted.references),
@@ -176,6 +176,6 @@ class Registry:
         config: Json = self.state.config(subject)
         return any(name.startswith(("default", "override")) for name in config)
 
-    async def write(self, decide: Callable[[State], Outcome]) -> object:
+    async def write(self, decide: Callable[[RegistryState], Decision]) -> object:
         """The answer to a write, after its records are committed and replayed here."""
         return await self.writer.write(decide)

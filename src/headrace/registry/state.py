@@ -50,7 +50,7 @@ class Ids:
         return made
 
 
-class State:
+class RegistryState:
     """Subjects, ids, settings and references between schemas."""
 
     __slots__ = ("configs", "contexts", "guids", "modes", "referrers", "subjects")

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from headrace.registry import failures
 from headrace.registry.names import within
 from headrace.registry.records import AVRO, Json, Reference, sorted_json
-from headrace.registry.state import State
+from headrace.registry.state import RegistryState
 
 HIGHEST = 2**31 - 1
 
@@ -44,7 +44,7 @@ def from_json(body: object) -> Submission:
     )
 
 
-def resolved(submission: Submission, state: State, subject: str) -> Submission:
+def resolved(submission: Submission, state: RegistryState, subject: str) -> Submission:
     """The submission with references to the latest version (-1) resolved to version numbers."""
     if all(each.version != -1 for each in submission.references):
         return submission

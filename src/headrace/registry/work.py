@@ -12,9 +12,9 @@ from typing import TypeAlias
 
 from headrace.registry import formats, limits
 from headrace.registry.failures import InvalidSchema, RegistryError
-from headrace.registry.formats.parsed import Dependency, TooManyPairs
+from headrace.registry.formats.parsed import SchemaDependency, TooManyPairs
 from headrace.registry.lookup import Comparison
-from headrace.registry.parsing import Parser, Source
+from headrace.registry.parsing import Parser, SchemaSource
 
 CANONICAL = "canonical"
 NORMALIZED = "normalized"
@@ -24,7 +24,7 @@ NORMALIZED = "normalized"
 class TextOf:
     """The text of a schema: canonical, normalized, or in another form of its type."""
 
-    source: Source
+    source: SchemaSource
     form: str
 
     def run(self, parser: Parser) -> str:
@@ -59,7 +59,7 @@ class Answers:
     def add(self, task: Task, result: Result) -> None:
         self._finished[task] = result
 
-    def text(self, source: Source, form: str) -> str:
+    def text(self, source: SchemaSource, form: str) -> str:
         """The text of a schema; raises NeedsWork if the task is not quick."""
         task = TextOf(source, form)
         found = self._finished.get(task)
@@ -95,7 +95,7 @@ def is_quick(task: Task) -> bool:
     return isinstance(task, TextOf) or not any(map(_has_patterns, sources))
 
 
-def _has_patterns(source: Source) -> bool:
+def _has_patterns(source: SchemaSource) -> bool:
     """Whether it may contain regular expressions. Some take exponential time, and a thread that
     evaluates one cannot be interrupted."""
     if source.kind != "JSON":
@@ -123,14 +123,16 @@ def decode_task(raw: bytes) -> Task:
     return Comparison(found["level"], _source(found["new"]), earlier)
 
 
-def _source_json(source: Source) -> list[object]:
+def _source_json(source: SchemaSource) -> list[object]:
     return [source.kind, source.text, [[each.name, each.text] for each in source.dependencies]]
 
 
-def _source(found: Sequence[object]) -> Source:
+def _source(found: Sequence[object]) -> SchemaSource:
     kind, text, dependencies = found
     assert isinstance(dependencies, list)
-    return Source(str(kind), str(text), tuple(Dependency(*each) for each in dependencies))
+    return SchemaSource(
+        str(kind), str(text), tuple(SchemaDependency(*each) for each in dependencies)
+    )
 
 
 def encode_result(result: Result | RegistryError) -> bytes:

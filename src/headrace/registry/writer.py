@@ -22,15 +22,15 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from headrace.registry import failures
-from headrace.registry.decisions import Outcome
+from headrace.registry.decisions import Decision
 from headrace.registry.failures import RegistryError
 from headrace.registry.records import Change, encode
-from headrace.registry.schemas_topic import TopicLocation, TopicReader, end_of
-from headrace.registry.state import State
+from headrace.registry.schemas_topic import SchemasReader, TopicLocation, end_of
+from headrace.registry.state import RegistryState
 
 log = logging.getLogger("headrace.registry")
 
-Decide = Callable[[State], Outcome]
+Decide = Callable[[RegistryState], Decision]
 BATCH_REQUESTS = 200
 GIVE_UP_S = 20.0
 TRANSACTION_S = 10.0
@@ -50,13 +50,13 @@ class PendingWrite:
 class Writer:
     """The thread that writes, and the queue in front of it."""
 
-    def __init__(self, location: TopicLocation, reader: TopicReader) -> None:
+    def __init__(self, location: TopicLocation, reader: SchemasReader) -> None:
         self._location = location
         self._reader = reader
         self._loop = asyncio.get_running_loop()
         self._requests: queue.SimpleQueue[PendingWrite | None] = queue.SimpleQueue()
         self._producer: Producer | None = None
-        self._state = State()
+        self._state = RegistryState()
         self._admin: AdminClient | None = None
         self._last_offset = -1
         self.changes = 0
@@ -176,7 +176,7 @@ class Writer:
 
     def _discard_producer(self) -> None:
         self._producer = None
-        self._state = State()
+        self._state = RegistryState()
 
     def _still_waiting(self, batch: list[PendingWrite], error: Exception) -> list[PendingWrite]:
         """The writes that have time left for another attempt; the others fail with the reason."""

@@ -64,7 +64,7 @@ def run(service: HttpService[R], options: ProcessOptions) -> int:
     )
     address = f"{host}:{listener.getsockname()[1]}"
     ready = f"Headrace {service.name} is ready on {address}, {service.summary}"
-    server = HttpServer(config, ready)
+    server = HttpServer(config, ready, log)
     server.run(sockets=[listener])
     if application.start_failure is not None:
         return application.start_failure.exit_code
@@ -74,9 +74,10 @@ def run(service: HttpService[R], options: ProcessOptions) -> int:
 class HttpServer(uvicorn.Server):
     """Prints one line when it accepts requests."""
 
-    def __init__(self, config: uvicorn.Config, ready: str) -> None:
+    def __init__(self, config: uvicorn.Config, ready: str, log: logging.Logger) -> None:
         super().__init__(config)
         self._ready = ready
+        self._log = log
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -102,3 +103,10 @@ class HttpServer(uvicorn.Server):
             gc.freeze()
             gc.set_threshold(50_000, 50, 50)
             print(self._ready, flush=True)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        in_progress = len(self.server_state.tasks)
+        fields = {"requests_in_progress": in_progress}
+        self._log.info("stopping; requests in progress: %d", in_progress, extra={"fields": fields})
+        await super().shutdown(sockets)
+        self._log.info("stopped")

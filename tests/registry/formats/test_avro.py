@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from headrace.registry import formats, limits
 from headrace.registry.failures import InvalidSchema, RegistryError
-from headrace.registry.formats.parsed import Dependency, Sides
+from headrace.registry.formats.parsed import SchemaDependency, Sides
 
 SIDES = Sides(reader="the reader", writer="the writer")
 
@@ -232,7 +232,7 @@ def test_normalising_puts_the_users_own_properties_in_order() -> None:
 
 
 def test_a_reference_gives_the_types_that_a_schema_names() -> None:
-    address = Dependency("shop.Address", json.dumps(record(name="shop.Address")))
+    address = SchemaDependency("shop.Address", json.dumps(record(name="shop.Address")))
     order = json.dumps(record(field("to", "shop.Address"), name="Order"))
     with pytest.raises(InvalidSchema, match="Address"):
         formats.parse("AVRO", order)

@@ -6,7 +6,7 @@ import pytest
 
 from headrace.registry import formats
 from headrace.registry.failures import InvalidSchema
-from headrace.registry.formats.parsed import Dependency, Sides
+from headrace.registry.formats.parsed import SchemaDependency, Sides
 
 SIDES = Sides(reader="the reader", writer="the writer")
 
@@ -112,7 +112,7 @@ def test_spaces_do_not_matter_and_the_order_only_until_it_is_normalised() -> Non
 
 
 def test_a_reference_by_name_and_by_id_is_followed() -> None:
-    part = Dependency("part.json", json.dumps({"$id": "http://example.com/part", **TEXT}))
+    part = SchemaDependency("part.json", json.dumps({"$id": "http://example.com/part", **TEXT}))
     for name in ("part.json", "http://example.com/part"):
         text = json.dumps(thing(a={"$ref": name}))
         with pytest.raises(InvalidSchema, match="leads nowhere"):

@@ -10,7 +10,7 @@ from google.protobuf import descriptor_pb2, timestamp_pb2
 from headrace.registry import formats, limits
 from headrace.registry.failures import InvalidSchema
 from headrace.registry.formats import proto_known
-from headrace.registry.formats.parsed import Dependency, Parsed, Sides
+from headrace.registry.formats.parsed import Parsed, SchemaDependency, Sides
 
 SIDES = Sides(reader="the reader", writer="the writer")
 
@@ -431,7 +431,7 @@ def test_types_of_known_files_are_compared_by_their_fields() -> None:
 
 
 def test_a_reference_of_the_same_name_comes_before_a_known_file() -> None:
-    own = Dependency("confluent/meta.proto", 'syntax = "proto3"; message Own {}')
+    own = SchemaDependency("confluent/meta.proto", 'syntax = "proto3"; message Own {}')
     text = 'syntax = "proto3"; import "confluent/meta.proto"; message M { Own own = 1; }'
     assert "Own own = 1;" in formats.parse("PROTOBUF", text, [own]).canonical
     with pytest.raises(InvalidSchema, match="Own"):
@@ -505,8 +505,12 @@ def test_imports_come_from_the_references() -> None:
     text = 'syntax = "proto3"; import "shop/part.proto"; message A { shop.M m = 1; }'
     with pytest.raises(InvalidSchema, match=r"part\.proto"):
         formats.parse("PROTOBUF", text)
-    parsed = formats.parse("PROTOBUF", text, [Dependency("shop/part.proto", proto("int32 a = 1;"))])
-    other = formats.parse("PROTOBUF", text, [Dependency("shop/part.proto", proto("bytes a = 1;"))])
+    parsed = formats.parse(
+        "PROTOBUF", text, [SchemaDependency("shop/part.proto", proto("int32 a = 1;"))]
+    )
+    other = formats.parse(
+        "PROTOBUF", text, [SchemaDependency("shop/part.proto", proto("bytes a = 1;"))]
+    )
     assert "'A.m.a'" in parsed.problems(other, SIDES)[0]
 
 
@@ -526,7 +530,7 @@ def test_values_of_options_cannot_be_nested_until_protoc_crashes() -> None:
         with pytest.raises(InvalidSchema, match="nested"):
             formats.parse("PROTOBUF", text)
         with pytest.raises(InvalidSchema, match="nested"):
-            formats.parse("PROTOBUF", proto(""), [Dependency("o.proto", text)])
+            formats.parse("PROTOBUF", proto(""), [SchemaDependency("o.proto", text)])
 
 
 @pytest.mark.parametrize(
@@ -548,5 +552,5 @@ def test_text_that_is_no_file_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize("name", ["../x.proto", "/etc/x.proto", "a/../../x.proto", "", "a\x00b"])
 def test_a_reference_cannot_leave_its_folder(name: str) -> None:
-    with pytest.raises(InvalidSchema, match="no name of a file"):
-        formats.parse("PROTOBUF", proto(""), [Dependency(name, proto(""))])
+    with pytest.raises(InvalidSchema, match="not the name of a file"):
+        formats.parse("PROTOBUF", proto(""), [SchemaDependency(name, proto(""))])

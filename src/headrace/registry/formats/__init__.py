@@ -1,6 +1,6 @@
-"""The types of schemas. Each is a module with `parse`.
+"""The schema types. Each is a module with a function `parse`.
 
-A module is imported when the first schema of its type comes: the libraries behind them are large.
+A module is imported with the first schema of its type, because the libraries are large.
 """
 
 import functools
@@ -10,14 +10,14 @@ from types import ModuleType
 
 from headrace.registry import limits
 from headrace.registry.failures import InvalidSchema, too_large
-from headrace.registry.formats.parsed import Dependency, Parsed
+from headrace.registry.formats.parsed import Parsed, SchemaDependency
 
 MODULES = {"AVRO": "avro", "JSON": "json_schema", "PROTOBUF": "protobuf"}
 KINDS = ("JSON", "PROTOBUF", "AVRO")
 
 
-def parse(kind: str, text: str, dependencies: Sequence[Dependency] = ()) -> Parsed:
-    """The schema of this type that the text is; InvalidSchema where it is none."""
+def parse(kind: str, text: str, dependencies: Sequence[SchemaDependency] = ()) -> Parsed:
+    """Parses a schema of this type; raises InvalidSchema if the text is invalid."""
     if kind not in MODULES:
         raise InvalidSchema(f"Invalid schema type {kind!r}; known are {', '.join(MODULES)}")
     if len(text) > limits.SCHEMA_CHARACTERS:

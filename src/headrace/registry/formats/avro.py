@@ -1,4 +1,4 @@
-"""Avro schemas: validity by Apache's library, one canonical text, and references by full name."""
+"""Avro schemas: validated with Apache's library; references by full name."""
 
 import json
 from collections.abc import Sequence
@@ -11,11 +11,11 @@ from avro.schema import NamedSchema, Schema, make_avsc_object
 
 from headrace.bounded_json import BadJson, parse_json
 from headrace.registry.failures import InvalidSchema
-from headrace.registry.formats.avro_reading import PRIMITIVES, Reading
+from headrace.registry.formats.avro_reading import PRIMITIVES, AvroComparison
 from headrace.registry.formats.avro_text import canonical_text, respelled
-from headrace.registry.formats.parsed import Dependency, Parsed, Sides, unknown_form
+from headrace.registry.formats.parsed import Parsed, SchemaDependency, Sides, unknown_form
 
-# Whatever the library stumbles over in text that is no schema.
+# What the library raises for invalid schemas.
 _LIBRARY_ERRORS = (AvroException, AttributeError, KeyError, TypeError, ValueError, RecursionError)
 
 
@@ -61,10 +61,10 @@ class AvroSchema:
         raise unknown_form(form, "resolved")
 
     def problems(self, writer: Parsed, sides: Sides) -> list[str]:
-        return Reading(sides).problems(self.schema, cast(AvroSchema, writer).schema)
+        return AvroComparison(sides).problems(self.schema, cast(AvroSchema, writer).schema)
 
 
-def parse(text: str, dependencies: Sequence[Dependency]) -> AvroSchema:
+def parse(text: str, dependencies: Sequence[SchemaDependency]) -> AvroSchema:
     """The schema, with the named types of its dependencies known to it."""
     data = _data(text)
     known = [(_data(each.text), each.name) for each in dependencies]

@@ -33,7 +33,7 @@ NAMED = frozenset({"record", "error", "enum", "fixed"})
 RECORDS = frozenset({"record", "error"})
 
 
-class Reading:
+class AvroComparison:
     """One comparison of two schemas."""
 
     def __init__(self, sides: Sides) -> None:
@@ -43,7 +43,7 @@ class Reading:
         self._results: dict[tuple[int, int], list[str]] = {}
 
     def problems(self, reader: Schema, writer: Schema, path: str = "") -> list[str]:
-        """Why what `writer` writes cannot be read as `reader`, each with its field."""
+        """Why data of `writer` cannot be read with `reader`, each with its field."""
         if reader is writer:
             return []
         if reader.type in PRIMITIVES or writer.type in PRIMITIVES:
@@ -111,7 +111,7 @@ class Reading:
         ]
 
     def _nearest(self, reader: UnionSchema, writer: Schema, path: str) -> list[str] | None:
-        """The problems of the member that is meant, if any is; none if one of them can read it."""
+        """The problems of the member with the same name; none if any member can read it."""
         nearest: list[str] | None = None
         for branch in reader.schemas:
             found = self.problems(branch, writer, path)
@@ -176,7 +176,7 @@ class Reading:
 
 
 def _takes(reader: str, writer: str) -> bool:
-    """Whether a type that has no parts is read as another."""
+    """Whether a primitive type can be read as another."""
     return reader == writer or writer in PROMOTIONS.get(reader, ())
 
 

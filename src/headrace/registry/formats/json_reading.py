@@ -41,8 +41,8 @@ ABOUT = {
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
-    """A schema or a part of one, with what is needed to follow its references."""
+class JsonNode:
+    """A schema or a part of one, with the resolver of its references."""
 
     data: Data
     resolver: "Resolver[Data]"
@@ -51,35 +51,35 @@ class Node:
     def get(self, word: str) -> object:
         return self.data.get(word) if isinstance(self.data, dict) else None
 
-    def part(self, data: object) -> "Node":
+    def part(self, data: object) -> "JsonNode":
         assert isinstance(data, dict | bool), "the library has checked the schema"
         resolver = self.resolver
         if isinstance(data, dict) and isinstance(data.get("$id"), str):
             name = str(self.kind.META_SCHEMA.get("$schema"))
             like = specification_with(name, default=DRAFT7)
             resolver = resolver.in_subresource(Resource(contents=data, specification=like))
-        return Node(data, resolver, self.kind)
+        return JsonNode(data, resolver, self.kind)
 
-    def parts(self, word: str) -> dict[str, "Node"]:
+    def parts(self, word: str) -> dict[str, "JsonNode"]:
         """Schemas by name, such as those of `properties`."""
         found = self.get(word)
         return {n: self.part(d) for n, d in found.items()} if isinstance(found, dict) else {}
 
-    def listed(self, word: str) -> list["Node"]:
+    def listed(self, word: str) -> list["JsonNode"]:
         found = self.get(word)
         return [self.part(each) for each in found] if isinstance(found, list) else []
 
-    def target(self) -> "Node | None":
-        """Where its `$ref` leads."""
+    def target(self) -> "JsonNode | None":
+        """The target of its `$ref`."""
         reference = self.get("$ref")
         if not isinstance(reference, str):
             return None
         found = self.resolver.lookup(reference)
         if not isinstance(found.contents, dict | bool):
-            raise ValueError(f"{reference} is no schema")
-        return Node(found.contents, found.resolver, self.kind)
+            raise ValueError(f"{reference} is not a schema")
+        return JsonNode(found.contents, found.resolver, self.kind)
 
-    def children(self) -> Iterator["Node"]:
+    def children(self) -> Iterator["JsonNode"]:
         """The schemas inside this one."""
         for word in (
             "properties", "patternProperties", "definitions", "$defs", "dependentSchemas",
@@ -105,7 +105,7 @@ class Node:
         return bool(self.kind(self.data, _resolver=self.resolver).is_valid(value))
 
 
-class Reading:
+class JsonComparison:
     """One comparison of two schemas."""
 
     def __init__(self, sides: Sides) -> None:
@@ -113,10 +113,10 @@ class Reading:
         self._budget = Budget(sides.pairs)
         self._results: dict[tuple[int, int], list[str]] = {}
         # Nodes created during the comparison must live as long as their ids are used as keys.
-        self._nodes: list[Node] = []
+        self._nodes: list[JsonNode] = []
 
-    def problems(self, reader: Node, writer: Node, path: str = "") -> list[str]:
-        """Why a document of `writer` may not be one of `reader`, each with its place."""
+    def problems(self, reader: JsonNode, writer: JsonNode, path: str = "") -> list[str]:
+        """Why a document that `writer` allows may be invalid for `reader`, each with its path."""
         pair = (id(reader.data), id(writer.data))
         if isinstance(reader.data, bool) or isinstance(writer.data, bool):
             return self._compare(reader, writer, path)
@@ -128,7 +128,7 @@ class Reading:
             self._results[pair] = self._compare(reader, writer, path)
         return self._results[pair]
 
-    def _compare(self, reader: Node, writer: Node, path: str) -> list[str]:
+    def _compare(self, reader: JsonNode, writer: JsonNode, path: str) -> list[str]:
         if reader.data in (True, {}) or writer.data is False:
             return []
         if reader.data is False:
@@ -147,21 +147,21 @@ class Reading:
         )
 
     def _from_branches(
-        self, reader: Node, writer: Node, word: str, branches: list[Node], path: str
+        self, reader: JsonNode, writer: JsonNode, word: str, branches: list[JsonNode], path: str
     ) -> list[str]:
-        """What a union writes: everything of each member."""
+        """A union writes the documents of all its members."""
         assert isinstance(writer.data, dict)
         beside = {name: value for name, value in writer.data.items() if name != word}
         found: list[str] = []
         for branch in branches:
             whole = branch
             if isinstance(branch.data, dict) and "$ref" not in branch.data:
-                whole = Node({**beside, **branch.data}, branch.resolver, branch.kind)
+                whole = JsonNode({**beside, **branch.data}, branch.resolver, branch.kind)
                 self._nodes.append(whole)
             found += self.problems(reader, whole, path)
         return found
 
-    def _all_of(self, reader: Node, writer: Node, path: str) -> list[str]:
+    def _all_of(self, reader: JsonNode, writer: JsonNode, path: str) -> list[str]:
         writers = [writer, *writer.listed("allOf")]
         found: list[str] = []
         for part in reader.listed("allOf"):
@@ -170,7 +170,7 @@ class Reading:
                 found += candidates[0]
         return found
 
-    def _one_of(self, reader: Node, writer: Node, path: str) -> list[str]:
+    def _one_of(self, reader: JsonNode, writer: JsonNode, path: str) -> list[str]:
         for word in ("anyOf", "oneOf"):
             branches = reader.listed(word)
             if not branches:
@@ -183,7 +183,7 @@ class Reading:
                 ]
         return []
 
-    def _plain(self, reader: Node, writer: Node, path: str) -> list[str]:
+    def _plain(self, reader: JsonNode, writer: JsonNode, path: str) -> list[str]:
         fixed = _values(writer)
         if fixed is not None:
             bad = [value for value in fixed if not reader.allows(value)]
@@ -203,7 +203,7 @@ class Reading:
             found += self._array(reader, merged, path)
         return found
 
-    def _types(self, reader: Node, writer: Node, path: str) -> list[str]:
+    def _types(self, reader: JsonNode, writer: JsonNode, path: str) -> list[str]:
         allowed = reader.types()
         extra = [
             each
@@ -218,7 +218,7 @@ class Reading:
             )
         ]
 
-    def _bounds(self, reader: Node, writer: Node, path: str) -> list[str]:
+    def _bounds(self, reader: JsonNode, writer: JsonNode, path: str) -> list[str]:
         found: list[str] = []
         for word in (*UPPER, *LOWER, "multipleOf", "uniqueItems", *EXACT):
             wanted, given = reader.get(word), writer.get(word)
@@ -232,7 +232,7 @@ class Reading:
                 found.append(self._say(path, f"has {word} {_short(wanted)}, and {{w}} {shown}"))
         return found + self._conditions(reader, writer, path)
 
-    def _conditions(self, reader: Node, writer: Node, path: str) -> list[str]:
+    def _conditions(self, reader: JsonNode, writer: JsonNode, path: str) -> list[str]:
         found: list[str] = []
         for word in ("dependencies", "dependentRequired", "dependentSchemas"):
             wanted, given = reader.get(word), writer.get(word)
@@ -249,7 +249,7 @@ class Reading:
                 found.append(self._say(path, f"excludes {_short(excluded)}, and {{w}} does not"))
         return found
 
-    def _object(self, reader: Node, writer: Node, path: str) -> list[str]:
+    def _object(self, reader: JsonNode, writer: JsonNode, path: str) -> list[str]:
         found: list[str] = []
         mine, theirs = reader.parts("properties"), writer.parts("properties")
         given = writer.get("required")
@@ -276,7 +276,9 @@ class Reading:
                 found += self._unknown_property(reader, source, name, path)
         return found + self._additional(reader, writer, path)
 
-    def _unknown_property(self, reader: Node, source: Node, name: str, path: str) -> list[str]:
+    def _unknown_property(
+        self, reader: JsonNode, source: JsonNode, name: str, path: str
+    ) -> list[str]:
         place = _join(path, name)
         target = _other_property(reader, name)
         if target is None or source.data is False:
@@ -285,7 +287,7 @@ class Reading:
             return [self._say(place, "does not allow it, and {w} has it")]
         return self.problems(target, source, place)
 
-    def _additional(self, reader: Node, writer: Node, path: str) -> list[str]:
+    def _additional(self, reader: JsonNode, writer: JsonNode, path: str) -> list[str]:
         found: list[str] = []
         theirs = writer.parts("patternProperties")
         for pattern, part in reader.parts("patternProperties").items():
@@ -303,7 +305,7 @@ class Reading:
                 found += self.problems(mine, _additional_of(writer), _join(path, "*"))
         return found
 
-    def _array(self, reader: Node, writer: Node, path: str) -> list[str]:
+    def _array(self, reader: JsonNode, writer: JsonNode, path: str) -> list[str]:
         mine, my_rest = _items(reader)
         theirs, their_rest = _items(writer)
         found: list[str] = []
@@ -318,8 +320,8 @@ class Reading:
         return f"{place}: {self._sides.reader} {text}".replace("{w}", self._sides.writer)
 
 
-def _merged(writer: Node) -> Node:
-    """The writer with its `allOf`: all of them hold, so any of them may answer."""
+def _merged(writer: JsonNode) -> JsonNode:
+    """The writer and the members of its `allOf`: each constraint of each of them holds."""
     parts = writer.listed("allOf")
     if not parts or not isinstance(writer.data, dict):
         return writer
@@ -339,10 +341,10 @@ def _merged(writer: Node) -> Node:
                 whole[word] = [*below, *value]
             elif word != "allOf":
                 whole[word] = value
-    return Node(whole, writer.resolver, writer.kind)
+    return JsonNode(whole, writer.resolver, writer.kind)
 
 
-def _values(node: Node) -> list[object] | None:
+def _values(node: JsonNode) -> list[object] | None:
     """The values of `enum` or `const`, if it has one."""
     if isinstance(node.data, dict) and "const" in node.data:
         return [node.data["const"]]
@@ -361,8 +363,8 @@ def _follows(word: str, wanted: object, given: object) -> bool:
     return given <= wanted if word in UPPER else given >= wanted
 
 
-def _other_property(node: Node, name: str) -> Node | None:
-    """What an object says of a property that it does not name; None for nothing."""
+def _other_property(node: JsonNode, name: str) -> JsonNode | None:
+    """The schema of a property that the object does not name; None if there is none."""
     for pattern, part in node.parts("patternProperties").items():
         if _pattern(pattern).search(name):
             return part
@@ -379,12 +381,12 @@ def _pattern(text: str) -> "re.Pattern[str]":
         return re.compile(r"(?!)")
 
 
-def _additional_of(node: Node) -> Node:
+def _additional_of(node: JsonNode) -> JsonNode:
     found = node.get("additionalProperties")
     return node.part(found if isinstance(found, dict | bool) else True)
 
 
-def _items(node: Node) -> tuple[list[Node], Node]:
+def _items(node: JsonNode) -> tuple[list[JsonNode], JsonNode]:
     """The schemas of the first items, and that of all others."""
     items = node.get("items")
     if isinstance(items, list):

@@ -1,4 +1,4 @@
-"""JSON Schema: validity by the jsonschema library, references by name, no request to anywhere."""
+"""JSON Schema: validated with the jsonschema library; references by name, without requests."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -14,8 +14,8 @@ from referencing.jsonschema import DRAFT7, specification_with
 
 from headrace.bounded_json import BadJson, parse_json
 from headrace.registry.failures import InvalidSchema
-from headrace.registry.formats.json_reading import Node, Reading
-from headrace.registry.formats.parsed import Dependency, Parsed, Sides, unknown_form
+from headrace.registry.formats.json_reading import JsonComparison, JsonNode
+from headrace.registry.formats.parsed import Parsed, SchemaDependency, Sides, unknown_form
 
 Schema = dict[str, object] | bool
 # Of a schema without an $id: what its own references are relative to.
@@ -27,7 +27,7 @@ class JsonSchema:
 
     kind = "JSON"
 
-    def __init__(self, data: Schema, node: Node) -> None:
+    def __init__(self, data: Schema, node: JsonNode) -> None:
         self._data = data
         self.node = node
 
@@ -42,10 +42,10 @@ class JsonSchema:
         raise unknown_form(form, "none")
 
     def problems(self, writer: Parsed, sides: Sides) -> list[str]:
-        return Reading(sides).problems(self.node, cast(JsonSchema, writer).node)
+        return JsonComparison(sides).problems(self.node, cast(JsonSchema, writer).node)
 
 
-def parse(text: str, dependencies: Sequence[Dependency]) -> JsonSchema:
+def parse(text: str, dependencies: Sequence[SchemaDependency]) -> JsonSchema:
     """The schema; a `$ref` may name a part of it, its `$id`, or one of the dependencies."""
     data = _data(text, "the schema")
     kind: type[Validator] = validator_for(data, default=Draft7Validator)
@@ -60,7 +60,7 @@ def parse(text: str, dependencies: Sequence[Dependency]) -> JsonSchema:
     place = resource.id() or HERE
     registry: Registry[Schema] = Registry().with_resources([*known, (place, resource)])
     try:
-        node = Node(data, registry.crawl().resolver(place), kind)
+        node = JsonNode(data, registry.crawl().resolver(place), kind)
         _check_references(node)
     except (Unresolvable, ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
         reason = f"{error}"[:300] or type(error).__name__
@@ -99,13 +99,13 @@ def _resource(data: Schema) -> Resource[Schema]:
     return Resource(contents=data, specification=chosen)
 
 
-def _check_references(root: Node) -> None:
-    """Follows every `$ref` once, so that none is found broken only when schemas are compared."""
+def _check_references(root: JsonNode) -> None:
+    """Resolves every `$ref` once, so that broken ones are found before a comparison."""
     for node in _walk(root):
         node.target()
 
 
-def _walk(root: Node) -> Iterator[Node]:
+def _walk(root: JsonNode) -> Iterator[JsonNode]:
     waiting, seen = [root], set[int]()
     while waiting:
         node = waiting.pop()

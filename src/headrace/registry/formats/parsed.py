@@ -1,4 +1,4 @@
-"""What every type of schema offers once it is parsed, and what it is parsed with."""
+"""The interface of a parsed schema of any type, and the input of a comparison."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -8,7 +8,7 @@ from headrace.registry.failures import InvalidSchema
 
 
 @dataclass(frozen=True, slots=True)
-class Dependency:
+class SchemaDependency:
     """A schema that another one refers to by this name; its own dependencies come before it."""
 
     name: str
@@ -17,16 +17,16 @@ class Dependency:
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """The two schemas of a comparison as messages call them, and how long it may take."""
+    """The names of the two schemas in messages, and the limit of a comparison."""
 
     reader: str
     writer: str
     pairs: int = limits.COMPARISONS
-    """Of types that are compared at most."""
+    """Most pairs of types that are compared."""
 
 
 class Parsed(Protocol):
-    """A schema that is valid."""
+    """A valid schema."""
 
     @property
     def kind(self) -> str: ...
@@ -36,24 +36,24 @@ class Parsed(Protocol):
         """The text that is stored; the same for two spellings of one schema."""
 
     def normalized(self) -> str:
-        """The text where clients ask to normalise: what has no meaning is put in one order."""
+        """The normalized text: parts whose order has no meaning are sorted."""
 
     def formatted(self, form: str) -> str:
-        """The text in one of the type's other forms."""
+        """The text in another format of the type."""
 
     def problems(self, writer: "Parsed", sides: Sides) -> list[str]:
         """Why data of `writer` cannot be read with this schema; empty if it can."""
 
 
 class TooManyPairs(InvalidSchema):
-    """Schemas that cannot be compared in the steps that are allowed."""
+    """The comparison exceeds the limit on pairs of types."""
 
     def __init__(self, pairs: int) -> None:
         super().__init__(f"The schemas are too large to compare: more than {pairs} pairs of types")
 
 
 class Budget:
-    """Counts the steps of one comparison and ends it where it grows out of hand."""
+    """Counts the pairs of one comparison and ends it at the limit."""
 
     __slots__ = ("_left", "_pairs")
 

@@ -15,7 +15,7 @@ from google.protobuf.descriptor_pb2 import (
 )
 
 from headrace.registry.formats import proto_elements as elements
-from headrace.registry.formats.proto_elements import Numbers, Option, Range, Value, Word
+from headrace.registry.formats.proto_elements import Numbers, ProtoOption, ProtoRange, Value, Word
 from headrace.registry.formats.proto_source import unescaped
 
 Field = FieldDescriptorProto
@@ -54,9 +54,9 @@ def elements_of(file: FileDescriptorProto) -> elements.File:
     )
 
 
-def _options(options: object) -> tuple[Option, ...]:
+def _options(options: object) -> tuple[ProtoOption, ...]:
     """Options that are known by name, in the order of existing registries."""
-    found: list[tuple[int, Option]] = []
+    found: list[tuple[int, ProtoOption]] = []
     for field, value in options.ListFields():  # type: ignore[attr-defined]
         if field.name == "map_entry" or (field.message_type and not field.is_extension):
             continue
@@ -64,7 +64,7 @@ def _options(options: object) -> tuple[Option, ...]:
         first = name in FIRST_OPTIONS
         place = FIRST_OPTIONS.index(name) if first else len(FIRST_OPTIONS) + field.number
         values = value if field.is_repeated else [value]
-        found += [(place, Option((name,), _value(field, each))) for each in values]
+        found += [(place, ProtoOption((name,), _value(field, each))) for each in values]
     return tuple(option for _, option in sorted(found, key=lambda each: each[0]))
 
 
@@ -159,21 +159,21 @@ def _field(
     label: str,
     maps: dict[str, DescriptorProto],
     message: DescriptorProto,
-) -> elements.Field:
+) -> elements.ProtoField:
     kind = _type(field)
     last = _last(field.type_name)
     if field.type == Field.TYPE_MESSAGE and last in maps and _is_own(field, message):
         key, value = maps[last].field
         kind, label = f"map<{_type(key)}, {_type(value)}>", ""
-    return elements.Field(label, kind, field.name, field.number, _field_options(field))
+    return elements.ProtoField(label, kind, field.name, field.number, _field_options(field))
 
 
 def _group(
     field: FieldDescriptorProto, label: str, bodies: dict[str, DescriptorProto]
-) -> elements.Group:
+) -> elements.ProtoGroup:
     # Groups exist in proto2 alone.
     body = _message(bodies[_last(field.type_name)], proto3=False)
-    return elements.Group(label, field.number, _field_options(field), body)
+    return elements.ProtoGroup(label, field.number, _field_options(field), body)
 
 
 def _group_names(fields: Iterable[FieldDescriptorProto]) -> set[str]:
@@ -201,12 +201,12 @@ def _label(field: FieldDescriptorProto, proto3: bool) -> str:
     return "optional" if not proto3 or field.proto3_optional else ""
 
 
-def _field_options(field: FieldDescriptorProto) -> tuple[Option, ...]:
+def _field_options(field: FieldDescriptorProto) -> tuple[ProtoOption, ...]:
     found = [*_options(field.options)]
     if field.HasField("default_value"):
-        found.append(Option(("default",), _default(field)))
+        found.append(ProtoOption(("default",), _default(field)))
     if field.json_name and field.json_name != _json_name(field.name):
-        found.append(Option(("json_name",), field.json_name))
+        found.append(ProtoOption(("json_name",), field.json_name))
     return tuple(found)
 
 
@@ -224,10 +224,10 @@ def _json_name(name: str) -> str:
 
 
 def _ranges(ranges: Iterable[object], *, beyond: int) -> Iterator[Numbers]:
-    """Ranges, the ends of which lie so far beyond their last number."""
+    """Ranges; `beyond` is the distance of an end from the last number."""
     for each in ranges:
         first, last = each.start, each.end - beyond  # type: ignore[attr-defined]
-        yield Numbers((first if first == last else Range(first, last),))
+        yield Numbers((first if first == last else ProtoRange(first, last),))
 
 
 def _enum(enum: EnumDescriptorProto) -> elements.Enum:
@@ -266,8 +266,8 @@ def _extends(
     )
 
 
-def _service(service: ServiceDescriptorProto) -> elements.Service:
-    return elements.Service(
+def _service(service: ServiceDescriptorProto) -> elements.ProtoService:
+    return elements.ProtoService(
         service.name,
         _options(service.options),
         tuple(

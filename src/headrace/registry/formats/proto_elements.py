@@ -26,7 +26,7 @@ Value: TypeAlias = "Word | str | Sequence[Value] | Mapping[str, Value]"
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
+class ProtoOption:
     """An option. Its name has parts: `(shop.owner).name` is ("(shop.owner)", "name")."""
 
     path: tuple[str, ...]
@@ -34,7 +34,7 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class ProtoRange:
     """Numbers from the first to the last, both included."""
 
     first: int
@@ -45,48 +45,48 @@ class Range:
 class Numbers:
     """One `reserved` or `extensions` statement: numbers, ranges and names."""
 
-    values: tuple[int | Range | str, ...]
-    options: tuple[Option, ...] = ()
+    values: tuple[int | ProtoRange | str, ...]
+    options: tuple[ProtoOption, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class ProtoField:
     label: str
     """`required`, `optional`, `repeated`, or empty."""
     type: str
     name: str
     number: int
-    options: tuple[Option, ...] = ()
+    options: tuple[ProtoOption, ...] = ()
     """With those of SPECIAL_ORDER at the end."""
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ProtoGroup:
     label: str
     number: int
-    options: tuple[Option, ...]
+    options: tuple[ProtoOption, ...]
     body: "Message"
 
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
     name: str
-    options: tuple[Option, ...] = ()
-    fields: tuple[Field, ...] = ()
-    groups: tuple[Group, ...] = ()
+    options: tuple[ProtoOption, ...] = ()
+    fields: tuple[ProtoField, ...] = ()
+    groups: tuple[ProtoGroup, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class EnumValue:
     name: str
     number: int
-    options: tuple[Option, ...] = ()
+    options: tuple[ProtoOption, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Enum:
     name: str
-    options: tuple[Option, ...] = ()
+    options: tuple[ProtoOption, ...] = ()
     reserved: tuple[Numbers, ...] = ()
     values: tuple[EnumValue, ...] = ()
 
@@ -96,18 +96,18 @@ class Extend:
     """Extensions of one message."""
 
     type: str
-    fields: tuple[Field, ...] = ()
-    groups: tuple[Group, ...] = ()
+    fields: tuple[ProtoField, ...] = ()
+    groups: tuple[ProtoGroup, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
     name: str
     reserved: tuple[Numbers, ...] = ()
-    options: tuple[Option, ...] = ()
-    fields: tuple[Field, ...] = ()
+    options: tuple[ProtoOption, ...] = ()
+    fields: tuple[ProtoField, ...] = ()
     oneofs: tuple[OneOf, ...] = ()
-    groups: tuple[Group, ...] = ()
+    groups: tuple[ProtoGroup, ...] = ()
     extensions: tuple[Numbers, ...] = ()
     extends: tuple[Extend, ...] = ()
     messages: tuple["Message", ...] = ()
@@ -120,13 +120,13 @@ class Method:
     input: str
     """With `stream ` before the type where it is one."""
     output: str
-    options: tuple[Option, ...] = ()
+    options: tuple[ProtoOption, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
+class ProtoService:
     name: str
-    options: tuple[Option, ...] = ()
+    options: tuple[ProtoOption, ...] = ()
     methods: tuple[Method, ...] = ()
 
 
@@ -138,8 +138,8 @@ class File:
     imports: tuple[str, ...] = ()
     public_imports: tuple[str, ...] = ()
     weak_imports: tuple[str, ...] = ()
-    options: tuple[Option, ...] = ()
+    options: tuple[ProtoOption, ...] = ()
     messages: tuple[Message, ...] = ()
     enums: tuple[Enum, ...] = ()
     extends: tuple[Extend, ...] = ()
-    services: tuple[Service, ...] = ()
+    services: tuple[ProtoService, ...] = ()

@@ -1,4 +1,4 @@
-"""A .proto file in one order: what clients get who ask to normalize.
+"""The normalized form of a .proto file.
 
 Names of types become full ones, fields, reserved numbers and options are sorted, and options that
 were set part by part become one message. The order of messages stays, because records name their
@@ -18,16 +18,16 @@ from headrace.registry.formats.proto_elements import (
     SPECIAL_ORDER,
     Enum,
     Extend,
-    Field,
     File,
-    Group,
     Message,
     Method,
     Numbers,
     OneOf,
-    Option,
-    Range,
-    Service,
+    ProtoField,
+    ProtoGroup,
+    ProtoOption,
+    ProtoRange,
+    ProtoService,
     Value,
     Word,
 )
@@ -40,7 +40,7 @@ _FLOAT = re.compile(r"-?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?[fF]?\Z")
 
 
 def normalized(file: File, types: Types) -> File:
-    """The file in its one order."""
+    """The normalized file."""
     return _Order(types, proto3='"proto3"' in file.syntax).file(file)
 
 
@@ -85,7 +85,7 @@ class _Order:
             enums=tuple(self._enum(each, scope) for each in message.enums),
         )
 
-    def _fields(self, fields: Iterable[Field], scope: str) -> tuple[Field, ...]:
+    def _fields(self, fields: Iterable[ProtoField], scope: str) -> tuple[ProtoField, ...]:
         made = (
             replace(
                 field,
@@ -96,7 +96,7 @@ class _Order:
         )
         return tuple(sorted(made, key=lambda each: each.number))
 
-    def _groups(self, groups: Iterable[Group], scope: str) -> tuple[Group, ...]:
+    def _groups(self, groups: Iterable[ProtoGroup], scope: str) -> tuple[ProtoGroup, ...]:
         made = (
             replace(
                 group,
@@ -140,7 +140,7 @@ class _Order:
             ),
         )
 
-    def _service(self, service: Service, scope: str) -> Service:
+    def _service(self, service: ProtoService, scope: str) -> ProtoService:
         return replace(
             service,
             options=self._options(service.options, scope),
@@ -174,7 +174,7 @@ class _Order:
 
     # ------------------------------------------------------------------------------- options
 
-    def _options(self, options: Iterable[Option], scope: str) -> tuple[Option, ...]:
+    def _options(self, options: Iterable[ProtoOption], scope: str) -> tuple[ProtoOption, ...]:
         found: dict[str, list[Value]] = {}
         for option in options:
             first, *parts = option.path
@@ -187,7 +187,7 @@ class _Order:
                 value = _Path({self._key(part, scope): value})
             self._put(found.setdefault(f"({name})", []), name, value)
         return tuple(
-            Option((name,), self._value(value, scope))
+            ProtoOption((name,), self._value(value, scope))
             for name in sorted(found, key=_option_place)
             for value in found[name]
         )
@@ -246,7 +246,7 @@ def _as_list(value: Value) -> list[Value]:
 
 
 def _resolved(name: str, scope: str, known: Iterable[str]) -> str:
-    """The full name, which is looked for from the inside to the outside."""
+    """The full name, searched from the innermost scope outwards."""
     if name.startswith("."):
         return name
     while True:
@@ -269,16 +269,16 @@ def _sorted_numbers(numbers: Iterable[Numbers]) -> tuple[Numbers, ...]:
     return tuple(sorted(single, key=lambda each: _place(each.values[0])))
 
 
-def _plain(value: int | Range | str) -> int | Range | str:
-    if isinstance(value, Range) and value.first == value.last:
+def _plain(value: int | ProtoRange | str) -> int | ProtoRange | str:
+    if isinstance(value, ProtoRange) and value.first == value.last:
         return value.first
     return value
 
 
-def _place(value: int | Range | str) -> tuple[int, str]:
+def _place(value: int | ProtoRange | str) -> tuple[int, str]:
     if isinstance(value, str):
         return HIGHEST_ENUM, value
-    if isinstance(value, Range):
+    if isinstance(value, ProtoRange):
         return value.first, f"{value.first}..{value.last}"
     return value, str(value)
 

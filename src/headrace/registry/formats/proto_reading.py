@@ -32,7 +32,7 @@ LENGTH_DELIMITED = {Field.TYPE_STRING, Field.TYPE_BYTES, Field.TYPE_MESSAGE}
 
 
 class Types:
-    """All that a file can name, by its full name with the leading dot."""
+    """The types that a file can use, by full name with the leading dot."""
 
     def __init__(self, file: FileDescriptorProto, imported: Iterable[FileDescriptorProto]) -> None:
         self.messages: dict[str, DescriptorProto] = {}
@@ -60,7 +60,7 @@ class Types:
         self.extensions.update((f"{prefix}.{each.name}", each) for each in extensions)
 
 
-class Reading:
+class ProtobufComparison:
     """One comparison of two files."""
 
     def __init__(self, sides: Sides, reader_types: Types, writer_types: Types) -> None:
@@ -71,7 +71,7 @@ class Reading:
         self._seen: set[tuple[int, int]] = set()
 
     def problems(self, reader: FileDescriptorProto, writer: FileDescriptorProto) -> list[str]:
-        """Why what is written with `writer` cannot be read with `reader`, each with its field."""
+        """Why data of `writer` cannot be read with `reader`, each with its field."""
         found: list[str] = []
         mine = {message.name: message for message in reader.message_type}
         for message in writer.message_type:
@@ -108,7 +108,7 @@ class Reading:
         return found + self._nested(reader, writer, path)
 
     def _nested(self, reader: DescriptorProto, writer: DescriptorProto, path: str) -> list[str]:
-        """Messages inside, which a record may be of by themselves."""
+        """Nested messages; a record may be of one of them."""
         mine = {message.name: message for message in reader.nested_type}
         found: list[str] = []
         for message in writer.nested_type:

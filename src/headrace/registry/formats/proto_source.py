@@ -15,23 +15,23 @@ from headrace.registry.formats.proto_elements import (
     Enum,
     EnumValue,
     Extend,
-    Field,
     File,
-    Group,
     Message,
     Method,
     Numbers,
     OneOf,
-    Option,
-    Range,
-    Service,
+    ProtoField,
+    ProtoGroup,
+    ProtoOption,
+    ProtoRange,
+    ProtoService,
     Value,
     Word,
 )
 
 T = TypeVar("T")
 END = ""
-"""Behind the last token."""
+"""Follows the last token."""
 LABELS = ("required", "optional", "repeated")
 # A word is an identifier or a number; strings that follow each other are one.
 _TOKEN = re.compile(
@@ -89,7 +89,7 @@ class _Reader:
         return token
 
     def _skip(self, token: str) -> bool:
-        """Whether the next token is this one, which is then behind us."""
+        """Consumes the next token if it is this one; whether it was."""
         if self._tokens[self._next] != token:
             return False
         self._next += 1
@@ -100,7 +100,7 @@ class _Reader:
             raise CannotRead(f"expected {token!r}, found {self._peek()!r}")
 
     def _name(self) -> str:
-        """A name with dots in it, perhaps with one before it."""
+        """A name with dots, optionally with a leading one."""
         parts = ["."] if self._skip(".") else []
         parts.append(self._take())
         while self._skip("."):
@@ -125,11 +125,11 @@ class _Reader:
     def file(self) -> File:
         syntax = package = ""
         imports: dict[str, list[str]] = {"": [], "public": [], "weak": []}
-        options: list[Option] = []
+        options: list[ProtoOption] = []
         messages: list[Message] = []
         enums: list[Enum] = []
         extends: list[Extend] = []
-        services: list[Service] = []
+        services: list[ProtoService] = []
         while self._peek() != END:
             match self._take():
                 case ";":
@@ -169,10 +169,10 @@ class _Reader:
     def _body(self, name: str) -> Message:
         """A message behind its opening brace."""
         reserved: list[Numbers] = []
-        options: list[Option] = []
-        fields: list[Field] = []
+        options: list[ProtoOption] = []
+        fields: list[ProtoField] = []
         oneofs: list[OneOf] = []
-        groups: list[Group] = []
+        groups: list[ProtoGroup] = []
         extensions: list[Numbers] = []
         extends: list[Extend] = []
         messages: list[Message] = []
@@ -203,11 +203,11 @@ class _Reader:
         )  # fmt: skip
 
     def _behind(self, read: Callable[[], T]) -> T:
-        """What follows the word that says what it is."""
+        """The rest of a statement after its keyword."""
         self._take()
         return read()
 
-    def _field(self, fields: list[Field], groups: list[Group]) -> None:
+    def _field(self, fields: list[ProtoField], groups: list[ProtoGroup]) -> None:
         label = self._take() if self._peek() in LABELS else ""
         if self._skip("group"):
             name = self._take()
@@ -215,13 +215,13 @@ class _Reader:
             number = self._number()
             options = self._bracketed()
             self._expect("{")
-            groups.append(Group(label, number, options, self._body(name)))
+            groups.append(ProtoGroup(label, number, options, self._body(name)))
             return
         kind = self._type()
         name = self._take()
         self._expect("=")
         number = self._number()
-        fields.append(Field(label, kind, name, number, _special_last(self._bracketed())))
+        fields.append(ProtoField(label, kind, name, number, _special_last(self._bracketed())))
         self._expect(";")
 
     def _type(self) -> str:
@@ -236,9 +236,9 @@ class _Reader:
 
     def _oneof(self) -> OneOf:
         name = self._take()
-        options: list[Option] = []
-        fields: list[Field] = []
-        groups: list[Group] = []
+        options: list[ProtoOption] = []
+        fields: list[ProtoField] = []
+        groups: list[ProtoGroup] = []
         self._expect("{")
         while not self._skip("}"):
             if self._skip("option"):
@@ -249,8 +249,8 @@ class _Reader:
 
     def _extend(self) -> Extend:
         name = self._name()
-        fields: list[Field] = []
-        groups: list[Group] = []
+        fields: list[ProtoField] = []
+        groups: list[ProtoGroup] = []
         self._expect("{")
         while not self._skip("}"):
             if not self._skip(";"):
@@ -259,7 +259,7 @@ class _Reader:
 
     def _enum(self) -> Enum:
         name = self._take()
-        options: list[Option] = []
+        options: list[ProtoOption] = []
         reserved: list[Numbers] = []
         values: list[EnumValue] = []
         self._expect("{")
@@ -275,9 +275,9 @@ class _Reader:
                 self._expect(";")
         return Enum(name, tuple(options), tuple(reserved), tuple(values))
 
-    def _service(self) -> Service:
+    def _service(self) -> ProtoService:
         name = self._take()
-        options: list[Option] = []
+        options: list[ProtoOption] = []
         methods: list[Method] = []
         self._expect("{")
         while not self._skip("}"):
@@ -286,14 +286,14 @@ class _Reader:
             elif not self._skip(";"):
                 self._expect("rpc")
                 methods.append(self._method())
-        return Service(name, tuple(options), tuple(methods))
+        return ProtoService(name, tuple(options), tuple(methods))
 
     def _method(self) -> Method:
         name = self._take()
         taken = self._streamed()
         self._expect("returns")
         given = self._streamed()
-        options: list[Option] = []
+        options: list[ProtoOption] = []
         if self._skip("{"):
             while not self._skip("}"):
                 if not self._skip(";"):
@@ -309,7 +309,7 @@ class _Reader:
         return stream + name
 
     def _numbers(self, highest: int) -> Numbers:
-        values: list[int | Range | str] = []
+        values: list[int | ProtoRange | str] = []
         while True:
             if self._peek()[:1] in ('"', "'"):
                 values.append(self._string())
@@ -319,7 +319,7 @@ class _Reader:
                 first = self._number()
                 if self._skip("to"):
                     last = highest if self._skip("max") else self._number()
-                    values.append(Range(first, last))
+                    values.append(ProtoRange(first, last))
                 else:
                     values.append(first)
             if not self._skip(","):
@@ -330,20 +330,20 @@ class _Reader:
 
     # ------------------------------------------------------------------------------- options
 
-    def _bracketed(self) -> tuple[Option, ...]:
-        options: list[Option] = []
+    def _bracketed(self) -> tuple[ProtoOption, ...]:
+        options: list[ProtoOption] = []
         if self._skip("["):
             while not self._skip("]"):
                 options.append(self._option())
                 self._skip(",")
         return tuple(options)
 
-    def _option(self) -> Option:
+    def _option(self) -> ProtoOption:
         path = [self._option_name()]
         while self._skip("."):
             path.append(self._option_name())
         self._expect("=")
-        return Option(tuple(path), self._value())
+        return ProtoOption(tuple(path), self._value())
 
     def _option_name(self) -> str:
         if not self._skip("("):
@@ -398,12 +398,12 @@ def _as_list(value: Value) -> list[Value]:
     return value if isinstance(value, list) else [value]
 
 
-def _special_last(options: tuple[Option, ...]) -> tuple[Option, ...]:
+def _special_last(options: tuple[ProtoOption, ...]) -> tuple[ProtoOption, ...]:
     return tuple(sorted(options, key=lambda each: SPECIAL_ORDER.get(each.path[0], 0)))
 
 
 def unescaped(text: str) -> bytes:
-    """What stands between the quotes of a string."""
+    """The content of a string literal."""
     raw = text.encode("utf-8", "surrogateescape")
     return _ESCAPE.sub(_escaped_bytes, raw) if "\\" in text else raw
 

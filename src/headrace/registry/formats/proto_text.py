@@ -1,4 +1,4 @@
-"""The text of a .proto file in the layout of existing registries.
+"""The text of a .proto file in the layout of Confluent's registry.
 
 Registries store this text and compare schemas by it, so every blank line counts. Sections have one
 order: of a file syntax and package, imports, options, messages and enums, extensions, services; of
@@ -15,16 +15,16 @@ from headrace.registry.formats.proto_elements import (
     HIGHEST_FIELD,
     Enum,
     Extend,
-    Field,
     File,
-    Group,
     Message,
     Method,
     Numbers,
     OneOf,
-    Option,
-    Range,
-    Service,
+    ProtoField,
+    ProtoGroup,
+    ProtoOption,
+    ProtoRange,
+    ProtoService,
     Value,
     Word,
 )
@@ -97,13 +97,13 @@ def _body(message: Message) -> list[list[str]]:
     ]
 
 
-def _field(field: Field) -> list[str]:
+def _field(field: ProtoField) -> list[str]:
     label = f"{field.label} " if field.label else ""
     head = f"{label}{field.type} {field.name} = {field.number}"
     return _with_options(head, field.options)
 
 
-def _group(group: Group) -> list[str]:
+def _group(group: ProtoGroup) -> list[str]:
     label = f"{group.label} " if group.label else ""
     *before, head = _with_options(
         f"{label}group {group.body.name} = {group.number}", group.options, end=""
@@ -138,7 +138,7 @@ def _enum(enum: Enum) -> list[str]:
     return _block(f"enum {enum.name}", lines)
 
 
-def _service(service: Service) -> list[str]:
+def _service(service: ProtoService) -> list[str]:
     return _block(
         f"service {service.name}",
         _option_lines(service.options),
@@ -157,8 +157,8 @@ def _numbers(numbers: Numbers, highest: int) -> str:
     return ", ".join(_number(each, highest) for each in numbers.values)
 
 
-def _number(value: int | Range | str, highest: int) -> str:
-    if isinstance(value, Range):
+def _number(value: int | ProtoRange | str, highest: int) -> str:
+    if isinstance(value, ProtoRange):
         return f"{value.first} to {'max' if value.last >= highest else value.last}"
     return f'"{value}"' if isinstance(value, str) else str(value)
 
@@ -166,7 +166,7 @@ def _number(value: int | Range | str, highest: int) -> str:
 # ------------------------------------------------------------------------------------ options
 
 
-def _option_lines(options: Iterable[Option]) -> list[str]:
+def _option_lines(options: Iterable[ProtoOption]) -> list[str]:
     """Options as statements."""
     lines: list[str] = []
     for option in options:
@@ -176,7 +176,7 @@ def _option_lines(options: Iterable[Option]) -> list[str]:
     return lines
 
 
-def _with_options(head: str, options: Sequence[Option], end: str = ";") -> list[str]:
+def _with_options(head: str, options: Sequence[ProtoOption], end: str = ";") -> list[str]:
     """A statement with options in brackets behind it."""
     if not options:
         return [head + end]
@@ -188,7 +188,7 @@ def _with_options(head: str, options: Sequence[Option], end: str = ";") -> list[
     return [f"{head} [", *_indented(_listed(map(_option, options))), f"]{end}"]
 
 
-def _option(option: Option) -> list[str]:
+def _option(option: ProtoOption) -> list[str]:
     lines = _value(option.value)
     return [f"{'.'.join(option.path)} = {lines[0]}", *lines[1:]]
 

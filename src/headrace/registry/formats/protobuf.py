@@ -21,11 +21,11 @@ from grpc_tools import _protoc_compiler
 
 from headrace.registry import limits
 from headrace.registry.failures import InvalidSchema
-from headrace.registry.formats.parsed import Dependency, Parsed, Sides, unknown_form
+from headrace.registry.formats.parsed import Parsed, SchemaDependency, Sides, unknown_form
 from headrace.registry.formats.proto_descriptor import elements_of
 from headrace.registry.formats.proto_known import file_descriptor, known_imports
 from headrace.registry.formats.proto_normal import normalized
-from headrace.registry.formats.proto_reading import Reading, Types
+from headrace.registry.formats.proto_reading import ProtobufComparison, Types
 from headrace.registry.formats.proto_source import CannotRead, read_file, tokens
 from headrace.registry.formats.proto_text import proto_text
 
@@ -38,7 +38,7 @@ _PLAIN_NAME = re.compile(r"[\w.+-]+(/[\w.+-]+)*\Z", re.ASCII)
 _SYNTAX = re.compile(r"(?:\s++|//[^\n]*+|/\*.*?\*/)*+(?:syntax|edition)\b", re.DOTALL)
 _IMPORT = re.compile(r"""\bimport\s+(?:public\s+|weak\s+)?["']([^"']+)["']""")
 DEEPEST = 30
-"""Of messages within messages."""
+"""Nesting of messages."""
 
 
 class ProtobufSchema:
@@ -74,15 +74,16 @@ class ProtobufSchema:
 
     def problems(self, writer: Parsed, sides: Sides) -> list[str]:
         other = cast(ProtobufSchema, writer)
-        return Reading(sides, self.types, other.types).problems(self.file, other.file)
+        return ProtobufComparison(sides, self.types, other.types).problems(self.file, other.file)
 
 
-def parse(text: str, dependencies: Sequence[Dependency]) -> ProtobufSchema:
+def parse(text: str, dependencies: Sequence[SchemaDependency]) -> ProtobufSchema:
     """The file, with the files of its dependencies to import from."""
     for dependency in dependencies:
         if not _PLAIN_NAME.match(dependency.name) or ".." in dependency.name:
             raise InvalidSchema(
-                f"Invalid Protobuf schema: {dependency.name[:100]!r} is no name of a file to import"
+                f"Invalid Protobuf schema: {dependency.name[:100]!r} is not the name of a file "
+                "to import"
             )
     given = _from_base64(text)
     if given is not None:
@@ -101,7 +102,7 @@ def _as_text(text: str) -> str:
 
 
 def _from_base64(text: str) -> FileDescriptorProto | None:
-    """The descriptor, where the text is one."""
+    """The descriptor, if the text is one in base64."""
     try:
         raw = base64.b64decode(text, validate=True)
         file = file_descriptor(raw)
@@ -150,7 +151,7 @@ def _with_known(texts: dict[str, str]) -> dict[str, str]:
 
 
 def _reason(error: Exception) -> str:
-    """protoc's words, without the name that the schema had only here."""
+    """protoc's message, without the name of the temporary file."""
     text = str(error) or type(error).__name__
     return text.replace(f"{MAIN}:", "line ").replace(MAIN, "the schema").strip()[:500]
 
