@@ -54,7 +54,7 @@ class Application(Generic[R]):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await self._live_through(receive, send)
+            await self._lifespan(receive, send)
             return
         started = time.perf_counter()
         method: str = scope["method"]
@@ -92,7 +92,7 @@ class Application(Generic[R]):
 
     # --------------------------------------------------------------------------- start and stop
 
-    async def _live_through(self, receive: Receive, send: Send) -> None:
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
         """ASGI's lifespan protocol: one message to start, one to stop."""
         await receive()
         try:
