@@ -1,11 +1,12 @@
 import errno
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from headrace.clock import ManualClock
-from headrace.disk import MemoryDisk, write_file
+from headrace.disk import MemoryDisk, read_file, write_file
 from headrace.errors import ErrorCode, KafkaError
 from headrace.log.directory import LogDirectory
 from headrace.log.log import Log
@@ -395,6 +396,34 @@ def test_a_clean_marker_that_lies_about_the_end_leads_to_a_scan() -> None:
     disk.corrupt(log_path(), whole[:-3])
     after = reopened(disk, ONE_SEGMENT)
     assert (after.end_offset, after.holes) == (9, [(7, 9)])
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact"])
+@pytest.mark.parametrize("more", [1, 2, 30])
+def test_a_log_that_grew_after_a_clean_stop_is_kept_as_a_whole(more: int, policy: str) -> None:
+    """Another broker may have written to the folder; what it wrote follows the recovery point."""
+    settings = replace(ONE_SEGMENT, cleanup_policy=frozenset({policy}))
+    disk, directory, log = written(10, settings)
+    stopped_at = log.end_offset
+    directory.close()
+    kept = {
+        path: read_file(disk, path)
+        for path in (
+            f"{ROOT}/recovery-point-offset-checkpoint",
+            log_path(stopped_at, ".snapshot"),
+        )
+    }
+    directory = open_directory(disk)
+    log = directory.get(ORDERS, settings)
+    for n in range(more):
+        append(log, batch(1, timestamp=NOW + 100 + n))
+    expected = contents(log)
+    directory.close()
+    for path, content in kept.items():
+        write_file(disk, path, content, sync=True)
+    log = open_directory(disk).get(ORDERS, settings)
+    assert contents(log) == expected
+    assert log.end_offset == stopped_at + more
 
 
 def test_a_start_offset_past_the_end_begins_anew_there() -> None:

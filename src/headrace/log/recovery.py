@@ -429,7 +429,7 @@ class _Scan:
         gapless = None if self._compacted else gapless_from
         segment = self._segments[index]
         behind = [one.base_offset for one in self._segments[index + 1 :] if one.size]
-        upper = behind[0] if behind else self._clean_end
+        upper = behind[0] if behind else self._clean_bound(segment, gapless)
         segment.sealed = False
         segment.reset_indexes()
         segment.use_holes(())
@@ -450,6 +450,25 @@ class _Scan:
         segment.examined = True
         self._transactions.settled_below(end)
         return end, stop
+
+    def _clean_bound(self, active: Segment, gapless: int | None) -> int | None:
+        """The offset at which a clean stop left the log, if one batch alone contradicts it.
+
+        The base offset is under no checksum, so that a single batch beyond that offset, which
+        leaves room for itself before it, has a damaged one. A log that goes on at that offset, or
+        has several batches beyond it, was written to by another broker since.
+        """
+        bound = self._clean_end
+        if bound is None or active.base_offset >= bound:
+            return None
+        end, beyond = active.base_offset, 0
+        for _, header in checked_batches(active, gapless):
+            last = header[0] + header[6]
+            if last >= bound:
+                beyond += 1
+            else:
+                end = last + 1
+        return bound if beyond == 1 and end < bound else None
 
     def _note(self, segment: Segment, position: int, header: Header) -> None:
         """Take a sound batch into the indexes, the epochs and the producer state."""
