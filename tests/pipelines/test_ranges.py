@@ -9,6 +9,7 @@ from headrace.pipelines.ranges import (
     OffsetRange,
     StreamOffset,
     from_stored,
+    gather,
     limited,
     split,
     to_stored,
@@ -99,3 +100,16 @@ def test_offsets_without_an_id_are_of_any_topic_of_that_name() -> None:
     assert first.same_topic(old, "t")
     assert not first.same_topic(second, "t")
     assert not old.same_place(first)
+
+
+def test_small_ranges_share_a_task_and_large_ones_have_their_own() -> None:
+    def of(partition: int, records: int) -> OffsetRange:
+        return OffsetRange(TopicPartition("t", partition), 10, 10 + records)
+
+    small = [of(0, 100), of(1, 100), of(2, 299)]
+    assert gather(small) == [tuple(small)]
+    large = [of(0, 500), of(1, 10_000)]
+    assert gather(large) == [(large[0],), (large[1],)]
+    mixed = [of(0, 100), of(1, 450), of(2, 5), of(3, 600), of(4, 1)]
+    assert gather(mixed) == [(mixed[0], mixed[1]), (mixed[2], mixed[3]), (mixed[4],)]
+    assert gather([]) == []

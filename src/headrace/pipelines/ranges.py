@@ -115,3 +115,26 @@ def split(
         bounds = [each.start + size * number // parts for number in range(parts + 1)]
         pieces += [each._replace(start=low, stop=high) for low, high in pairwise(bounds)]
     return pieces
+
+
+SHARED_TASK_RECORDS = 500
+"""Ranges of fewer records than this share a task: its start costs more than reading them."""
+
+
+def gather(pieces: Sequence[OffsetRange]) -> list[tuple[OffsetRange, ...]]:
+    """The ranges of each task; small ones, in their order, share one.
+
+    Offsets alone decide, so that an epoch which is run again has the same tasks.
+    """
+    tasks: list[tuple[OffsetRange, ...]] = []
+    waiting: list[OffsetRange] = []
+    records = 0
+    for each in pieces:
+        waiting.append(each)
+        records += each.stop - each.start
+        if records >= SHARED_TASK_RECORDS:
+            tasks.append(tuple(waiting))
+            waiting, records = [], 0
+    if waiting:
+        tasks.append(tuple(waiting))
+    return tasks

@@ -33,6 +33,7 @@ from headrace.pipelines.ranges import (
     Stored,
     StreamOffset,
     from_stored,
+    gather,
     limited,
     split,
     to_stored,
@@ -52,19 +53,27 @@ GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_
 log = logging.getLogger(__name__)
 
 
-class RangePartition(InputPartition):  # type: ignore[misc]
-    """One task's range."""
+class RangesPartition(InputPartition):  # type: ignore[misc]
+    """One task's ranges."""
 
-    def __init__(self, range_: OffsetRange) -> None:
-        self.range = range_
+    def __init__(self, ranges: tuple[OffsetRange, ...]) -> None:
+        self.ranges = ranges
 
 
-def read_range(
-    options: SourceOptions, range_: OffsetRange, topic: TypedTopic | None = None
+def read_ranges(
+    options: SourceOptions, ranges: tuple[OffsetRange, ...], topic: TypedTopic | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The records of a range as Arrow, an answer of the broker at a time."""
-    partition, start, stop, topic_id = range_
+    """The records of several ranges as Arrow, a response of the broker at a time."""
     typed = TypedReading(topic) if topic is not None else None
+    with modules_frozen_after(), Cluster(options.client) as cluster:
+        for each in ranges:
+            yield from _read_range(cluster, options, each, typed)
+
+
+def _read_range(
+    cluster: Cluster, options: SourceOptions, range_: OffsetRange, typed: TypedReading | None
+) -> Iterator[pa.RecordBatch]:
+    partition, start, stop, topic_id = range_
     plan = FetchPlan(
         partition,
         options.isolation,
@@ -73,31 +82,30 @@ def read_range(
         options.fetch_min_bytes,
         None if topic_id is None else decode_uuid(topic_id),
     )
-    with modules_frozen_after(), Cluster(options.client) as cluster:
-        while start < stop:
-            try:
-                for fetched in fetch_range(cluster, plan, start, stop):
-                    for columns in decode(
-                        fetched.data,
-                        fetched.positions,
-                        start,
-                        stop,
-                        fetched.aborted,
-                        check_crcs=options.check_crcs,
-                    ):
-                        found = typed.columns(columns) if typed is not None else {}
-                        yield record_batch(columns, partition, options.columns, found)
+    while start < stop:
+        try:
+            for fetched in fetch_range(cluster, plan, start, stop):
+                for columns in decode(
+                    fetched.data,
+                    fetched.positions,
+                    start,
+                    stop,
+                    fetched.aborted,
+                    check_crcs=options.check_crcs,
+                ):
+                    found = typed.columns(columns) if typed is not None else {}
+                    yield record_batch(columns, partition, options.columns, found)
+            return
+        except DataLoss as loss:
+            report_loss(options, str(loss))
+            start = loss.resume_at
+        except KafkaError as error:
+            if error.code in GONE:
+                report_loss(
+                    options, f"{partition} is gone: the offsets {start} to {stop} are not read"
+                )
                 return
-            except DataLoss as loss:
-                report_loss(options, str(loss))
-                start = loss.resume_at
-            except KafkaError as error:
-                if error.code in GONE:
-                    report_loss(
-                        options, f"{partition} is gone: the offsets {start} to {stop} are not read"
-                    )
-                    return
-                raise KafkaError(error.code, f"reading {partition}: {error}") from error
+            raise KafkaError(error.code, f"reading {partition}: {error}") from error
 
 
 def report_loss(options: SourceOptions, what: str, then: str = "goes on without them") -> None:
@@ -116,7 +124,7 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]
         self._options = options
         self._topic = topic
 
-    def partitions(self) -> list[RangePartition]:
+    def partitions(self) -> list[RangesPartition]:
         options = self._options
         with Cluster(options.client) as cluster:
             found = find_partitions(cluster, options.selection, all_must_exist=True)
@@ -126,14 +134,14 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         # Spark replaces an empty list of partitions by one InputPartition(None).
-        if not isinstance(partition, RangePartition):
+        if not isinstance(partition, RangesPartition):
             return iter(())
-        return read_range(self._options, partition.range, self._topic)
+        return read_ranges(self._options, partition.ranges, self._topic)
 
 
 def plan_tasks(
     options: SourceOptions, start: Mapping[TopicPartition, int], end: StreamOffset
-) -> list[RangePartition]:
+) -> list[RangesPartition]:
     """The tasks for what lies between two sets of offsets."""
     ranges = [
         OffsetRange(at, start[at], stop, end.topic_ids.get(at.topic))
@@ -141,7 +149,8 @@ def plan_tasks(
         if stop > start[at]
     ]
     pieces = split(ranges, options.min_partitions, options.max_records_per_partition)
-    return [RangePartition(each) for each in pieces]
+    tasks = [(each,) for each in pieces] if options.min_partitions else gather(pieces)
+    return [RangesPartition(each) for each in tasks]
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
@@ -181,11 +190,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
     def reportLatestOffset(self) -> Stored:
         return to_stored(StreamOffset(self._on_driver().latest().offsets))
 
-    def partitions(self, start: Stored, end: Stored) -> list[RangePartition]:
+    def partitions(self, start: Stored, end: Stored) -> list[RangesPartition]:
         return self._on_driver().tasks(from_stored(start), from_stored(end))
 
-    def read(self, partition: RangePartition) -> Iterator[pa.RecordBatch]:
-        return read_range(self._options, partition.range, self._topic)
+    def read(self, partition: RangesPartition) -> Iterator[pa.RecordBatch]:
+        return read_ranges(self._options, partition.ranges, self._topic)
 
     def commit(self, end: Stored) -> None:
         self._on_driver().finished(from_stored(end))
@@ -252,7 +261,7 @@ class _DriverSide:
             return start
         return replace(end, initial=start.offsets) if start == self._initial else end
 
-    def tasks(self, start: StreamOffset, end: StreamOffset) -> list[RangePartition]:
+    def tasks(self, start: StreamOffset, end: StreamOffset) -> list[RangesPartition]:
         """An epoch's tasks. A partition that is new in it is read from its beginning."""
         # Spark asks for the initial offsets again when it replays the first epoch.
         if end.initial is not None and start == self._initial:
