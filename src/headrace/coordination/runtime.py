@@ -383,7 +383,7 @@ class Runtime(Generic[_Machine]):
         """Write what an operation decided and do what follows; False if it cannot be written.
 
         In that case the operation has not happened: only `token`, whose request it was, hears of
-        it, and whoever else would have been answered goes on waiting.
+        it; all others that wait go on waiting.
         """
         if outcome.sessions:
             self._set_timers(shard, outcome.sessions)
