@@ -5,6 +5,7 @@ HEADRACE_TEST_DATA then names its data folder, or the tests that read files from
 """
 
 import io
+import logging
 import json
 import os
 import subprocess
@@ -82,7 +83,14 @@ def here(capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPa
     def run(*words: str, stdin: bytes = b"") -> Result:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
         capfdbinary.readouterr()
-        code = main(list(words))
+        # A command that starts a service configures the log of its process, which is this one.
+        root = logging.getLogger()
+        level, handlers = root.level, root.handlers[:]
+        try:
+            code = main(list(words))
+        finally:
+            root.setLevel(level)
+            root.handlers[:] = handlers
         sys.stdout.flush()
         out, err = capfdbinary.readouterr()
         return Result(code, out, err.decode())
