@@ -5,8 +5,8 @@ HEADRACE_TEST_DATA then names its data folder, or the tests that read files from
 """
 
 import io
-import logging
 import json
+import logging
 import os
 import subprocess
 import sys
