@@ -19,7 +19,6 @@ from headrace.wire import codec
 
 API_VERSIONS = 18
 _API_VERSIONS_VERSION = 3
-LARGEST_RESPONSE_BYTES = (1 << 31) - 1
 
 OLDEST: Mapping[int, int] = {1: 12, 8: 5, 9: 8, 10: 4, 13: 3, 19: 4, 22: 1, 32: 1}
 """The oldest version whose fields say what the newer ones say, where that is not 0."""
