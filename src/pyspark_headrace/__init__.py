@@ -32,23 +32,23 @@ class DefaultSource(DataSource):  # type: ignore[misc]
     _topic: "TypedTopic | None" = None
 
     def schema(self) -> "StructType":
-        from headrace.pipelines.arrow import spark_schema
-        from headrace.pipelines.options import parse_columns, parse_types
+        from headrace.pipelines.source.arrow import spark_schema
+        from headrace.pipelines.source.options import parse_columns, parse_types
 
         topic = self._typed_topic(parse_types(self.options))
         types = {} if topic is None else topic.spark_types()
         return spark_schema(parse_columns(self.options), types)
 
     def reader(self, schema: "StructType") -> DataSourceReader:
-        from headrace.pipelines.options import parse_options
-        from headrace.pipelines.source import BatchReader
+        from headrace.pipelines.source.options import parse_options
+        from headrace.pipelines.source.readers import BatchReader
 
         options = parse_options(self.options, streaming=False)
         return BatchReader(options, self._typed_topic(options.typed))
 
     def streamReader(self, schema: "StructType") -> DataSourceStreamReader:
-        from headrace.pipelines.options import parse_options
-        from headrace.pipelines.source import StreamReader
+        from headrace.pipelines.source.options import parse_options
+        from headrace.pipelines.source.readers import StreamReader
 
         options = parse_options(self.options, streaming=True)
         return StreamReader(options, self._typed_topic(options.typed))
@@ -61,11 +61,11 @@ class DefaultSource(DataSource):  # type: ignore[misc]
         return self._topic
 
     def writer(self, schema: "StructType", overwrite: bool) -> DataSourceWriter:
-        from headrace.pipelines.sink import BatchWriter, make_sink
+        from headrace.pipelines.sink.sink import BatchWriter, make_sink
 
         return BatchWriter(make_sink(self.options, schema, overwrite))
 
     def streamWriter(self, schema: "StructType", overwrite: bool) -> DataSourceStreamWriter:
-        from headrace.pipelines.sink import StreamWriter, make_sink
+        from headrace.pipelines.sink.sink import StreamWriter, make_sink
 
         return StreamWriter(make_sink(self.options, schema, overwrite, streaming=True))

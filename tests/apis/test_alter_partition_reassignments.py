@@ -10,8 +10,8 @@ from kio.schema.list_partition_reassignments.v0.request import (
     ListPartitionReassignmentsTopics,
 )
 
-from headrace.apis.alter_partition_reassignments import alter_partition_reassignments
-from headrace.apis.list_partition_reassignments import list_partition_reassignments
+from headrace.apis.cluster.alter_partition_reassignments import alter_partition_reassignments
+from headrace.apis.cluster.list_partition_reassignments import list_partition_reassignments
 from headrace.cluster.image import Broker
 from headrace.cluster.membership import IsrChange, Membership, Rules
 from headrace.errors import ErrorCode

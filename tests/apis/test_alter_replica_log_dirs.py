@@ -8,7 +8,7 @@ from kio.schema.alter_replica_log_dirs.v2.request import (
     AlterReplicaLogDirTopic,
 )
 
-from headrace.apis.alter_replica_log_dirs import alter_replica_log_dirs
+from headrace.apis.cluster.alter_replica_log_dirs import alter_replica_log_dirs
 from headrace.errors import ErrorCode
 from headrace.types import TopicPartition
 from headrace.wire.primitives import TopicName, i32

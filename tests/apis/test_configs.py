@@ -13,7 +13,7 @@ from kio.schema.describe_configs.v4.response import (
 )
 from kio.schema.incremental_alter_configs.v1 import request as altering
 
-from headrace.apis.configs import alter_configs, describe_configs, incremental_alter_configs
+from headrace.apis.configs.configs import alter_configs, describe_configs, incremental_alter_configs
 from headrace.errors import ErrorCode
 from headrace.settings import GROUP_TABLE, TABLE, TOPIC_TABLE, Type
 from headrace.wire.primitives import i8

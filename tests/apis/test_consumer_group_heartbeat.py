@@ -20,8 +20,8 @@ from kio.schema.consumer_group_heartbeat.v1.response import ConsumerGroupHeartbe
 from kio.schema.types import GroupId, TopicName
 from kio.static.primitive import i32, i32Timedelta
 
-from headrace.apis.consumer_group_describe import consumer_group_describe
-from headrace.apis.consumer_group_heartbeat import consumer_group_heartbeat
+from headrace.apis.groups.consumer_group_describe import consumer_group_describe
+from headrace.apis.groups.consumer_group_heartbeat import consumer_group_heartbeat
 from headrace.clock import ManualClock
 from headrace.cluster.controller import Alteration, ConfigChange, Operation
 from headrace.cluster.image import OFFSETS_TOPIC

@@ -6,7 +6,7 @@ from kio.schema.create_partitions.v3.request import (
     CreatePartitionsTopic,
 )
 
-from headrace.apis.create_partitions import create_partitions
+from headrace.apis.topics.create_partitions import create_partitions
 from headrace.errors import ErrorCode
 from headrace.wire.primitives import BrokerId, TopicName, i32, milliseconds
 from tests.apis.one_broker import OneBroker

@@ -10,7 +10,7 @@ from kio.schema.create_topics.v7.request import (
 )
 from kio.schema.create_topics.v7.response import CreatableTopicResult
 
-from headrace.apis.create_topics import create_topics
+from headrace.apis.topics.create_topics import create_topics
 from headrace.errors import ErrorCode
 from headrace.wire.primitives import TopicName, i16, i32
 from tests.apis.one_broker import NEWEST, OneBroker

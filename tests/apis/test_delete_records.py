@@ -9,7 +9,7 @@ from kio.schema.delete_records.v2.request import (
     DeleteRecordsTopic,
 )
 
-from headrace.apis.delete_records import delete_records
+from headrace.apis.records.delete_records import delete_records
 from headrace.errors import ErrorCode
 from headrace.wire.primitives import TopicName, i32, i64, milliseconds
 from tests.apis.one_broker import NOW, OneBroker

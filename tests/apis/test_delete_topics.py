@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
 
-from headrace.apis.delete_topics import delete_topics
+from headrace.apis.topics.delete_topics import delete_topics
 from headrace.errors import ErrorCode, KafkaError
 from headrace.wire.primitives import TopicName, milliseconds
 from tests.apis.one_broker import OneBroker

@@ -3,7 +3,7 @@
 import pytest
 from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
 
-from headrace.apis.describe_cluster import describe_cluster
+from headrace.apis.cluster.describe_cluster import describe_cluster
 from headrace.errors import ErrorCode
 from headrace.wire.primitives import i8
 from tests.apis.one_broker import OneBroker

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from kio.schema.describe_log_dirs.v4.request import DescribableLogDirTopic, DescribeLogDirsRequest
 
-from headrace.apis.describe_log_dirs import describe_log_dirs
+from headrace.apis.cluster.describe_log_dirs import describe_log_dirs
 from headrace.errors import ErrorCode
 from headrace.wire.primitives import TopicName, i32
 from tests.apis.one_broker import NOW, OneBroker

@@ -2,7 +2,7 @@
 
 from kio.schema.describe_producers.v0.request import DescribeProducersRequest, TopicRequest
 
-from headrace.apis.describe_producers import describe_producers
+from headrace.apis.transactions.describe_producers import describe_producers
 from headrace.errors import ErrorCode
 from headrace.wire.batch import TRANSACTIONAL
 from headrace.wire.primitives import TopicName, i32

@@ -2,7 +2,7 @@
 
 from kio.schema.describe_quorum.v2.request import DescribeQuorumRequest, PartitionData, TopicData
 
-from headrace.apis.describe_quorum import METADATA_TOPIC, describe_quorum
+from headrace.apis.cluster.describe_quorum import METADATA_TOPIC, describe_quorum
 from headrace.errors import ErrorCode
 from headrace.wire.primitives import TopicName, i32
 from tests.apis.one_broker import NODE, NOW, OneBroker

@@ -4,7 +4,7 @@ import pytest
 from kio.schema.describe_topic_partitions.v0 import request as pages
 from kio.schema.describe_topic_partitions.v0.response import DescribeTopicPartitionsResponse
 
-from headrace.apis.describe_topic_partitions import describe_topic_partitions
+from headrace.apis.topics.describe_topic_partitions import describe_topic_partitions
 from headrace.errors import ErrorCode, KafkaError
 from headrace.wire.primitives import TopicName, i32
 from tests.apis.one_broker import OneBroker

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from kio.schema.elect_leaders.v2.request import ElectLeadersRequest, TopicPartitions
 
-from headrace.apis.elect_leaders import elect_leaders
+from headrace.apis.cluster.elect_leaders import elect_leaders
 from headrace.cluster.image import NO_LEADER, Image, PartitionState, Topic
 from headrace.errors import ErrorCode, KafkaError
 from headrace.wire.primitives import TopicName, i8, i32

@@ -10,9 +10,9 @@ import pytest
 from kio.index import load_response_schema
 from kio.serial import entity_reader
 
-from headrace.apis.fetch import Fetch
-from headrace.apis.fetch_sessions import SessionCache
-from headrace.apis.waiting_fetch import WaitingFetch
+from headrace.apis.records.fetch import Fetch
+from headrace.apis.records.fetch_sessions import SessionCache
+from headrace.apis.records.waiting_fetch import WaitingFetch
 from headrace.clock import ManualClock
 from headrace.wire.batch import TRANSACTIONAL, read_header
 from headrace.wire.fast import Chunk, FetchPartition, FetchRequest

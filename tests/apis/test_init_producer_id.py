@@ -4,7 +4,7 @@ from kio.schema.init_producer_id.v5.request import InitProducerIdRequest
 from kio.schema.init_producer_id.v5.response import InitProducerIdResponse
 from kio.schema.types import TransactionalId
 
-from headrace.apis.init_producer_id import init_producer_id
+from headrace.apis.transactions.init_producer_id import init_producer_id
 from headrace.errors import ErrorCode
 from headrace.wire.primitives import ProducerId, i16, milliseconds
 from tests.apis.one_broker import OneBroker

@@ -3,7 +3,7 @@
 import pytest
 from kio.schema.list_config_resources.v1.request import ListConfigResourcesRequest
 
-from headrace.apis.list_config_resources import list_config_resources
+from headrace.apis.configs.list_config_resources import list_config_resources
 from headrace.cluster.controller import Alteration, ConfigChange, Operation
 from headrace.errors import ErrorCode
 from headrace.wire.primitives import i8

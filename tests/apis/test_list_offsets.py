@@ -9,7 +9,7 @@ from kio.schema.list_offsets.v10.request import (
     ListOffsetsTopic,
 )
 
-from headrace.apis.list_offsets import list_offsets
+from headrace.apis.records.list_offsets import list_offsets
 from headrace.errors import ErrorCode
 from headrace.wire.batch import TRANSACTIONAL
 from headrace.wire.primitives import BrokerId, TopicName, i8, i32, i64

@@ -10,7 +10,7 @@ import pytest
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
-from headrace.apis.metadata import Metadata, parse_metadata
+from headrace.apis.topics.metadata import Metadata, parse_metadata
 from headrace.clock import SystemClock
 from headrace.cluster import metadata as cluster
 from headrace.cluster.controller import Defaults, NewTopic

@@ -9,7 +9,7 @@ from kio.schema.offset_for_leader_epoch.v4.request import (
     OffsetForLeaderTopic,
 )
 
-from headrace.apis.offset_for_leader_epoch import offset_for_leader_epoch
+from headrace.apis.records.offset_for_leader_epoch import offset_for_leader_epoch
 from headrace.cluster.image import Image, Topic
 from headrace.errors import ErrorCode
 from headrace.wire.primitives import TopicName, i32

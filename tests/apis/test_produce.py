@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Coroutine
 from dataclasses import replace
 
-from headrace.apis.produce import Produce
+from headrace.apis.records.produce import Produce
 from headrace.cluster.image import Image, Topic
 from headrace.errors import ErrorCode
 from headrace.types import BrokerId

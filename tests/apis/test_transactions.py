@@ -17,8 +17,8 @@ from kio.schema.txn_offset_commit.v5.response import TxnOffsetCommitResponse
 from kio.serial import entity_reader, entity_writer
 
 from headrace.apis.context import Caller
-from headrace.apis.produce import Produce
-from headrace.apis.txn_offset_commit import txn_offset_commit
+from headrace.apis.records.produce import Produce
+from headrace.apis.transactions.txn_offset_commit import txn_offset_commit
 from headrace.clock import ManualClock
 from headrace.cluster.image import OFFSETS_TOPIC
 from headrace.coordination.runtime import Coordinator

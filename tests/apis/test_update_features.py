@@ -3,7 +3,7 @@
 import pytest
 from kio.schema.update_features.v1.request import FeatureUpdateKey, UpdateFeaturesRequest
 
-from headrace.apis.update_features import update_features
+from headrace.apis.cluster.update_features import update_features
 from headrace.cluster.features import FEATURES
 from headrace.errors import ErrorCode
 from headrace.wire.primitives import i8, i16

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.apis.fetch_sessions import Session
-from headrace.apis.waiting_fetch import Times, WaitingFetch
+from headrace.apis.records.fetch_sessions import Session
+from headrace.apis.records.waiting_fetch import Times, WaitingFetch
 from headrace.wire.fast import Chunk, FetchRequest
 
 NEWS: list[Chunk] = [b"news"]

@@ -10,7 +10,7 @@ from kio.schema.write_txn_markers.v1.request import (
     WriteTxnMarkersRequest,
 )
 
-from headrace.apis.write_txn_markers import write_txn_markers
+from headrace.apis.transactions.write_txn_markers import write_txn_markers
 from headrace.errors import ErrorCode
 from headrace.wire.batch import TRANSACTIONAL
 from headrace.wire.primitives import ProducerId, TopicName, i16, i32

@@ -124,7 +124,7 @@ def workers(broker: RunningBroker) -> list[int]:
     return [
         child
         for child in children
-        if b"compaction_worker" in Path(f"/proc/{child}/cmdline").read_bytes()
+        if b"compaction.worker" in Path(f"/proc/{child}/cmdline").read_bytes()
     ]
 
 

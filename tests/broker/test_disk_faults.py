@@ -9,9 +9,9 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from headrace.cli.broker.verification import Verification
 from headrace.disk import RealDisk
 from headrace.errors import ErrorCode
-from headrace.log.verification import Verification
 from headrace.testing.running import RunningBroker
 from tests.broker.test_data_folders import create, refusal
 from tests.support.headrace_broker import HeadraceBroker

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.apis.waiting_fetch import WaitingFetch
+from headrace.apis.records.waiting_fetch import WaitingFetch
 from headrace.broker.connection import CloseConnection
 from headrace.broker.server import Server
 from headrace.settings import Settings

@@ -18,9 +18,9 @@ from confluent_kafka.admin import (
     ConfigResource,
 )
 
+from headrace.cli.broker.verification import Verification
 from headrace.disk import RealDisk
 from headrace.errors import ErrorCode
-from headrace.log.verification import Verification
 from headrace.testing.running import RunningBroker
 from tests.broker.test_data_folders import create, homes
 from tests.support.cluster import RunningCluster

@@ -3,7 +3,7 @@
 import pytest
 
 from headrace.cli.failures import ExitCode, Failure
-from headrace.cli.group_reset import Change, Scope, Shift, parse_scope, shifted
+from headrace.cli.groups.group_reset import Change, Scope, Shift, parse_scope, shifted
 
 
 @pytest.mark.parametrize(

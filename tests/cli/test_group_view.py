@@ -1,6 +1,6 @@
 """How a group is put into words, without a broker."""
 
-from headrace.cli.group_view import PartitionLag, places_text
+from headrace.cli.groups.group_view import PartitionLag, places_text
 
 
 def test_partitions_are_told_as_ranges_by_topic() -> None:

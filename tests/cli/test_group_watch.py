@@ -4,8 +4,8 @@ import io
 
 from rich.console import Console
 
-from headrace.cli.group_view import Description, GroupView, PartitionLag
-from headrace.cli.group_watch import Look, Rates, drawn, rates_between
+from headrace.cli.groups.group_view import Description, GroupView, PartitionLag
+from headrace.cli.groups.group_watch import Look, Rates, drawn, rates_between
 
 GROUP = Description("g", "Stable", "classic", "consumer", "range", (1, "h", 9092), ())
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from headrace.pipelines.epoch import Epoch
+from headrace.pipelines.sink.epoch import Epoch
 from tests.cli.conftest import Run
 from tests.pipelines.lake.lakes import Lake, rows
 

@@ -159,23 +159,24 @@ def _loaded(code: str) -> set[str]:
 
 def test_serve_loads_neither_typer_nor_rich_nor_the_client() -> None:
     loaded = _loaded(
-        "from headrace.cli import main, serve\nserve.make_plan(['--listen', '0.0.0.0:1'], {})"
+        "from headrace.cli import main\nfrom headrace.cli.broker import serve\n"
+        "serve.make_plan(['--listen', '0.0.0.0:1'], {})"
     )
-    assert "headrace.cli.serve" in loaded
+    assert "headrace.cli.broker.serve" in loaded
     heavy = {"typer", "rich", "confluent_kafka", "asyncio", "kio", "json", "argparse"}
     assert not loaded & heavy
 
 
 def test_the_commands_definitions_load_neither_the_client_nor_tables() -> None:
     loaded = _loaded("from headrace.cli import app\napp.build()")
-    assert "headrace.cli.topics" in loaded
+    assert "headrace.cli.topics.topics" in loaded
     assert not loaded & {"confluent_kafka", "rich.table", "kio"}
 
 
 def test_a_chosen_command_loads_only_its_own_module() -> None:
     loaded = _loaded("from headrace.cli import app\napp.build('offsets')")
-    assert "headrace.cli.offsets" in loaded
-    assert "headrace.cli.topics" not in loaded
+    assert "headrace.cli.records.offsets" in loaded
+    assert "headrace.cli.topics.topics" not in loaded
 
 
 def _complete(line: str, bootstrap: str = "127.0.0.1:1") -> str:

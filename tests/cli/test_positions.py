@@ -3,7 +3,7 @@
 import pytest
 
 from headrace.cli.failures import Failure
-from headrace.cli.positions import At, Beginning, End, Last, Since, Start, parse_start
+from headrace.cli.records.positions import At, Beginning, End, Last, Since, Start, parse_start
 
 
 @pytest.mark.parametrize(

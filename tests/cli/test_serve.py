@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cli import serve
+from headrace.cli.broker import serve
 from headrace.cli.failures import Failure
 from tests.cli.conftest import Run
 

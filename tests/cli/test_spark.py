@@ -341,7 +341,10 @@ def test_a_pipeline_without_a_project_says_how_to_make_one(
 
 
 def test_the_command_line_alone_does_not_load_spark() -> None:
-    modules = "headrace.cli.spark, headrace.cli.query_view, headrace.pipelines.running.session"
+    modules = (
+        "headrace.cli.spark.spark, headrace.cli.spark.query_view, "
+        "headrace.pipelines.running.session"
+    )
     code = f"import sys, {modules}; sys.exit('pyspark' in sys.modules)"
     done = subprocess.run([command()[0], "-c", code], env=dict(os.environ), check=False)
     assert done.returncode == 0

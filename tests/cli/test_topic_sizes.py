@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from headrace.cli.topic_sizes import Next, PartitionSize, SegmentFile, TopicSize, earliest, next_of
+from headrace.cli.topics.topic_sizes import (
+    Next,
+    PartitionSize,
+    SegmentFile,
+    TopicSize,
+    earliest,
+    next_of,
+)
 from headrace.log.retention import LogView
 from headrace.settings import LogSettings
 from tests.cli.conftest import Run

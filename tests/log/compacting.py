@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 from headrace.disk import Disk
-from headrace.log.compaction import compact
-from headrace.log.compaction_job import Cleaned, Failed, Finished
-from headrace.log.compaction_plan import Plan
-from headrace.log.compaction_start import Limits, job_for, plan_for
-from headrace.log.compaction_swap import put_in_place
+from headrace.log.compaction.compaction import compact
+from headrace.log.compaction.job import Cleaned, Failed, Finished
+from headrace.log.compaction.plan import Plan
+from headrace.log.compaction.start import Limits, job_for, plan_for
+from headrace.log.compaction.swap import put_in_place
 from headrace.log.log import Log
 from headrace.settings import LogSettings
 from headrace.wire.batch import CONTROL, OVERHEAD, TRANSACTIONAL, Header, read_header

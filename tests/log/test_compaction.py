@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from headrace.disk import MemoryDisk
-from headrace.log.compaction import compact
-from headrace.log.compaction_job import Failed
-from headrace.log.compaction_start import Limits, job_for
+from headrace.log.compaction.compaction import compact
+from headrace.log.compaction.job import Failed
+from headrace.log.compaction.start import Limits, job_for
 from headrace.log.log import Log
 from headrace.log.segment import LOG
 from headrace.settings import LogSettings

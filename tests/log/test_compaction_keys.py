@@ -6,7 +6,7 @@ from array import array
 import numpy as np
 import pytest
 
-from headrace.log.compaction_keys import SLOT_BYTES, KeyHash, KeyMap
+from headrace.log.compaction.keys import SLOT_BYTES, KeyHash, KeyMap
 from headrace.wire.batch import HEADER_BYTES
 from headrace.wire.columns import Columns, Numbers, add_starts
 from headrace.wire.records import Record, encode_batch

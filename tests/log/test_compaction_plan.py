@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from headrace.log.compaction_job import (
+from headrace.log.compaction.job import (
     Answer,
     Cleaned,
     Failed,
@@ -15,7 +15,7 @@ from headrace.log.compaction_job import (
     encode_answer,
     encode_job,
 )
-from headrace.log.compaction_plan import Plan, Source, first_dirty_offset, groups, plan
+from headrace.log.compaction.plan import Plan, Source, first_dirty_offset, groups, plan
 from headrace.settings import LogSettings
 
 NOW = 1_000_000

@@ -12,7 +12,7 @@ import pytest
 from headrace.disk import MemoryDisk
 from headrace.disk.failpoints import ANY, Fault, Killed
 from headrace.errors import ErrorCode, KafkaError
-from headrace.log.compaction_swap import settle
+from headrace.log.compaction.swap import settle
 from headrace.log.directory import LogDirectory
 from headrace.log.log import Log
 from tests.log.compacting import COMPACT, batches, compacted, mark, put, seal, values

@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 import pytest
 
+from headrace.cli.broker.verification import Verification
 from headrace.disk import MemoryDisk
 from headrace.disk.failpoints import ANY, Fault, Killed
 from headrace.errors import ErrorCode, KafkaError
 from headrace.log.directory import LogDirectory
 from headrace.log.log import Log
-from headrace.log.verification import Verification
 from headrace.wire.batch import TRANSACTIONAL
 from headrace.wire.markers import encode_marker
 from tests.log.samples import (

@@ -3,7 +3,7 @@ import logging
 import pytest
 
 from headrace.disk import MemoryDisk
-from headrace.log.compaction_plan import plan
+from headrace.log.compaction.plan import plan
 from headrace.log.log import Log
 from headrace.log.timestamps import TimestampOffset
 from headrace.settings import LogSettings

@@ -4,10 +4,10 @@ import errno
 
 import pytest
 
+from headrace.cli.broker.verification import Verification
 from headrace.disk import MemoryDisk
 from headrace.errors import ErrorCode, KafkaError
 from headrace.log.log import Log
-from headrace.log.verification import Verification
 from tests.log.samples import (
     NOW,
     ORDERS,

@@ -12,9 +12,9 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from headrace.pipelines.epoch import Epoch
-from headrace.pipelines.sink import Sink
-from headrace.pipelines.sink_options import parse_options
+from headrace.pipelines.sink.epoch import Epoch
+from headrace.pipelines.sink.options import parse_options
+from headrace.pipelines.sink.sink import Sink
 
 EPOCHS = 12
 TASKS = 3

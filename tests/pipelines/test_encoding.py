@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.pipelines.encoding import Columns, Stamp, cuts, encode, encode_headers
+from headrace.pipelines.sink.encoding import Columns, Stamp, cuts, encode, encode_headers
 from headrace.wire.batch import TRANSACTIONAL, checked_header
 from headrace.wire.records import Record, iterate
 

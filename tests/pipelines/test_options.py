@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from headrace.client.offsets import COMMITTED
-from headrace.pipelines.options import COLUMNS, OptionError, parse_columns, parse_options
+from headrace.pipelines.source.options import COLUMNS, OptionError, parse_columns, parse_options
 from headrace.types import TopicPartition
 
 PLACE = {"kafka.bootstrap.servers": "a:1", "subscribe": "t"}

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as reference
 
-from headrace.pipelines import partitioner
+from headrace.pipelines.sink import partitioner
 
 
 @given(st.lists(st.binary(max_size=40), max_size=30))

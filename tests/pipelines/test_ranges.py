@@ -5,7 +5,7 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.pipelines.ranges import (
+from headrace.pipelines.source.ranges import (
     OffsetRange,
     StreamOffset,
     from_stored,

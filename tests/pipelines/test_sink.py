@@ -12,10 +12,10 @@ from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, 
 from headrace.client import producing
 from headrace.client.cluster import Cluster
 from headrace.errors import KafkaError as WireError
-from headrace.pipelines.epoch import Epoch
-from headrace.pipelines.ledger import Entry, Ledger, LedgerError, Page
-from headrace.pipelines.sink import Sink, TaskDone
-from headrace.pipelines.sink_options import parse_options
+from headrace.pipelines.sink.epoch import Epoch
+from headrace.pipelines.sink.ledger import Entry, Ledger, LedgerError, Page
+from headrace.pipelines.sink.options import parse_options
+from headrace.pipelines.sink.sink import Sink, TaskDone
 from headrace.testing.plugin import BrokerFactory
 from headrace.testing.running import RunningBroker
 from tests.support import groups

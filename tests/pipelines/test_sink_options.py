@@ -10,9 +10,9 @@ from pyspark.sql.types import (
 )
 
 from headrace.client.errors import ClientError
-from headrace.pipelines.sink import Sink, make_sink
-from headrace.pipelines.sink_columns import check_schema
-from headrace.pipelines.sink_options import parse_options
+from headrace.pipelines.sink.columns import check_schema
+from headrace.pipelines.sink.options import parse_options
+from headrace.pipelines.sink.sink import Sink, make_sink
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 VALUE = StructField("value", BinaryType())

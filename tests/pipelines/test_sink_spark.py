@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from headrace.pipelines.lake import verify as proof
 from headrace.pipelines.lake.views import open_view
-from headrace.pipelines.output_modes import explained
+from headrace.pipelines.sink.output_modes import explained
 from headrace.testing.running import RunningBroker
 from headrace.types import TopicPartition
 from tests.support import spark as support

@@ -25,7 +25,7 @@ from confluent_kafka import Producer
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from headrace.cli.lake_topic import LibrdkafkaReader
+from headrace.cli.spark.lake_topic import LibrdkafkaReader
 from headrace.pipelines.lake import verify as proof
 from headrace.pipelines.lake.views import open_view
 from headrace.testing.plugin import BrokerFactory

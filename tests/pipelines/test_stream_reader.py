@@ -15,10 +15,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from headrace.client import fetching
 from headrace.client.errors import ClientError
 from headrace.errors import ErrorCode
-from headrace.pipelines import source
-from headrace.pipelines.options import parse_options
-from headrace.pipelines.ranges import Stored
-from headrace.pipelines.source import StreamReader
+from headrace.pipelines.source import readers as source
+from headrace.pipelines.source.options import parse_options
+from headrace.pipelines.source.ranges import Stored
+from headrace.pipelines.source.readers import StreamReader
 from headrace.testing.plugin import BrokerFactory
 from headrace.testing.running import RunningBroker
 from tests.support import groups

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.apis.produce import Produce
+from headrace.apis.records.produce import Produce
 from headrace.cluster.image import PartitionState
 from headrace.errors import ErrorCode, KafkaError
 from headrace.replication.partition import Partition

@@ -6,10 +6,10 @@ from random import Random
 from typing import TYPE_CHECKING, Any, cast
 
 from headrace.apis.context import Services
-from headrace.apis.fetch import Fetch
-from headrace.apis.fetch_sessions import SessionCache
-from headrace.apis.produce import Produce
-from headrace.apis.waiting_fetch import WaitingFetch
+from headrace.apis.records.fetch import Fetch
+from headrace.apis.records.fetch_sessions import SessionCache
+from headrace.apis.records.produce import Produce
+from headrace.apis.records.waiting_fetch import WaitingFetch
 from headrace.broker.background import Background
 from headrace.broker.clock_watch import ClockWatch
 from headrace.broker.connection import Answer, CloseConnection, Connection

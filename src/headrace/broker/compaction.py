@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from headrace.broker.metrics import Metrics
 from headrace.clock import Clock
 from headrace.errors import ErrorCode, KafkaError
-from headrace.log.compaction_job import (
+from headrace.log.compaction.job import (
     Answer,
     Cleaned,
     Failed,
@@ -26,9 +26,9 @@ from headrace.log.compaction_job import (
     decode_answer,
     encode_job,
 )
-from headrace.log.compaction_plan import Plan
-from headrace.log.compaction_start import Limits, job_for, plan_for
-from headrace.log.compaction_swap import put_in_place, remove_cleaned
+from headrace.log.compaction.plan import Plan
+from headrace.log.compaction.start import Limits, job_for, plan_for
+from headrace.log.compaction.swap import put_in_place, remove_cleaned
 from headrace.log.directory import LogDirectory
 from headrace.log.log import Log
 from headrace.log.segment import Segment
@@ -66,7 +66,7 @@ class Worker:
     async def begin(self, job: Job) -> None:
         """Send a job."""
         if self._process is None:
-            command = (sys.executable, "-P", "-m", "headrace.log.compaction_worker")
+            command = (sys.executable, "-P", "-m", "headrace.log.compaction.worker")
             self._process = await asyncio.create_subprocess_exec(
                 *command,
                 str(os.getpid()),

@@ -17,7 +17,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Protocol
 
-from headrace.apis.waiting_fetch import WaitingFetch
+from headrace.apis.records.waiting_fetch import WaitingFetch
 from headrace.broker.buffers import SHARED_BYTES, Buffers
 from headrace.broker.poller import HANGUP, READ, WRITE, Poller
 from headrace.log.slices import Slice

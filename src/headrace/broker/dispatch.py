@@ -17,12 +17,12 @@ from typing import cast
 
 from headrace.apis import api_versions
 from headrace.apis.context import Caller, Services
-from headrace.apis.fetch import Fetch
-from headrace.apis.fetch_sessions import INITIAL_EPOCH
-from headrace.apis.metadata import Metadata
 from headrace.apis.parts import CUTS, PRODUCED, Cut, Joined, Pace, is_large, parts, prepare
-from headrace.apis.produce import Produce, SilentFailure
+from headrace.apis.records.fetch import Fetch
+from headrace.apis.records.fetch_sessions import INITIAL_EPOCH
+from headrace.apis.records.produce import Produce, SilentFailure
 from headrace.apis.routes import METADATA, PRODUCE, ROUTES, Route
+from headrace.apis.topics.metadata import Metadata
 from headrace.broker.buffers import LARGEST_KEPT_BYTES
 from headrace.broker.connection import Answer, CloseConnection, Connection, Later
 from headrace.broker.slices import Slices
@@ -146,7 +146,7 @@ class Dispatch:
 
     async def _fetch_many(self, body: bytearray, version: int, correlation_id: int) -> Answer:
         """Read very many partitions, in steps."""
-        from headrace.apis import large_fetch
+        from headrace.apis.records import large_fetch
         from headrace.wire import codec
 
         try:

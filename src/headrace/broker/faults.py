@@ -11,11 +11,11 @@ from collections import deque
 from collections.abc import Coroutine
 from dataclasses import dataclass
 
-from headrace.apis.fetch_sessions import FINAL_EPOCH
-from headrace.apis.metadata import parse_metadata, refuse_metadata
-from headrace.apis.produce import refuse_produce
+from headrace.apis.records.fetch_sessions import FINAL_EPOCH
+from headrace.apis.records.produce import refuse_produce
+from headrace.apis.records.waiting_fetch import WaitingFetch
 from headrace.apis.routes import FETCH, METADATA, PRODUCE, ROUTES, Route
-from headrace.apis.waiting_fetch import WaitingFetch
+from headrace.apis.topics.metadata import parse_metadata, refuse_metadata
 from headrace.broker.connection import Answer, CloseConnection, Connection, Later
 from headrace.broker.dispatch import Dispatch
 from headrace.clock import SystemClock

@@ -14,9 +14,9 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from headrace.apis.context import Services
-from headrace.apis.fetch import Fetch
-from headrace.apis.fetch_sessions import SessionCache
-from headrace.apis.produce import Produce
+from headrace.apis.records.fetch import Fetch
+from headrace.apis.records.fetch_sessions import SessionCache
+from headrace.apis.records.produce import Produce
 from headrace.broker.background import Background
 from headrace.broker.buffers import Buffers
 from headrace.broker.clock_watch import ClockWatch

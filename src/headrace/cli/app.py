@@ -49,21 +49,31 @@ PIPELINES = "Pipelines"
 INSIDE = "Look inside"
 
 ENTRIES = {
-    "serve": Entry("serve_help", RUN, "Start a broker on this machine."),
-    "registry": Entry("registry", RUN, "Start a schema registry beside a cluster."),
-    "topics": Entry("topics", DATA, "List, create, describe, alter and delete topics."),
-    "produce": Entry("produce", DATA, "Write records from stdin or a file."),
-    "consume": Entry("consume", DATA, "Read records, from any offset or time."),
-    "offsets": Entry("offsets", DATA, "First and last offsets of a topic, or those of a time."),
-    "groups": Entry("groups", DATA, "Consumer groups: members, lag, offsets; watch them live."),
-    "transactions": Entry("transactions", DATA, "Transactional ids: list, describe, abort."),
-    "spark": Entry("spark", PIPELINES, "Run PySpark programs; watch their streaming queries."),
-    "lake": Entry("lake", PIPELINES, "Verify that a Delta or Iceberg table holds a topic, once."),
-    "schemas": Entry("schemas", DATA, "Schemas of topics: list, register, check, compare."),
-    "configs": Entry("configs", INSIDE, "Show and change settings of topics and brokers."),
-    "cluster": Entry("cluster", INSIDE, "Brokers, controller, health; balance and drain."),
-    "log": Entry("log", INSIDE, "Read a partition's files from disk."),
-    "bench": Entry("bench", INSIDE, "Measure throughput and latency of a cluster."),
+    "serve": Entry("broker.serve_help", RUN, "Start a broker on this machine."),
+    "registry": Entry("schemas.registry", RUN, "Start a schema registry beside a cluster."),
+    "topics": Entry("topics.topics", DATA, "List, create, describe, alter and delete topics."),
+    "produce": Entry("records.produce", DATA, "Write records from stdin or a file."),
+    "consume": Entry("records.consume", DATA, "Read records, from any offset or time."),
+    "offsets": Entry(
+        "records.offsets", DATA, "First and last offsets of a topic, or those of a time."
+    ),
+    "groups": Entry(
+        "groups.groups", DATA, "Consumer groups: members, lag, offsets; watch them live."
+    ),
+    "transactions": Entry(
+        "records.transactions", DATA, "Transactional ids: list, describe, abort."
+    ),
+    "spark": Entry(
+        "spark.spark", PIPELINES, "Run PySpark programs; watch their streaming queries."
+    ),
+    "lake": Entry(
+        "spark.lake", PIPELINES, "Verify that a Delta or Iceberg table holds a topic, once."
+    ),
+    "schemas": Entry("schemas.schemas", DATA, "Schemas of topics: list, register, check, compare."),
+    "configs": Entry("topics.configs", INSIDE, "Show and change settings of topics and brokers."),
+    "cluster": Entry("cluster.cluster", INSIDE, "Brokers, controller, health; balance and drain."),
+    "log": Entry("broker.log", INSIDE, "Read a partition's files from disk."),
+    "bench": Entry("records.bench", INSIDE, "Measure throughput and latency of a cluster."),
 }
 
 

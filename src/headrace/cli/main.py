@@ -21,7 +21,7 @@ def main(words: list[str]) -> int:
     wants_help = "--help" in words or "-h" in words
     try:
         if words[:1] == ["serve"] and not wants_help and not completing:
-            from headrace.cli import serve
+            from headrace.cli.broker import serve
 
             return serve.start(words[1:])
         from headrace.cli import app

@@ -24,7 +24,7 @@ from headrace.disk import Disk
 from headrace.errors import KafkaError
 from headrace.log.checked import checked_batches
 from headrace.log.checkpoints import MOVED_FROM, read_epochs
-from headrace.log.compaction_swap import settle
+from headrace.log.compaction.swap import settle
 from headrace.log.damage import assign_holes, next_batch, offsets_of, read_holes, write_holes
 from headrace.log.epochs import FILE_NAME as EPOCHS_FILE
 from headrace.log.epochs import EpochCache

@@ -7,7 +7,7 @@ sink commits, and only then a note says that the epoch is done.
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
-from headrace.pipelines.epoch import Epoch
+from headrace.pipelines.sink.epoch import Epoch
 from tests.pipelines.lake.lakes import Lake, rows
 
 EPOCHS = 12

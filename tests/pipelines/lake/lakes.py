@@ -14,12 +14,12 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from headrace.pipelines.epoch import Epoch
 from headrace.pipelines.lake.delta import DeltaLake
 from headrace.pipelines.lake.files import TaskFiles
 from headrace.pipelines.lake.iceberg import IcebergLake, in_warehouse
 from headrace.pipelines.lake.views import TableView, open_view
 from headrace.pipelines.lake.writers import LakeSink
+from headrace.pipelines.sink.epoch import Epoch
 
 SPARK_SCHEMA = StructType(
     [

@@ -9,12 +9,12 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
-from headrace.pipelines.epoch import Epoch
 from headrace.pipelines.lake import compaction
 from headrace.pipelines.lake import verify as proof
 from headrace.pipelines.lake.compaction import CompactionFailed, Report, StoredFile, compact
 from headrace.pipelines.lake.delta import DeltaLake
 from headrace.pipelines.lake.iceberg import IcebergLake
+from headrace.pipelines.sink.epoch import Epoch
 from tests.pipelines.lake.lakes import SPARK_SCHEMA, Lake, rows
 from tests.pipelines.lake.test_partitioning import Topic
 

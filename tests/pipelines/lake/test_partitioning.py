@@ -29,13 +29,13 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from headrace.pipelines.epoch import Epoch
 from headrace.pipelines.lake import open_files, partitioning
 from headrace.pipelines.lake import verify as proof
 from headrace.pipelines.lake.columns import ColumnsDiffer
 from headrace.pipelines.lake.delta import DeltaLake
 from headrace.pipelines.lake.iceberg import IcebergLake
 from headrace.pipelines.lake.verify import Offsets
+from headrace.pipelines.sink.epoch import Epoch
 from headrace.types import TopicPartition
 from tests.pipelines.lake.lakes import SPARK_SCHEMA, Lake, rows
 

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 from deltalake import DeltaTable
 
-from headrace.pipelines.epoch import Epoch
 from headrace.pipelines.lake.files import TableFolder
 from headrace.pipelines.lake.partitioning import Layout
+from headrace.pipelines.sink.epoch import Epoch
 from tests.pipelines.lake.lakes import Lake, rows
 
 

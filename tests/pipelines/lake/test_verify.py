@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.pipelines.epoch import Epoch
 from headrace.pipelines.lake import verify as proof
 from headrace.pipelines.lake.verify import Offsets, PartitionReport, Wanted
+from headrace.pipelines.sink.epoch import Epoch
 from headrace.types import TopicPartition
 from tests.pipelines.lake.lakes import Lake, rows
 

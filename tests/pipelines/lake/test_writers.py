@@ -8,13 +8,13 @@ from deltalake.exceptions import CommitFailedError
 from pyiceberg.exceptions import CommitFailedException
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from headrace.pipelines.epoch import Epoch
 from headrace.pipelines.lake.columns import ColumnsDiffer
 from headrace.pipelines.lake.delta import DeltaLake
 from headrace.pipelines.lake.files import epoch_of
 from headrace.pipelines.lake.iceberg import IcebergLake
 from headrace.pipelines.lake.ranges import Range
 from headrace.pipelines.lake.writers import EpochCommit, EpochTaken
+from headrace.pipelines.sink.epoch import Epoch
 from headrace.types import TopicPartition
 from tests.pipelines.lake.lakes import SPARK_SCHEMA, Lake, rows
 

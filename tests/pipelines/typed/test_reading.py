@@ -19,7 +19,7 @@ from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.schema_registry.json_schema import JSONSerializer
 
 from headrace.client.errors import ClientError
-from headrace.pipelines.options import OptionError
+from headrace.pipelines.source.options import OptionError
 from headrace.pipelines.typed.cursors import Reasons, Values
 from headrace.pipelines.typed.json_values import JsonFormat
 from headrace.pipelines.typed.registry import Schema as Registered
@@ -451,7 +451,7 @@ def test_what_cannot_be_typed_is_refused_when_the_query_starts(
     ],
 )
 def test_options_that_make_no_sense_say_so(given: dict[str, str], said: str) -> None:
-    from headrace.pipelines.options import parse_options
+    from headrace.pipelines.source.options import parse_options
 
     usual = {
         "kafka.bootstrap.servers": "a:1",

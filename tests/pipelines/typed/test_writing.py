@@ -34,8 +34,8 @@ from pyspark.sql.types import (
 )
 
 from headrace.client.errors import ClientError
-from headrace.pipelines.epoch import Epoch
-from headrace.pipelines.sink import Sink, make_sink
+from headrace.pipelines.sink.epoch import Epoch
+from headrace.pipelines.sink.sink import Sink, make_sink
 from headrace.pipelines.typed.avro_encoding import encoded
 from headrace.pipelines.typed.avro_schema import parse
 from headrace.pipelines.typed.protobuf_schema import parse as parse_proto

@@ -21,7 +21,6 @@ from deltalake.fs import DeltaStorageHandler
 from deltalake.schema import Schema
 from deltalake.transaction import AddAction, RemoveAction
 
-from headrace.pipelines.epoch import Epoch
 from headrace.pipelines.lake import columns, partitioning
 from headrace.pipelines.lake.compaction import (
     CommitRefused,
@@ -35,6 +34,7 @@ from headrace.pipelines.lake.open_files import WrittenFile
 from headrace.pipelines.lake.options import check_options
 from headrace.pipelines.lake.partitioning import Layout
 from headrace.pipelines.lake.writers import COMPACTION, EPOCH, QUERY, EpochCommit, EpochTaken
+from headrace.pipelines.sink.epoch import Epoch
 
 COMMIT_ATTEMPTS = 10
 # Delta's log encodes other characters in paths; such files of other writers are not rewritten.

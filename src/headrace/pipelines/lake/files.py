@@ -16,12 +16,12 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 from pyspark.sql.datasource import WriterCommitMessage
 
-from headrace.pipelines.epoch import Epoch
 from headrace.pipelines.lake import ranges as offset_ranges
 from headrace.pipelines.lake.columns import fitted
 from headrace.pipelines.lake.open_files import OpenFiles, WrittenFile
 from headrace.pipelines.lake.partitioning import Layout
 from headrace.pipelines.lake.ranges import Range, RangeCounter
+from headrace.pipelines.sink.epoch import Epoch
 from headrace.types import TopicPartition
 
 FOLDER = "data/headrace"

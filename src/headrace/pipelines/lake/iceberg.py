@@ -36,7 +36,6 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 
-from headrace.pipelines.epoch import Epoch
 from headrace.pipelines.lake import columns, partitioning
 from headrace.pipelines.lake.compaction import (
     CommitRefused,
@@ -50,6 +49,7 @@ from headrace.pipelines.lake.open_files import WrittenFile
 from headrace.pipelines.lake.options import check_options
 from headrace.pipelines.lake.partitioning import Layout
 from headrace.pipelines.lake.writers import COMPACTION, EPOCH, QUERY, EpochCommit, EpochTaken
+from headrace.pipelines.sink.epoch import Epoch
 
 COMMIT_ATTEMPTS = 10
 EPOCH_PROPERTY = "headrace.epoch."

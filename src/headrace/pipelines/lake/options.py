@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Mapping
 
 from headrace.pipelines.lake import partitioning
-from headrace.pipelines.sink_options import SPARKS_OWN
+from headrace.pipelines.sink.options import SPARKS_OWN
 
 PARTITION_BY = "partitionBy"
 

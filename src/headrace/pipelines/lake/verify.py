@@ -15,9 +15,9 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from headrace.pipelines.epoch import Epoch
 from headrace.pipelines.lake.ranges import offsets_by_place
 from headrace.pipelines.lake.views import TableCommit, TableFile, TableView
+from headrace.pipelines.sink.epoch import Epoch
 from headrace.types import TopicPartition
 
 Offsets = npt.NDArray[np.int64]

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from headrace.pipelines.epoch import Epoch
 from headrace.pipelines.lake.files import epoch_of
 from headrace.pipelines.lake.ranges import COLUMNS, Ranges, from_json, tracked
 from headrace.pipelines.lake.writers import EPOCH, OFFSETS, QUERY
+from headrace.pipelines.sink.epoch import Epoch
 
 if TYPE_CHECKING:
     from headrace.pipelines.lake.delta import DeltaLake

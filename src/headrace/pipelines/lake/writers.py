@@ -14,13 +14,13 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
 from pyspark.sql.types import StructType
 
-from headrace.pipelines import epoch as epochs
-from headrace.pipelines.epoch import Epoch
 from headrace.pipelines.lake import ranges
 from headrace.pipelines.lake.files import TableFolder, TaskFiles
 from headrace.pipelines.lake.open_files import WrittenFile
 from headrace.pipelines.lake.partitioning import Layout
 from headrace.pipelines.lake.ranges import Ranges
+from headrace.pipelines.sink import epoch as epochs
+from headrace.pipelines.sink.epoch import Epoch
 from headrace.pipelines.worker_memory import modules_frozen_after
 
 _log = logging.getLogger(__name__)

@@ -15,12 +15,12 @@ from typing import Any
 
 from pyspark.sql.streaming import StreamingQueryListener
 
-from headrace.pipelines.output_modes import explained
 from headrace.pipelines.running import progress, session
 from headrace.pipelines.running.gauges import Gauges
 from headrace.pipelines.running.progress import Query
 from headrace.pipelines.running.progress_topic import Publisher
 from headrace.pipelines.running.restarts import Restarts
+from headrace.pipelines.sink.output_modes import explained
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from typing import ClassVar, Protocol, TypeAlias, cast
 import numpy as np
 import pyarrow as pa
 
-from headrace.pipelines.arrow import byte_array
+from headrace.pipelines.source.arrow import byte_array
 from headrace.pipelines.typed.cursors import Cursors, Flags, Rows
 from headrace.wire.columns import Numbers
 

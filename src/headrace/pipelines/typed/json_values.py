@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_type
 
-from headrace.pipelines.arrow import byte_array
+from headrace.pipelines.source.arrow import byte_array
 from headrace.pipelines.typed.cursors import Reasons, Rows, Values, scattered
 from headrace.pipelines.typed.decoded import Decoded, decode_in_parts, without_bad
 from headrace.pipelines.typed.json_schema import ANY, Shape, parse, spark_type

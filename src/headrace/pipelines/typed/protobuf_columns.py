@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-from headrace.pipelines.arrow import byte_array
+from headrace.pipelines.source.arrow import byte_array
 from headrace.pipelines.typed.cursors import Cursors, Flags, Values, start
 from headrace.wire.columns import Numbers
 

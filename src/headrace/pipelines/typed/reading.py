@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import BinaryType, DataType, StringType, StructField, StructType
 
-from headrace.pipelines.arrow import byte_array
+from headrace.pipelines.source.arrow import byte_array
 from headrace.pipelines.typed.cursors import Values, scattered
 from headrace.pipelines.typed.decoded import Format
 from headrace.pipelines.typed.options import (

@@ -1,0 +1,1 @@
+"""The cluster: brokers, features, leaders, reassignments, data folders."""

@@ -1,0 +1,58 @@
+"""ListConfigResources (74), versions 0-1.
+
+The names of all topics and brokers, and of the groups that were given configs. No types named means
+all types.
+
+v0 lists subscriptions to client metrics only; v1 any type. Not done: there are no subscriptions to
+client metrics.
+"""
+
+from collections.abc import Iterable
+
+from kio.schema.list_config_resources.v1.request import ListConfigResourcesRequest
+from kio.schema.list_config_resources.v1.response import (
+    ConfigResource,
+    ListConfigResourcesResponse,
+)
+
+from headrace.apis.configs.config_entries import ResourceType
+from headrace.apis.context import Caller, Services
+from headrace.errors import ErrorCode
+from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, error, i8
+from headrace.wire.steps import Steps
+
+
+def list_config_resources(
+    services: Services, request: ListConfigResourcesRequest, caller: Caller
+) -> Steps[ListConfigResourcesResponse]:
+    """Every resource of the types asked for."""
+    known: set[int] = set(ResourceType)
+    types: set[int] = set(request.resource_types) or known
+    if caller.version == 0:
+        types = {ResourceType.CLIENT_METRICS}
+    if not types <= known:
+        return ListConfigResourcesResponse(
+            throttle_time=NO_THROTTLE,
+            error_code=error(ErrorCode.UNSUPPORTED_VERSION),
+            config_resources=(),
+        )
+    resources = []
+    for kind in sorted(types):
+        for name in _names(services, kind):
+            resources.append(ConfigResource(resource_name=name, resource_type=i8(kind)))
+            yield
+    return ListConfigResourcesResponse(
+        throttle_time=NO_THROTTLE, error_code=NO_ERROR, config_resources=tuple(resources)
+    )
+
+
+def _names(services: Services, kind: int) -> Iterable[str]:
+    image = services.metadata.image
+    match kind:
+        case ResourceType.TOPIC:
+            return image.topics
+        case ResourceType.BROKER | ResourceType.BROKER_LOGGER:
+            return map(str, image.brokers)
+        case ResourceType.GROUP:
+            return image.group_configs
+    return ()

@@ -1,0 +1,1 @@
+"""Records: written, fetched, looked up and deleted."""

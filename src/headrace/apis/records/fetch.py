@@ -1,0 +1,308 @@
+"""Fetch (1), versions 4-18.
+
+Answers with batches as they lie on disk. Waits until `min_bytes` are there, a partition has an
+error, or `max_wait_ms` have passed. The first batch goes out whole even where it is larger than
+every limit, so a consumer always gets on; after it, partition and request limits hold.
+With the isolation level `read_committed` a consumer sees the log up to the last stable offset, and
+learns which transactions among that were aborted, for it to skip.
+
+A follower, who gives its replica id, sees the log up to its end, and its fetch offset says how far
+it is.
+
+v7 incremental sessions; v12 flexible; v13 topics by id instead of by name; v15 the replica id
+moves into a tagged field.
+
+A consumer that says in which rack it is (v11) may be sent to a follower there, which serves it up
+to the high watermark that it knows (KIP-392, `replica.selector.class`).
+"""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TypeAlias
+
+from headrace.apis.records.fetch_sessions import Entry, Session, SessionCache
+from headrace.apis.records.waiting_fetch import Times, WaitingFetch
+from headrace.clock import Clock
+from headrace.errors import ErrorCode, KafkaError
+from headrace.log.slices import Slice
+from headrace.replication.partition import Partition
+from headrace.replication.replicas import Replicas
+from headrace.replication.throttle import LeaderThrottle
+from headrace.types import Offset
+from headrace.wire.fast import (
+    FETCH_TOPIC_IDS_FROM,
+    Aborted,
+    Chunk,
+    FetchRequest,
+    FetchResult,
+    Nearer,
+    TopicKey,
+    fetch_response,
+)
+from headrace.wire.usual_fetch import parse_usual_fetch, usual_fetch_response
+
+READ_COMMITTED = 1
+
+FindNearest: TypeAlias = Callable[[Partition, str, Offset], Nearer | None]
+"""The replica in a rack that holds what comes from an offset on, if that is not this one."""
+
+_Topics = list[tuple[TopicKey, list[FetchResult]]]
+
+
+class Fetch:
+    """Answers Fetch requests from the partitions of this broker."""
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        sessions: SessionCache,
+        max_bytes: int,
+        clock: Clock,
+        nearest: FindNearest | None = None,
+    ) -> None:
+        """`nearest` finds the replica for a rack; None if consumers fetch from leaders only."""
+        self._throttle = LeaderThrottle(replicas, clock)
+        self._replicas = replicas
+        self._by_key = replicas.by_key
+        self.sessions = sessions
+        self._max_bytes = max_bytes
+        self._nearest = nearest
+        self._times = Times()
+
+    def at_once(
+        self, buf: bytearray, pos: int, end: int, version: int, correlation_id: int
+    ) -> list[Chunk] | None:
+        """The answer to a request of the usual shape, if what it asks for is there.
+
+        None where that is not the whole answer: another shape, an error, too little.
+        """
+        usual = parse_usual_fetch(buf, pos, end, version)
+        if usual is None:
+            return None
+        least, most, isolation, key, index, epoch, offset, limit = usual
+        partitions = self._by_key.get(key)
+        if partitions is None or not 0 <= index < len(partitions):
+            return None
+        partition = partitions[index]
+        if most < limit:
+            limit = most
+        if self._max_bytes < limit:
+            limit = self._max_bytes
+        try:
+            if epoch >= 0:
+                partition.check_epoch(epoch)
+            if isolation == READ_COMMITTED:
+                records, aborted = partition.read_committed(offset, limit, True)
+                if aborted:
+                    return None
+            else:
+                records = partition.read(offset, limit, True)
+        except KafkaError:
+            return None
+        if records is None or records.length < least:
+            return None
+        log, high_watermark = partition.log, partition.high_watermark
+        stable, start = log.last_stable_offset(high_watermark), log.start_offset
+        return usual_fetch_response(
+            version, correlation_id, key, index, high_watermark, stable, start,
+            isolation == READ_COMMITTED, records,
+        )  # fmt: skip
+
+    def __call__(
+        self, request: FetchRequest, version: int, correlation_id: int
+    ) -> list[Chunk] | WaitingFetch:
+        """The answer, or what will give it."""
+        try:
+            session, incremental = self.sessions.session_for(
+                request, version >= FETCH_TOPIC_IDS_FROM
+            )
+        except KafkaError as error:
+            return fetch_response(version, correlation_id, error.code, 0, [])
+        topics, ready = self.read(session, request, incremental)
+        if ready or request.max_wait_ms <= 0 or not session.entries:
+            if session.id:
+                self.sent(session, topics)
+            return fetch_response(version, correlation_id, 0, session.id, topics)
+        _watch(session)
+        look = partial(self._look, session, request, incremental, version, correlation_id)
+        return WaitingFetch(session, look, request.max_wait_ms, self._replicas.due, self._times)
+
+    def _look(
+        self,
+        session: Session,
+        request: FetchRequest,
+        incremental: bool,
+        version: int,
+        correlation_id: int,
+        last: bool,
+    ) -> list[Chunk] | None:
+        """The answer to a fetch that waits, or None where it should wait on."""
+        topics, ready = self.read(session, request, incremental)
+        if not (ready or last):
+            _watch(session)
+            return None
+        if session.id:
+            self.sent(session, topics)
+        return fetch_response(version, correlation_id, 0, session.id, topics)
+
+    def read(
+        self,
+        session: Session,
+        request: FetchRequest,
+        incremental: bool,
+        entries: Iterable[Entry] | None = None,
+        total: int = 0,
+    ) -> tuple[_Topics, bool]:
+        """What there is to answer now, and whether it is worth sending before the deadline.
+
+        `entries` are some of the session's, if not all are to be read, and `total` the bytes that
+        others have given.
+        """
+        left = min(request.max_bytes, self._max_bytes)
+        if entries is None:
+            entries = session.dirty if incremental else session.entries.values()
+        failed = False
+        grouped: dict[TopicKey, list[FetchResult]] = {}
+        quiet: list[Entry] = []
+        committed = request.isolation == READ_COMMITTED
+        for entry in entries:
+            if request.replica_id >= 0:
+                result, end = self._read_for_follower(
+                    entry, min(entry.max_bytes, left), total == 0, request
+                )
+            else:
+                result = self._read_entry(
+                    entry, min(entry.max_bytes, left), total == 0, committed, request.rack
+                )
+                end = result[3] if committed else result[2]
+                failed = failed or isinstance(result[6], Nearer)
+            records = result[5]
+            if records is not None:
+                total += records.length
+                left = max(left - records.length, 0)
+            elif result[1]:
+                failed = True
+            elif (
+                incremental
+                and result[2] == entry.sent_high_watermark
+                and result[4] == entry.sent_start
+            ):
+                if entry.offset >= end:  # there may be more behind a limit otherwise
+                    quiet.append(entry)
+                continue
+            results = grouped.get(entry.key)
+            if results is None:
+                grouped[entry.key] = [result]
+            else:
+                results.append(result)
+        for entry in quiet:
+            entry.watch()
+            del session.dirty[entry]
+        return list(grouped.items()), failed or total >= request.min_bytes
+
+    def _read_entry(
+        self, entry: Entry, max_bytes: int, whole_first: bool, committed: bool, rack: str
+    ) -> FetchResult:
+        partition = self._partition(entry)
+        if not isinstance(partition, Partition):
+            return (entry.index, partition, -1, -1, -1, None, None)
+        try:
+            if entry.epoch >= 0:
+                partition.check_epoch(entry.epoch)
+            aborted: Aborted | Nearer | None = None
+            if rack and self._nearest is not None:
+                aborted = self._nearest(partition, rack, entry.offset)
+            if isinstance(aborted, Nearer):
+                records = None
+            elif committed:
+                records, aborted = partition.read_committed(entry.offset, max_bytes, whole_first)
+            else:
+                records = partition.read(entry.offset, max_bytes, whole_first)
+        except KafkaError as error:
+            if error.code is ErrorCode.CORRUPT_MESSAGE:
+                self._replicas.found_damaged(partition, entry.offset)
+            return (entry.index, error.code, -1, -1, -1, None, None)
+        return (
+            entry.index, 0, partition.high_watermark, partition.last_stable_offset,
+            partition.log.start_offset, records, aborted,
+        )  # fmt: skip
+
+    def _read_for_follower(
+        self, entry: Entry, max_bytes: int, whole_first: bool, request: FetchRequest
+    ) -> tuple[FetchResult, int]:
+        """What a replica lacks, and the end of the log."""
+        partition = self._partition(entry)
+        if not isinstance(partition, Partition):
+            return (entry.index, partition, -1, -1, -1, None, None), -1
+        code, start, end = ErrorCode.NONE, -1, -1
+        records = None
+        try:
+            partition.check_epoch(entry.epoch)
+            partition.fetched_by(request.replica_id, request.replica_epoch, entry.offset)
+            start, end = partition.log.start_offset, partition.log.end_offset
+            if partition.settings.leader_throttled_replicas:
+                records = self._read_throttled(partition, entry, max_bytes, whole_first, request)
+            else:
+                records = partition.read_to_end(entry.offset, max_bytes, whole_first)
+        except KafkaError as error:
+            code = error.code
+            if code is ErrorCode.CORRUPT_MESSAGE:
+                self._replicas.found_damaged(partition, entry.offset)
+        high_watermark = partition.high_watermark if end >= 0 else -1
+        return (entry.index, code, high_watermark, -1, start, records, None), end
+
+    def _read_throttled(
+        self,
+        partition: Partition,
+        entry: Entry,
+        max_bytes: int,
+        whole_first: bool,
+        request: FetchRequest,
+    ) -> Slice | None:
+        """What a replica lacks, or nothing while it has to wait, as if there was no more."""
+        throttle = self._throttle
+        if not throttle.applies_to(partition):
+            return partition.read_to_end(entry.offset, max_bytes, whole_first)
+        if throttle.holds_up(partition, request.replica_id):
+            return None
+        records = partition.read_to_end(entry.offset, max_bytes, whole_first)
+        if records is not None:
+            throttle.copied(records.length)
+        return records
+
+    def _partition(self, entry: Entry) -> Partition | ErrorCode:
+        """The partition that the entry follows, found again if it was closed."""
+        partition = entry.partition
+        if partition is not None and not partition.closed:
+            return partition
+        entry.unwatch()
+        found = self._find(entry)
+        if isinstance(found, Partition):
+            entry.partition = found
+        return found
+
+    def _find(self, entry: Entry) -> Partition | ErrorCode:
+        partitions = self._by_key.get(entry.key)
+        if partitions is None:
+            if entry.session.by_ids:
+                return ErrorCode.UNKNOWN_TOPIC_ID
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if not 0 <= entry.index < len(partitions):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return partitions[entry.index]
+
+    def sent(self, session: Session, topics: _Topics) -> None:
+        """Remember what the client knows now, and let those with data go to the end of the line."""
+        for key, results in topics:
+            for index, _, high_watermark, _, start, records, _ in results:
+                entry = session.entries[key, index]
+                entry.sent_high_watermark = high_watermark
+                entry.sent_start = start
+                if records is not None and entry in session.dirty:
+                    del session.dirty[entry]
+                    session.dirty[entry] = None
+
+
+def _watch(session: Session) -> None:
+    for entry in session.dirty if session.id else session.entries.values():
+        entry.watch()

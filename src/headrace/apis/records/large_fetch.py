@@ -1,0 +1,140 @@
+"""Fetch (1) of very many partitions, in steps.
+
+A request that lists more than `wire.fast.MANY_FETCHED` partitions comes here. Its partitions are
+read some at a time, and the parts of the response are put together. A request that opens a session
+is answered at once, without a wait for `min_bytes`: the client's next request is incremental and
+waits. A request without a session is read again every `AGAIN_S` until there is enough or
+`max_wait_ms` have passed. Above `MOST_IN_SESSION` partitions there is no session, as if all slots
+were taken.
+"""
+
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+from headrace.apis.records.fetch import READ_COMMITTED, Fetch
+from headrace.apis.records.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, Entry, Session
+from headrace.wire.fast import (
+    FETCH_TOPIC_IDS_FROM,
+    Chunk,
+    FetchPartition,
+    FetchRequest,
+    FetchResult,
+    TopicKey,
+    fetch_body,
+    join_fetch_bodies,
+)
+from headrace.wire.steps import Steps
+
+AGAIN_S = 0.05
+MOST_IN_SESSION = 20_000
+_TOGETHER = 128
+"""Partitions that are read in one step."""
+_STRIDE = 256
+
+
+@dataclass(slots=True)
+class Read:
+    """What was read of a large request."""
+
+    version: int
+    session_id: int = 0
+    ready: bool = False
+    topics: int = 0
+    total_bytes: int = 0
+    chunks: list[Chunk] = field(default_factory=list)
+
+    def response(self, correlation_id: int) -> list[Chunk]:
+        """The whole frame."""
+        return join_fetch_bodies(
+            self.version, correlation_id, self.session_id, self.topics, self.chunks
+        )
+
+
+def request_steps(message: Any, version: int) -> Steps[FetchRequest]:
+    """The request, from kio's class of its version."""
+    count = 0
+    topics: list[tuple[TopicKey, list[FetchPartition]]] = []
+    for topic in message.topics:
+        key = topic.topic_id.bytes if version >= FETCH_TOPIC_IDS_FROM else topic.topic.encode()
+        partitions: list[FetchPartition] = []
+        for one in topic.partitions:
+            partitions.append(
+                (
+                    one.partition, getattr(one, "current_leader_epoch", -1), one.fetch_offset,
+                    getattr(one, "last_fetched_epoch", -1), getattr(one, "log_start_offset", -1),
+                    one.partition_max_bytes,
+                )
+            )  # fmt: skip
+            count += 1
+            if not count % _STRIDE:
+                yield
+        topics.append((key, partitions))
+        yield
+    replica = getattr(message, "replica_state", None)
+    return FetchRequest(
+        replica.replica_id if replica is not None else message.replica_id,
+        int(message.max_wait.total_seconds() * 1000),
+        message.min_bytes,
+        message.max_bytes,
+        message.isolation_level,
+        getattr(message, "session_id", 0),
+        getattr(message, "session_epoch", FINAL_EPOCH),
+        topics,
+        [],
+        replica.replica_epoch if replica is not None else -1,
+        getattr(message, "rack_id", ""),
+    )
+
+
+def read_steps(fetch: Fetch, request: FetchRequest, version: int) -> Steps[Read]:
+    """Read all partitions of a full request once."""
+    by_ids = version >= FETCH_TOPIC_IDS_FROM
+    read = Read(version)
+    count = sum(len(partitions) for _, partitions in request.topics)
+    if request.session_epoch == INITIAL_EPOCH and count <= MOST_IN_SESSION:
+        session, _ = fetch.sessions.session_for(request, by_ids)
+        if session.id:
+            read.session_id = session.id
+            read.ready = True
+            entries = iter(list(session.entries.values()))
+            while some := list(islice(entries, _TOGETHER)):
+                _read_some(fetch, session, some, request, read)
+                yield
+            return read
+    fetch.sessions.drop(request.session_id)
+    for key, partitions in request.topics:
+        for start in range(0, max(len(partitions), 1), _TOGETHER):
+            part = request._replace(topics=[(key, partitions[start : start + _TOGETHER])])
+            session = Session(0, by_ids, part)
+            _read_some(fetch, session, list(session.entries.values()), request, read)
+            yield
+    return read
+
+
+def _read_some(
+    fetch: Fetch, session: Session, entries: list[Entry], request: FetchRequest, read: Read
+) -> None:
+    left = request._replace(max_bytes=max(request.max_bytes - read.total_bytes, 0))
+    topics, ready = fetch.read(session, left, False, entries, read.total_bytes)
+    read.ready = read.ready or ready
+    read.topics += len(topics)
+    for key, results in topics:
+        for result in results:
+            if result[5] is not None:
+                read.total_bytes += result[5].length
+            elif session.id and request.replica_id < 0:
+                _watch_if_quiet(session, session.entries[key, result[0]], result, request)
+    if session.id:
+        fetch.sent(session, topics)
+    read.chunks += fetch_body(read.version, topics)
+
+
+def _watch_if_quiet(
+    session: Session, entry: Entry, result: FetchResult, request: FetchRequest
+) -> None:
+    """Spare the next request a partition that has nothing new."""
+    end = result[3] if request.isolation == READ_COMMITTED else result[2]
+    if not result[1] and entry.offset >= end and entry in session.dirty:
+        entry.watch()
+        del session.dirty[entry]

@@ -1,0 +1,173 @@
+"""What a Produce in a transaction needs before it is appended: the coordinator's leave.
+
+From Produce v12 on the partitions become part of the transaction by being written to; before that
+they must be in it already. A partition in which the producer's transaction is open needs no leave
+again: only the first batch of a transaction in a partition asks.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+
+from headrace.apis.context import Services
+from headrace.apis.transactions.transaction_errors import when_writing
+from headrace.coordination.transactions import Identity
+from headrace.errors import ErrorCode, KafkaError
+from headrace.replication.partition import Partition
+from headrace.replication.verification import Verification
+from headrace.types import TopicPartition
+from headrace.wire import batch
+from headrace.wire.fast import ProduceRequest
+
+ABORTABLE_FROM = 11
+ADDS_FROM = 12
+
+
+class Leave:
+    """Which partitions a request may write to in its transaction, and why not to the others."""
+
+    __slots__ = ("_refused", "_verifications")
+
+    def __init__(self) -> None:
+        self._verifications: dict[Partition, Verification] = {}
+        self._refused: dict[Partition, KafkaError] = {}
+
+    def of(self, partition: Partition) -> Verification | None:
+        """What `Partition.append` needs; KafkaError where the coordinator refused."""
+        if partition in self._refused:
+            raise self._refused[partition]
+        return self._verifications.get(partition)
+
+    def begin(self, partition: Partition, who: Identity) -> bool:
+        """Whether the coordinator has to be asked about this partition."""
+        verification = partition.begin_verification(who.producer_id, who.epoch)
+        self._verifications[partition] = verification
+        return verification.needed
+
+    def refuse(self, partition: Partition, error: KafkaError) -> None:
+        """The coordinator refused."""
+        self._refused[partition] = error
+
+
+class Leaves:
+    """Asks the coordinator for one Produce after the other."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._by_key = services.replicas.by_key
+        self._turns: dict[str, tuple[asyncio.Lock, int]] = {}
+        """Of each transactional id that waits, so that its batches stay in order; how many wait."""
+
+    def ask(
+        self, request: ProduceRequest, buf: bytearray, version: int
+    ) -> Leave | Coroutine[None, None, Leave]:
+        """The leave for everything transactional in the request, or the wait for it."""
+        name = request.transactional_id
+        assert name is not None
+        leave = Leave()
+        asked: list[tuple[Partition, Identity]] = []
+        for partition, who in self._batches(request, buf):
+            if leave.begin(partition, who):
+                asked.append((partition, who))
+        answer = None
+        if name not in self._turns:
+            if not asked:
+                return leave
+            answer = self._enlist(name, asked, leave, version)
+            if answer is None:
+                return leave
+        turn, count = self._turns.get(name, (asyncio.Lock(), 0))
+        self._turns[name] = (turn, count + 1)
+        return self._in_turn(name, turn, asked, leave, version, answer)
+
+    def _batches(self, request: ProduceRequest, buf: bytearray) -> list[tuple[Partition, Identity]]:
+        found: list[tuple[Partition, Identity]] = []
+        for key, batches in request.topics:
+            partitions = self._by_key.get(key)
+            for index, start, end in batches:
+                if partitions is None or not 0 <= index < len(partitions):
+                    continue
+                if end - start < batch.HEADER_BYTES or not partitions[index].leads:
+                    continue  # the partition will say what is wrong
+                header = batch.read_header(buf, start)
+                if header[5] & batch.TRANSACTIONAL:
+                    found.append((partitions[index], Identity(header[9], header[10])))
+        return found
+
+    def _enlist(
+        self, name: str, asked: list[tuple[Partition, Identity]], leave: Leave, version: int
+    ) -> Coroutine[None, None, frozenset[TopicPartition]] | None:
+        """Ask now; the wait for the answer, None if `leave` has it."""
+        settings = self._services.settings
+        if version < ADDS_FROM and not settings.boolean(
+            "transaction.partition.verification.enable"
+        ):
+            return None
+        try:
+            (who,) = {who for _, who in asked}
+        except ValueError:
+            several = KafkaError(
+                ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+                "one request has transactional batches of several producers",
+            )
+            for partition, _ in asked:
+                leave.refuse(partition, several)
+            return None
+        names = frozenset(partition.name for partition, _ in asked)
+        try:
+            answer = self._services.transactions.enlist(name, who, names, version >= ADDS_FROM)
+        except KafkaError as error:
+            _refuse_all(asked, leave, error)
+            return None
+        if not isinstance(answer, frozenset):
+            return answer
+        _refuse_missing(asked, leave, answer, version)
+        return None
+
+    async def _in_turn(
+        self,
+        name: str,
+        turn: asyncio.Lock,
+        asked: list[tuple[Partition, Identity]],
+        leave: Leave,
+        version: int,
+        answer: Coroutine[None, None, frozenset[TopicPartition]] | None,
+    ) -> Leave:
+        """Wait for whatever waits before us, and for the coordinator."""
+        try:
+            async with turn:
+                if answer is None and asked:
+                    answer = self._enlist(name, asked, leave, version)
+                if answer is not None:
+                    try:
+                        _refuse_missing(asked, leave, await answer, version)
+                    except KafkaError as error:
+                        _refuse_all(asked, leave, error)
+        finally:
+            turn, count = self._turns[name]
+            if count == 1:
+                del self._turns[name]
+            else:
+                self._turns[name] = (turn, count - 1)
+        return leave
+
+
+def _refuse_all(asked: list[tuple[Partition, Identity]], leave: Leave, error: KafkaError) -> None:
+    refusal = KafkaError(when_writing(error.code), error.message)
+    for partition, _ in asked:
+        leave.refuse(partition, refusal)
+
+
+def _refuse_missing(
+    asked: list[tuple[Partition, Identity]],
+    leave: Leave,
+    missing: frozenset[TopicPartition],
+    version: int,
+) -> None:
+    code = (
+        ErrorCode.TRANSACTION_ABORTABLE
+        if version >= ABORTABLE_FROM
+        else ErrorCode.INVALID_TXN_STATE
+    )
+    for partition, _ in asked:
+        if partition.name in missing:
+            leave.refuse(partition, KafkaError(code, f"{partition.name} is not in the transaction"))

@@ -1,0 +1,119 @@
+"""CreateTopics (19), versions 2-7.
+
+Each topic by a number of partitions and replicas (-1: the broker's `num.partitions` and
+`default.replication.factor`) or by replicas for each partition, with configs. The metadata is
+written when the answer leaves; the folders are there too, because the image's listeners make them.
+
+v5 flexible, and the answer describes the topic with its configs; v7 topic ids. Not done: quotas
+on changes (v6), create-topic policies; `timeout` is not needed, because nothing waits.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+
+from kio.schema.create_topics.v7.request import CreatableTopic, CreateTopicsRequest
+from kio.schema.create_topics.v7.response import (
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsResponse,
+)
+
+from headrace.apis.configs.config_entries import BrokerConfigs, topic_entries
+from headrace.apis.context import Caller, Services
+from headrace.cluster.controller import Defaults, NewTopic
+from headrace.cluster.image import Topic
+from headrace.errors import ErrorCode, KafkaError
+from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, TopicName, error, i8, i16, i32
+
+KRAFT_LOG = "__cluster_metadata"
+DESCRIBED_FROM = 5
+
+_Configs = tuple[CreatableTopicConfigs, ...]
+
+
+def create_topics(
+    services: Services, request: CreateTopicsRequest, caller: Caller
+) -> CreateTopicsResponse:
+    """Create what can be created; one refusal does not hold up the others."""
+    times = Counter(topic.name for topic in request.topics)
+    wanted = [
+        topic for topic in request.topics if times[topic.name] == 1 and topic.name != KRAFT_LOG
+    ]
+    defaults = Defaults(
+        partitions=services.settings.integer("num.partitions"),
+        replication_factor=services.settings.integer("default.replication.factor"),
+    )
+    results = services.metadata.create_topics(
+        [_new_topic(topic) for topic in wanted], defaults, validate_only=request.validate_only
+    )
+    describe = _Describer(services) if caller.version >= DESCRIBED_FROM else None
+    answers = [
+        _refuse(topic.name, result)
+        if isinstance(result, KafkaError)
+        else _answer(result, describe(result.configs) if describe else ())
+        for topic, result in zip(wanted, results, strict=True)
+    ]
+    answers += [
+        _refuse(name, KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
+        for name, count in times.items()
+        if count > 1
+    ]
+    if times[TopicName(KRAFT_LOG)] == 1:
+        reason = f"{KRAFT_LOG} is a name that brokers use themselves; choose another one"
+        answers.append(_refuse(KRAFT_LOG, KafkaError(ErrorCode.INVALID_REQUEST, reason)))
+    return CreateTopicsResponse(throttle_time=NO_THROTTLE, topics=tuple(answers))
+
+
+def _new_topic(topic: CreatableTopic) -> NewTopic:
+    return NewTopic(
+        name=topic.name,
+        partitions=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignments=tuple((one.partition_index, one.broker_ids) for one in topic.assignments),
+        configs=tuple((config.name, config.value) for config in topic.configs),
+    )
+
+
+class _Describer:
+    """A topic's configs for the answer, built once for all topics that were given the same."""
+
+    def __init__(self, services: Services) -> None:
+        self._broker = BrokerConfigs.of(services)
+        self._known: dict[tuple[tuple[str, str], ...], _Configs] = {}
+
+    def __call__(self, configs: Mapping[str, str]) -> _Configs:
+        key = tuple(configs.items())
+        if key not in self._known:
+            self._known[key] = tuple(
+                CreatableTopicConfigs(
+                    name=entry.name,
+                    value=entry.value,
+                    read_only=entry.read_only,
+                    config_source=i8(entry.source),
+                    is_sensitive=entry.sensitive,
+                )
+                for entry in topic_entries(self._broker, configs)
+            )
+        return self._known[key]
+
+
+def _answer(topic: Topic, configs: _Configs) -> CreatableTopicResult:
+    return CreatableTopicResult(
+        name=TopicName(topic.name),
+        topic_id=topic.id,
+        error_code=NO_ERROR,
+        error_message=None,
+        num_partitions=i32(len(topic.partitions)),
+        replication_factor=i16(len(topic.partitions[0].replicas)),
+        configs=configs,
+    )
+
+
+def _refuse(name: str, refusal: KafkaError) -> CreatableTopicResult:
+    return CreatableTopicResult(
+        name=TopicName(name),
+        topic_id=None,
+        error_code=error(refusal.code),
+        error_message=refusal.message,
+        configs=(),
+    )

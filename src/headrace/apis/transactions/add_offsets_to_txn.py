@@ -1,0 +1,42 @@
+"""AddOffsetsToTxn (25), versions 0-4.
+
+A producer that speaks an older TxnOffsetCommit than v5 says for which group it is about to commit
+offsets in its transaction: the group's partition of `__consumer_offsets` becomes part of it.
+
+v0, v1 call a fenced producer INVALID_PRODUCER_EPOCH; v3 flexible; v4 TRANSACTION_ABORTABLE.
+"""
+
+from collections.abc import Coroutine
+
+from kio.schema.add_offsets_to_txn.v4.request import AddOffsetsToTxnRequest
+from kio.schema.add_offsets_to_txn.v4.response import AddOffsetsToTxnResponse
+
+from headrace.apis.context import Caller, Services
+from headrace.apis.transactions.transaction_errors import for_old_producers
+from headrace.cluster.image import OFFSETS_TOPIC
+from headrace.coordination.outcome import Outcome
+from headrace.coordination.transactions import Identity, Transactions
+from headrace.errors import ErrorCode, KafkaError
+from headrace.types import TopicPartition
+from headrace.wire.primitives import NO_THROTTLE, error
+
+FENCED_FROM = 2
+
+
+def add_offsets_to_txn(
+    services: Services, request: AddOffsetsToTxnRequest, caller: Caller
+) -> AddOffsetsToTxnResponse | Coroutine[None, None, AddOffsetsToTxnResponse]:
+    """Add the group's partition of the offsets topic to the transaction."""
+
+    def add(state: Transactions, token: int, _now_ms: int) -> Outcome:
+        where = TopicPartition(OFFSETS_TOPIC, services.groups.partition_of(request.group_id))
+        who = Identity(request.producer_id, request.producer_epoch)
+        return state.add(request.transactional_id, who, frozenset({where}), 0, token)
+
+    def finish(results: list[object]) -> AddOffsetsToTxnResponse:
+        code = ErrorCode.NONE
+        if isinstance(results[0], KafkaError):
+            code = for_old_producers(results[0].code, caller.version, FENCED_FROM)
+        return AddOffsetsToTxnResponse(throttle_time=NO_THROTTLE, error_code=error(code))
+
+    return services.transactions.run_each([(request.transactional_id, add)], finish)

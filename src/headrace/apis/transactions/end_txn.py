@@ -1,0 +1,49 @@
+"""EndTxn (26), versions 0-5.
+
+Commits or aborts a transaction. The answer leaves when the decision is in the log; the markers
+follow, and until they are written the next transaction hears CONCURRENT_TRANSACTIONS.
+
+v0, v1 call a fenced producer INVALID_PRODUCER_EPOCH; v3 flexible; v4 TRANSACTION_ABORTABLE; v5 a
+new epoch, or a new id, with every end (KIP-890), so that what comes late is refused.
+"""
+
+from collections.abc import Coroutine
+
+from kio.schema.end_txn.v5.request import EndTxnRequest
+from kio.schema.end_txn.v5.response import EndTxnResponse
+
+from headrace.apis.context import Caller, Services
+from headrace.apis.transactions.transaction_errors import for_old_producers
+from headrace.coordination.outcome import Outcome
+from headrace.coordination.transactions import BUMPS_AT_END, Identity, Transactions
+from headrace.errors import KafkaError
+from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, ProducerId, error, i16
+
+BUMPS_FROM = 5
+FENCED_FROM = 2
+
+
+def end_txn(
+    services: Services, request: EndTxnRequest, caller: Caller
+) -> EndTxnResponse | Coroutine[None, None, EndTxnResponse]:
+    """Commit or abort."""
+    who = Identity(request.producer_id, request.producer_epoch)
+    spoken = BUMPS_AT_END if caller.version >= BUMPS_FROM else 0
+
+    def end(state: Transactions, token: int, _now_ms: int) -> Outcome:
+        return state.end(request.transactional_id, who, request.committed, spoken, token)
+
+    def finish(results: list[object]) -> EndTxnResponse:
+        (result,) = results
+        if isinstance(result, KafkaError):
+            code = for_old_producers(result.code, caller.version, FENCED_FROM)
+            return EndTxnResponse(throttle_time=NO_THROTTLE, error_code=error(code))
+        assert isinstance(result, Identity)
+        return EndTxnResponse(
+            throttle_time=NO_THROTTLE,
+            error_code=NO_ERROR,
+            producer_id=ProducerId(result.producer_id),
+            producer_epoch=i16(result.epoch),
+        )
+
+    return services.transactions.run_each([(request.transactional_id, end)], finish)

@@ -1,0 +1,77 @@
+"""InitProducerId (22), versions 0-5.
+
+An idempotent producer gets an id that nobody has had before, with epoch 0. A producer that asks
+again because a sequence broke gets another new id: the old one needs no fence without transactions.
+
+A transactional producer gets the id that belongs to its transactional id, with the next epoch:
+whoever had it before is fenced, and what he left open is aborted first, while the new one hears
+CONCURRENT_TRANSACTIONS and asks again.
+
+v2 flexible; v3 the producer's present id and epoch (KIP-360); v4 tells a fenced producer from an
+old epoch; v5 TRANSACTION_ABORTABLE.
+"""
+
+from collections.abc import Coroutine
+
+from kio.schema.init_producer_id.v5.request import InitProducerIdRequest
+from kio.schema.init_producer_id.v5.response import InitProducerIdResponse
+
+from headrace.apis.context import Caller, Services
+from headrace.apis.transactions.transaction_errors import for_old_producers
+from headrace.coordination.outcome import Outcome
+from headrace.coordination.transactions import Identity, Transactions
+from headrace.errors import ErrorCode, KafkaError
+from headrace.wire.primitives import (
+    NO_ERROR,
+    NO_THROTTLE,
+    ProducerId,
+    error,
+    i16,
+    to_milliseconds,
+)
+
+NONE = -1
+FENCED_FROM = 4
+
+
+def init_producer_id(
+    services: Services, request: InitProducerIdRequest, caller: Caller
+) -> InitProducerIdResponse | Coroutine[None, None, InitProducerIdResponse]:
+    """A producer id: a new one, or that of a transactional id."""
+    name = request.transactional_id
+    if (request.producer_id == NONE) != (request.producer_epoch == NONE) or name == "":
+        return _refused(ErrorCode.INVALID_REQUEST)
+    if name is None:
+        try:
+            return _given(Identity(services.metadata.next_producer_id(), 0))
+        except KafkaError as failure:
+            return _refused(failure.code)
+    given = Identity(request.producer_id, request.producer_epoch)
+    timeout_ms = to_milliseconds(request.transaction_timeout)
+
+    def init(state: Transactions, token: int, _now_ms: int) -> Outcome:
+        return state.init(name, timeout_ms, given, token)
+
+    def finish(results: list[object]) -> InitProducerIdResponse:
+        (result,) = results
+        if isinstance(result, KafkaError):
+            return _refused(for_old_producers(result.code, caller.version, FENCED_FROM))
+        assert isinstance(result, Identity)
+        return _given(result)
+
+    return services.transactions.run_each([(name, init)], finish)
+
+
+def _given(identity: Identity) -> InitProducerIdResponse:
+    return InitProducerIdResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=NO_ERROR,
+        producer_id=ProducerId(identity.producer_id),
+        producer_epoch=i16(identity.epoch),
+    )
+
+
+def _refused(code: ErrorCode) -> InitProducerIdResponse:
+    return InitProducerIdResponse(
+        throttle_time=NO_THROTTLE, error_code=error(code), producer_epoch=i16(NONE)
+    )

@@ -1,0 +1,180 @@
+"""TxnOffsetCommit (28), versions 0-5.
+
+Commits a group's offsets in a producer's transaction: they count when it is committed, and until
+then whoever asks for stable offsets is told to wait.
+
+v0-2 do not say which member commits; v2 leader epochs; v3 flexible, members; v4
+TRANSACTION_ABORTABLE; v5 adds the group to the transaction itself (KIP-890), while earlier ones
+need AddOffsetsToTxn before.
+"""
+
+from collections.abc import Coroutine
+
+from kio.schema.txn_offset_commit.v5.request import TxnOffsetCommitRequest
+from kio.schema.txn_offset_commit.v5.response import (
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+from headrace.apis.context import Caller, Services
+from headrace.apis.transactions.transaction_errors import when_committing
+from headrace.cluster.image import OFFSETS_TOPIC
+from headrace.coordination.groups.group import Committer
+from headrace.coordination.groups.registry import Groups
+from headrace.coordination.offsets import OffsetToCommit
+from headrace.coordination.outcome import Outcome, Reply
+from headrace.coordination.transactions import Identity
+from headrace.errors import ErrorCode, KafkaError
+from headrace.replication.partition import Partition
+from headrace.replication.verification import Verification
+from headrace.types import TopicPartition
+from headrace.wire.primitives import NO_THROTTLE, error
+
+ADDS_FROM = 5
+ABORTABLE_FROM = 4
+
+_Refused = dict[TopicPartition, ErrorCode]
+_NEWEST_OFFSET_COMMIT = 9
+
+
+def txn_offset_commit(
+    services: Services, request: TxnOffsetCommitRequest, caller: Caller
+) -> TxnOffsetCommitResponse | Coroutine[None, None, TxnOffsetCommitResponse]:
+    """Commit what can be committed, if the group is in the transaction."""
+    try:
+        leave = _begin(services, request)
+        missing = _enlist(services, request, caller.version)
+    except KafkaError as refusal:
+        return _answer(request, {}, when_committing(refusal.code))
+    if isinstance(missing, frozenset):
+        return _commit(services, request, caller.version, missing)
+    return _commit_later(services, request, caller.version, missing, leave)
+
+
+def _begin(services: Services, request: TxnOffsetCommitRequest) -> tuple[Partition, Verification]:
+    """What tells later whether the transaction has ended since; before the coordinator is asked."""
+    if not request.group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+    who, (where,) = _who_and_where(services, request)
+    try:
+        partition = services.replicas.partition(*where)
+    except KafkaError as error:
+        raise KafkaError(ErrorCode.NOT_COORDINATOR, error.message) from error
+    return partition, partition.begin_verification(who.producer_id, who.epoch)
+
+
+def _enlist(
+    services: Services, request: TxnOffsetCommitRequest, version: int
+) -> frozenset[TopicPartition] | Coroutine[None, None, frozenset[TopicPartition]]:
+    who, where = _who_and_where(services, request)
+    return services.transactions.enlist(
+        request.transactional_id, who, where, add=version >= ADDS_FROM
+    )
+
+
+def _who_and_where(
+    services: Services, request: TxnOffsetCommitRequest
+) -> tuple[Identity, frozenset[TopicPartition]]:
+    where = TopicPartition(OFFSETS_TOPIC, services.groups.partition_of(request.group_id))
+    return Identity(request.producer_id, request.producer_epoch), frozenset({where})
+
+
+async def _commit_later(
+    services: Services,
+    request: TxnOffsetCommitRequest,
+    version: int,
+    missing: Coroutine[None, None, frozenset[TopicPartition]],
+    leave: tuple[Partition, Verification],
+) -> TxnOffsetCommitResponse:
+    partition, verification = leave
+    try:
+        lacking = await missing
+        if not partition.is_verified(request.producer_id, verification):
+            # Its end has overtaken us, and what is written after the marker would never end.
+            _, lacking = _who_and_where(services, request)
+        answer = _commit(services, request, version, lacking)
+    except KafkaError as refusal:
+        return _answer(request, {}, when_committing(refusal.code))
+    return answer if isinstance(answer, TxnOffsetCommitResponse) else await answer
+
+
+def _commit(
+    services: Services,
+    request: TxnOffsetCommitRequest,
+    version: int,
+    missing: frozenset[TopicPartition],
+) -> TxnOffsetCommitResponse | Coroutine[None, None, TxnOffsetCommitResponse]:
+    if missing:
+        abortable = version >= ABORTABLE_FROM
+        code = ErrorCode.TRANSACTION_ABORTABLE if abortable else ErrorCode.INVALID_TXN_STATE
+        return _answer(request, {}, code)
+    wanted, refused = _judge(services, request)
+    who = Committer(
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id,
+        _NEWEST_OFFSET_COMMIT,
+    )
+    producer = (request.producer_id, request.producer_epoch)
+
+    def commit(groups: Groups, token: int, now_ms: int) -> Outcome:
+        outcome = groups.commit_in_transaction(request.group_id, who, wanted, producer, now_ms)
+        outcome.replies.append(Reply(token, None))
+        return outcome
+
+    def finish(results: list[object]) -> TxnOffsetCommitResponse:
+        (result,) = results
+        code = result.code if isinstance(result, KafkaError) else ErrorCode.NONE
+        return _answer(request, refused, when_committing(code))
+
+    return services.groups.run_each([(request.group_id, commit)], finish)
+
+
+def _judge(
+    services: Services, request: TxnOffsetCommitRequest
+) -> tuple[list[OffsetToCommit], _Refused]:
+    known = services.metadata.image.topics
+    max_bytes = services.settings.integer("offset.metadata.max.bytes")
+    wanted: list[OffsetToCommit] = []
+    refused: _Refused = {}
+    for topic in request.topics:
+        found = known.get(topic.name)
+        count = len(found.partitions) if found is not None else 0
+        for one in topic.partitions:
+            where = TopicPartition(topic.name, one.partition_index)
+            metadata = one.committed_metadata or ""
+            if not 0 <= one.partition_index < count:
+                refused[where] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            elif len(metadata) > max_bytes:
+                refused[where] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            else:
+                wanted.append(
+                    OffsetToCommit(
+                        *where, one.committed_offset, one.committed_leader_epoch, metadata
+                    )
+                )
+    return wanted, refused
+
+
+def _answer(
+    request: TxnOffsetCommitRequest, refused: _Refused, others: ErrorCode
+) -> TxnOffsetCommitResponse:
+    return TxnOffsetCommitResponse(
+        throttle_time=NO_THROTTLE,
+        topics=tuple(
+            TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=tuple(
+                    TxnOffsetCommitResponsePartition(
+                        partition_index=one.partition_index,
+                        error_code=error(
+                            refused.get(TopicPartition(topic.name, one.partition_index), others)
+                        ),
+                    )
+                    for one in topic.partitions
+                ),
+            )
+            for topic in request.topics
+        ),
+    )

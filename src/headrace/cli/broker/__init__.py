@@ -1,0 +1,1 @@
+"""`headrace serve`, and the files of a stopped broker."""

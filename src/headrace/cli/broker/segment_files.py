@@ -1,0 +1,295 @@
+"""The files of a partition's folder, read from outside a broker: nothing is changed or locked.
+
+    .log          record batches, as `wire/batch.py` lays them out
+    .index        relative offset int32, position int32
+    .timeindex    timestamp int64, relative offset int32
+    .txnindex     version int16, producer id int64, first, last and last stable offset int64
+    .snapshot     version int16, crc uint32, count int32, then the producers
+    *-checkpoint  text: version, count, then a line each
+    partition.metadata, meta.properties    text: name and value
+
+Relative offsets count from the offset in the file's name. Each reader yields entries as plain
+mappings, ready to be shown; what is wrong with one stands in its "problem".
+"""
+
+import mmap
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeAlias
+
+from headrace.cli.failures import bad_usage
+from headrace.cli.records import record_text
+
+Entry: TypeAlias = dict[str, object]
+Data: TypeAlias = bytes | mmap.mmap
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+CONTROL_TYPES = {0: "abort", 1: "commit"}
+MAX_DECOMPRESSED_BYTES = 256 << 20
+
+_INDEX = struct.Struct(">ii")
+_TIME_INDEX = struct.Struct(">qi")
+_TRANSACTION_INDEX = struct.Struct(">hqqqq")
+_SNAPSHOT_HEAD = struct.Struct(">hIi")
+_PRODUCER = struct.Struct(">qhiqiqiq")
+_CONTROL_KEY = struct.Struct(">hh")
+
+
+def read(path: Path, *, records: bool) -> Iterator[Entry]:
+    """What the file holds, entry by entry; its name says which kind it is."""
+    reader = _reader(path, records=records)
+    try:
+        with path.open("rb") as file:
+            empty = file.seek(0, 2) == 0
+            if empty:
+                return
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                yield from reader(data)
+    except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
+        raise bad_usage(f"cannot read {path}: {error.strerror}") from None
+
+
+def _reader(path: Path, *, records: bool) -> Callable[[Data], Iterator[Entry]]:
+    name = path.name.removesuffix(".deleted")
+    suffix = name[name.rfind(".") :] if "." in name else ""
+    if suffix == ".log":
+        return lambda data: batches(data, records=records)
+    if suffix == ".index":
+        return lambda data: offset_index(data, _base(path), path.with_suffix(".log"))
+    if suffix == ".timeindex":
+        return lambda data: time_index(data, _base(path))
+    if suffix == ".txnindex":
+        return transaction_index
+    if suffix == ".snapshot":
+        return snapshot
+    if name.endswith("-checkpoint"):
+        return lambda data: checkpoint(data, epochs=name.startswith("leader-epoch"))
+    if name in ("partition.metadata", "meta.properties"):
+        return properties
+    raise bad_usage(
+        f"{path.name} is no file that a partition's log has",
+        "Known: .log .index .timeindex .txnindex .snapshot *-checkpoint partition.metadata "
+        "meta.properties",
+    )
+
+
+def _base(path: Path) -> int:
+    stem = path.name.split(".")[0]
+    if not stem.isdecimal():
+        raise bad_usage(f"{path.name}: the name must begin with the segment's first offset")
+    return int(stem)
+
+
+def batches(data: Data, *, records: bool) -> Iterator[Entry]:
+    """The batches of a log file with their checksums verified, and their records if wanted."""
+    from headrace.wire import batch
+
+    position, size, expected = 0, len(data), 0
+    view = memoryview(data)
+    try:
+        while position < size:
+            end = _batch_end(data, position)
+            if end is None:
+                yield {
+                    "kind": "batch",
+                    "position": position,
+                    "problem": f"{size - position} bytes are no whole batch",
+                }
+                return
+            header = batch.read_header(view, position)
+            entry = _batch(header, view, position, end, expected)
+            yield entry
+            if records and "problem" not in entry:
+                yield from _records(view, position, end, control=bool(header[5] & batch.CONTROL))
+            expected = header[0] + header[6] + 1
+            position = end
+    finally:
+        view.release()
+
+
+def _batch_end(data: Data, position: int) -> int | None:
+    """Where the batch at `position` ends; None if that is beyond the file."""
+    from headrace.wire import batch
+
+    if len(data) - position < batch.HEADER_BYTES:
+        return None
+    (length,) = struct.unpack_from(">i", data, position + 8)
+    end = position + batch.OVERHEAD + int(length)
+    return end if batch.HEADER_BYTES <= end - position <= len(data) - position else None
+
+
+def _batch(
+    header: tuple[int, ...], view: memoryview, position: int, end: int, expected: int
+) -> Entry:
+    from headrace.wire import batch
+    from headrace.wire.checksum import crc32c
+
+    attributes = header[5]
+    codec = attributes & batch.CODEC_MASK
+    entry: Entry = {
+        "kind": "batch",
+        "position": position,
+        "size": end - position,
+        "base_offset": header[0],
+        "last_offset": header[0] + header[6],
+        "count": header[12],
+        "leader_epoch": header[2],
+        "magic": header[3],
+        "crc": header[4],
+        "crc_ok": crc32c(view[position + batch.CHECKSUMMED_FROM : end]) == header[4],
+        "codec": CODECS[codec] if codec < len(CODECS) else f"unknown ({codec})",
+        "timestamp_type": "LogAppendTime" if attributes & batch.LOG_APPEND_TIME else "CreateTime",
+        "base_timestamp": header[7],
+        "max_timestamp": header[8],
+        "producer_id": header[9],
+        "producer_epoch": header[10],
+        "base_sequence": header[11],
+        "transactional": bool(attributes & batch.TRANSACTIONAL),
+        "control": bool(attributes & batch.CONTROL),
+    }
+    if header[3] != batch.MAGIC:
+        entry["problem"] = f"magic {header[3]} is not {batch.MAGIC}"
+    elif not entry["crc_ok"]:
+        entry["problem"] = "the CRC does not match"
+    elif header[0] < expected:
+        entry["problem"] = f"offset {header[0]} after {expected - 1}"
+    return entry
+
+
+def _records(view: memoryview, start: int, end: int, *, control: bool) -> Iterator[Entry]:
+    from headrace.errors import KafkaError
+    from headrace.wire.records import iterate
+
+    try:
+        for record in iterate(view, start, end, MAX_DECOMPRESSED_BYTES):
+            entry: Entry = {
+                "kind": "record",
+                "offset": record.offset,
+                "timestamp": record.timestamp,
+                **record_text.json_field("key", record.key),
+                **record_text.json_field("value", record.value),
+                "headers": record_text.json_headers(record.headers),
+            }
+            if control and record.key is not None and len(record.key) >= _CONTROL_KEY.size:
+                number = _CONTROL_KEY.unpack_from(record.key)[1]
+                entry["control"] = CONTROL_TYPES.get(number, f"type {number}")
+            yield entry
+    except KafkaError as error:
+        yield {"kind": "record", "problem": error.message}
+
+
+def offset_index(data: Data, base: int, log: Path) -> Iterator[Entry]:
+    """Entries of an .index; checked against the log file if that stands beside it."""
+    previous = (-1, -1)
+    starts = _batch_starts(log)
+    for at in range(0, len(data) - _INDEX.size + 1, _INDEX.size):
+        relative, position = _INDEX.unpack_from(data, at)
+        if (relative, position) == (0, 0):
+            return  # The rest of a file that was allocated ahead; no entry points at its start.
+        entry: Entry = {"kind": "index", "offset": base + relative, "position": position}
+        if relative <= previous[0] or position <= previous[1]:
+            entry["problem"] = "not after the entry before it"
+        elif starts is not None:
+            held = starts.get(position)
+            if held is None:
+                entry["problem"] = "no batch begins at this position"
+            elif not held[0] <= base + relative <= held[1]:
+                entry["problem"] = f"the batch there holds {held[0]} to {held[1]}"
+        previous = (relative, position)
+        yield entry
+
+
+def _batch_starts(log: Path) -> dict[int, tuple[int, int]] | None:
+    if not log.exists():
+        return None
+    found: dict[int, tuple[int, int]] = {}
+    with log.open("rb") as file:
+        size = file.seek(0, 2)
+        position = 0
+        while size - position >= 27:
+            file.seek(position)
+            base, length, _, delta = struct.unpack(">qi11si", file.read(27))
+            if length < 49:
+                break
+            found[position] = (base, base + delta)
+            position += 12 + length
+    return found
+
+
+def time_index(data: Data, base: int) -> Iterator[Entry]:
+    """Entries of a .timeindex."""
+    previous = -1
+    for at in range(0, len(data) - _TIME_INDEX.size + 1, _TIME_INDEX.size):
+        timestamp, relative = _TIME_INDEX.unpack_from(data, at)
+        if (timestamp, relative) == (0, 0):
+            return
+        entry: Entry = {"kind": "time", "timestamp": timestamp, "offset": base + relative}
+        if timestamp < previous:
+            entry["problem"] = "older than the entry before it"
+        previous = timestamp
+        yield entry
+
+
+def transaction_index(data: Data) -> Iterator[Entry]:
+    """Aborted transactions of a .txnindex."""
+    names = ("version", "producer_id", "first_offset", "last_offset", "last_stable_offset")
+    for at in range(0, len(data) - _TRANSACTION_INDEX.size + 1, _TRANSACTION_INDEX.size):
+        fields = _TRANSACTION_INDEX.unpack_from(data, at)
+        yield {"kind": "aborted", **dict(zip(names, fields, strict=True))}
+
+
+def snapshot(data: Data) -> Iterator[Entry]:
+    """Producers of a .snapshot, after its checksum."""
+    from headrace.wire.checksum import crc32c
+
+    if len(data) < _SNAPSHOT_HEAD.size:
+        yield {"kind": "producer", "problem": "shorter than its head"}
+        return
+    version, crc, count = _SNAPSHOT_HEAD.unpack_from(data)
+    if crc32c(data[6:]) != crc:
+        yield {"kind": "producer", "problem": "the CRC does not match"}
+        return
+    if version != 1 or _SNAPSHOT_HEAD.size + count * _PRODUCER.size != len(data):
+        yield {"kind": "producer", "problem": f"version {version}, {count} entries: unknown layout"}
+        return
+    for at in range(_SNAPSHOT_HEAD.size, len(data), _PRODUCER.size):
+        producer, epoch, sequence, offset, delta, timestamp, coordinator, first = (
+            _PRODUCER.unpack_from(data, at)
+        )
+        yield {
+            "kind": "producer",
+            "producer_id": producer,
+            "epoch": epoch,
+            "last_sequence": sequence,
+            "last_batch_offset": offset - delta,
+            "last_offset": offset,
+            "timestamp": timestamp,
+            "coordinator_epoch": coordinator,
+            "open_transaction_from": None if first < 0 else first,
+        }
+
+
+def checkpoint(data: Data, *, epochs: bool) -> Iterator[Entry]:
+    """Lines of a checkpoint, after its count."""
+    lines = bytes(data[:]).decode("utf-8", "replace").split("\n")
+    body = [line for line in lines[2:] if line.strip()]
+    names = ("epoch", "start_offset") if epochs else ("topic", "partition", "offset")
+    for line in body:
+        words = line.split()
+        if len(words) != len(names) or not all(w.lstrip("-").isdecimal() for w in words[-2:]):
+            yield {"kind": "checkpoint", "problem": f"not {' '.join(names)}: {line!r}"}
+            continue
+        values: list[object] = [*words[:-2], int(words[-2]), int(words[-1])]
+        yield {"kind": "checkpoint", **dict(zip(names, values, strict=True))}
+    stated = lines[1].strip() if len(lines) > 1 else ""
+    if stated != str(len(body)):
+        yield {"kind": "checkpoint", "problem": f"says {stated!r} entries but has {len(body)}"}
+
+
+def properties(data: Data) -> Iterator[Entry]:
+    """Names and values."""
+    for line in bytes(data[:]).decode("utf-8", "replace").splitlines():
+        if line.strip() and not line.startswith("#"):
+            name, _, value = line.replace("=", ":", 1).partition(":")
+            yield {"kind": "property", "name": name.strip(), "value": value.strip()}

@@ -1,0 +1,1 @@
+"""`headrace cluster`, and plans to move replicas."""

@@ -1,0 +1,405 @@
+"""`headrace groups`: list, describe, reset-offsets, delete, watch."""
+
+import sys
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headrace.cli import output
+from headrace.cli.failures import Failure, bad_usage, raise_all
+from headrace.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    AsJson,
+    Bootstrap,
+    ClientConfig,
+    GroupArgument,
+    GroupArguments,
+    complete_topics,
+    examples,
+)
+
+if TYPE_CHECKING:
+    from headrace.cli.groups.group_reset import Change
+    from headrace.cli.groups.group_view import Description
+
+
+class State(StrEnum):
+    """Kafka's names for what a group is doing."""
+
+    STABLE = "Stable"
+    EMPTY = "Empty"
+    PREPARING = "PreparingRebalance"
+    COMPLETING = "CompletingRebalance"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+
+
+class GroupType(StrEnum):
+    """Kafka's types of groups."""
+
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+    SHARE = "share"
+    STREAMS = "streams"
+
+
+app = typer.Typer(
+    no_args_is_help=True,
+    epilog=examples(
+        "headrace groups list",
+        "headrace groups describe billing",
+        "headrace groups reset-offsets billing --topic clicks --to-earliest --dry-run",
+        "headrace groups reset-offsets billing --all-topics --to-time -2h",
+        "headrace groups watch billing",
+        "headrace groups delete billing --yes",
+    ),
+)
+
+
+@app.callback()
+def _group() -> None:
+    """Consumer groups: who is in them, how far they have read, and how far they are behind."""
+
+
+@app.command(
+    "list",
+    epilog=examples(
+        "headrace groups list",
+        "headrace groups list --state stable --type consumer",
+        "headrace groups list --json | jq -r '.[].name'",
+    ),
+)
+def list_groups(
+    state: Annotated[
+        list[State] | None,
+        typer.Option(
+            "--state",
+            metavar="STATE",
+            case_sensitive=False,
+            help=f"Only groups in this state; repeatable: {', '.join(State)}.",
+        ),
+    ] = None,
+    type_: Annotated[
+        list[GroupType] | None,
+        typer.Option(
+            "--type",
+            metavar="TYPE",
+            case_sensitive=False,
+            help=f"Only groups of this type; repeatable: {', '.join(GroupType)}.",
+        ),
+    ] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: AsJson = False,
+    client_config: ClientConfig = None,
+) -> None:
+    """List the groups with their state, type, protocol and number of members.
+
+    Groups of every kind: of consumers, of Kafka Connect workers, with offsets only. The protocol
+    says what the members are.
+    """
+    from headrace.cli import client
+    from headrace.cli.groups import group_view
+
+    cluster = client.connect(bootstrap, client_config)
+    with client.admin(cluster) as connected:
+        known, failures = group_view.listed(connected)
+        names = sorted(name for name, found in known.items() if not type_ or found.type in type_)
+        found = group_view.described(connected, names, known)
+    groups = [
+        group
+        for group in found.values()
+        # Deleted between the two questions, or in another state than asked for.
+        if group.state != group_view.DEAD and (not state or group.state in state)
+    ]
+    if as_json:
+        output.print_json([{**each.as_json(), "members": len(each.members)} for each in groups])
+    elif not groups:
+        output.note(f"No such groups at {bootstrap}." if known else f"No groups at {bootstrap}.")
+    else:
+        from rich.markup import escape
+
+        output.print_table(
+            ("Group", "State", "Type", "Protocol", "Members", "Assignor"),
+            [
+                (
+                    escape(each.name),
+                    each.state,
+                    each.type,
+                    escape(each.protocol_type) or "-",
+                    str(len(each.members)),
+                    each.assignor or "-",
+                )
+                for each in groups
+            ],
+            numbers=("Members",),
+        )
+    raise_all(failures)
+
+
+@app.command(
+    epilog=examples(
+        "headrace groups describe billing",
+        "headrace groups describe billing --json | jq .lag",
+        "headrace groups describe billing --json | jq '.partitions[] | select(.lag > 1000)'",
+    )
+)
+def describe(
+    names: GroupArguments,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: AsJson = False,
+    client_config: ClientConfig = None,
+) -> None:
+    """Show a group's members and what they own, and its offset and lag in each partition.
+
+    What members own is shown for groups of consumers; other members are listed without it.
+    With --json: an object for one group, a list for several.
+    """
+    from headrace.cli import client
+    from headrace.cli.groups import group_view
+
+    cluster = client.connect(bootstrap, client_config)
+    with client.admin(cluster) as connected:
+        found = group_view.existing(connected, names)
+        views = [group_view.look(connected, group) for group in found]
+    if as_json:
+        plain = [each.as_json() for each in views]
+        output.print_json(plain[0] if len(plain) == 1 else plain)
+        return
+    for each in views:
+        group_view.show(each)
+
+
+TopicsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--topic",
+        "-t",
+        metavar="TOPIC[:N,N-N]",
+        help="A topic, or some of its partitions; repeatable.",
+        autocompletion=complete_topics,
+    ),
+]
+AllTopicsOption = Annotated[
+    bool, typer.Option("--all-topics", help="Everything that the group has an offset of.")
+]
+WHERE_TO = "Where to (one of these)"
+ToEarliestOption = Annotated[
+    bool,
+    typer.Option("--to-earliest", help="The oldest record there is.", rich_help_panel=WHERE_TO),
+]
+ToLatestOption = Annotated[
+    bool,
+    typer.Option("--to-latest", help="The end: only what comes now.", rich_help_panel=WHERE_TO),
+]
+ToOffsetOption = Annotated[
+    int | None,
+    typer.Option("--to-offset", metavar="N", min=0, help="This offset.", rich_help_panel=WHERE_TO),
+]
+ToTimeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--to-time",
+        metavar="TIME",
+        help="The first record not older: ISO time, milliseconds, or -15m (ago; s, m, h, d).",
+        rich_help_panel=WHERE_TO,
+    ),
+]
+ShiftByOption = Annotated[
+    int | None,
+    typer.Option(
+        "--shift-by",
+        metavar="N",
+        help="Shift by N records; a negative N moves back.",
+        rich_help_panel=WHERE_TO,
+    ),
+]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+@app.command(
+    "reset-offsets",
+    epilog=examples(
+        "headrace groups reset-offsets billing --topic clicks --to-earliest --dry-run",
+        "headrace groups reset-offsets billing --topic clicks:0,2 --to-offset 4711",
+        "headrace groups reset-offsets billing --all-topics --to-time 2026-01-31T12:00:00Z",
+        "headrace groups reset-offsets billing --all-topics --to-time -2h --yes",
+        "headrace groups reset-offsets billing --topic clicks:0 --shift-by -10",
+    ),
+)
+def reset_offsets(
+    name: GroupArgument,
+    topic: TopicsOption = None,
+    all_topics: AllTopicsOption = False,
+    to_earliest: ToEarliestOption = False,
+    to_latest: ToLatestOption = False,
+    to_offset: ToOffsetOption = None,
+    to_time: ToTimeOption = None,
+    shift_by: ShiftByOption = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", "-n", help="Only show what would change.")
+    ] = False,
+    yes: YesOption = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: AsJson = False,
+    client_config: ClientConfig = None,
+) -> None:
+    """Set where a group goes on reading, after showing what changes and asking.
+
+    Nobody may be consuming in the group. A group that does not exist yet is made.
+    """
+    from headrace.cli import client
+    from headrace.cli.groups import group_reset, group_view
+
+    target = group_reset.parse_target(
+        to_earliest=to_earliest,
+        to_latest=to_latest,
+        to_offset=to_offset,
+        to_time=to_time,
+        shift_by=shift_by,
+    )
+    scopes = [group_reset.parse_scope(text) for text in topic or []]
+    if bool(scopes) == all_topics:
+        raise bad_usage("no topics given", "Specify --topic or --all-topics.")
+    cluster = client.connect(bootstrap, client_config)
+    with client.admin(cluster) as connected:
+        group = group_view.described(connected, [name])[name]
+        if group.state == group_view.DEAD and (all_topics or shift_by is not None):
+            raise group_view.missing(connected, name)
+        if group.members and not dry_run:
+            raise group_reset.in_use(group, "offsets can be reset only when nobody consumes")
+        committed = group_view.committed_offsets(connected, name)
+        chosen = (
+            group_reset.places(connected, scopes)
+            if scopes
+            else group_reset.places_read(connected, committed)
+        )
+        changes = group_reset.plan(connected, chosen, target, committed)
+        different = [each for each in changes if each.difference != 0]
+        if group.state == group_view.DEAD:
+            output.note(f"Group {name} does not exist yet; an offset makes it.")
+        if not as_json:
+            group_reset.show(changes)
+        if different and not dry_run:
+            if not yes:
+                _confirm_reset(name, changes, shown=not as_json)
+            group_reset.apply(connected, name, different)
+    if as_json:
+        rows = [each.as_json() for each in changes]
+        done = bool(different) and not dry_run
+        output.print_json({"group": name, "applied": done, "partitions": rows})
+        return
+    _report_reset(group, len(different), dry_run=dry_run)
+
+
+def _confirm_reset(name: str, changes: list["Change"], *, shown: bool) -> None:
+    from headrace.cli.groups import group_reset
+
+    if not sys.stdin.isatty():
+        raise bad_usage(
+            f"will not reset offsets of {name} without being sure",
+            "Add --yes to confirm, or --dry-run to only look.",
+        )
+    if not shown:
+        group_reset.show(changes, error=True)
+    if not typer.confirm(f"Reset these offsets of group {name}?", err=True):
+        raise Failure("nothing was changed", code="ABORTED")
+
+
+def _report_reset(group: "Description", different: int, *, dry_run: bool) -> None:
+    what = f"{different} partition{'' if different == 1 else 's'}"
+    if not different:
+        output.note("Nothing to change.")
+    elif not dry_run:
+        print(f"reset {what} of group {group.name}")
+    elif group.members:
+        output.note(
+            f"Dry run: {what} would change, but not while anybody consumes "
+            f"(active members now: {len(group.members)})."
+        )
+    else:
+        output.note(f"Dry run: {what} would change. Without --dry-run it is done.")
+
+
+@app.command(
+    epilog=examples("headrace groups delete billing", "headrace groups delete old-a old-b --yes")
+)
+def delete(
+    names: GroupArguments,
+    yes: YesOption = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: AsJson = False,
+    client_config: ClientConfig = None,
+) -> None:
+    """Delete groups with their offsets, after asking. Groups with members are refused."""
+    from headrace.cli import client
+    from headrace.cli.groups import group_reset, group_view
+    from headrace.client.groups import delete_groups
+
+    cluster = client.connect(bootstrap, client_config)
+    with client.admin(cluster) as connected:
+        for group in group_view.existing(connected, names):
+            if group.members:
+                raise group_reset.in_use(group, "only a group without members can be deleted")
+        if not yes:
+            _confirm_delete(names)
+        refused = delete_groups(connected, names)
+    failures = [client.refusal(error) for error in refused.values()]
+    deleted = [name for name in dict.fromkeys(names) if name not in refused]
+    if as_json:
+        output.print_json([{"name": name, "deleted": True} for name in deleted])
+    else:
+        for name in deleted:
+            print(f"deleted {name}")
+    raise_all(failures)
+
+
+def _confirm_delete(names: list[str]) -> None:
+    listed = ", ".join(names)
+    if not sys.stdin.isatty():
+        raise bad_usage(f"will not delete {listed} without being sure", "Add --yes to confirm.")
+    if not typer.confirm(f"Delete {listed} with the offsets committed there?", err=True):
+        raise Failure("nothing was deleted", code="ABORTED")
+
+
+@app.command(
+    epilog=examples(
+        "headrace groups watch billing                          until Ctrl-C",
+        "headrace groups watch billing --interval 5",
+        "headrace groups watch billing --json | jq -c '[.time, .lag]'",
+        "headrace groups watch billing --count 1 --json",
+    )
+)
+def watch(
+    name: GroupArgument,
+    interval: Annotated[
+        float,
+        typer.Option("--interval", "-i", metavar="SECONDS", min=0.1, help="Between two looks."),
+    ] = 1.0,
+    count: Annotated[
+        int | None, typer.Option("--count", "-n", metavar="N", min=1, help="Stop after N looks.")
+    ] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: AsJson = False,
+    client_config: ClientConfig = None,
+) -> None:
+    """Follow a group's lag, rates and members in a live table.
+
+    With --json: one object a line for each look.
+    """
+    from headrace.cli import client
+    from headrace.cli.groups import group_watch
+
+    cluster = client.connect(bootstrap, client_config)
+    looks = group_watch.looks(cluster, name, interval, count)
+    try:
+        if as_json:
+            group_watch.print_lines(looks)
+        elif sys.stdout.isatty():
+            group_watch.show_live(looks)
+        else:
+            group_watch.print_tables(looks)
+    except KeyboardInterrupt:
+        # Watching has no other end, so this is no failure; with a count it is one.
+        if count is not None:
+            raise

@@ -1,0 +1,94 @@
+"""`headrace offsets`: first and last offsets, or those of a moment."""
+
+from typing import Annotated
+
+import typer
+
+from headrace.cli import output
+from headrace.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    AsJson,
+    Bootstrap,
+    ClientConfig,
+    TopicArgument,
+    examples,
+)
+
+app = typer.Typer()
+
+
+@app.command(
+    epilog=examples(
+        "headrace offsets clicks",
+        "headrace offsets clicks --at 2026-01-31T12:00:00Z",
+        "headrace offsets clicks --at -15m --json",
+    )
+)
+def offsets(
+    topic: TopicArgument,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            "--at",
+            "-t",
+            metavar="TIME",
+            help="Also the first offset not older: ISO time, milliseconds, or -15m.",
+        ),
+    ] = None,
+    partition: Annotated[
+        list[int] | None,
+        typer.Option("--partition", "-p", metavar="N", help="Only this one; repeatable."),
+    ] = None,
+    committed: Annotated[
+        bool, typer.Option("--committed", help="End before transactions that are still open.")
+    ] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: AsJson = False,
+    client_config: ClientConfig = None,
+) -> None:
+    """Show where each partition begins and ends, and what a moment's offset is."""
+    from headrace.cli import client
+    from headrace.cli.records import positions
+
+    moment = None if at is None else positions.parse_moment(at)
+    cluster = client.connect(bootstrap, client_config)
+    found: dict[int, tuple[int, int]] = {}
+    with client.admin(cluster) as connected:
+        existing = len(client.describe_topics(connected, [topic])[0].partitions)
+        chosen = positions.chosen_partitions(topic, existing, partition)
+        limits = positions.bounds(connected, topic, chosen, committed=committed)
+        if moment is not None:
+            found = positions.ask_offsets(connected, topic, chosen, moment)
+    rows: list[dict[str, int | None]] = []
+    for index in chosen:
+        begin, end = limits[index]
+        row: dict[str, int | None] = {
+            "partition": index, "begin": begin, "end": end, "records": end - begin,
+        }  # fmt: skip
+        if moment is not None:
+            offset, timestamp = found[index]
+            row["at_offset"] = offset if offset >= 0 else None
+            row["at_timestamp"] = timestamp if offset >= 0 else None
+        rows.append(row)
+    total = sum(row["records"] or 0 for row in rows)
+    if as_json:
+        output.print_json({"topic": topic, "at": moment, "records": total, "partitions": rows})
+    else:
+        _show(rows, total, moment)
+
+
+def _show(rows: list[dict[str, int | None]], total: int, moment: int | None) -> None:
+    columns = ["Partition", "Begin", "End", "Records"]
+    if moment is not None:
+        columns += ["Offset", "Its time (UTC)"]
+        output.note(f"first record at or after {output.time_text(moment)} UTC; - is none")
+    body = []
+    for row in rows:
+        cells = [output.number(row[name]) for name in ("partition", "begin", "end", "records")]
+        if moment is not None:
+            cells += [output.number(row["at_offset"]), output.time_text(row["at_timestamp"])]
+        body.append(cells)
+    if len(rows) > 1:
+        spare = [""] * (len(columns) - 4)
+        body.append(["[bold]total[/]", "", "", f"[bold]{total:,}[/]", *spare])
+    output.print_table(columns, body, numbers=("Partition", "Begin", "End", "Records", "Offset"))

@@ -1,0 +1,289 @@
+"""`headrace transactions`: list, describe, abort."""
+
+import re
+import sys
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headrace.cli import output
+from headrace.cli.failures import Failure, bad_usage, not_found
+from headrace.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    AsJson,
+    Bootstrap,
+    ClientConfig,
+    complete_topics,
+    examples,
+)
+
+if TYPE_CHECKING:
+    from headrace.client.cluster import Cluster as Connected
+    from headrace.client.transactions import TransactionDescription
+    from headrace.types import TopicPartition
+
+
+class State(StrEnum):
+    """Kafka's names for where a transactional id stands."""
+
+    EMPTY = "Empty"
+    ONGOING = "Ongoing"
+    PREPARE_COMMIT = "PrepareCommit"
+    PREPARE_ABORT = "PrepareAbort"
+    COMPLETE_COMMIT = "CompleteCommit"
+    COMPLETE_ABORT = "CompleteAbort"
+
+
+app = typer.Typer(
+    no_args_is_help=True,
+    epilog=examples(
+        "headrace transactions list",
+        "headrace transactions list --state ongoing --longer-than 10m",
+        "headrace transactions describe copier-1",
+        "headrace transactions abort copier-1 --yes",
+    ),
+)
+
+_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+@app.callback()
+def _group() -> None:
+    """Transactional ids: which transactions are open, for how long, and where they write."""
+
+
+@app.command(
+    "list",
+    epilog=examples(
+        "headrace transactions list",
+        "headrace transactions list --state ongoing --longer-than 10m",
+        "headrace transactions list --json | jq -r '.[].name'",
+    ),
+)
+def list_transactions(
+    state: Annotated[
+        list[State] | None,
+        typer.Option(
+            "--state",
+            metavar="STATE",
+            case_sensitive=False,
+            help=f"Only ids in this state; repeatable: {', '.join(State)}.",
+        ),
+    ] = None,
+    longer_than: Annotated[
+        str | None,
+        typer.Option(
+            "--longer-than",
+            metavar="TIME",
+            help="Only transactions that are open for longer: 500ms, 30s, 10m, 2h, 1d.",
+        ),
+    ] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: AsJson = False,
+    client_config: ClientConfig = None,
+) -> None:
+    """List the transactional ids with their producer ids and states."""
+    from headrace.cli import client
+    from headrace.client.transactions import list_transactions as ask
+
+    longer_ms = -1 if longer_than is None else _duration_ms(longer_than)
+    cluster = client.connect(bootstrap, client_config)
+    with client.admin(cluster) as connected:
+        found = ask(connected, [str(one) for one in state or ()], longer_ms)
+    if as_json:
+        output.print_json(
+            [
+                {
+                    "name": each.transactional_id,
+                    "producer_id": each.producer_id,
+                    "state": each.state,
+                }
+                for each in found
+            ]
+        )
+    elif not found:
+        output.note(f"No such transactional ids at {bootstrap}.")
+    else:
+        from rich.markup import escape
+
+        output.print_table(
+            ("Transactional id", "Producer id", "State"),
+            [(escape(each.transactional_id), str(each.producer_id), each.state) for each in found],
+            numbers=("Producer id",),
+        )
+
+
+def _duration_ms(text: str) -> int:
+    found = re.fullmatch(r"(\d+)(ms|s|m|h|d)", text)
+    if found is None:
+        raise bad_usage(
+            f"--longer-than {text!r} is not a time", "Give a number and a unit: 500ms, 30s, 10m."
+        )
+    return int(found[1]) * _UNITS_MS[found[2]]
+
+
+IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The transactional id.")]
+
+
+@app.command(
+    epilog=examples(
+        "headrace transactions describe copier-1",
+        "headrace transactions describe copier-1 --json | jq .partitions",
+    )
+)
+def describe(
+    name: IdArgument,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: AsJson = False,
+    client_config: ClientConfig = None,
+) -> None:
+    """Show a transactional id's producer, and the partitions of the transaction that is open."""
+    from headrace.cli import client
+    from headrace.cli.groups import group_view
+
+    cluster = client.connect(bootstrap, client_config)
+    with client.admin(cluster) as connected:
+        found = _described(connected, name)
+    if as_json:
+        output.print_json(_as_json(found))
+        return
+    output.print_facts(
+        {
+            "Transactional id": found.transactional_id,
+            "State": found.state,
+            "Producer id": str(found.producer_id),
+            "Epoch": str(found.epoch),
+            "Timeout": f"{found.timeout_ms:,} ms",
+            "Started": output.time_text(found.start_ms),
+            "Partitions": group_view.places_text(found.partitions) if found.partitions else "-",
+        }
+    )
+
+
+def _described(connected: "Connected", name: str) -> "TransactionDescription":
+    """The transactional id; a missing one ends the command."""
+    from headrace.client.transactions import describe_transaction
+    from headrace.errors import ErrorCode, KafkaError
+
+    try:
+        return describe_transaction(connected, name)
+    except KafkaError as error:
+        if error.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+            raise
+        raise not_found(
+            f"transactional id {name!r} does not exist", "`headrace transactions list` shows all."
+        ) from None
+
+
+def _as_json(found: "TransactionDescription") -> dict[str, object]:
+    return {
+        "name": found.transactional_id,
+        "state": found.state,
+        "producer_id": found.producer_id,
+        "epoch": found.epoch,
+        "timeout_ms": found.timeout_ms,
+        "start_ms": found.start_ms,
+        "partitions": [{"topic": topic, "partition": at} for topic, at in found.partitions],
+    }
+
+
+@app.command(
+    epilog=examples(
+        "headrace transactions abort copier-1",
+        "headrace transactions abort --topic clicks --partition 0 --start-offset 4711 --yes",
+    )
+)
+def abort(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[ID]", help="The transactional id.")
+    ] = None,
+    topic: Annotated[
+        str | None,
+        typer.Option(
+            "--topic", "-t", metavar="TOPIC", help="Of a hanging transaction.",
+            autocompletion=complete_topics,
+        ),
+    ] = None,
+    partition: Annotated[
+        int, typer.Option("--partition", "-p", metavar="N", min=0, help="Of that topic.")
+    ] = 0,
+    start_offset: Annotated[
+        int | None,
+        typer.Option(
+            "--start-offset", metavar="OFFSET", min=0, help="Where the hanging transaction began."
+        ),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: AsJson = False,
+    client_config: ClientConfig = None,
+) -> None:  # fmt: skip
+    """Abort the transaction of an id, or one that its coordinator has forgotten, after asking.
+
+    The producer that has it open is fenced. A forgotten ("hanging") transaction is named by its
+    partition and the offset at which it began.
+    """
+    from headrace.cli import client
+    from headrace.client.producing import init_producer
+    from headrace.types import TopicPartition
+
+    if (name is None) == (topic is None) or (topic is None) != (start_offset is None):
+        raise bad_usage(
+            "no transaction given, or two",
+            "Specify a transactional id, or --topic, --partition and --start-offset.",
+        )
+    cluster = client.connect(bootstrap, client_config)
+    with client.admin(cluster) as connected:
+        if name is not None:
+            found = _described(connected, name)
+            _confirm(f"the transaction of {name} ({found.state})", yes)
+            init_producer(connected, name, found.timeout_ms)
+            done: dict[str, object] = {"name": name, "aborted": found.state == State.ONGOING}
+        else:
+            assert topic is not None
+            assert start_offset is not None
+            _confirm(f"the transaction of {topic}-{partition} at offset {start_offset}", yes)
+            done = _abort_hanging(connected, TopicPartition(topic, partition), start_offset)
+    if as_json:
+        output.print_json(done)
+    elif done["aborted"]:
+        print(f"aborted {name or f'{topic}-{partition}'}")
+    else:
+        output.note(f"{name} had no transaction open; its producer is fenced.")
+
+
+def _abort_hanging(
+    connected: "Connected", partition: "TopicPartition", start: int
+) -> dict[str, object]:
+    """Abort in one partition the transaction that began at an offset."""
+    from headrace.cli import client
+    from headrace.client.transactions import active_producers, write_abort_marker
+
+    (topic,) = client.describe_topics(connected, [partition.topic])
+    if partition.partition not in topic.led:
+        raise not_found(
+            f"topic {topic.name!r} has no partition {partition.partition} with a leader"
+        )
+    found = [
+        one for one in active_producers(connected, partition) if one.transaction_start == start
+    ]
+    if not found:
+        raise not_found(f"{partition} has no open transaction that began at offset {start}")
+    (producer,) = found
+    write_abort_marker(connected, partition, producer)
+    return {
+        "topic": partition.topic,
+        "partition": partition.partition,
+        "producer_id": producer.producer_id,
+        "aborted": True,
+    }
+
+
+def _confirm(what: str, yes: bool) -> None:
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise bad_usage(f"will not abort {what} without being sure", "Add --yes to confirm.")
+    if not typer.confirm(f"Abort {what}?", err=True):
+        raise Failure("nothing was aborted", code="ABORTED")

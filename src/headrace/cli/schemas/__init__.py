@@ -1,0 +1,1 @@
+"""`headrace schemas` and `headrace registry`."""

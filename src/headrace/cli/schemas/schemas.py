@@ -1,0 +1,320 @@
+"""`headrace schemas`: what a schema registry knows, and what it would say."""
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headrace.cli import output
+from headrace.cli.failures import Failure, bad_usage
+from headrace.cli.options import AsJson, examples
+from headrace.cli.schemas.registry_client import (
+    DEFAULT_REGISTRY,
+    RegistryOption,
+    SchemaRegistry,
+    as_dict,
+    as_list,
+)
+
+app = typer.Typer(
+    no_args_is_help=True,
+    epilog=examples(
+        "headrace schemas list",
+        "headrace schemas register clicks-value click.avsc",
+        "headrace schemas check clicks-value click.avsc          exit code 1 if it does not fit",
+        "headrace schemas diff clicks-value --from 1 --to 2",
+        "headrace schemas config clicks-value --compatibility FULL",
+    ),
+)
+
+
+class Kind(StrEnum):
+    """Types of schemas."""
+
+    AVRO = "avro"
+    JSON = "json"
+    PROTOBUF = "protobuf"
+
+
+KIND_OF_SUFFIX = {".avsc": Kind.AVRO, ".proto": Kind.PROTOBUF, ".json": Kind.JSON}
+PAGE = 1000
+
+SubjectArgument = Annotated[
+    str, typer.Argument(metavar="SUBJECT", help="Such as TOPIC-value or TOPIC-key.")
+]
+FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="The schema's text.")]
+KindOption = Annotated[
+    Kind | None,
+    typer.Option("--type", "-t", help="Of the schema.", show_default="by the file's name"),
+]
+ReferenceOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--reference",
+        metavar="NAME=SUBJECT:VERSION",
+        help="A schema that this one refers to; repeatable.",
+    ),
+]
+VersionOption = Annotated[
+    str, typer.Option("--version", "-v", metavar="N", help="A version, or latest.")
+]
+
+
+@app.callback()
+def _group() -> None:
+    """Schemas of topics: list, get, register, check, compare, delete."""
+
+
+@app.command("list", epilog=examples("headrace schemas list --prefix clicks"))
+def list_subjects(
+    prefix: Annotated[str, typer.Option("--prefix", "-p", help="Subjects that begin so.")] = "",
+    deleted: Annotated[bool, typer.Option("--deleted", help="Soft deleted ones too.")] = False,
+    registry: RegistryOption = DEFAULT_REGISTRY,
+    as_json: AsJson = False,
+) -> None:
+    """List subjects with their type, versions and latest id."""
+    found = as_list(
+        SchemaRegistry(registry).get("schemas", subjectPrefix=f":*:{prefix}", deleted=deleted)
+    )
+    rows: dict[str, dict[str, object]] = {}
+    for each in map(as_dict, found):
+        row = rows.setdefault(str(each["subject"]), {"subject": each["subject"], "versions": []})
+        versions = row["versions"]
+        assert isinstance(versions, list)
+        versions.append(each["version"])
+        row["type"], row["id"] = each.get("schemaType", "AVRO"), each["id"]
+    if as_json:
+        output.print_json(list(rows.values()))
+        return
+    output.print_table(
+        ["subject", "type", "versions", "latest id"],
+        [
+            [str(r["subject"]), str(r["type"]), _numbers(r["versions"]), str(r["id"])]
+            for r in rows.values()
+        ],
+        numbers={"latest id"},
+    )
+
+
+def _numbers(versions: object) -> str:
+    assert isinstance(versions, list)
+    shown = [str(each) for each in versions]
+    return ", ".join(shown if len(shown) <= 6 else [*shown[:2], "...", *shown[-2:]])
+
+
+@app.command(
+    epilog=examples("headrace schemas get clicks-value", "headrace schemas get --id 7 --json")
+)
+def get(
+    subject: Annotated[
+        str | None, typer.Argument(metavar="[SUBJECT]", help="Such as TOPIC-value.")
+    ] = None,
+    version: VersionOption = "latest",
+    schema_id: Annotated[int | None, typer.Option("--id", help="By id instead.")] = None,
+    registry: RegistryOption = DEFAULT_REGISTRY,
+    as_json: AsJson = False,
+) -> None:
+    """Show a schema, by subject and version or by id."""
+    if (subject is None) == (schema_id is None):
+        raise bad_usage("name either a SUBJECT or an --id")
+    found = _fetch(SchemaRegistry(registry), subject, version, schema_id)
+    if as_json:
+        output.print_json(found)
+    else:
+        print(_pretty(found))
+
+
+def _fetch(
+    registry: SchemaRegistry, subject: str | None, version: str, schema_id: int | None = None
+) -> dict[str, object]:
+    if subject is None:
+        return as_dict(registry.get("schemas", "ids", str(schema_id)))
+    return as_dict(registry.get("subjects", subject, "versions", version))
+
+
+def _pretty(found: dict[str, object]) -> str:
+    text = str(found["schema"])
+    if found.get("schemaType", "AVRO") == "PROTOBUF":
+        return text.rstrip("\n")
+    return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+
+
+def submission(file: str, kind: Kind | None, references: list[str] | None) -> dict[str, object]:
+    """A file as the registry takes it."""
+    path = Path(file)
+    kind = kind or KIND_OF_SUFFIX.get(path.suffix)
+    if kind is None:
+        raise bad_usage(f"{file}: the name does not tell the type", "Say --type.")
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise bad_usage(f"cannot read {file}: {reason}") from None
+    made: dict[str, object] = {"schema": text, "schemaType": kind.value.upper()}
+    if references:
+        made["references"] = [_reference(word) for word in references]
+    return made
+
+
+def _reference(word: str) -> dict[str, object]:
+    name, equals, target = word.partition("=")
+    subject, colon, version = target.rpartition(":")
+    if not equals or not colon or not version.lstrip("-").isdecimal():
+        raise bad_usage(f"--reference {word!r} is not of the form NAME=SUBJECT:VERSION")
+    return {"name": name, "subject": subject, "version": int(version)}
+
+
+@app.command(epilog=examples("headrace schemas register clicks-value click.avsc"))
+def register(
+    subject: SubjectArgument,
+    file: FileArgument,
+    kind: KindOption = None,
+    reference: ReferenceOption = None,
+    normalize: Annotated[bool, typer.Option("--normalize", help="One order for all.")] = False,
+    registry: RegistryOption = DEFAULT_REGISTRY,
+    as_json: AsJson = False,
+) -> None:
+    """Register a schema; one that is known keeps its id and version."""
+    body = submission(file, kind, reference)
+    made = as_dict(
+        SchemaRegistry(registry).post(
+            "subjects", subject, "versions", body=body, normalize=normalize
+        )
+    )
+    if as_json:
+        output.print_json({"subject": subject, "version": made.get("version"), "id": made["id"]})
+    else:
+        output.note(f"{subject} version {made.get('version', '?')} has id {made['id']}")
+
+
+@app.command(epilog=examples("headrace schemas check clicks-value click.avsc"))
+def check(
+    subject: SubjectArgument,
+    file: FileArgument,
+    kind: KindOption = None,
+    reference: ReferenceOption = None,
+    version: Annotated[
+        str | None,
+        typer.Option("--version", "-v", metavar="N", help="Only against this version, or latest."),
+    ] = None,
+    registry: RegistryOption = DEFAULT_REGISTRY,
+    as_json: AsJson = False,
+) -> None:
+    """Say whether a schema could be registered, and if not, which field is why."""
+    body = submission(file, kind, reference)
+    path = ["compatibility", "subjects", subject, "versions", *([version] if version else [])]
+    told = as_dict(SchemaRegistry(registry).post(*path, body=body, verbose=True))
+    problems = [str(each) for each in as_list(told.get("messages") or [])]
+    if as_json:
+        output.print_json({"compatible": told["is_compatible"], "problems": problems})
+        raise typer.Exit(0 if told["is_compatible"] else 1)
+    if not told["is_compatible"]:
+        raise Failure(
+            f"{file} is not compatible with {subject}:\n" + "\n".join(f"  {p}" for p in problems),
+            code="INCOMPATIBLE",
+        )
+    output.note(f"{file} is compatible with {subject}")
+
+
+@app.command(epilog=examples("headrace schemas diff clicks-value --from 1 --to latest"))
+def diff(
+    subject: SubjectArgument,
+    start: Annotated[
+        str | None, typer.Option("--from", metavar="N", show_default="the one before")
+    ] = None,
+    end: Annotated[str, typer.Option("--to", metavar="N", help="A version, or latest.")] = "latest",
+    registry: RegistryOption = DEFAULT_REGISTRY,
+    as_json: AsJson = False,
+) -> None:
+    """Show what changed between two versions, and what that does to readers."""
+    import difflib
+
+    where = SchemaRegistry(registry)
+    new = _fetch(where, subject, end)
+    if start is None:
+        numbers = [int(str(n)) for n in as_list(where.get("subjects", subject, "versions"))]
+        earlier = [n for n in numbers if n < int(str(new["version"]))]
+        if not earlier:
+            raise bad_usage(f"{subject} has no version before {new['version']}", "Say --from.")
+        start = str(earlier[-1])
+    old = _fetch(where, subject, start)
+    lines = list(
+        difflib.unified_diff(
+            _pretty(old).splitlines(),
+            _pretty(new).splitlines(),
+            f"{subject} version {old['version']}",
+            f"{subject} version {new['version']}",
+            lineterm="",
+        )
+    )
+    if as_json:
+        output.print_json({"from": old["version"], "to": new["version"], "diff": lines})
+        return
+    for line in lines:
+        print(line)
+
+
+@app.command(epilog=examples("headrace schemas delete clicks-value --yes"))
+def delete(
+    subject: SubjectArgument,
+    version: Annotated[
+        str | None, typer.Option("--version", "-v", metavar="N", help="Only this one, or latest.")
+    ] = None,
+    permanent: Annotated[
+        bool, typer.Option("--permanent", help="For good; what is deleted already.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    registry: RegistryOption = DEFAULT_REGISTRY,
+    as_json: AsJson = False,
+) -> None:
+    """Delete a subject or a version: softly first, then with --permanent for good."""
+    what = subject if version is None else f"{subject} version {version}"
+    if not yes and not typer.confirm(f"Delete {what}{' for good' if permanent else ''}?", err=True):
+        raise typer.Exit(1)
+    path = ["subjects", subject, *([] if version is None else ["versions", version])]
+    gone = SchemaRegistry(registry).delete(*path, permanent=permanent)
+    numbers = gone if isinstance(gone, list) else [gone]
+    if as_json:
+        output.print_json({"subject": subject, "versions": numbers, "permanent": permanent})
+    else:
+        output.note(f"deleted {subject} version {', '.join(map(str, numbers))}")
+
+
+@app.command(
+    epilog=examples(
+        "headrace schemas config",
+        "headrace schemas config clicks-value --compatibility FULL_TRANSITIVE",
+        "headrace schemas config clicks-value --unset",
+    )
+)
+def config(
+    subject: Annotated[
+        str | None, typer.Argument(metavar="[SUBJECT]", show_default="the global settings")
+    ] = None,
+    compatibility: Annotated[
+        str | None,
+        typer.Option("--compatibility", "-c", metavar="LEVEL", help="none, backward, forward, "
+                     "full, or one of the last three with _transitive."),
+    ] = None,
+    unset: Annotated[bool, typer.Option("--unset", help="Back to the global settings.")] = False,
+    registry: RegistryOption = DEFAULT_REGISTRY,
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Show or change the settings of a subject, or those that count for all."""
+    where = SchemaRegistry(registry)
+    path = ["config", *([] if subject is None else [subject])]
+    if unset:
+        where.delete(*path)
+    elif compatibility is not None:
+        where.put(*path, body={"compatibility": compatibility.upper()})
+    found = as_dict(where.get(*path, defaultToGlobal=True))
+    if as_json:
+        output.print_json(found)
+    else:
+        output.print_facts({name: _fact(value) for name, value in found.items()})
+
+
+def _fact(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

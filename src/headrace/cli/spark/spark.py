@@ -1,0 +1,356 @@
+"""`headrace spark`: Spark programs with everything set up, and the queries that run in them.
+
+A command that starts Spark becomes that process (`exec`), so that signals and the exit code are
+the program's own. PySpark itself is not imported here.
+"""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headrace.cli import output
+from headrace.cli.failures import Failure, bad_usage, not_found
+from headrace.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    AsJson,
+    Bootstrap,
+    ClientConfig,
+    examples,
+    pairs,
+)
+
+app = typer.Typer(
+    no_args_is_help=True,
+    epilog=examples(
+        "headrace spark run app.py",
+        "headrace spark run app.py --master spark://host:7077 -- --day 2026-01-31",
+        "headrace spark shell",
+        "headrace spark queries --watch",
+        "headrace spark pipelines init shop --topic orders",
+    ),
+)
+pipelines = typer.Typer(
+    no_args_is_help=True,
+    epilog=examples(
+        "headrace spark pipelines init shop --topic orders",
+        "cd shop && headrace spark pipelines dry-run",
+        "headrace spark pipelines run --full-refresh events",
+    ),
+)
+
+Master = Annotated[
+    str,
+    typer.Option(
+        "--master",
+        "-m",
+        envvar="HEADRACE_SPARK_MASTER",
+        metavar="URL",
+        help="Where it runs: local[*], local[4], spark://HOST:PORT, k8s://..., yarn.",
+    ),
+]
+Checkpoints = Annotated[
+    str | None,
+    typer.Option(
+        "--checkpoints",
+        metavar="FOLDER",
+        help="Root of the queries' checkpoints: a folder, or on a cluster an address that all "
+        "machines reach, such as s3a://.... A query finds its own by its queryName.",
+        show_default="checkpoints/PROGRAM",
+    ),
+]
+Conf = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--conf", "-c", metavar="NAME=VALUE", help="A setting of Spark; repeatable, wins over ours."
+    ),
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Only show what would be set up, as JSON; start nothing.")
+]
+
+
+@app.callback()
+def _group() -> None:
+    """Run PySpark programs with source, sink, Python, addresses, checkpoints and metrics set up."""
+
+
+@app.command(
+    epilog=examples(
+        "headrace spark run app.py",
+        "headrace spark run app.py --bootstrap broker:9092 --conf spark.sql.shuffle.partitions=8",
+        "headrace spark run app.py --master spark://host:7077 --checkpoints s3a://lake/checkpoints",
+        "headrace spark run app.py -- --day 2026-01-31      words after -- are the program's",
+    )
+)
+def run(
+    program: Annotated[Path, typer.Argument(metavar="APP.PY", help="A PySpark program.")],
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="[-- ARGS]", help="The program's own words.")
+    ] = None,
+    master: Master = "local[*]",
+    checkpoints: Checkpoints = None,
+    conf: Conf = None,
+    restarts: Annotated[
+        int,
+        typer.Option(
+            "--restarts",
+            min=0,
+            metavar="N",
+            help="How often in a row to restart a program that failed because the machine was too "
+            "busy to start Spark's Python processes; 0 for never.",
+        ),
+    ] = 5,
+    dry_run: DryRun = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    client_config: ClientConfig = None,
+) -> None:
+    """Run a PySpark program.
+
+    The program is plain PySpark: it makes its session with SparkSession.builder.getOrCreate() and
+    runs elsewhere, too. It finds the cluster's address in the environment variable
+    HEADRACE_BOOTSTRAP. `headrace spark queries` shows its streaming queries, and its Spark UI has
+    them for Prometheus under /metrics/prometheus. Its streaming queries are started one after the
+    other. If one fails because Spark's Python processes did not start in time, the program is run
+    again from its beginning, and its queries go on from their checkpoints.
+    """
+    if not program.is_file():
+        raise not_found(f"there is no program {program}")
+    root = checkpoints or str(Path("checkpoints", program.stem).absolute())
+    _start(
+        ["-m", "headrace.pipelines.running.driver", str(program), *(words or ())],
+        name=program.stem,
+        bootstrap=bootstrap,
+        client_config=client_config,
+        master=master,
+        checkpoints=root,
+        chosen=pairs(conf or [], "--conf"),
+        folders=(program.resolve().parent,),
+        restarts=restarts,
+        dry_run=dry_run,
+    )
+
+
+@app.command(
+    epilog=examples(
+        "headrace spark shell",
+        "headrace spark shell --master local[2] --conf spark.driver.memory=4g",
+    )
+)
+def shell(
+    master: Master = "local[*]",
+    checkpoints: Checkpoints = None,
+    conf: Conf = None,
+    dry_run: DryRun = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    client_config: ClientConfig = None,
+) -> None:
+    """Open PySpark's interactive shell, with `spark` and `bootstrap` at hand."""
+    from headrace.pipelines.running import session
+
+    _start(
+        ["-i", str(Path(session.__file__).with_name("shell.py"))],
+        name="shell",
+        bootstrap=bootstrap,
+        client_config=client_config,
+        master=master,
+        checkpoints=checkpoints or str(Path("checkpoints", "shell").absolute()),
+        chosen=pairs(conf or [], "--conf"),
+        dry_run=dry_run,
+    )
+
+
+@app.command(
+    epilog=examples(
+        "headrace spark queries",
+        "headrace spark queries --watch",
+        "headrace spark queries --json | jq '.[] | [.name, .state, .lag_records]'",
+        "headrace spark queries --watch --json          one object a line, as it comes",
+    )
+)
+def queries(
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on until Ctrl-C.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", "-a", help="Also those that have ended.")
+    ] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: AsJson = False,
+    client_config: ClientConfig = None,
+) -> None:
+    """Show the streaming queries that run on this cluster: rates, lag, batch times, state.
+
+    They are read from the topic __headrace_queries, where the programs that `headrace spark`
+    starts publish each batch's progress.
+    """
+    from headrace.cli import client
+    from headrace.cli.spark import query_view
+
+    cluster = client.connect(bootstrap, client_config)
+    try:
+        query_view.show(cluster, watch=watch, everything=everything, as_json=as_json)
+    except KeyboardInterrupt:
+        # Watching has no other end, so this is no failure.
+        if not watch:
+            raise
+
+
+@pipelines.callback()
+def _pipelines() -> None:
+    """Spark Declarative Pipelines: tables and flows that are declared, and run in order."""
+
+
+@pipelines.command(
+    epilog=examples("headrace spark pipelines init shop --topic orders"),
+)
+def init(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A folder of this name is made.")],
+    topic: Annotated[
+        str, typer.Option("--topic", metavar="TOPIC", help="The topic that it begins with.")
+    ] = "events",
+) -> None:
+    """Write a project that reads a topic, counts by key and writes to a topic."""
+    from headrace.pipelines.running import project
+
+    try:
+        files = project.create(Path(name), topic)
+    except project.ProjectExists:
+        raise Failure(f"{name} is there already", hint="Choose another name.") from None
+    for path in files:
+        print(path)
+    output.note(f"Run it with: cd {name} && headrace spark pipelines run")
+
+
+Spec = Annotated[
+    Path | None,
+    typer.Option(
+        "--spec",
+        metavar="FILE",
+        help="The project's file.",
+        show_default="spark-pipeline.yml here or in a folder above",
+    ),
+]
+
+
+@pipelines.command(
+    "dry-run", epilog=examples("headrace spark pipelines dry-run --spec shop/spark-pipeline.yml")
+)
+def dry_run_project(
+    spec: Spec = None,
+    master: Master = "local[*]",
+    conf: Conf = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    client_config: ClientConfig = None,
+) -> None:
+    """Check a project: that it loads, and that every table, flow and sink fits the others."""
+    _start_project("dry-run", [], spec, master, conf, bootstrap, client_config)
+
+
+@pipelines.command(
+    "run",
+    epilog=examples(
+        "headrace spark pipelines run",
+        "headrace spark pipelines run --full-refresh events,events_by_key",
+        "headrace spark pipelines run --conf spark.driver.memory=4g",
+    ),
+)
+def run_project(
+    spec: Spec = None,
+    refresh: Annotated[
+        list[str] | None,
+        typer.Option("--refresh", metavar="TABLES", help="Only these, with commas; repeatable."),
+    ] = None,
+    full_refresh: Annotated[
+        list[str] | None,
+        typer.Option("--full-refresh", metavar="TABLES", help="Empty these and compute anew."),
+    ] = None,
+    full_refresh_all: Annotated[
+        bool, typer.Option("--full-refresh-all", help="Empty all tables and compute anew.")
+    ] = False,
+    master: Master = "local[*]",
+    conf: Conf = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    client_config: ClientConfig = None,
+) -> None:
+    """Bring every table and sink of a project up to date with its topics, once."""
+    words = [f"--refresh={each}" for each in refresh or ()]
+    words += [f"--full-refresh={each}" for each in full_refresh or ()]
+    words += ["--full-refresh-all"] if full_refresh_all else []
+    _start_project("run", words, spec, master, conf, bootstrap, client_config)
+
+
+app.add_typer(pipelines, name="pipelines")
+
+
+def _start_project(
+    command: str,
+    words: list[str],
+    spec: Path | None,
+    master: str,
+    conf: list[str] | None,
+    bootstrap: str,
+    client_config: str | None,
+) -> None:
+    from headrace.pipelines.running import project
+
+    found = project.find_spec(spec, Path.cwd())
+    if found is None:
+        raise not_found(
+            f"there is no {spec or project.SPEC_NAMES[0]}",
+            "Make a project with `headrace spark pipelines init NAME`, or name one with --spec.",
+        )
+    folder = found.resolve().parent
+    _start(
+        ["-m", "headrace.pipelines.running.declarative", command, f"--spec={found}", *words],
+        name=folder.name,
+        bootstrap=bootstrap,
+        client_config=client_config,
+        master=master,
+        checkpoints=str(folder / "checkpoints"),
+        chosen={**project.catalog_settings(folder), **pairs(conf or [], "--conf")},
+        folders=(folder,),
+        dry_run=False,
+    )
+
+
+def _start(
+    words: list[str],
+    *,
+    name: str,
+    bootstrap: str,
+    client_config: str | None,
+    master: str,
+    checkpoints: str,
+    chosen: dict[str, str],
+    dry_run: bool,
+    folders: tuple[Path, ...] = (),
+    restarts: int = 0,
+) -> None:
+    """Become Python with the driver in it."""
+    from headrace.pipelines.running import requirements, session, spark_home
+
+    if client_config and not Path(client_config).is_file():
+        raise bad_usage(f"--client-config {client_config}: there is no such file")
+    launch = session.Launch(
+        name, bootstrap, master, checkpoints, chosen, client_config, folders, restarts
+    )
+    environment = session.environment(launch, os.environ)
+    if dry_run:
+        set_here = {k: v for k, v in environment.items() if os.environ.get(k) != v}
+        output.print_json(
+            {
+                "command": [sys.executable, *words],
+                "settings": session.settings(launch, os.environ),
+                "environment": set_here,
+            }
+        )
+        return
+    try:
+        requirements.check_spark(os.environ)
+    except requirements.NotReady as error:
+        raise Failure(error.message, code="NOT_READY", hint=error.hint) from None
+    if home := spark_home.without_zips(os.environ):
+        environment["SPARK_HOME"] = str(home)
+    sys.stdout.flush()
+    os.execve(sys.executable, [sys.executable, *words], environment)

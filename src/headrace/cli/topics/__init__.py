@@ -1,0 +1,1 @@
+"""`headrace topics` and `headrace configs`."""

@@ -1,0 +1,245 @@
+"""The second walk of compaction: what is left of each batch, written into new segment files.
+
+A record stays if it is the last of its key, or if it lies behind the end of the key map. A
+tombstone stays `delete.retention.ms` longer than the first walk that meets it: that walk writes the
+time at which it may go into the batch (attribute bit 6; the base timestamp is then that time, the
+delete horizon). Transaction markers stay until nothing of their transaction is left, and then as
+long as a tombstone. A batch of which nothing is left goes, unless it holds the last sequence number
+of an active producer or the last offset of the walk: it then stays as a header without records.
+
+Batches that keep all their records are copied as they are, the others keep everything that their
+header says but their length, count, largest timestamp and checksum.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from headrace.disk import CREATE, READ_WRITE, TRUNCATE, Buffer, Disk, write_file, write_fully
+from headrace.errors import ErrorCode, KafkaError
+from headrace.log.compaction.batches import Batch, Records, chunks, decoded
+from headrace.log.compaction.job import Cleaned, Job
+from headrace.log.compaction.keys import KeyMap
+from headrace.log.compaction.pace import Pace
+from headrace.log.compaction.remains import Flags, Remains, emptied
+from headrace.log.compaction.transactions import Transactions
+from headrace.log.segment import (
+    CLEANED,
+    INDEX,
+    LOG,
+    TIME_INDEX,
+    TRANSACTION_INDEX,
+    Segment,
+    segment_path,
+)
+from headrace.log.transactions import encode_aborted
+from headrace.wire.batch import (
+    CHECKSUMMED_FROM,
+    CONTROL,
+    DELETE_HORIZON,
+    TRANSACTIONAL,
+    Header,
+    read_header,
+)
+from headrace.wire.checksum import crc32c
+from headrace.wire.markers import decode_marker
+
+
+class _Verdict(NamedTuple):
+    """What is known of a batch before its records are looked at."""
+
+    batch: Batch
+    records_go: bool
+    """All of them, whatever they say."""
+    stays_empty: bool
+    marker_due: bool
+    """A marker whose transaction is gone: it gets a delete horizon, as a tombstone does."""
+
+
+class _Output:
+    """The new `.log` file and its indexes."""
+
+    def __init__(self, disk: Disk, job: Job, offset: int) -> None:
+        self._disk = disk
+        self._pieces: list[Buffer] = []
+        self._pending = 0
+        self._segment = Segment(disk, job.folder, offset, 0, job.index_interval_bytes)
+        self._path = segment_path(job.folder, offset, LOG + CLEANED)
+        self._fd = disk.open(self._path, READ_WRITE | CREATE | TRUNCATE)
+        self.size = 0
+
+    def add(self, piece: Buffer, header: Header, max_timestamp: int) -> None:
+        """Append one batch."""
+        self._segment.note_batch(self.size, header[0], header[0] + header[6], max_timestamp)
+        self._pieces.append(piece)
+        self._pending += len(piece)
+        self.size += len(piece)
+
+    def write(self) -> int:
+        """Write what was added; the bytes written. The chunk that it came from is free then."""
+        pending = self._pending
+        if pending:
+            write_fully(self._disk, self._fd, b"".join(self._pieces), self.size - pending)
+        self._pieces.clear()
+        self._pending = 0
+        return pending
+
+    def finish(self, transaction_index: bytes) -> None:
+        """Bring all files to the disk."""
+        self.write()
+        self._disk.fdatasync(self._fd)
+        offsets, times = self._segment.index_bytes()
+        self._write_file(INDEX, offsets)
+        self._write_file(TIME_INDEX, times)
+        if transaction_index:
+            self._write_file(TRANSACTION_INDEX, transaction_index)
+        self._disk.sync_folder(self._segment.folder)
+
+    def _write_file(self, suffix: str, data: Buffer) -> None:
+        write_file(self._disk, self._segment.path(suffix + CLEANED), data, sync=True)
+
+    def close(self) -> None:
+        self._disk.close(self._fd)
+
+
+class Rewrite:
+    """The walk over all groups of one job."""
+
+    def __init__(self, disk: Disk, job: Job, keys: KeyMap, map_end: int, pace: Pace) -> None:
+        """Everything up to `map_end` is in `keys`."""
+        self._disk = disk
+        self._job = job
+        self._keys = keys
+        self._map_end = map_end
+        self._pace = pace
+        self._transactions = Transactions(job.aborted)
+        self._aborted = {row[2]: row for row in job.aborted}
+        self._last_data = {row[0]: row[1] for row in job.producers}
+        self._last_epoch = {row[0]: row[2] for row in job.producers}
+        self.records_read = self.records_kept = self.bytes_read = self.bytes_kept = 0
+
+    def group(self, segments: list[tuple[int, int]]) -> Cleaned:
+        """Write one new segment from these neighbours."""
+        job, disk = self._job, self._disk
+        output = _Output(disk, job, segments[0][0])
+        try:
+            for base, size in segments:
+                for buffer, batches in chunks(disk, segment_path(job.folder, base, LOG), size):
+                    self._pace.spend(batches[-1].end)
+                    self._rewrite(buffer, batches, output)
+                    self._pace.spend(output.write())
+                    self.bytes_read += batches[-1].end
+            kept, self._transactions.kept = tuple(self._transactions.kept), []
+            output.finish(encode_aborted(self._aborted[marker] for marker in kept))
+        finally:
+            output.close()
+        self.bytes_kept += output.size
+        return Cleaned(tuple(base for base, _ in segments), output.size, kept)
+
+    def _rewrite(self, buffer: bytes, batches: list[Batch], output: _Output) -> None:
+        view = memoryview(buffer)
+        verdicts = [self._judge(batch, buffer, view) for batch in batches]
+        looked_at = [
+            verdict.batch
+            for verdict in verdicts
+            if not verdict.records_go
+            and not verdict.batch.header[5] & CONTROL
+            and verdict.batch.header[12]
+        ]
+        left = self._remains(buffer, looked_at)
+        for verdict in verdicts:
+            batch = verdict.batch
+            header = batch.header
+            self.records_read += header[12]
+            if header[5] & CONTROL and not verdict.records_go and header[12]:
+                self._add_control(verdict, view, output)
+                continue
+            count = 0
+            if not verdict.records_go and header[12]:
+                remains, index = next(left)
+                count = remains.counts[index]
+                if count:
+                    self._add_data(batch, remains, index, view, output)
+            if not count and verdict.stays_empty:
+                output.add(emptied(header), header, header[8])
+
+    def _judge(self, batch: Batch, buffer: bytes, view: memoryview) -> _Verdict:
+        header = batch.header
+        if crc32c(view[batch.at + CHECKSUMMED_FROM : batch.end]) != header[4]:
+            raise KafkaError(
+                ErrorCode.CORRUPT_MESSAGE, f"the batch at offset {header[0]} fails its checksum"
+            )
+        attributes, producer_id = header[5], header[9]
+        if attributes & CONTROL:
+            marker = decode_marker(buffer[batch.at : batch.end]) if header[12] else None
+            free = self._transactions.may_go(producer_id, batch.last_offset, marker, not header[12])
+            goes = free and (self._horizon_passed(header) or not header[12])
+            marker_due = free
+        else:
+            goes = bool(attributes & TRANSACTIONAL) and self._transactions.is_aborted(
+                producer_id, batch.last_offset
+            )
+            marker_due = False
+        stays = self._is_last_of_producer(header) or batch.last_offset + 1 == self._job.end
+        return _Verdict(batch, goes, stays, marker_due)
+
+    def _is_last_of_producer(self, header: Header) -> bool:
+        """Whether the batch has the sequence or the epoch by which its producer is known."""
+        last = self._last_data.get(header[9])
+        if last is None:
+            return False
+        if last >= 0:
+            return header[0] + header[6] == last
+        return bool(header[5] & CONTROL) and header[10] == self._last_epoch[header[9]]
+
+    # -- which records stay ---------------------------------------------------------------------
+
+    def _remains(self, buffer: bytes, batches: list[Batch]) -> Iterator[tuple[Remains, int]]:
+        """Of each batch: the part in which it was unpacked, and its place there."""
+        for records in decoded(buffer, batches, self._job.max_decompressed_bytes):
+            remains = Remains(records, self._stay(records))
+            for index in range(len(records.batches)):
+                yield remains, index
+
+    def _stay(self, records: Records) -> Flags:
+        """Which of the records stay."""
+        columns, offsets = records.columns, records.offsets
+        stay: Flags = offsets > self._map_end
+        mapped = np.flatnonzero(~stay & (columns.key_bytes >= 0))
+        if mapped.size:
+            newest = self._keys.get(self._keys.hashes(columns, mapped))
+            stay[mapped] = offsets[mapped] >= newest
+        due = np.array([self._horizon_passed(batch.header) for batch in records.batches])
+        if due.any():
+            stay &= (columns.value_bytes >= 0) | ~due[records.which] | (offsets > self._map_end)
+        return stay
+
+    def _horizon_passed(self, header: Header) -> bool:
+        return bool(header[5] & DELETE_HORIZON) and header[7] <= self._job.now_ms
+
+    # -- writing --------------------------------------------------------------------------------
+
+    def _add_data(
+        self, batch: Batch, remains: Remains, index: int, view: memoryview, output: _Output
+    ) -> None:
+        header, count = batch.header, remains.counts[index]
+        self.records_kept += count
+        new_horizon = remains.tombstones[index] and not header[5] & DELETE_HORIZON
+        if count == header[12] and not new_horizon:
+            output.add(view[batch.at : batch.end], header, header[8])
+            return
+        horizon = self._job.now_ms + self._job.delete_retention_ms if new_horizon else None
+        rebuilt = remains.rebuilt(index, horizon)
+        output.add(rebuilt, header, read_header(rebuilt, 0)[8])
+
+    def _add_control(self, verdict: _Verdict, view: memoryview, output: _Output) -> None:
+        batch, header = verdict.batch, verdict.batch.header
+        self.records_kept += header[12]
+        piece: Buffer = view[batch.at : batch.end]
+        if verdict.marker_due and not header[5] & DELETE_HORIZON:
+            horizon = self._job.now_ms + self._job.delete_retention_ms
+            records = next(decoded(bytes(piece), [Batch(0, len(piece), header)], len(piece)))
+            stay = np.ones(len(records.columns), np.bool_)
+            piece = Remains(records, stay).rebuilt(0, horizon)
+        output.add(piece, header, header[8])

@@ -1,0 +1,59 @@
+"""A log's compaction as the broker sees it: the plan from the log's state, and the job to send."""
+
+from dataclasses import dataclass
+
+from headrace.log.compaction.job import Job
+from headrace.log.compaction.plan import Plan, first_dirty_offset, plan
+from headrace.log.log import Log
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the broker's settings allow a compaction."""
+
+    map_bytes: int
+    map_load_factor: float
+    bytes_per_second: float
+    max_decompressed_bytes: int
+
+
+def plan_for(log: Log, cleaned_to: int | None, last_stable: int, now_ms: int) -> Plan:
+    """What compacting this log now would be about; `cleaned_to` is its checkpoint."""
+    return plan(
+        log.segments,
+        first_dirty_offset(cleaned_to, log.start_offset, log.end_offset),
+        min(last_stable, log.recovery_point),
+        log.settings,
+        now_ms,
+    )
+
+
+def job_for(log: Log, chosen: Plan, limits: Limits, now_ms: int) -> Job:
+    """Everything that the other process has to know."""
+    settings = log.settings
+    return Job(
+        folder=log.folder,
+        segments=tuple(
+            (segment.base_offset, segment.size)
+            for segment in log.segments
+            if segment.base_offset < chosen.end
+        ),
+        first_dirty=chosen.first_dirty,
+        end=chosen.end,
+        aborted=tuple(
+            (row[0], row[1], row[2], row[3]) for row in log.transactions.aborted_before(chosen.end)
+        ),
+        producers=tuple(
+            (producer_id, producer.batches[-1][3] if producer.batches else -1, producer.epoch)
+            for producer_id, producer in log.producers.producers.items()
+        ),
+        now_ms=now_ms,
+        delete_retention_ms=settings.delete_retention_ms,
+        segment_bytes=settings.segment_bytes,
+        segment_index_bytes=settings.segment_index_bytes,
+        index_interval_bytes=settings.index_interval_bytes,
+        max_decompressed_bytes=limits.max_decompressed_bytes,
+        map_bytes=limits.map_bytes,
+        map_load_factor=limits.map_load_factor,
+        bytes_per_second=limits.bytes_per_second,
+    )

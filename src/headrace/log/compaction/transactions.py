@@ -1,0 +1,78 @@
+"""What became of each transaction, followed batch by batch as compaction walks through a log.
+
+The data of an aborted transaction goes at once. A marker may go when nothing of its transaction is
+left before it; when it really goes is a question of time, which `compaction/rewrite.py` answers.
+"""
+
+from collections.abc import Iterable
+
+from headrace.wire.markers import Marker
+
+Aborted = tuple[int, int, int, int]
+"""Producer id, first offset, the marker's offset, last stable offset."""
+
+
+class Transactions:
+    """The transactions that are open at the place of the walk."""
+
+    __slots__ = ("_aborted", "_coming", "_committed", "_seen", "kept")
+
+    def __init__(self, aborted: Iterable[Aborted]) -> None:
+        # The nearest one last.
+        self._coming = sorted(aborted, key=_first_offset, reverse=True)
+        # Of those that will be aborted, by producer id; and those of which data was met.
+        self._aborted: dict[int, Aborted] = {}
+        self._seen: set[int] = set()
+        # Producers with data that will be committed.
+        self._committed: set[int] = set()
+        self.kept: list[int] = []
+        """The markers' offsets of the aborted transactions of which batches were met."""
+
+    def is_aborted(self, producer_id: int, last_offset: int) -> bool:
+        """Whether a transactional batch of data belongs to a transaction that was aborted."""
+        self._come_to(last_offset)
+        aborted = self._aborted.get(producer_id)
+        if aborted is not None:
+            if last_offset < aborted[2]:
+                self._seen.add(producer_id)
+                return True
+            # Its marker is gone. What follows must not be taken for the same transaction.
+            del self._aborted[producer_id]
+        self._committed.add(producer_id)
+        return False
+
+    def may_go(
+        self, producer_id: int, last_offset: int, marker: Marker | None, empty: bool
+    ) -> bool:
+        """Whether nothing of its transaction is left before this control batch.
+
+        `marker` is None where it is about something else; `empty` where its record went before.
+        """
+        self._come_to(last_offset)
+        if empty:
+            return True
+        if marker is None:
+            return False
+        if marker.commit:
+            if producer_id not in self._committed:
+                return True
+            self._committed.remove(producer_id)
+            return False
+        aborted = self._aborted.pop(producer_id, None)
+        if aborted is None or producer_id not in self._seen:
+            return True
+        self._seen.remove(producer_id)
+        self.kept.append(aborted[2])
+        return False
+
+    def _come_to(self, offset: int) -> None:
+        coming = self._coming
+        while coming and coming[-1][1] <= offset:
+            aborted = coming.pop()
+            known = self._aborted.get(aborted[0])
+            if known is None or known[2] < aborted[1]:  # the walk began behind that one's marker
+                self._aborted[aborted[0]] = aborted
+
+
+def _first_offset(aborted: Aborted) -> int:
+    return aborted[1]

@@ -1,0 +1,43 @@
+"""The process that compacts: jobs come in on one pipe as lines, answers go out on another.
+
+The broker starts it when there is something to do and closes its input when there is not. It has a
+low priority, and it dies with its broker: two that write the same files would ruin them.
+"""
+
+import ctypes
+import gc
+import os
+import signal
+import sys
+
+from headrace.disk import RealDisk
+from headrace.log.compaction.compaction import compact
+from headrace.log.compaction.job import decode_job, encode_answer
+
+_NICENESS = 10
+_PR_SET_PDEATHSIG = 1
+
+
+def _die_with(parent: int) -> None:
+    """Let the kernel end this process when the broker ends, however that happens."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)  # it ended before we asked
+
+
+def main(parent: int) -> None:
+    """Serve until the input ends."""
+    _die_with(parent)
+    os.nice(_NICENESS)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to the broker too
+    gc.freeze()
+    answers = sys.stdout.buffer
+    for line in sys.stdin.buffer:
+        for answer in compact(decode_job(line), RealDisk()):
+            answers.write(encode_answer(answer))
+            answers.flush()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,237 @@
+"""Columns into record batches of magic 2, without a loop over records.
+
+What stands before, between and after a record's key and value is computed for all records at once
+with numpy; Arrow joins the pieces. The layouts are in `wire/batch.py` and `wire/records.py`.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.pipelines.sink.partitioner import parts_of
+from headrace.wire.batch import (
+    CHECKSUMMED_FROM,
+    CRC_AT,
+    HEADER,
+    HEADER_BYTES,
+    MAGIC,
+    OVERHEAD,
+    TRANSACTIONAL,
+)
+from headrace.wire.checksum import crc32c
+from headrace.wire.compression import LZ4, compress
+
+Ints = npt.NDArray[np.int64]
+
+# A length, attributes, two deltas, two lengths: at most this many bytes beside the contents.
+LARGEST_FRAME_BYTES = 24
+# Kafka's clients use lz4's fast mode; the codec's own default is a slow one.
+LZ4_FAST = 0
+
+
+def _scalar(value: bytes) -> pa.BinaryScalar:
+    """Without pa.scalar, which imports pandas: a third of a second in processes that only plan."""
+    bounds = np.array([0, len(value)], np.int32)
+    buffers = [None, pa.py_buffer(bounds), pa.py_buffer(value)]
+    return pa.Array.from_buffers(pa.binary(), 1, buffers)[0]
+
+
+_EMPTY = _scalar(b"")
+_NO_HEADERS = _scalar(b"\0")
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Records side by side: binary arrays of one length; `headers` as `encode_headers` makes it."""
+
+    keys: pa.BinaryArray | None
+    values: pa.BinaryArray
+    headers: pa.BinaryArray | None
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def take(self, order: npt.NDArray[np.int64]) -> "Columns":
+        """The records in another order."""
+        index = pa.array(order)
+        return Columns(
+            None if self.keys is None else self.keys.take(index),
+            self.values.take(index),
+            None if self.headers is None else self.headers.take(index),
+        )
+
+    def slice(self, first: int, last: int) -> "Columns":
+        """The records [first, last)."""
+        return Columns(
+            None if self.keys is None else self.keys.slice(first, last - first),
+            self.values.slice(first, last - first),
+            None if self.headers is None else self.headers.slice(first, last - first),
+        )
+
+    def sizes(self) -> Ints:
+        """An upper bound of each record's size."""
+        sizes = np.maximum(lengths(self.values), 0) + LARGEST_FRAME_BYTES
+        if self.keys is not None:
+            sizes += np.maximum(lengths(self.keys), 0)
+        if self.headers is not None:
+            sizes += lengths(self.headers)
+        return sizes
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """What the header of a batch says about its producer and its time."""
+
+    producer_id: int
+    producer_epoch: int
+    transactional: bool
+    codec: int
+    timestamp_ms: int
+
+
+def cuts(sizes: Ints, batch_bytes: int) -> list[int]:
+    """Where batches begin, and the end of the last; a record larger than a batch stands alone."""
+    ends = np.cumsum(sizes)
+    bounds = [0]
+    while bounds[-1] < len(sizes):
+        before = int(ends[bounds[-1] - 1]) if bounds[-1] else 0
+        fitting = int(np.searchsorted(ends, before + batch_bytes, side="right"))
+        bounds.append(max(bounds[-1] + 1, fitting))
+    return bounds
+
+
+def encode(
+    columns: Columns, bounds: list[int], stamp: Stamp, sequences: list[int]
+) -> Iterator[bytearray]:
+    """One batch for each pair of neighbours in `bounds`, with its first sequence number."""
+    starts = np.array(bounds[:-1])
+    deltas = np.arange(bounds[-1]) - np.repeat(starts, np.diff(bounds))
+    offsets, data = parts_of(_records(columns, deltas))
+    view = memoryview(data)  # type: ignore[arg-type]  # an array is a buffer
+    for start, end, sequence in zip(bounds, bounds[1:], sequences, strict=False):
+        yield _batch(view[int(offsets[start]) : int(offsets[end])], end - start, stamp, sequence)
+
+
+def encode_headers(column: pa.Array) -> pa.BinaryArray:
+    """Headers of each record with their number, from a list of (key, value)."""
+    lists = column.cast(_HEADER_LIST)
+    items = lists.flatten()
+    names, values = items.field("key"), items.field("value")
+    if names.null_count:
+        raise ValueError("the column 'headers' has a header without a key")
+    name_sizes, value_sizes = lengths(names), lengths(values)
+    each = pc.binary_join_element_wise(
+        _varints(name_sizes), names, _varints(value_sizes), _filled(values), _EMPTY
+    )
+    counts = pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False)
+    bounds = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
+    joined = pc.binary_join(pa.ListArray.from_arrays(pa.array(bounds), each), _EMPTY)
+    return pc.binary_join_element_wise(_varints(counts.astype(np.int64)), joined, _EMPTY)
+
+
+_HEADER_LIST = pa.list_(pa.struct([("key", pa.binary()), ("value", pa.binary())]))
+
+
+def lengths(array: pa.BinaryArray) -> Ints:
+    """The length of each value, -1 for null."""
+    found: Ints = pc.binary_length(array).fill_null(-1).to_numpy(zero_copy_only=False)
+    return found.astype(np.int64)
+
+
+def _records(columns: Columns, deltas: Ints) -> pa.BinaryArray:
+    """Every record with its length before it, one after the other."""
+    count = len(deltas)
+    keys, values = columns.keys, columns.values
+    key_sizes = np.full(count, -1, np.int64) if keys is None else lengths(keys)
+    value_sizes = lengths(values)
+    delta_z, key_z, value_z = deltas << 1, _zigzag(key_sizes), _zigzag(value_sizes)
+    delta_n, key_n, value_n = _width(delta_z), _width(key_z), _width(value_z)
+    headers = 1 if columns.headers is None else lengths(columns.headers)
+    bodies = 2 + delta_n + key_n + np.maximum(key_sizes, 0) + value_n + np.maximum(value_sizes, 0)
+    body_z = (bodies + headers) << 1
+    body_n = _width(body_z)
+    # Attributes and the timestamp's delta are two zero bytes between the length and the offset.
+    offsets = _offsets(body_n + 2 + delta_n + key_n)
+    head = np.zeros(offsets[-1], np.uint8)
+    at = offsets[:-1]
+    _put(head, at, body_z, body_n)
+    _put(head, at + body_n + 2, delta_z, delta_n)
+    _put(head, at + body_n + 2 + delta_n, key_z, key_n)
+    pieces = [_array(offsets, head)]
+    if keys is not None:
+        pieces.append(_filled(keys))
+    pieces += [_varints(value_sizes), _filled(values)]
+    pieces.append(_NO_HEADERS if columns.headers is None else columns.headers)
+    return pc.binary_join_element_wise(*pieces, _EMPTY)
+
+
+def _batch(records: memoryview, count: int, stamp: Stamp, sequence: int) -> bytearray:
+    packed: bytes | memoryview = records
+    if stamp.codec:
+        packed = compress(stamp.codec, records, LZ4_FAST if stamp.codec == LZ4 else None)
+    out = bytearray(HEADER_BYTES)
+    attributes = stamp.codec | (TRANSACTIONAL if stamp.transactional else 0)
+    HEADER.pack_into(
+        out, 0, 0, HEADER_BYTES - OVERHEAD + len(packed), -1, MAGIC, 0, attributes, count - 1,
+        stamp.timestamp_ms, stamp.timestamp_ms, stamp.producer_id, stamp.producer_epoch,
+        sequence, count,
+    )  # fmt: skip
+    out += packed
+    with memoryview(out) as view:
+        crc = crc32c(view[CHECKSUMMED_FROM:])
+    out[CRC_AT : CRC_AT + 4] = crc.to_bytes(4, "big")
+    return out
+
+
+# -------------------------------------------------------------------------------- varints
+
+
+def _zigzag(values: Ints) -> Ints:
+    return (values << 1) ^ (values >> 63)
+
+
+def _width(raw: Ints) -> Ints:
+    """How many bytes each number takes."""
+    width = np.ones(len(raw), np.int64)
+    for limit in (1 << 7, 1 << 14, 1 << 21, 1 << 28):
+        more = raw >= limit
+        if not more.any():
+            break
+        width += more
+    return width
+
+
+def _put(out: npt.NDArray[np.uint8], at: Ints, raw: Ints, width: Ints) -> None:
+    """Write each number at its place, seven bits a byte."""
+    out[at] = np.where(width > 1, raw & 0x7F | 0x80, raw)
+    for byte in range(1, int(width.max(initial=1))):
+        rows = np.flatnonzero(width > byte)
+        rest = raw[rows] >> (7 * byte)
+        out[at[rows] + byte] = np.where(width[rows] > byte + 1, rest & 0x7F | 0x80, rest)
+
+
+def _varints(values: Ints) -> pa.BinaryArray:
+    raw = _zigzag(values)
+    width = _width(raw)
+    offsets = _offsets(width)
+    out = np.zeros(offsets[-1], np.uint8)
+    _put(out, offsets[:-1], raw, width)
+    return _array(offsets, out)
+
+
+def _offsets(sizes: Ints) -> Ints:
+    return np.concatenate(([0], np.cumsum(sizes)))
+
+
+def _array(offsets: Ints, data: npt.NDArray[np.uint8]) -> pa.BinaryArray:
+    small = offsets.astype(np.int32)
+    buffers = [None, pa.py_buffer(small), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)
+
+
+def _filled(array: pa.BinaryArray) -> pa.BinaryArray:
+    return array.fill_null(b"") if array.null_count else array

@@ -1,0 +1,197 @@
+"""The ledger of exactly-once writes: which epoch of a query is decided, and what it consists of.
+
+Tasks write in transactions that they leave open. The driver writes their producers' ids and epochs
+into the ledger, and from then on the epoch is decided: whoever comes after a crash ends the same
+transactions. The ledger is the text beside a committed offset of a group that has no members, the
+offset is the next epoch. It is itself written in a transaction of the driver, so that a driver who
+was thought dead is fenced. A marker in each task's own transaction, an offset in a group of the
+task, tells afterwards whether that transaction was committed or lost to its timeout.
+
+    group and transactional id           offset       text
+    PREFIX.QUERY                         epoch + 1    the number of tasks and the first entries
+    PREFIX.QUERY.more-N                  epoch + 1    further entries, written before
+    PREFIX.QUERY.TASK                    epoch + 1    (the marker)
+
+All offsets are of partition 0 of one topic, which must exist: the topic that is written to.
+"""
+
+import base64
+import struct
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from headrace.client import groups, producing
+from headrace.client.cluster import Cluster
+from headrace.client.errors import Unreachable, is_retriable
+from headrace.client.producing import ProducerIdentity
+from headrace.errors import ErrorCode, KafkaError
+from headrace.pipelines.sink.epoch import Epoch
+from headrace.types import TopicPartition
+
+# Brokers keep up to 4,096 bytes of text beside an offset (`offset.metadata.max.bytes`).
+ENTRIES_A_GROUP = 250
+# A living driver needs a few milliseconds to decide.
+PENDING_S = 2.0
+_HEAD = struct.Struct(">I")
+_ENTRY = struct.Struct(">qh")
+
+LOST = frozenset(
+    {
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    }
+)
+"""What a transaction answers that somebody else has ended: its timeout, or a later producer."""
+
+
+class LedgerError(RuntimeError):
+    """The ledger forbids to go on; says why, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A task's producer, whose open transaction is its part of the epoch."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What the ledger says: an epoch that is decided, with the producer of each task."""
+
+    epoch: int
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """The ledger of one query; goes to executors as it is."""
+
+    prefix: str
+    topic: str
+    timeout_ms: int
+
+    def task_id(self, epoch: Epoch, task: int) -> str:
+        """The transactional id of a task, and the group of its marker."""
+        return f"{self.prefix}.{epoch.query}.{task}"
+
+    def read(self, cluster: Cluster, query: str) -> Page | None:
+        """The newest decided epoch; None if there never was one, or if it is forgotten."""
+        head = self._read(cluster, query, f"{self.prefix}.{query}")
+        if head is None:
+            return None
+        number, data = head
+        (count,) = _HEAD.unpack_from(data)
+        entries = _entries(data[_HEAD.size :])
+        more = 0
+        while len(entries) < count:
+            found = self._read(cluster, query, f"{self.prefix}.{query}.more-{more}")
+            if found is None or found[0] != number:
+                raise LedgerError(
+                    f"the ledger of query {query} is incomplete: {len(entries)} of {count} entries "
+                    f"of epoch {number - 1} are left; {_forgotten(self.prefix, query)}"
+                )
+            entries += _entries(found[1])
+            more += 1
+        return Page(number - 1, tuple(entries))
+
+    def begin(self, cluster: Cluster, query: str) -> ProducerIdentity:
+        """Become the query's only driver; who was it before can write nothing more."""
+        return producing.init_producer(cluster, f"{self.prefix}.{query}", self.timeout_ms)
+
+    def decide(self, cluster: Cluster, driver: ProducerIdentity, query: str, page: Page) -> None:
+        """Write a page. When this returns the epoch is decided; if it raises, perhaps."""
+        entries = page.entries
+        pages = [
+            entries[start : start + ENTRIES_A_GROUP]
+            for start in range(0, max(1, len(entries)), ENTRIES_A_GROUP)
+        ]
+        name = f"{self.prefix}.{query}"
+        texts = {f"{name}.more-{n}": _packed(part) for n, part in enumerate(pages[1:])}
+        texts[name] = _HEAD.pack(len(entries)) + _packed(pages[0])
+        for group, data in texts.items():
+            self._write(cluster, driver, group, page.epoch, base64.b64encode(data).decode())
+        producing.end_transaction(cluster, driver, commit=True)
+
+    def mark(self, cluster: Cluster, task: ProducerIdentity, epoch: int) -> None:
+        """Put the marker into a task's transaction."""
+        self._write(cluster, task, task.in_transactions, epoch, "")
+
+    def marked(self, cluster: Cluster, task: ProducerIdentity, epoch: int) -> bool:
+        """Whether a transaction of this task and epoch was committed.
+
+        Called by the task's newest producer, so that no older transaction is open any more.
+        """
+        found = groups.committed_offsets(cluster, task.in_transactions, [self._place()])
+        committed = found.get(self._place())
+        return committed is not None and committed.offset > epoch
+
+    def end(self, cluster: Cluster, name: str, entry: Entry) -> bool:
+        """Commit a decided transaction; False if it was lost. Again is as good as once."""
+        producer = ProducerIdentity(entry.producer_id, entry.producer_epoch, name)
+        try:
+            producing.end_transaction(cluster, producer, commit=True)
+        except KafkaError as error:
+            if error.code in LOST:
+                return False
+            raise
+        return True
+
+    def _place(self) -> TopicPartition:
+        return TopicPartition(self.topic, 0)
+
+    def _read(self, cluster: Cluster, query: str, group: str) -> tuple[int, bytes] | None:
+        place = self._place()
+        deadline = time.monotonic() + cluster.config.total_timeout_s
+        while True:
+            try:
+                offsets = groups.committed_offsets(cluster, group, [place], timeout_s=PENDING_S)
+                break
+            except (KafkaError, Unreachable) as error:
+                if not is_retriable(error) or time.monotonic() > deadline:
+                    raise
+                pending = isinstance(error, KafkaError) and (
+                    error.code == ErrorCode.UNSTABLE_OFFSET_COMMIT
+                )
+            if pending:
+                # A driver died while it decided. Its successor's id makes an end of it, either way.
+                self.begin(cluster, query)
+        found = offsets.get(place)
+        return None if found is None else (found.offset, base64.b64decode(found.metadata))
+
+    def _write(
+        self, cluster: Cluster, producer: ProducerIdentity, group: str, epoch: int, text: str
+    ) -> None:
+        producing.add_offsets(cluster, producer, group)
+        offsets = {self._place(): (epoch + 1, text)}
+        producing.commit_offsets_in_transaction(cluster, producer, group, offsets)
+
+
+def check_history(page: Page | None, epoch: Epoch, prefix: str, *, begin_anew: bool) -> None:
+    """LedgerError if this epoch cannot be told from a replay, or is older than the ledger."""
+    if page is None and epoch.number > 0 and not begin_anew:
+        raise LedgerError(
+            f"query {epoch.query} is at epoch {epoch.number}, but there is no ledger of the epochs "
+            f"before; {_forgotten(prefix, epoch.query)}"
+        )
+
+
+def _forgotten(prefix: str, query: str) -> str:
+    return (
+        f"the broker keeps the group {prefix}.{query} for offsets.retention.minutes after its "
+        "last commit and as long as its topic exists, and a query that wrote with "
+        "delivery=at-least-once has none. If the last run ended in good order, begin a new ledger "
+        'with .option("ledger", "new")'
+    )
+
+
+def _packed(entries: Sequence[Entry]) -> bytes:
+    return b"".join(_ENTRY.pack(each.producer_id, each.producer_epoch) for each in entries)
+
+
+def _entries(data: bytes) -> list[Entry]:
+    return [Entry(*fields) for fields in _ENTRY.iter_unpack(data)]

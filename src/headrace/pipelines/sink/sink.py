@@ -1,0 +1,381 @@
+"""The sink `headrace` of Spark: rows into topics, at least once or exactly once.
+
+At least once: a task produces with an idempotent producer and is done. A task or an epoch that
+Spark runs again writes its rows again.
+
+Exactly once: a task writes in a transaction and leaves it open; the driver decides about all tasks
+of the epoch together, in the ledger, and then commits them. A replayed epoch finds in the ledger
+what was decided: its transactions are committed if they are not yet, and nothing is added. Only if
+the brokers gave up a decided transaction meanwhile (its timeout passed) is that task's part written
+again, which asks that a replay gives a task the same rows.
+"""
+
+import contextlib
+import itertools
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from headrace.client import producing
+from headrace.client.cluster import Cluster
+from headrace.client.errors import ClientError
+from headrace.client.producing import ProducerIdentity
+from headrace.errors import ErrorCode, KafkaError
+from headrace.pipelines.sink import epoch as epochs
+from headrace.pipelines.sink.columns import RowSorter, Share, check_schema
+from headrace.pipelines.sink.encoding import Stamp, cuts, encode
+from headrace.pipelines.sink.epoch import Epoch
+from headrace.pipelines.sink.ledger import Entry, Ledger, LedgerError, Page, check_history
+from headrace.pipelines.sink.options import SinkOptionError, SinkOptions, parse_options
+from headrace.pipelines.sink.output_modes import COMPLETE_REFUSED, OVERWRITE_REFUSED
+from headrace.pipelines.sink.producer import BatchProducer
+from headrace.pipelines.topics import ready_topic
+from headrace.pipelines.worker_memory import modules_frozen_after
+from headrace.types import TopicPartition
+
+# Rows are gathered to this size before they are sorted by partition and encoded.
+CHUNK_BYTES = 4 << 20
+ABORT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class TaskDone(WriterCommitMessage):  # type: ignore[misc]
+    """What a task tells the driver; `entry` None if it has left no transaction open."""
+
+    epoch: Epoch
+    task: int
+    records: int
+    entry: Entry | None
+
+
+class Sink:
+    """What both writers do. Picklable: it travels to the tasks."""
+
+    def __init__(self, options: SinkOptions, schema: StructType) -> None:
+        typed = options.typed
+        names = {part.part for part in typed.parts} if typed is not None else set()
+        check_schema(schema, options.topic, frozenset(names))
+        if options.exactly_once and options.ledger_topic is None:
+            raise SinkOptionError(
+                "delivery=exactly-once keeps its ledger beside a topic: give the option topic, or, "
+                "where topics come from the column, ledgerTopic with one that exists"
+            )
+        self._options = options
+        self._typed = None
+        if typed is not None:
+            # Late: the formats take a third of a second to import.
+            from headrace.pipelines.typed.writing import prepare
+
+            self._typed = prepare(typed, schema)
+        self._ledger = Ledger(options.prefix, options.ledger_topic or "", options.transaction_ms)
+
+    # ------------------------------------------------------------------------------- in a task
+
+    def write(
+        self, epoch: Epoch, task: int, batches: Iterator[pa.RecordBatch], ledger: bool
+    ) -> TaskDone:
+        """Produce all rows, as the delivery asks."""
+        with modules_frozen_after(), Cluster(self._options.client) as cluster:
+            if not self._options.exactly_once:
+                identity = producing.init_producer(cluster)
+                records = self._produce(cluster, identity, task, batches)
+                return TaskDone(epoch, task, records, None)
+            if ledger:
+                ready_topic(cluster, self._ledger.topic)
+                if self._decided(cluster, epoch, task):
+                    return TaskDone(epoch, task, 0, None)
+            return self._write_in_transaction(cluster, epoch, task, batches, ledger)
+
+    def _decided(self, cluster: Cluster, epoch: Epoch, task: int) -> bool:
+        """Whether this task's part of the epoch is in the topic, if need be by ending it now."""
+        page = self._ledger.read(cluster, epoch.query)
+        check_history(page, epoch, self._options.prefix, begin_anew=self._options.begin_anew)
+        if page is None or page.epoch < epoch.number:
+            return False
+        if page.epoch > epoch.number:
+            raise LedgerError(
+                f"epoch {epoch.number} of query {epoch.query} is over: the ledger is at epoch "
+                f"{page.epoch}; another driver runs this query, or an older checkpoint was restored"
+            )
+        if task < len(page.entries):
+            name = self._ledger.task_id(epoch, task)
+            return self._ledger.end(cluster, name, page.entries[task])
+        # Fewer tasks wrote the epoch: this one has nothing to add if theirs are all there.
+        lost = _end_all(cluster, self._ledger, epoch, dict(enumerate(page.entries)))
+        if lost:
+            raise _other_tasks(epoch, page, lost)
+        return True
+
+    def _write_in_transaction(
+        self,
+        cluster: Cluster,
+        epoch: Epoch,
+        task: int,
+        batches: Iterator[pa.RecordBatch],
+        ledger: bool,
+    ) -> TaskDone:
+        name = self._ledger.task_id(epoch, task)
+        try:
+            identity = producing.init_producer(cluster, name, self._options.transaction_ms)
+        except KafkaError as error:
+            raise _explained(error, self._options) from error
+        # From here on no older attempt can write or be committed. Was one, a moment ago?
+        if ledger and self._ledger.marked(cluster, identity, epoch.number):
+            return TaskDone(epoch, task, 0, None)
+        try:
+            records = self._produce(cluster, identity, task, batches)
+            if ledger:
+                self._ledger.mark(cluster, identity, epoch.number)
+        except BaseException:
+            with contextlib.suppress(KafkaError, ClientError), _briefly(self._options) as again:
+                producing.end_transaction(again, identity, commit=False)
+            raise
+        if not records and not ledger:
+            # Brokers refuse to commit a transaction that holds nothing.
+            return TaskDone(epoch, task, 0, None)
+        entry = Entry(identity.producer_id, identity.epoch)
+        return TaskDone(epoch, task, records, entry)
+
+    def _produce(
+        self,
+        cluster: Cluster,
+        identity: ProducerIdentity,
+        task: int,
+        batches: Iterator[pa.RecordBatch],
+    ) -> int:
+        options, counts = self._options, dict[str, int]()
+
+        def partitions(topic: str) -> int:
+            if topic not in counts:
+                counts[topic] = ready_topic(cluster, topic)
+            return counts[topic]
+
+        sorter = RowSorter(options.topic, partitions, task)
+        producer = BatchProducer(cluster, identity, options.in_flight)
+        records = 0
+        encoder = self._typed.encoder() if self._typed is not None else None
+        try:
+            for chunk in _chunks(batches):
+                records += chunk.num_rows
+                chunk = encoder.encode(chunk) if encoder is not None else chunk
+                for layer in _layers(_encoded(sorter.shares(chunk), producer, options)):
+                    producer.send(layer)
+            producer.flush()
+        finally:
+            producer.close()
+        return records
+
+    # ----------------------------------------------------------------------------- in the driver
+
+    def commit(self, messages: Sequence[TaskDone | None], ledger: bool) -> None:
+        """All tasks of the epoch are done: decide, and end their transactions."""
+        done = sorted(filter(None, messages), key=lambda message: message.task)
+        if not done or not self._options.exactly_once:
+            return
+        epoch = done[0].epoch
+        with Cluster(self._options.client) as cluster:
+            if ledger:
+                page = self._decide(cluster, epoch, done)
+                open_tasks = dict(enumerate(page.entries))
+            else:
+                open_tasks = {each.task: each.entry for each in done if each.entry is not None}
+            lost = _end_all(cluster, self._ledger, epoch, open_tasks)
+        if lost:
+            raise LedgerError(
+                f"the transactions of tasks {lost} of epoch {epoch.number} are gone before they "
+                "could be committed: a later attempt took their place, or "
+                f"kafka.transaction.timeout.ms={self._options.transaction_ms} is shorter than the "
+                "epoch. Run the query again: what is missing is written then"
+            )
+
+    def _decide(self, cluster: Cluster, epoch: Epoch, done: Sequence[TaskDone]) -> Page:
+        """The ledger's page for this epoch, written unless it was and still holds."""
+        driver = self._ledger.begin(cluster, epoch.query)
+        page = self._ledger.read(cluster, epoch.query)
+        if page is not None and page.epoch > epoch.number:
+            raise LedgerError(
+                f"another driver of query {epoch.query} is at epoch {page.epoch} already; this one "
+                f"wanted to commit epoch {epoch.number} and gives up"
+            )
+        if page is None or page.epoch < epoch.number:
+            missing = [each.task for each in done if each.entry is None]
+            if missing:
+                raise LedgerError(
+                    f"tasks {missing} of epoch {epoch.number} were committed by a run that the "
+                    f"ledger of query {epoch.query} does not know; was the ledger deleted?"
+                )
+            entries = tuple(each.entry for each in done if each.entry is not None)
+            decided = Page(epoch.number, entries)
+        else:
+            decided = _replaced(epoch, page, done)
+            if decided == page:
+                return page
+        self._ledger.decide(cluster, driver, epoch.query, decided)
+        return decided
+
+    def abort(self, messages: Sequence[TaskDone | None], ledger: bool) -> None:
+        """Abort what the tasks left open, unless it is decided that it is to be committed."""
+        done = [message for message in messages if message is not None and message.entry]
+        if not done:
+            return
+        epoch = done[0].epoch
+        with contextlib.suppress(KafkaError, ClientError), _briefly(self._options) as cluster:
+            if ledger:
+                page = self._ledger.read(cluster, epoch.query)
+                if page is not None and page.epoch >= epoch.number:
+                    return
+            for each in done:
+                if each.entry is not None:
+                    name = self._ledger.task_id(epoch, each.task)
+                    producer = ProducerIdentity(
+                        each.entry.producer_id, each.entry.producer_epoch, name
+                    )
+                    with contextlib.suppress(KafkaError):
+                        producing.end_transaction(cluster, producer, commit=False)
+
+
+class BatchWriter(DataSourceArrowWriter):  # type: ignore[misc]
+    """`df.write`: all or nothing with exactly-once; no ledger, because no run follows another."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._epoch = epochs.batch_job()
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskDone:
+        return self._sink.write(self._epoch, epochs.task_number(), iterator, ledger=False)
+
+    def commit(self, messages: Sequence[TaskDone | None]) -> None:
+        self._sink.commit(messages, ledger=False)
+
+    def abort(self, messages: Sequence[TaskDone | None]) -> None:
+        self._sink.abort(messages, ledger=False)
+
+
+class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
+    """`df.writeStream`: the ledger knows which epochs are done."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskDone:
+        return self._sink.write(epochs.of_stream(), epochs.task_number(), iterator, ledger=True)
+
+    def commit(self, messages: Sequence[TaskDone | None], batchId: int) -> None:
+        self._sink.commit(messages, ledger=True)
+
+    def abort(self, messages: Sequence[TaskDone | None], batchId: int) -> None:
+        self._sink.abort(messages, ledger=True)
+
+
+def make_sink(
+    options: Mapping[str, str], schema: StructType, overwrite: bool, *, streaming: bool = False
+) -> Sink:
+    """The sink for Spark's options; a topic cannot be overwritten."""
+    if overwrite:
+        raise SinkOptionError(COMPLETE_REFUSED if streaming else OVERWRITE_REFUSED)
+    return Sink(parse_options(options), schema)
+
+
+# --------------------------------------------------------------------------------- rows to requests
+
+
+def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Small batches together, large ones in pieces."""
+    held: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        pieces = max(1, batch.nbytes // (4 * CHUNK_BYTES))
+        step = -(-batch.num_rows // pieces) or 1
+        for start in range(0, batch.num_rows, step):
+            piece = batch.slice(start, step)
+            held.append(piece)
+            size += batch.nbytes // pieces
+            if size >= CHUNK_BYTES:
+                yield pa.concat_batches(held)
+                held, size = [], 0
+    if held:
+        yield pa.concat_batches(held)
+
+
+def _encoded(
+    shares: Iterator[Share], producer: BatchProducer, options: SinkOptions
+) -> dict[TopicPartition, list[bytearray]]:
+    identity = producer.identity
+    stamp = Stamp(
+        identity.producer_id,
+        identity.epoch,
+        identity.transactional_id is not None,
+        options.codec,
+        int(time.time() * 1000),
+    )
+    found: dict[TopicPartition, list[bytearray]] = {}
+    for share in shares:
+        columns = share.columns.slice(share.first, share.last)
+        bounds = cuts(columns.sizes(), options.batch_bytes)
+        counts = [end - start for start, end in itertools.pairwise(bounds)]
+        sequences = [producer.sequence(share.partition, count) for count in counts]
+        batches = found.setdefault(share.partition, [])
+        batches.extend(encode(columns, bounds, stamp, sequences))
+    return found
+
+
+def _layers(
+    batches: dict[TopicPartition, list[bytearray]],
+) -> Iterator[dict[TopicPartition, bytearray]]:
+    """One batch of each partition at a time, because a request takes no more."""
+    for index in range(max(map(len, batches.values()), default=0)):
+        yield {each: parts[index] for each, parts in batches.items() if index < len(parts)}
+
+
+# ------------------------------------------------------------------------------------ transactions
+
+
+def _end_all(
+    cluster: Cluster, ledger: Ledger, epoch: Epoch, entries: Mapping[int, Entry]
+) -> list[int]:
+    """Commit the transactions of these tasks; the tasks whose transactions were lost."""
+    return [
+        task
+        for task, entry in entries.items()
+        if not ledger.end(cluster, ledger.task_id(epoch, task), entry)
+    ]
+
+
+def _replaced(epoch: Epoch, page: Page, done: Sequence[TaskDone]) -> Page:
+    """The page with the tasks that had to write again; the others stay as they were decided."""
+    again = {each.task: each.entry for each in done if each.entry is not None}
+    if again and len(done) != len(page.entries):
+        raise _other_tasks(epoch, page, sorted(again))
+    entries = tuple(again.get(task) or entry for task, entry in enumerate(page.entries))
+    return Page(page.epoch, entries)
+
+
+def _other_tasks(epoch: Epoch, page: Page, lost: Sequence[int]) -> LedgerError:
+    return LedgerError(
+        f"epoch {epoch.number} of query {epoch.query} was decided with {len(page.entries)} tasks, "
+        f"the brokers have given up the transactions of tasks {list(lost)} since, and the replay "
+        "has another number of tasks: nobody can say which rows are missing. Run the query with "
+        "as many partitions as before"
+    )
+
+
+def _briefly(options: SinkOptions) -> Cluster:
+    """For aborting, which spares readers the wait for a timeout but is not worth a long one."""
+    return Cluster(replace(options.client, total_timeout_s=ABORT_S))
+
+
+def _explained(error: KafkaError, options: SinkOptions) -> Exception:
+    if error.code == ErrorCode.INVALID_TRANSACTION_TIMEOUT:
+        return SinkOptionError(
+            f"kafka.transaction.timeout.ms={options.transaction_ms} is more than the brokers' "
+            "transaction.max.timeout.ms; give a smaller one that is longer than an epoch takes"
+        )
+    return error
