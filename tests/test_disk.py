@@ -1,4 +1,5 @@
 import errno
+import socket
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -38,6 +39,17 @@ def test_both_disks_give_back_what_was_written(disk: Disk, folder: str) -> None:
     assert disk.size(fd) == disk.file_size(f"{folder}/a") == 9
     disk.close(fd)
     assert read_file(disk, f"{folder}/a") == bytes(disk.map_file(f"{folder}/a"))[:] == b"hello the"
+
+
+def test_both_disks_send_a_range_of_a_file(disk: Disk, folder: str) -> None:
+    write_file(disk, f"{folder}/a", b"hello world", sync=False)
+    fd = disk.open(f"{folder}/a", READ_WRITE)
+    sender, receiver = socket.socketpair()
+    with sender, receiver:
+        assert disk.sendfile(sender.fileno(), fd, 6, 3) == 3
+        assert receiver.recv(100) == b"wor"
+        assert disk.sendfile(sender.fileno(), fd, 11, 3) == 0, "the end of the file"
+    disk.close(fd)
 
 
 def test_both_disks_map_an_empty_file(disk: Disk, folder: str) -> None:

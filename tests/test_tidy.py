@@ -65,6 +65,34 @@ def test_every_module_says_what_lives_in_it() -> None:
     assert silent == []
 
 
+READ_CALLS = {
+    "open", "os.open", "os.pread", "os.preadv", "os.read", "os.readv", "os.sendfile", "mmap.mmap",
+}  # fmt: skip
+READ_METHODS = {"open", "read_bytes", "read_text"}
+DISK_USERS = ("apis", "broker", "coordination", "log", "replication")
+
+
+def direct_reads(tree: ast.AST) -> Iterator[ast.Attribute | ast.Name]:
+    """Calls that read a file, or are kept to do so, without the disk that was passed in."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute | ast.Name) and ast.unparse(node) in READ_CALLS:
+            yield node
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            path = isinstance(node.func.value, ast.Call) and ast.unparse(node.func.value.func)
+            if node.func.attr in READ_METHODS and path == "Path":
+                yield node.func
+
+
+def test_files_of_logs_are_read_through_the_disk() -> None:
+    direct = [
+        f"{named(path)}:{node.lineno} {ast.unparse(node)}"
+        for part in DISK_USERS
+        for path in sorted((ROOT / "src" / "headrace" / part).rglob("*.py"))
+        for node in direct_reads(ast.parse(path.read_text()))
+    ]
+    assert direct == [], "use headrace.disk, so that tests can let every read fail"
+
+
 @pytest.mark.parametrize("word", ["asyncio", "typer", "rich", "confluent_kafka", "kio", "sqlite3"])
 def test_the_hot_modules_import_nothing_heavy(word: str) -> None:
     modules = "headrace.wire.batch, headrace.wire.fast, headrace.wire.framing"

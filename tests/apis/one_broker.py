@@ -18,7 +18,7 @@ from headrace.cluster.metadata import Metadata
 from headrace.cluster.sqlite_store import SqliteStore
 from headrace.coordination.runtime import Coordinator
 from headrace.coordination.transaction_runtime import TransactionCoordinator
-from headrace.disk import RealDisk
+from headrace.disk import Disk, RealDisk
 from headrace.errors import KafkaError
 from headrace.log.directories import LogDirectories
 from headrace.replication.peers import Peers
@@ -41,12 +41,16 @@ class OneBroker:
     """The services of broker 1, and shortcuts to use them."""
 
     def __init__(
-        self, folder: Path, settings: Mapping[str, str] | None = None, folders: int = 1
+        self,
+        folder: Path,
+        settings: Mapping[str, str] | None = None,
+        folders: int = 1,
+        disk: Disk | None = None,
     ) -> None:
         clock = ManualClock(NOW)
         parsed = Settings.parse(settings or {})
         paths = (str(folder), *(f"{folder}-{number}" for number in range(1, folders)))
-        self.directories = LogDirectories(paths, RealDisk(), clock)
+        self.directories = LogDirectories(paths, disk or RealDisk(), clock)
         self.directories.open()
         self.metadata = Metadata(SqliteStore(str(folder)), NODE, clock)
         self.metadata.load()

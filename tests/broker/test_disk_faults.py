@@ -108,6 +108,19 @@ def test_a_full_disk_refuses_and_goes_on_when_there_is_room(
     broker.start()
 
 
+def test_a_fetch_whose_records_cannot_be_sent_is_repeated_by_the_client(
+    headrace_factory: Factory,
+) -> None:
+    broker = headrace_factory()
+    large = ["x" * 5000, "y" * 5000]
+    create(broker, "orders", 1)
+    send(broker, "orders", *large)
+    broker.trace_disk()
+    broker.spoil_disk("sendfile .log", code=errno.EIO, count=2)
+    assert read(broker, "orders", 2) == large
+    assert broker.trace_disk().count("sendfile .log") > 2
+
+
 def test_a_disk_that_is_really_full_keeps_every_acknowledged_record(tmp_path: Path) -> None:
     with small_disk(tmp_path / "small", 3000) as small:
         broker = HeadraceBroker(tmp_path / "broker", settings={"log.segment.bytes": str(1 << 20)})

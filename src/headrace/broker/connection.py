@@ -10,7 +10,6 @@ no memory for the rest of its frame (`receive_memory.py`).
 
 import asyncio
 import logging
-import os
 import socket
 from collections import deque
 from collections.abc import Callable, Coroutine
@@ -418,7 +417,8 @@ class Connection:
             while out:
                 chunk = out[0]
                 if isinstance(chunk, Slice):
-                    sent = os.sendfile(self._fd, chunk.file.fd, chunk.position, chunk.length)
+                    file = chunk.file
+                    sent = file.sendfile(self._fd, file.fd, chunk.position, chunk.length)
                     if sent == 0:
                         # The file is shorter than the log says: the frame cannot be finished.
                         logger.error("%s ends before offset data does", chunk.file)

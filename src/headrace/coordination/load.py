@@ -9,7 +9,6 @@ others may have their turn: a large log must not hold up the event loop.
 from __future__ import annotations
 
 import logging
-import os
 import struct
 from collections.abc import Callable, Iterator, Mapping
 
@@ -72,7 +71,7 @@ def latest_records(partition: Partition, max_decompressed: int, latest: Latest) 
         found = partition.read_to_end(offset, _STEP_BYTES, True)
         if found is None:
             return
-        data = os.pread(found.file.fd, found.length, found.position)
+        data = partition.log.read_bytes(found)
         pos = 0
         while len(data) - pos >= batch.HEADER_BYTES:
             header = batch.read_header(data, pos)

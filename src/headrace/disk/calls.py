@@ -46,6 +46,9 @@ class Disk(Protocol):
 
     def pread(self, fd: int, length: int, position: int, /) -> bytes: ...
 
+    def sendfile(self, socket: int, fd: int, position: int, length: int, /) -> int:
+        """Send a range of a file to a socket; how many bytes the socket took."""
+
     def pwrite(self, fd: int, data: Buffer, position: int, /) -> int: ...
 
     def fdatasync(self, fd: int, /) -> None: ...
@@ -160,6 +163,7 @@ class RealDisk:
 
     close = staticmethod(os.close)
     pread = staticmethod(os.pread)
+    sendfile = staticmethod(os.sendfile)
     pwrite = staticmethod(os.pwrite)
     fdatasync = staticmethod(os.fdatasync)
     ftruncate = staticmethod(os.ftruncate)

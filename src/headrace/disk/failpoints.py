@@ -5,6 +5,7 @@ its point: the call and the kind of file. Every step of every operation is one s
 step has a name without a line in the code that takes it:
 
     append              pwrite .log
+    fetch               sendfile .log; pread .log of up to 4 KB
     roll                open .log, then open and pwrite of .index .timeindex .txnindex .snapshot
     flush               fdatasync .log .index .timeindex .snapshot, sync_folder partition
     checkpoint          open, pwrite, fdatasync recovery-point-offset-checkpoint.tmp,
@@ -255,6 +256,14 @@ class FaultyDisk:
         if fault is not None:
             self._strike(fault, path)
         return data
+
+    def sendfile(self, socket: int, fd: int, position: int, length: int, /) -> int:
+        path = self._paths.get(fd, "")
+        fault = self._before("sendfile", path)
+        sent = self._disk.sendfile(socket, fd, position, length)
+        if fault is not None:
+            self._strike(fault, path)
+        return sent
 
     def pwrite(self, fd: int, data: Buffer, position: int, /) -> int:
         path = self._paths.get(fd, "")

@@ -213,6 +213,9 @@ class _Files:
     def pread(self, fd: int, length: int, position: int, /) -> bytes:
         return bytes(self.opened(fd).content[position : position + length])
 
+    def sendfile(self, socket: int, fd: int, position: int, length: int, /) -> int:
+        return os.write(socket, self.pread(fd, length, position))
+
     def pwrite(self, fd: int, data: Buffer, position: int, /) -> int:
         self.opened(fd).change((position, bytes(data)))
         return len(data)

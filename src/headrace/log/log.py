@@ -395,6 +395,13 @@ class Log:
             raise self._disk_error(f"reading {self.folder} failed: {error}", error) from error
         return Slice(file, position, stop - position)
 
+    def read_bytes(self, found: Slice) -> bytes:
+        """The bytes of a slice that `read` returned."""
+        try:
+            return found.read()
+        except OSError as error:
+            raise self._disk_error(f"reading {self.folder} failed: {error}", error) from error
+
     def _remember(self, offset: int, segment: Segment, position: int) -> None:
         hints = self._hints
         hints[offset] = (segment, position)

@@ -12,12 +12,13 @@ class SegmentFile:
     So a slice of a segment that was deleted meanwhile can still be sent.
     """
 
-    __slots__ = ("_close", "fd", "pread")
+    __slots__ = ("_close", "fd", "pread", "sendfile")
 
     def __init__(self, disk: Disk, path: str, flags: int = READ_WRITE) -> None:
         self.fd = -1
         self._close: Callable[[int], None] = disk.close
         self.pread: Callable[[int, int, int], bytes] = disk.pread
+        self.sendfile: Callable[[int, int, int, int], int] = disk.sendfile
         self.fd = disk.open(path, flags)
 
     def __del__(self) -> None:

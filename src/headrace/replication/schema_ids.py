@@ -7,7 +7,6 @@ bounded piece at a time, because this happens in the event loop.
 """
 
 import json
-import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -88,7 +87,7 @@ class SchemaIds:
             found = source.read(self._next, _STEP_BYTES, True)
             if found is None:
                 return True
-            self._take(os.pread(found.file.fd, found.length, found.position))
+            self._take(source.log.read_bytes(found))
         return self._next >= source.high_watermark
 
     def _take(self, data: bytes) -> None:

@@ -12,7 +12,6 @@ Relative offsets count from the offset in the file's name. Each reader yields en
 mappings, ready to be shown; what is wrong with one stands in its "problem".
 """
 
-import mmap
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,9 +19,9 @@ from typing import TypeAlias
 
 from headrace.cli.failures import bad_usage
 from headrace.cli.records import record_text
+from headrace.disk import Mapped, RealDisk
 
 Entry: TypeAlias = dict[str, object]
-Data: TypeAlias = bytes | mmap.mmap
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 CONTROL_TYPES = {0: "abort", 1: "commit"}
@@ -33,24 +32,24 @@ _TIME_INDEX = struct.Struct(">qi")
 _TRANSACTION_INDEX = struct.Struct(">hqqqq")
 _SNAPSHOT_HEAD = struct.Struct(">hIi")
 _PRODUCER = struct.Struct(">qhiqiqiq")
+_BATCH_START = struct.Struct(">qi11xi")
 _CONTROL_KEY = struct.Struct(">hh")
 
 
 def read(path: Path, *, records: bool) -> Iterator[Entry]:
     """What the file holds, entry by entry; its name says which kind it is."""
     reader = _reader(path, records=records)
+    if path.is_dir():
+        raise bad_usage(f"cannot read {path}: it is a folder")
     try:
-        with path.open("rb") as file:
-            empty = file.seek(0, 2) == 0
-            if empty:
-                return
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                yield from reader(data)
-    except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
+        data = RealDisk().map_file(str(path))
+    except (FileNotFoundError, PermissionError) as error:
         raise bad_usage(f"cannot read {path}: {error.strerror}") from None
+    if len(data):
+        yield from reader(data)
 
 
-def _reader(path: Path, *, records: bool) -> Callable[[Data], Iterator[Entry]]:
+def _reader(path: Path, *, records: bool) -> Callable[[Mapped], Iterator[Entry]]:
     name = path.name.removesuffix(".deleted")
     suffix = name[name.rfind(".") :] if "." in name else ""
     if suffix == ".log":
@@ -81,7 +80,7 @@ def _base(path: Path) -> int:
     return int(stem)
 
 
-def batches(data: Data, *, records: bool) -> Iterator[Entry]:
+def batches(data: Mapped, *, records: bool) -> Iterator[Entry]:
     """The batches of a log file with their checksums verified, and their records if wanted."""
     from headrace.wire import batch
 
@@ -108,7 +107,7 @@ def batches(data: Data, *, records: bool) -> Iterator[Entry]:
         view.release()
 
 
-def _batch_end(data: Data, position: int) -> int | None:
+def _batch_end(data: Mapped, position: int) -> int | None:
     """Where the batch at `position` ends; None if that is beyond the file."""
     from headrace.wire import batch
 
@@ -179,7 +178,7 @@ def _records(view: memoryview, start: int, end: int, *, control: bool) -> Iterat
         yield {"kind": "record", "problem": error.message}
 
 
-def offset_index(data: Data, base: int, log: Path) -> Iterator[Entry]:
+def offset_index(data: Mapped, base: int, log: Path) -> Iterator[Entry]:
     """Entries of an .index; checked against the log file if that stands beside it."""
     previous = (-1, -1)
     starts = _batch_starts(log)
@@ -204,20 +203,18 @@ def _batch_starts(log: Path) -> dict[int, tuple[int, int]] | None:
     if not log.exists():
         return None
     found: dict[int, tuple[int, int]] = {}
-    with log.open("rb") as file:
-        size = file.seek(0, 2)
-        position = 0
-        while size - position >= 27:
-            file.seek(position)
-            base, length, _, delta = struct.unpack(">qi11si", file.read(27))
-            if length < 49:
-                break
-            found[position] = (base, base + delta)
-            position += 12 + length
+    data = RealDisk().map_file(str(log))
+    position = 0
+    while len(data) - position >= _BATCH_START.size:
+        base, length, delta = _BATCH_START.unpack_from(data, position)
+        if length < 49:
+            break
+        found[position] = (base, base + delta)
+        position += 12 + length
     return found
 
 
-def time_index(data: Data, base: int) -> Iterator[Entry]:
+def time_index(data: Mapped, base: int) -> Iterator[Entry]:
     """Entries of a .timeindex."""
     previous = -1
     for at in range(0, len(data) - _TIME_INDEX.size + 1, _TIME_INDEX.size):
@@ -231,7 +228,7 @@ def time_index(data: Data, base: int) -> Iterator[Entry]:
         yield entry
 
 
-def transaction_index(data: Data) -> Iterator[Entry]:
+def transaction_index(data: Mapped) -> Iterator[Entry]:
     """Aborted transactions of a .txnindex."""
     names = ("version", "producer_id", "first_offset", "last_offset", "last_stable_offset")
     for at in range(0, len(data) - _TRANSACTION_INDEX.size + 1, _TRANSACTION_INDEX.size):
@@ -239,7 +236,7 @@ def transaction_index(data: Data) -> Iterator[Entry]:
         yield {"kind": "aborted", **dict(zip(names, fields, strict=True))}
 
 
-def snapshot(data: Data) -> Iterator[Entry]:
+def snapshot(data: Mapped) -> Iterator[Entry]:
     """Producers of a .snapshot, after its checksum."""
     from headrace.wire.checksum import crc32c
 
@@ -270,7 +267,7 @@ def snapshot(data: Data) -> Iterator[Entry]:
         }
 
 
-def checkpoint(data: Data, *, epochs: bool) -> Iterator[Entry]:
+def checkpoint(data: Mapped, *, epochs: bool) -> Iterator[Entry]:
     """Lines of a checkpoint, after its count."""
     lines = bytes(data[:]).decode("utf-8", "replace").split("\n")
     body = [line for line in lines[2:] if line.strip()]
@@ -287,7 +284,7 @@ def checkpoint(data: Data, *, epochs: bool) -> Iterator[Entry]:
         yield {"kind": "checkpoint", "problem": f"says {stated!r} entries but has {len(body)}"}
 
 
-def properties(data: Data) -> Iterator[Entry]:
+def properties(data: Mapped) -> Iterator[Entry]:
     """Names and values."""
     for line in bytes(data[:]).decode("utf-8", "replace").splitlines():
         if line.strip() and not line.startswith("#"):

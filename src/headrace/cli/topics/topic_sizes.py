@@ -6,7 +6,6 @@ and then the segments are counted there and the next deletion is worked out as t
 Without the folder it is the earliest moment at which something can go.
 """
 
-import struct
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -20,6 +19,8 @@ from headrace.cli.records import positions
 from headrace.client.brokers import partition_sizes
 from headrace.client.configs import ResourceType, describe_configs
 from headrace.client.topics import TopicDescription, describe_topics
+from headrace.disk import RealDisk
+from headrace.log.indexes import last_time
 from headrace.log.retention import LogView, Reason, decide, left_of
 from headrace.settings import LogSettings, Settings, log_settings
 from headrace.types import TopicPartition
@@ -27,7 +28,6 @@ from headrace.types import TopicPartition
 if TYPE_CHECKING:
     from headrace.client.cluster import Cluster as Connected
 
-_TIME_ENTRY = struct.Struct(">qi")
 _LIMITS = (
     "cleanup.policy",
     "retention.ms",
@@ -260,15 +260,9 @@ def _segments(data_dir: Path, folder: str) -> list[SegmentFile] | None:
 
 def _newest(log: Path) -> int:
     """The last entry of the time index, or the time of the last write: as the broker has it."""
-    try:
-        data = log.with_suffix(".timeindex").read_bytes()
-    except FileNotFoundError:
-        data = b""
-    if len(data) >= _TIME_ENTRY.size:
-        timestamp, _ = _TIME_ENTRY.unpack_from(data, len(data) // 12 * 12 - 12)
-        if timestamp > 0:
-            return int(timestamp)
-    return log.stat().st_mtime_ns // 1_000_000
+    disk = RealDisk()
+    timestamp = last_time(disk, str(log.with_suffix(".timeindex")))
+    return timestamp if timestamp > 0 else disk.modified_ms(str(log))
 
 
 def show(topics: Sequence[TopicSize], *, partitions: bool) -> None:
