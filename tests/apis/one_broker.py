@@ -10,7 +10,7 @@ from typing import TypeVar, cast
 
 from kio.serial import entity_reader, entity_writer
 
-from headrace.apis.context import Caller, Services
+from headrace.apis.context import Caller, RequestContext, Services
 from headrace.clock import ManualClock
 from headrace.cluster.controller import Defaults, NewTopic
 from headrace.cluster.image import Broker, Topic
@@ -106,21 +106,26 @@ class OneBroker:
 
     def ask(
         self,
-        handler: Callable[[Services, _Request, Caller], _Response],
+        handler: Callable[[Services, _Request, RequestContext], _Response],
         request: _Request,
         version: int = NEWEST,
     ) -> _Response:
         """Call a handler with a request in the newest shape."""
-        return handler(self.services, request, Caller(version, "test", "127.0.0.1"))
+        return handler(self.services, request, context(version))
 
     def ask_in_steps(
         self,
-        handler: Callable[[Services, _Request, Caller], Steps[_Response]],
+        handler: Callable[[Services, _Request, RequestContext], Steps[_Response]],
         request: _Request,
         version: int = NEWEST,
     ) -> _Response:
         """As `ask`, of a handler that works in steps."""
         return finish(self.ask(handler, request, version))
+
+
+def context(version: int) -> RequestContext:
+    """What a handler knows of a request of this version."""
+    return RequestContext(version, "test", Caller("127.0.0.1:1"))
 
 
 def kio_bytes(message: object) -> bytes:
@@ -140,7 +145,7 @@ def over_the_wire(
     """Send a request of a version as a client would, and read the answer as it would."""
     decoded = codec.decode(key, version, kio_bytes(request))
     try:
-        answer = handler(broker.services, decoded, Caller(version, "test", "127.0.0.1"))
+        answer = handler(broker.services, decoded, context(version))
         if iscoroutine(answer):
             answer = asyncio.run(answer)
         if isgenerator(answer):

@@ -16,7 +16,6 @@ import pytest
 from kio.schema.txn_offset_commit.v5.response import TxnOffsetCommitResponse
 from kio.serial import entity_reader, entity_writer
 
-from headrace.apis.context import Caller
 from headrace.apis.records.produce import Produce
 from headrace.apis.transactions.txn_offset_commit import txn_offset_commit
 from headrace.clock import ManualClock
@@ -30,7 +29,7 @@ from headrace.types import TopicPartition
 from headrace.wire import codec
 from headrace.wire.batch import TRANSACTIONAL
 from headrace.wire.records import Record, encode_batch
-from tests.apis.one_broker import NOW, OneBroker
+from tests.apis.one_broker import NOW, OneBroker, context
 from tests.apis.test_groups import ask
 from tests.support.messages import filled, item, part
 
@@ -448,7 +447,7 @@ def test_offsets_that_an_end_overtakes_are_refused(broker: OneBroker) -> None:
             NAME, lambda state, token, _: state.add(NAME, who, frozenset({where}), 0, token), str
         )
         request = filled_commit(who)
-        answer = txn_offset_commit(broker.services, request, Caller(4, "test", "127.0.0.1:1"))
+        answer = txn_offset_commit(broker.services, request, context(4))
         assert iscoroutine(added)
         assert iscoroutine(answer)
         partition.use_settings(LogSettings())

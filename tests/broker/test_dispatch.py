@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.apis.context import Caller
 from headrace.apis.records.waiting_fetch import WaitingFetch
 from headrace.broker.connection import CloseConnection
 from headrace.broker.server import Server
@@ -19,7 +20,7 @@ FRAMES = 100_000
 class Peer:
     """As much of a connection as dispatch looks at."""
 
-    address = "test"
+    caller = Caller("127.0.0.1:1")
     held = False
 
     def hold(self) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any, cast
 
-from headrace.apis.context import Services
+from headrace.apis.context import Caller, Services
 from headrace.apis.records.fetch import Fetch
 from headrace.apis.records.fetch_sessions import SessionCache
 from headrace.apis.records.produce import Produce
@@ -185,9 +185,9 @@ class SimulatedBroker:
     async def _answer(
         self, link: Link, frame: bytearray, before: "asyncio.Task[None] | None"
     ) -> None:
-        caller = cast("Connection", _Caller())
+        connection = cast("Connection", _Connection())
         try:
-            answer = self._dispatch.handle(caller, frame, memoryview(frame), 0, len(frame))
+            answer = self._dispatch.handle(connection, frame, memoryview(frame), 0, len(frame))
             if isinstance(answer, Coroutine | WaitingFetch):
                 answer = await answer
         except CloseConnection:
@@ -204,10 +204,10 @@ class SimulatedBroker:
             task.cancel()
 
 
-class _Caller:
-    """What handlers see of a connection."""
+class _Connection:
+    """What dispatch sees of a connection."""
 
-    address = "client:1"
+    caller = Caller("client:1")
 
     def hold(self) -> None: ...
 

@@ -1,4 +1,4 @@
-"""What every handler is given: the broker's parts, and who is asking."""
+"""What every handler is given: the broker's parts, and who sent the request."""
 
 from __future__ import annotations
 
@@ -57,15 +57,35 @@ class Services:
             self._groups.stop()
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """Who sent the request, and in which version of its API."""
+ANONYMOUS = "User:ANONYMOUS"
+"""The principal of a client that has not logged in."""
 
-    version: int
-    client_id: str
+
+@dataclass(slots=True, eq=False)
+class Caller:
+    """The client of one connection: who it is, and where it comes from.
+
+    There is one for each connection, so that a request costs none. The client id is not here: each
+    request has its own, and it is read only where somebody needs it (`RequestContext`).
+    """
+
     address: str
+    """The client's address and port."""
+    listener: str = "PLAINTEXT"
+    """The name of the listener that accepted the connection."""
+    principal: str = ANONYMOUS
+    """The type and name that ACLs and quotas know the client by, such as `User:alice`."""
 
     @property
     def host(self) -> str:
         """The client's address without its port, as groups show it."""
         return "/" + self.address.rsplit(":", 1)[0]
+
+
+@dataclass(frozen=True, slots=True)
+class RequestContext:
+    """What a handler knows of a request beside its fields."""
+
+    version: int
+    client_id: str
+    caller: Caller

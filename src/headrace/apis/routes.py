@@ -8,7 +8,7 @@ module and function and is imported when it is first needed, so that the broker 
 from importlib import import_module
 from typing import NamedTuple
 
-from headrace.apis.context import Caller, Services
+from headrace.apis.context import RequestContext, Services
 
 
 class Route(NamedTuple):
@@ -21,12 +21,12 @@ class Route(NamedTuple):
     flexible_from: int
     handler: str | None
 
-    def answer(self, services: Services, request: object, caller: Caller) -> object:
+    def answer(self, services: Services, request: object, context: RequestContext) -> object:
         """Call the handler, importing its module at first use."""
         assert self.handler is not None, f"{self.name} is dispatched by hand"
         module, function = self.handler.split(":")
         return getattr(import_module(f"headrace.apis.{module}"), function)(
-            services, request, caller
+            services, request, context
         )
 
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Protocol
 
+from headrace.apis.context import Caller
 from headrace.apis.records.waiting_fetch import WaitingFetch
 from headrace.broker.buffers import SHARED_BYTES, Buffers
 from headrace.broker.poller import HANGUP, READ, WRITE, Poller
@@ -71,20 +72,20 @@ class Connection:
     __slots__ = (
         "_buffers", "_events", "_exclusive", "_fd", "_fetch", "_filled", "_handle", "_large",
         "_limits", "_line", "_memory", "_needed", "_on_close", "_out", "_poller", "_private",
-        "_receive_into", "_sock", "_tasks", "active", "address", "closed",
+        "_receive_into", "_sock", "_tasks", "active", "caller", "closed",
     )  # fmt: skip
 
     def __init__(
         self,
         sock: socket.socket,
-        address: str,
+        caller: Caller,
         poller: Poller,
         buffers: Buffers,
         handler: Handler,
         limits: Limits,
         on_close: Callable[["Connection"], None],
     ) -> None:
-        self.address = address
+        self.caller = caller
         self.active = True
         self.closed = False
         self._on_close = on_close
@@ -107,6 +108,11 @@ class Connection:
         self._exclusive = False
         self._events = READ
         poller.add_hot(self._fd, self, READ)
+
+    @property
+    def address(self) -> str:
+        """The client's address and port."""
+        return self.caller.address
 
     @property
     def waits(self) -> bool:

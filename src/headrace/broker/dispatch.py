@@ -16,7 +16,7 @@ from time import perf_counter
 from typing import cast
 
 from headrace.apis import api_versions
-from headrace.apis.context import Caller, Services
+from headrace.apis.context import RequestContext, Services
 from headrace.apis.parts import CUTS, PRODUCED, Cut, Joined, Pace, is_large, parts, prepare
 from headrace.apis.records.fetch import Fetch
 from headrace.apis.records.fetch_sessions import INITIAL_EPOCH
@@ -201,11 +201,11 @@ class Dispatch:
             return frame_response(correlation_id, False, body)
         if route.handler is None:
             return self._answer_metadata(connection, buf, view, start, end, version, correlation_id)
-        caller = Caller(version, client_id, connection.address)
+        context = RequestContext(version, client_id, connection.caller)
         # A buffer that is not used again need not be copied.
         reused = len(buf) <= LARGEST_KEPT_BYTES
         request = bytes(view[start:end]) if reused else view[start:end]
-        return self._answer_cold(route, connection, request, caller, correlation_id)
+        return self._answer_cold(route, connection, request, context, correlation_id)
 
     def _answer_metadata(
         self,
@@ -248,7 +248,7 @@ class Dispatch:
         route: Route,
         connection: Connection,
         body: bytes | memoryview,
-        caller: Caller,
+        context: RequestContext,
         correlation_id: int,
     ) -> Answer | Coroutine[None, None, Answer]:
         # Imported here, because it takes longer than the rest of the start.
@@ -256,24 +256,24 @@ class Dispatch:
 
         if len(body) > _LARGE_BYTES:
             connection.hold()
-            return self._answer_large(route, body, caller, correlation_id)
-        request = codec.decode(route.key, caller.version, body, 0)
+            return self._answer_large(route, body, context, correlation_id)
+        request = codec.decode(route.key, context.version, body, 0)
         cut = CUTS.get(route.key)
         if cut is not None and is_large(request, cut):
             connection.hold()
-            work = self._handle_parts(route, request, cut, caller)
-            return self._finish_cold(route, request, work, caller, correlation_id)
-        response = self._handle_whole(route, request, caller)
+            work = self._handle_parts(route, request, cut, context)
+            return self._finish_cold(route, request, work, context, correlation_id)
+        response = self._handle_whole(route, request, context)
         if iscoroutine(response) or codec.holds_many(response):
             connection.hold()
-            return self._finish_cold(route, request, response, caller, correlation_id)
-        encoded = codec.encode(route.key, caller.version, response)
-        return frame_response(correlation_id, caller.version >= route.flexible_from, encoded)
+            return self._finish_cold(route, request, response, context, correlation_id)
+        encoded = codec.encode(route.key, context.version, response)
+        return frame_response(correlation_id, context.version >= route.flexible_from, encoded)
 
-    def _handle_whole(self, route: Route, request: object, caller: Caller) -> object:
+    def _handle_whole(self, route: Route, request: object, context: RequestContext) -> object:
         """The response, or a coroutine that will give it."""
         try:
-            response = route.answer(self._services, request, caller)
+            response = route.answer(self._services, request, context)
             if isgenerator(response):
                 return self._slices.begin(cast("Steps[object]", response))
             return response
@@ -281,24 +281,26 @@ class Dispatch:
             return _refusal(route, request, error)
 
     async def _answer_large(
-        self, route: Route, body: bytes | memoryview, caller: Caller, correlation_id: int
+        self, route: Route, body: bytes | memoryview, context: RequestContext, correlation_id: int
     ) -> Answer:
         """The answer to a request that takes long even to decode."""
         from headrace.wire import codec
 
         try:
-            request = await self._slices.finish(codec.decode_steps(route.key, caller.version, body))
+            request = await self._slices.finish(
+                codec.decode_steps(route.key, context.version, body)
+            )
         except _UNREADABLE as error:
             raise CloseConnection(f"unreadable request: {error}") from error
         cut = CUTS.get(route.key)
         if cut is not None and is_large(request, cut):
-            response: object = self._handle_parts(route, request, cut, caller)
+            response: object = self._handle_parts(route, request, cut, context)
         else:
-            response = self._handle_whole(route, request, caller)
-        return await self._finish_cold(route, request, response, caller, correlation_id)
+            response = self._handle_whole(route, request, context)
+        return await self._finish_cold(route, request, response, context, correlation_id)
 
     async def _handle_parts(
-        self, route: Route, request: object, cut: Cut, caller: Caller
+        self, route: Route, request: object, cut: Cut, context: RequestContext
     ) -> object:
         """Handle a request as several small ones, and join what they are answered."""
         joined = Joined(cut.answers)
@@ -307,7 +309,7 @@ class Dispatch:
             for part in parts(whole, cut, pace):
                 await self._slices.turn()
                 began = perf_counter()
-                response = self._handle_whole(route, part, caller)
+                response = self._handle_whole(route, part, context)
                 if not iscoroutine(response):
                     pace.took(perf_counter() - began)
                 else:
@@ -324,7 +326,7 @@ class Dispatch:
         route: Route,
         request: object,
         response: object,
-        caller: Caller,
+        context: RequestContext,
         correlation_id: int,
     ) -> Answer:
         """Wait for a response that is not there yet, and encode it."""
@@ -338,11 +340,11 @@ class Dispatch:
         except Exception as error:
             logger.exception("%s broke this broker's code", route.name)
             raise CloseConnection("internal error") from error
-        flexible = caller.version >= route.flexible_from
+        flexible = context.version >= route.flexible_from
         if not codec.holds_many(response):
-            encoded = codec.encode(route.key, caller.version, response)
+            encoded = codec.encode(route.key, context.version, response)
             return frame_response(correlation_id, flexible, encoded)
-        steps = codec.encode_steps(route.key, caller.version, response)
+        steps = codec.encode_steps(route.key, context.version, response)
         return frame_large_response(correlation_id, flexible, [await self._slices.finish(steps)])
 
 

@@ -25,7 +25,8 @@ FRAME_S = 30.0
 class Receiver(Protocol):
     """A connection that receives a frame."""
 
-    address: str
+    @property
+    def address(self) -> str: ...
 
     @property
     def filled_bytes(self) -> int:

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from headrace.apis.context import Services
+from headrace.apis.context import Caller, Services
 from headrace.apis.records.fetch import Fetch
 from headrace.apis.records.fetch_sessions import SessionCache
 from headrace.apis.records.produce import Produce
@@ -389,7 +389,7 @@ class Server:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connection = Connection(
                 sock,
-                f"{address[0]}:{address[1]}",
+                Caller(f"{address[0]}:{address[1]}"),
                 self._poller,
                 self._buffers,
                 self.handler,

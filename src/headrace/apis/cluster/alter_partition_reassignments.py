@@ -18,14 +18,14 @@ from kio.schema.alter_partition_reassignments.v1.response import (
     ReassignableTopicResponse,
 )
 
-from headrace.apis.context import Caller, Services
+from headrace.apis.context import RequestContext, Services
 from headrace.cluster.partition_requests import Wish, reassign
 from headrace.types import TopicPartition
 from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, error
 
 
 def alter_partition_reassignments(
-    services: Services, request: AlterPartitionReassignmentsRequest, _caller: Caller
+    services: Services, request: AlterPartitionReassignmentsRequest, _context: RequestContext
 ) -> AlterPartitionReassignmentsResponse:
     """Begin and stop moves; one refusal does not hold up the others."""
     wishes = [

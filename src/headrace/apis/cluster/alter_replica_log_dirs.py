@@ -17,14 +17,14 @@ from kio.schema.alter_replica_log_dirs.v2.response import (
     AlterReplicaLogDirTopicResult,
 )
 
-from headrace.apis.context import Caller, Services
+from headrace.apis.context import RequestContext, Services
 from headrace.errors import ErrorCode, KafkaError
 from headrace.log.directory import LogDirectory
 from headrace.wire.primitives import NO_THROTTLE, TopicName, error, i32
 
 
 def alter_replica_log_dirs(
-    services: Services, request: AlterReplicaLogDirsRequest, _caller: Caller
+    services: Services, request: AlterReplicaLogDirsRequest, _context: RequestContext
 ) -> AlterReplicaLogDirsResponse:
     """Begin the moves that are needed; say for each replica whether it will lie there."""
     folders = services.replicas.directories.all

@@ -10,7 +10,7 @@ from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
 from kio.schema.describe_cluster.v2.response import DescribeClusterBroker, DescribeClusterResponse
 
 from headrace.apis import operations
-from headrace.apis.context import Caller, Services
+from headrace.apis.context import RequestContext, Services
 from headrace.errors import ErrorCode
 from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, BrokerId, error, i8, i32
 
@@ -19,7 +19,7 @@ CONTROLLERS = 2
 
 
 def describe_cluster(
-    services: Services, request: DescribeClusterRequest, _caller: Caller
+    services: Services, request: DescribeClusterRequest, _context: RequestContext
 ) -> DescribeClusterResponse:
     """The cluster as the image has it."""
     image = services.metadata.image

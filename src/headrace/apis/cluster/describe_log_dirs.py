@@ -23,7 +23,7 @@ from kio.schema.describe_log_dirs.v4.response import (
     DescribeLogDirsTopic,
 )
 
-from headrace.apis.context import Caller, Services
+from headrace.apis.context import RequestContext, Services
 from headrace.errors import ErrorCode
 from headrace.log.directory import LogDirectory
 from headrace.types import TopicPartition
@@ -33,7 +33,7 @@ LOG_SUFFIX = ".log"
 
 
 async def describe_log_dirs(
-    services: Services, request: DescribeLogDirsRequest, _caller: Caller
+    services: Services, request: DescribeLogDirsRequest, _context: RequestContext
 ) -> DescribeLogDirsResponse:
     """Every folder, with the partitions asked for."""
     asked = None

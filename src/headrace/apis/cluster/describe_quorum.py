@@ -19,7 +19,7 @@ from kio.schema.describe_quorum.v2.response import (
 )
 from kio.static.primitive import u16
 
-from headrace.apis.context import Caller, Services
+from headrace.apis.context import RequestContext, Services
 from headrace.cluster.features import FINALIZED_EPOCH
 from headrace.cluster.image import Image
 from headrace.errors import ErrorCode
@@ -30,7 +30,7 @@ LISTENER = "PLAINTEXT"
 
 
 def describe_quorum(
-    services: Services, request: DescribeQuorumRequest, _caller: Caller
+    services: Services, request: DescribeQuorumRequest, _context: RequestContext
 ) -> DescribeQuorumResponse:
     """The controller as the only voter; any other topic has no quorum."""
     image = services.metadata.image

@@ -16,7 +16,7 @@ from kio.schema.elect_leaders.v2.response import (
     ReplicaElectionResult,
 )
 
-from headrace.apis.context import Caller, Services
+from headrace.apis.context import RequestContext, Services
 from headrace.cluster.image import Image
 from headrace.cluster.partition_requests import elect_preferred, elect_unclean
 from headrace.errors import ErrorCode, KafkaError
@@ -27,7 +27,7 @@ _ELECTIONS = {0: elect_preferred, 1: elect_unclean}
 
 
 def elect_leaders(
-    services: Services, request: ElectLeadersRequest, _caller: Caller
+    services: Services, request: ElectLeadersRequest, _context: RequestContext
 ) -> ElectLeadersResponse:
     """Elect where that is needed and possible; say for each partition what came of it."""
     elect = _ELECTIONS.get(request.election_type)

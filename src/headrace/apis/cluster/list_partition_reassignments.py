@@ -13,7 +13,7 @@ from kio.schema.list_partition_reassignments.v0.response import (
     OngoingTopicReassignment,
 )
 
-from headrace.apis.context import Caller, Services
+from headrace.apis.context import RequestContext, Services
 from headrace.cluster.image import Topic
 from headrace.cluster.moves import is_moving
 from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, BrokerId, TopicName, i32
@@ -21,7 +21,7 @@ from headrace.wire.steps import Steps
 
 
 def list_partition_reassignments(
-    services: Services, request: ListPartitionReassignmentsRequest, _caller: Caller
+    services: Services, request: ListPartitionReassignmentsRequest, _context: RequestContext
 ) -> Steps[ListPartitionReassignmentsResponse]:
     """The moves under way, as this broker knows them."""
     topics = services.metadata.image.topics

@@ -10,7 +10,7 @@ changing a level.
 from kio.schema.update_features.v1.request import FeatureUpdateKey, UpdateFeaturesRequest
 from kio.schema.update_features.v1.response import UpdatableFeatureResult, UpdateFeaturesResponse
 
-from headrace.apis.context import Caller, Services
+from headrace.apis.context import RequestContext, Services
 from headrace.cluster.features import FEATURES
 from headrace.errors import ErrorCode, KafkaError
 from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, error
@@ -20,7 +20,7 @@ UNSAFE_DOWNGRADE = 3
 
 
 def update_features(
-    _services: Services, request: UpdateFeaturesRequest, _caller: Caller
+    _services: Services, request: UpdateFeaturesRequest, _context: RequestContext
 ) -> UpdateFeaturesResponse:
     """Grant what changes nothing; the first refusal is the answer."""
     try:

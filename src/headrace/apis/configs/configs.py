@@ -37,7 +37,7 @@ from headrace.apis.configs.config_entries import (
     group_entries,
     topic_entries,
 )
-from headrace.apis.context import Caller, Services
+from headrace.apis.context import RequestContext, Services
 from headrace.cluster.controller import Alteration, ConfigChange, Operation, check_topic_name
 from headrace.errors import ErrorCode, KafkaError
 from headrace.settings import Type
@@ -50,7 +50,7 @@ _Shown = tuple[DescribeConfigsResourceResult, ...]
 
 
 def describe_configs(
-    services: Services, request: DescribeConfigsRequest, _caller: Caller
+    services: Services, request: DescribeConfigsRequest, _context: RequestContext
 ) -> DescribeConfigsResponse:
     """Answer each resource on its own."""
     describe = _Describer(services, request)
@@ -160,7 +160,7 @@ class _Resource(Protocol):
 
 
 def alter_configs(
-    services: Services, request: replacing.AlterConfigsRequest, _caller: Caller
+    services: Services, request: replacing.AlterConfigsRequest, _context: RequestContext
 ) -> replaced.AlterConfigsResponse:
     """Replace all configs of each resource."""
 
@@ -184,7 +184,7 @@ def alter_configs(
 
 
 def incremental_alter_configs(
-    services: Services, request: altering.IncrementalAlterConfigsRequest, _caller: Caller
+    services: Services, request: altering.IncrementalAlterConfigsRequest, _context: RequestContext
 ) -> altered.IncrementalAlterConfigsResponse:
     """Change single configs of each resource."""
 

@@ -16,19 +16,19 @@ from kio.schema.list_config_resources.v1.response import (
 )
 
 from headrace.apis.configs.config_entries import ResourceType
-from headrace.apis.context import Caller, Services
+from headrace.apis.context import RequestContext, Services
 from headrace.errors import ErrorCode
 from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, error, i8
 from headrace.wire.steps import Steps
 
 
 def list_config_resources(
-    services: Services, request: ListConfigResourcesRequest, caller: Caller
+    services: Services, request: ListConfigResourcesRequest, context: RequestContext
 ) -> Steps[ListConfigResourcesResponse]:
     """Every resource of the types asked for."""
     known: set[int] = set(ResourceType)
     types: set[int] = set(request.resource_types) or known
-    if caller.version == 0:
+    if context.version == 0:
         types = {ResourceType.CLIENT_METRICS}
     if not types <= known:
         return ListConfigResourcesResponse(

@@ -20,7 +20,7 @@ from kio.schema.consumer_group_describe.v1.response import (
 from kio.schema.types import GroupId
 
 from headrace.apis import operations
-from headrace.apis.context import Caller, Services
+from headrace.apis.context import RequestContext, Services
 from headrace.cluster.image import Image
 from headrace.coordination import consumer_records
 from headrace.coordination.groups.consumer import ConsumerGroup
@@ -35,7 +35,7 @@ CONSUMER_MEMBER = 1
 
 
 def consumer_group_describe(
-    services: Services, request: ConsumerGroupDescribeRequest, _caller: Caller
+    services: Services, request: ConsumerGroupDescribeRequest, _context: RequestContext
 ) -> ConsumerGroupDescribeResponse | Coroutine[None, None, ConsumerGroupDescribeResponse]:
     """Describe each group, or say why it cannot be."""
     allowed = operations.ON_GROUP if request.include_authorized_operations else operations.NOT_ASKED

@@ -20,7 +20,7 @@ from kio.schema.consumer_group_heartbeat.v1.response import (
     TopicPartitions,
 )
 
-from headrace.apis.context import Caller, Services
+from headrace.apis.context import RequestContext, Services
 from headrace.coordination import consumer_records
 from headrace.coordination.groups import consumer
 from headrace.coordination.groups.consumer import Beat, BeatAnswer
@@ -33,10 +33,10 @@ FIRST_WITH_OWN_ID = 1
 
 
 def consumer_group_heartbeat(
-    services: Services, request: ConsumerGroupHeartbeatRequest, caller: Caller
+    services: Services, request: ConsumerGroupHeartbeatRequest, context: RequestContext
 ) -> ConsumerGroupHeartbeatResponse | Coroutine[None, None, ConsumerGroupHeartbeatResponse]:
     """Take a member's heartbeat, and tell it where it is."""
-    _check(request, caller.version)
+    _check(request, context.version)
     if request.server_assignor is not None:
         ConsumerLimits.of(services.settings).check_assignor(request.server_assignor)
     beat = Beat(
@@ -50,8 +50,8 @@ def consumer_group_heartbeat(
         expression=request.subscribed_topic_regex,
         assignor=request.server_assignor,
         owned=None if request.topic_partitions is None else _owned(request.topic_partitions),
-        client_id=caller.client_id,
-        client_host=caller.host,
+        client_id=context.client_id,
+        client_host=context.caller.host,
     )
     return services.groups.run(
         beat.group_id,

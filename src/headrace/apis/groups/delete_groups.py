@@ -10,7 +10,7 @@ from functools import partial
 from kio.schema.delete_groups.v2.request import DeleteGroupsRequest
 from kio.schema.delete_groups.v2.response import DeletableGroupResult, DeleteGroupsResponse
 
-from headrace.apis.context import Caller, Services
+from headrace.apis.context import RequestContext, Services
 from headrace.coordination.groups.registry import Groups
 from headrace.coordination.outcome import Outcome
 from headrace.errors import ErrorCode, KafkaError
@@ -18,7 +18,7 @@ from headrace.wire.primitives import NO_THROTTLE, error
 
 
 def delete_groups(
-    services: Services, request: DeleteGroupsRequest, _caller: Caller
+    services: Services, request: DeleteGroupsRequest, _context: RequestContext
 ) -> DeleteGroupsResponse | Coroutine[None, None, DeleteGroupsResponse]:
     """Delete each group that may be deleted."""
     names = tuple(dict.fromkeys(request.groups_names))

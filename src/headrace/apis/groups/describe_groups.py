@@ -18,7 +18,7 @@ from kio.schema.describe_groups.v6.response import (
 )
 
 from headrace.apis import operations
-from headrace.apis.context import Caller, Services
+from headrace.apis.context import RequestContext, Services
 from headrace.coordination.groups.classic import Description
 from headrace.coordination.groups.registry import Groups
 from headrace.coordination.outcome import Outcome, answer
@@ -30,7 +30,7 @@ NOT_FOUND_FROM = 6
 
 
 def describe_groups(
-    services: Services, request: DescribeGroupsRequest, caller: Caller
+    services: Services, request: DescribeGroupsRequest, context: RequestContext
 ) -> DescribeGroupsResponse | Coroutine[None, None, DescribeGroupsResponse]:
     """Each group as it is now, or why it cannot be described."""
     asked = request.include_authorized_operations
@@ -38,7 +38,7 @@ def describe_groups(
 
     def answer_all(results: list[object]) -> DescribeGroupsResponse:
         groups = tuple(
-            _refuse(group_id, result, caller.version)
+            _refuse(group_id, result, context.version)
             if isinstance(result, KafkaError)
             else _answer(group_id, result, allowed)
             for group_id, result in zip(request.groups, results, strict=True)

@@ -10,7 +10,7 @@ Not done: share groups (key type 2), whose coordinator is not available.
 from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
 from kio.schema.find_coordinator.v6.response import Coordinator, FindCoordinatorResponse
 
-from headrace.apis.context import Caller, Services
+from headrace.apis.context import RequestContext, Services
 from headrace.errors import ErrorCode, KafkaError
 from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, BrokerId, error, i32
 
@@ -18,7 +18,7 @@ GROUP, TRANSACTION, SHARE = 0, 1, 2
 
 
 def find_coordinator(
-    services: Services, request: FindCoordinatorRequest, _caller: Caller
+    services: Services, request: FindCoordinatorRequest, _context: RequestContext
 ) -> FindCoordinatorResponse:
     """The coordinator of each key."""
     return FindCoordinatorResponse(

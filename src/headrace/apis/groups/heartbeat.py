@@ -12,14 +12,14 @@ from typing import cast
 from kio.schema.heartbeat.v4.request import HeartbeatRequest
 from kio.schema.heartbeat.v4.response import HeartbeatResponse
 
-from headrace.apis.context import Caller, Services
+from headrace.apis.context import RequestContext, Services
 from headrace.coordination.groups.group import Heartbeat
 from headrace.errors import ErrorCode, KafkaError
 from headrace.wire.primitives import NO_THROTTLE, error
 
 
 def heartbeat(
-    services: Services, request: HeartbeatRequest, _caller: Caller
+    services: Services, request: HeartbeatRequest, _context: RequestContext
 ) -> HeartbeatResponse | Coroutine[None, None, HeartbeatResponse]:
     """Note that the member is alive."""
     beat = Heartbeat(

@@ -15,7 +15,7 @@ from typing import cast
 from kio.schema.join_group.v9.request import JoinGroupRequest
 from kio.schema.join_group.v9.response import JoinGroupResponse, JoinGroupResponseMember
 
-from headrace.apis.context import Caller, Services
+from headrace.apis.context import RequestContext, Services
 from headrace.coordination.groups.group import Join, Joined
 from headrace.wire.primitives import NO_THROTTLE, error, i32, to_milliseconds
 
@@ -25,7 +25,7 @@ ANY_REBALANCE_TIMEOUT_FROM = 1
 
 
 def join_group(
-    services: Services, request: JoinGroupRequest, caller: Caller
+    services: Services, request: JoinGroupRequest, context: RequestContext
 ) -> JoinGroupResponse | Coroutine[None, None, JoinGroupResponse]:
     """Join, and wait for the others."""
     session_ms = to_milliseconds(request.session_timeout)
@@ -34,17 +34,17 @@ def join_group(
         group_id=request.group_id,
         member_id=request.member_id,
         instance_id=request.group_instance_id,
-        client_id=caller.client_id,
-        client_host=caller.host,
+        client_id=context.client_id,
+        client_host=context.caller.host,
         session_timeout_ms=session_ms,
         rebalance_timeout_ms=rebalance_ms
-        if caller.version >= ANY_REBALANCE_TIMEOUT_FROM
+        if context.version >= ANY_REBALANCE_TIMEOUT_FROM
         else session_ms,
         protocol_type=request.protocol_type,
         protocols=tuple((one.name, one.metadata) for one in request.protocols),
         reason=request.reason or "",
-        requires_member_id=caller.version >= MEMBER_ID_REQUIRED_FROM,
-        can_skip_assignment=caller.version >= SKIPPED_ASSIGNMENT_FROM,
+        requires_member_id=context.version >= MEMBER_ID_REQUIRED_FROM,
+        can_skip_assignment=context.version >= SKIPPED_ASSIGNMENT_FROM,
     )
     named_after = join.instance_id if join.instance_id is not None else join.client_id
     new_member_id = f"{named_after}-{uuid.uuid4()}"

@@ -12,13 +12,13 @@ from typing import cast
 from kio.schema.leave_group.v5.request import LeaveGroupRequest
 from kio.schema.leave_group.v5.response import LeaveGroupResponse, MemberResponse
 
-from headrace.apis.context import Caller, Services
+from headrace.apis.context import RequestContext, Services
 from headrace.coordination.groups.group import Leaver, Left
 from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, error
 
 
 def leave_group(
-    services: Services, request: LeaveGroupRequest, _caller: Caller
+    services: Services, request: LeaveGroupRequest, _context: RequestContext
 ) -> LeaveGroupResponse | Coroutine[None, None, LeaveGroupResponse]:
     """Let members go."""
     leavers = [

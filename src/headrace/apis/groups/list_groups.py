@@ -9,13 +9,13 @@ v3 flexible; v4 states, in the answer and as a filter; v5 types likewise.
 from kio.schema.list_groups.v5.request import ListGroupsRequest
 from kio.schema.list_groups.v5.response import ListedGroup, ListGroupsResponse
 
-from headrace.apis.context import Caller, Services
+from headrace.apis.context import RequestContext, Services
 from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, GroupId
 from headrace.wire.steps import Steps
 
 
 def list_groups(
-    services: Services, request: ListGroupsRequest, _caller: Caller
+    services: Services, request: ListGroupsRequest, _context: RequestContext
 ) -> Steps[ListGroupsResponse]:
     """All groups in the given states and of the given types."""
     states = frozenset(map(str.lower, request.states_filter))

@@ -16,7 +16,7 @@ from kio.schema.offset_commit.v9.response import (
     OffsetCommitResponseTopic,
 )
 
-from headrace.apis.context import Caller, Services
+from headrace.apis.context import RequestContext, Services
 from headrace.coordination.groups.group import Committer
 from headrace.coordination.groups.registry import Groups
 from headrace.coordination.offsets import OffsetToCommit
@@ -26,7 +26,7 @@ from headrace.wire.primitives import NO_THROTTLE, error
 
 
 def offset_commit(
-    services: Services, request: OffsetCommitRequest, caller: Caller
+    services: Services, request: OffsetCommitRequest, context: RequestContext
 ) -> OffsetCommitResponse | Coroutine[None, None, OffsetCommitResponse]:
     """Commit what can be committed; one bad partition does not hold up the others."""
     wanted, response = _judge(services, request)
@@ -34,7 +34,7 @@ def offset_commit(
         request.member_id,
         request.group_instance_id,
         request.generation_id_or_member_epoch,
-        caller.version,
+        context.version,
     )
 
     def commit(groups: Groups, token: int, now_ms: int) -> Outcome:

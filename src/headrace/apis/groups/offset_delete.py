@@ -14,14 +14,14 @@ from kio.schema.offset_delete.v0.response import (
     OffsetDeleteResponseTopic,
 )
 
-from headrace.apis.context import Caller, Services
+from headrace.apis.context import RequestContext, Services
 from headrace.errors import ErrorCode, KafkaError
 from headrace.types import TopicPartition
 from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, error
 
 
 def offset_delete(
-    services: Services, request: OffsetDeleteRequest, _caller: Caller
+    services: Services, request: OffsetDeleteRequest, _context: RequestContext
 ) -> OffsetDeleteResponse | Coroutine[None, None, OffsetDeleteResponse]:
     """Forget what may be forgotten."""
     topics = services.metadata.image.topics

@@ -20,7 +20,7 @@ from kio.schema.offset_fetch.v9.response import (
     OffsetFetchResponseTopics,
 )
 
-from headrace.apis.context import Caller, Services
+from headrace.apis.context import RequestContext, Services
 from headrace.coordination.groups.registry import Groups
 from headrace.coordination.outcome import Outcome, answer
 from headrace.coordination.records import OffsetCommit
@@ -35,7 +35,7 @@ _NONE: _Partitions = {}
 
 
 def offset_fetch(
-    services: Services, request: OffsetFetchRequest, _caller: Caller
+    services: Services, request: OffsetFetchRequest, _context: RequestContext
 ) -> OffsetFetchResponse | Coroutine[None, None, OffsetFetchResponse]:
     """The offsets of each group, or its error."""
 

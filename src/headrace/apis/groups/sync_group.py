@@ -12,7 +12,7 @@ from typing import cast
 from kio.schema.sync_group.v5.request import SyncGroupRequest
 from kio.schema.sync_group.v5.response import SyncGroupResponse
 
-from headrace.apis.context import Caller, Services
+from headrace.apis.context import RequestContext, Services
 from headrace.coordination.groups.group import Sync, Synced
 from headrace.errors import ErrorCode
 from headrace.wire.primitives import NO_THROTTLE, error
@@ -21,10 +21,10 @@ PROTOCOL_REQUIRED_FROM = 5
 
 
 def sync_group(
-    services: Services, request: SyncGroupRequest, caller: Caller
+    services: Services, request: SyncGroupRequest, context: RequestContext
 ) -> SyncGroupResponse | Coroutine[None, None, SyncGroupResponse]:
     """The member's assignment, once there is one."""
-    if caller.version >= PROTOCOL_REQUIRED_FROM and (
+    if context.version >= PROTOCOL_REQUIRED_FROM and (
         request.protocol_type is None or request.protocol_name is None
     ):
         return _answer(Synced(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))

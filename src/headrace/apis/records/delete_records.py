@@ -14,7 +14,7 @@ from kio.schema.delete_records.v2.response import (
     DeleteRecordsTopicResult,
 )
 
-from headrace.apis.context import Caller, Services
+from headrace.apis.context import RequestContext, Services
 from headrace.cluster.image import INTERNAL_TOPICS
 from headrace.errors import ErrorCode, KafkaError
 from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, error, i64
@@ -23,7 +23,7 @@ NO_WATERMARK = -1
 
 
 async def delete_records(
-    services: Services, request: DeleteRecordsRequest, _caller: Caller
+    services: Services, request: DeleteRecordsRequest, _context: RequestContext
 ) -> DeleteRecordsResponse:
     """Answer each partition on its own."""
     topics = []

@@ -22,7 +22,7 @@ from kio.schema.list_offsets.v10.response import (
     ListOffsetsTopicResponse,
 )
 
-from headrace.apis.context import Caller, Services
+from headrace.apis.context import RequestContext, Services
 from headrace.errors import ErrorCode, KafkaError
 from headrace.replication.partition import Partition
 from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, error, i32, i64
@@ -41,11 +41,11 @@ _Found = tuple[int, int, int]
 
 
 def list_offsets(
-    services: Services, request: ListOffsetsRequest, caller: Caller
+    services: Services, request: ListOffsetsRequest, context: RequestContext
 ) -> ListOffsetsResponse:
     """Answer each partition on its own."""
     named = Counter((t.name, p.partition_index) for t in request.topics for p in t.partitions)
-    visible_end = _visible_end(request, caller.version)
+    visible_end = _visible_end(request, context.version)
     topics = []
     for topic in request.topics:
         answers = []
@@ -53,7 +53,7 @@ def list_offsets(
             try:
                 if named[topic.name, wanted.partition_index] > 1:
                     raise KafkaError(ErrorCode.INVALID_REQUEST)
-                _check_timestamp(wanted.timestamp, caller.version)
+                _check_timestamp(wanted.timestamp, context.version)
                 partition = services.replicas.partition(topic.name, wanted.partition_index)
                 partition.check_epoch(wanted.current_leader_epoch)
                 found = _find(partition, wanted.timestamp, visible_end(partition))

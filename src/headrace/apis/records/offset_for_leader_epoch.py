@@ -14,14 +14,14 @@ from kio.schema.offset_for_leader_epoch.v4.response import (
     OffsetForLeaderTopicResult,
 )
 
-from headrace.apis.context import Caller, Services
+from headrace.apis.context import RequestContext, Services
 from headrace.errors import KafkaError
 from headrace.replication.partition import Partition
 from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, error, i32, i64
 
 
 def offset_for_leader_epoch(
-    services: Services, request: OffsetForLeaderEpochRequest, _caller: Caller
+    services: Services, request: OffsetForLeaderEpochRequest, _context: RequestContext
 ) -> OffsetForLeaderEpochResponse:
     """Answer each partition on its own."""
     topics = []

@@ -14,14 +14,14 @@ from kio.schema.create_partitions.v3.response import (
     CreatePartitionsTopicResult,
 )
 
-from headrace.apis.context import Caller, Services
+from headrace.apis.context import RequestContext, Services
 from headrace.cluster.controller import Growth
 from headrace.errors import ErrorCode, KafkaError
 from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, TopicName, error
 
 
 def create_partitions(
-    services: Services, request: CreatePartitionsRequest, _caller: Caller
+    services: Services, request: CreatePartitionsRequest, _context: RequestContext
 ) -> CreatePartitionsResponse:
     """Grow what can grow; one refusal does not hold up the others."""
     times = Counter(topic.name for topic in request.topics)

@@ -19,7 +19,7 @@ from kio.schema.create_topics.v7.response import (
 )
 
 from headrace.apis.configs.config_entries import BrokerConfigs, topic_entries
-from headrace.apis.context import Caller, Services
+from headrace.apis.context import RequestContext, Services
 from headrace.cluster.controller import Defaults, NewTopic
 from headrace.cluster.image import Topic
 from headrace.errors import ErrorCode, KafkaError
@@ -32,7 +32,7 @@ _Configs = tuple[CreatableTopicConfigs, ...]
 
 
 def create_topics(
-    services: Services, request: CreateTopicsRequest, caller: Caller
+    services: Services, request: CreateTopicsRequest, context: RequestContext
 ) -> CreateTopicsResponse:
     """Create what can be created; one refusal does not hold up the others."""
     times = Counter(topic.name for topic in request.topics)
@@ -46,7 +46,7 @@ def create_topics(
     results = services.metadata.create_topics(
         [_new_topic(topic) for topic in wanted], defaults, validate_only=request.validate_only
     )
-    describe = _Describer(services) if caller.version >= DESCRIBED_FROM else None
+    describe = _Describer(services) if context.version >= DESCRIBED_FROM else None
     answers = [
         _refuse(topic.name, result)
         if isinstance(result, KafkaError)

@@ -13,7 +13,7 @@ from collections import Counter
 from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
 from kio.schema.delete_topics.v6.response import DeletableTopicResult, DeleteTopicsResponse
 
-from headrace.apis.context import Caller, Services
+from headrace.apis.context import RequestContext, Services
 from headrace.cluster.image import Image
 from headrace.errors import ErrorCode, KafkaError
 from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, TopicName, error
@@ -22,12 +22,12 @@ _DISABLED = "delete.topic.enable is false on this broker"
 
 
 def delete_topics(
-    services: Services, request: DeleteTopicsRequest, caller: Caller
+    services: Services, request: DeleteTopicsRequest, context: RequestContext
 ) -> DeleteTopicsResponse:
     """Delete what can be deleted; one refusal does not hold up the others."""
     if not services.settings.boolean("delete.topic.enable"):
         code = (
-            ErrorCode.TOPIC_DELETION_DISABLED if caller.version >= 3 else ErrorCode.INVALID_REQUEST
+            ErrorCode.TOPIC_DELETION_DISABLED if context.version >= 3 else ErrorCode.INVALID_REQUEST
         )
         raise KafkaError(code, _DISABLED)
     image = services.metadata.image

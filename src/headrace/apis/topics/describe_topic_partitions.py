@@ -17,7 +17,7 @@ from kio.schema.describe_topic_partitions.v0.response import (
 )
 
 from headrace.apis import operations
-from headrace.apis.context import Caller, Services
+from headrace.apis.context import RequestContext, Services
 from headrace.cluster.controller import check_topic_name
 from headrace.cluster.image import INTERNAL_TOPICS, NO_LEADER, Image, PartitionState, Topic
 from headrace.errors import ErrorCode, KafkaError
@@ -32,7 +32,7 @@ _Topic = DescribeTopicPartitionsResponseTopic
 
 
 def describe_topic_partitions(
-    services: Services, request: DescribeTopicPartitionsRequest, _caller: Caller
+    services: Services, request: DescribeTopicPartitionsRequest, _context: RequestContext
 ) -> Steps[DescribeTopicPartitionsResponse]:
     """One page of topics."""
     image = services.metadata.image

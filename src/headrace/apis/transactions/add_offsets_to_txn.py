@@ -11,7 +11,7 @@ from collections.abc import Coroutine
 from kio.schema.add_offsets_to_txn.v4.request import AddOffsetsToTxnRequest
 from kio.schema.add_offsets_to_txn.v4.response import AddOffsetsToTxnResponse
 
-from headrace.apis.context import Caller, Services
+from headrace.apis.context import RequestContext, Services
 from headrace.apis.transactions.transaction_errors import for_old_producers
 from headrace.cluster.image import OFFSETS_TOPIC
 from headrace.coordination.outcome import Outcome
@@ -24,7 +24,7 @@ FENCED_FROM = 2
 
 
 def add_offsets_to_txn(
-    services: Services, request: AddOffsetsToTxnRequest, caller: Caller
+    services: Services, request: AddOffsetsToTxnRequest, context: RequestContext
 ) -> AddOffsetsToTxnResponse | Coroutine[None, None, AddOffsetsToTxnResponse]:
     """Add the group's partition of the offsets topic to the transaction."""
 
@@ -36,7 +36,7 @@ def add_offsets_to_txn(
     def finish(results: list[object]) -> AddOffsetsToTxnResponse:
         code = ErrorCode.NONE
         if isinstance(results[0], KafkaError):
-            code = for_old_producers(results[0].code, caller.version, FENCED_FROM)
+            code = for_old_producers(results[0].code, context.version, FENCED_FROM)
         return AddOffsetsToTxnResponse(throttle_time=NO_THROTTLE, error_code=error(code))
 
     return services.transactions.run_each([(request.transactional_id, add)], finish)

@@ -22,7 +22,7 @@ from kio.schema.add_partitions_to_txn.v5.response import (
     AddPartitionsToTxnTopicResult,
 )
 
-from headrace.apis.context import Caller, Services
+from headrace.apis.context import RequestContext, Services
 from headrace.apis.transactions.transaction_errors import for_old_producers
 from headrace.coordination.outcome import Outcome, answer
 from headrace.coordination.transactions import BUMPS_AT_END, Identity, Transactions
@@ -36,13 +36,13 @@ FENCED_FROM = 2
 
 
 def add_partitions_to_txn(
-    services: Services, request: AddPartitionsToTxnRequest, caller: Caller
+    services: Services, request: AddPartitionsToTxnRequest, context: RequestContext
 ) -> AddPartitionsToTxnResponse | Coroutine[None, None, AddPartitionsToTxnResponse]:
     """Add the partitions of each transaction, all or none of it."""
 
     def finish(results: list[object]) -> AddPartitionsToTxnResponse:
         answers = tuple(
-            _answer(one, result, caller.version)
+            _answer(one, result, context.version)
             for one, result in zip(request.transactions, results, strict=True)
         )
         return AddPartitionsToTxnResponse(
@@ -51,7 +51,7 @@ def add_partitions_to_txn(
 
     return services.transactions.run_each(
         [
-            (one.transactional_id, partial(_operation, services, one, caller.version))
+            (one.transactional_id, partial(_operation, services, one, context.version))
             for one in request.transactions
         ],
         finish,

@@ -12,7 +12,7 @@ from kio.schema.describe_producers.v0.response import (
     TopicResponse,
 )
 
-from headrace.apis.context import Caller, Services
+from headrace.apis.context import RequestContext, Services
 from headrace.cluster.controller import check_topic_name
 from headrace.errors import KafkaError
 from headrace.log.producer_state import Producer
@@ -20,7 +20,7 @@ from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, ProducerId, error, i
 
 
 def describe_producers(
-    services: Services, request: DescribeProducersRequest, _caller: Caller
+    services: Services, request: DescribeProducersRequest, _context: RequestContext
 ) -> DescribeProducersResponse:
     """Answer each partition on its own."""
     topics = []

@@ -12,7 +12,7 @@ from kio.schema.describe_transactions.v0.response import (
     TransactionState,
 )
 
-from headrace.apis.context import Caller, Services
+from headrace.apis.context import RequestContext, Services
 from headrace.coordination.outcome import Outcome, answer
 from headrace.coordination.transaction_records import NO_TIME, Transaction, by_topics
 from headrace.coordination.transactions import Transactions
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def describe_transactions(
-    services: Services, request: DescribeTransactionsRequest, _caller: Caller
+    services: Services, request: DescribeTransactionsRequest, _context: RequestContext
 ) -> DescribeTransactionsResponse | Coroutine[None, None, DescribeTransactionsResponse]:
     """Each id's state, or its error."""
 

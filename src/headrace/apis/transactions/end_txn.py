@@ -12,7 +12,7 @@ from collections.abc import Coroutine
 from kio.schema.end_txn.v5.request import EndTxnRequest
 from kio.schema.end_txn.v5.response import EndTxnResponse
 
-from headrace.apis.context import Caller, Services
+from headrace.apis.context import RequestContext, Services
 from headrace.apis.transactions.transaction_errors import for_old_producers
 from headrace.coordination.outcome import Outcome
 from headrace.coordination.transactions import BUMPS_AT_END, Identity, Transactions
@@ -24,11 +24,11 @@ FENCED_FROM = 2
 
 
 def end_txn(
-    services: Services, request: EndTxnRequest, caller: Caller
+    services: Services, request: EndTxnRequest, context: RequestContext
 ) -> EndTxnResponse | Coroutine[None, None, EndTxnResponse]:
     """Commit or abort."""
     who = Identity(request.producer_id, request.producer_epoch)
-    spoken = BUMPS_AT_END if caller.version >= BUMPS_FROM else 0
+    spoken = BUMPS_AT_END if context.version >= BUMPS_FROM else 0
 
     def end(state: Transactions, token: int, _now_ms: int) -> Outcome:
         return state.end(request.transactional_id, who, request.committed, spoken, token)
@@ -36,7 +36,7 @@ def end_txn(
     def finish(results: list[object]) -> EndTxnResponse:
         (result,) = results
         if isinstance(result, KafkaError):
-            code = for_old_producers(result.code, caller.version, FENCED_FROM)
+            code = for_old_producers(result.code, context.version, FENCED_FROM)
             return EndTxnResponse(throttle_time=NO_THROTTLE, error_code=error(code))
         assert isinstance(result, Identity)
         return EndTxnResponse(

@@ -16,7 +16,7 @@ from collections.abc import Coroutine
 from kio.schema.init_producer_id.v5.request import InitProducerIdRequest
 from kio.schema.init_producer_id.v5.response import InitProducerIdResponse
 
-from headrace.apis.context import Caller, Services
+from headrace.apis.context import RequestContext, Services
 from headrace.apis.transactions.transaction_errors import for_old_producers
 from headrace.coordination.outcome import Outcome
 from headrace.coordination.transactions import Identity, Transactions
@@ -35,7 +35,7 @@ FENCED_FROM = 4
 
 
 def init_producer_id(
-    services: Services, request: InitProducerIdRequest, caller: Caller
+    services: Services, request: InitProducerIdRequest, context: RequestContext
 ) -> InitProducerIdResponse | Coroutine[None, None, InitProducerIdResponse]:
     """A producer id: a new one, or that of a transactional id."""
     name = request.transactional_id
@@ -55,7 +55,7 @@ def init_producer_id(
     def finish(results: list[object]) -> InitProducerIdResponse:
         (result,) = results
         if isinstance(result, KafkaError):
-            return _refused(for_old_producers(result.code, caller.version, FENCED_FROM))
+            return _refused(for_old_producers(result.code, context.version, FENCED_FROM))
         assert isinstance(result, Identity)
         return _given(result)
 

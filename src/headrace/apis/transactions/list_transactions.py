@@ -9,7 +9,7 @@ v1 those that run longer than a duration; v2 those whose id matches an expressio
 from kio.schema.list_transactions.v2.request import ListTransactionsRequest
 from kio.schema.list_transactions.v2.response import ListTransactionsResponse, TransactionState
 
-from headrace.apis.context import Caller, Services
+from headrace.apis.context import RequestContext, Services
 from headrace.coordination.groups.expressions import Expression
 from headrace.coordination.transaction_records import State
 from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, ProducerId, TransactionalId
@@ -19,7 +19,7 @@ _STATES = frozenset(state.title for state in State)
 
 
 def list_transactions(
-    services: Services, request: ListTransactionsRequest, _caller: Caller
+    services: Services, request: ListTransactionsRequest, _context: RequestContext
 ) -> Steps[ListTransactionsResponse]:
     """All ids that pass every filter."""
     unknown = tuple(name for name in request.state_filters if name not in _STATES)

@@ -17,7 +17,7 @@ from kio.schema.txn_offset_commit.v5.response import (
     TxnOffsetCommitResponseTopic,
 )
 
-from headrace.apis.context import Caller, Services
+from headrace.apis.context import RequestContext, Services
 from headrace.apis.transactions.transaction_errors import when_committing
 from headrace.cluster.image import OFFSETS_TOPIC
 from headrace.coordination.groups.group import Committer
@@ -39,17 +39,17 @@ _NEWEST_OFFSET_COMMIT = 9
 
 
 def txn_offset_commit(
-    services: Services, request: TxnOffsetCommitRequest, caller: Caller
+    services: Services, request: TxnOffsetCommitRequest, context: RequestContext
 ) -> TxnOffsetCommitResponse | Coroutine[None, None, TxnOffsetCommitResponse]:
     """Commit what can be committed, if the group is in the transaction."""
     try:
         leave = _begin(services, request)
-        missing = _enlist(services, request, caller.version)
+        missing = _enlist(services, request, context.version)
     except KafkaError as refusal:
         return _answer(request, {}, when_committing(refusal.code))
     if isinstance(missing, frozenset):
-        return _commit(services, request, caller.version, missing)
-    return _commit_later(services, request, caller.version, missing, leave)
+        return _commit(services, request, context.version, missing)
+    return _commit_later(services, request, context.version, missing, leave)
 
 
 def _begin(services: Services, request: TxnOffsetCommitRequest) -> tuple[Partition, Verification]:

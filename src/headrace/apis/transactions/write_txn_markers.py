@@ -15,7 +15,7 @@ from kio.schema.write_txn_markers.v2.response import (
     WriteTxnMarkersResponse,
 )
 
-from headrace.apis.context import Caller, Services
+from headrace.apis.context import RequestContext, Services
 from headrace.cluster.image import OFFSETS_TOPIC
 from headrace.errors import ErrorCode, KafkaError
 from headrace.wire.primitives import TopicName, error, i32
@@ -25,7 +25,7 @@ _Written = ErrorCode | Future[None]
 
 
 async def write_txn_markers(
-    services: Services, request: WriteTxnMarkersRequest, _caller: Caller
+    services: Services, request: WriteTxnMarkersRequest, _context: RequestContext
 ) -> WriteTxnMarkersResponse:
     """Answer each partition of each marker on its own."""
     # All are appended before the first is waited for, so that they share one trip to the disk.
