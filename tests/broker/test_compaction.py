@@ -18,6 +18,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from headrace.testing.plugin import BrokerFactory
 from headrace.testing.running import RunningBroker
 from tests.support.ports import free_port
 
@@ -205,6 +206,17 @@ def test_a_compaction_is_given_up_when_its_log_changes(broker: RunningBroker) ->
     wait_until("giving up", lambda: "is given up" in broker.log_file.read_text())
     wait_until("tidying", lambda: not [*folder(broker).glob("*.cleaned")])
     assert read(broker) == before
+
+
+def test_a_cleaner_backoff_that_was_altered_holds_from_the_next_start_on(
+    headrace_factory: BrokerFactory,
+) -> None:
+    broker = headrace_factory({**SETTINGS, "log.cleaner.backoff.ms": "100000000"})
+    alter(broker, ResourceType.BROKER, "1", log_cleaner_backoff_ms="50")
+    broker.restart()
+    create(broker)
+    write(broker, 0)
+    wait_compacted(broker)
 
 
 def test_offsets_and_transactions_are_found_in_compacted_logs(broker: RunningBroker) -> None:

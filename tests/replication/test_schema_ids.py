@@ -31,7 +31,7 @@ def test_a_read_that_fails_refuses_the_produce_with_a_storage_error_and_is_repea
     disk.failpoints.trace = []
     partition.read(0, 1000, True)
     to_find_the_position = disk.failpoints.trace.count("pread .log")
-    ids = SchemaIds(SCHEMAS, broker.replicas.topic, 1 << 20)
+    ids = SchemaIds(SCHEMAS, broker.replicas.topic, lambda: 1 << 20)
     disk.failpoints.arm("pread .log", Fault(errno.ENOMEM), skip=to_find_the_position)
     with pytest.raises(KafkaError) as caught:
         ids.check("orders", "value", FRAMED)

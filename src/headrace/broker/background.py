@@ -100,7 +100,8 @@ class Background:
 
     async def _compact(self) -> None:
         while True:
-            await asyncio.sleep(self._settings.integer("log.cleaner.backoff.ms") / 1000)
+            backoff_ms = self._replicas.settings_now.integer("log.cleaner.backoff.ms")
+            await asyncio.sleep(backoff_ms / 1000)
             try:
                 # Imported here: a broker shall answer before it thinks of that.
                 from headrace.broker.compaction import Compaction

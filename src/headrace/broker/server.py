@@ -370,7 +370,7 @@ class Server:
         return transactions
 
     def _accept(self) -> None:
-        allowed = self._settings.integer("max.connections")
+        allowed = self._replicas.settings_now.integer("max.connections")
         while True:
             try:
                 sock, address = self._listener.accept()

@@ -69,7 +69,9 @@ class Replicas:
         self.directories = directories
         self.max_decompressed_bytes = settings.integer("headrace.max.decompressed.bytes")
         self.schema_ids = SchemaIds(
-            settings.text("headrace.schemas.topic"), self.topic, self.max_decompressed_bytes
+            settings.text("headrace.schemas.topic"),
+            self.topic,
+            lambda: self.max_decompressed_bytes,
         )
         self._settings = settings
         self._executor = executor
@@ -159,7 +161,9 @@ class Replicas:
         changes.update(image.broker_configs.get("", {}))
         changes.update(image.broker_configs.get(str(self.node_id), {}))
         self.settings_now = self._settings.replace(changes)
-        self.directories.threads = self.settings_now.integer("num.recovery.threads.per.data.dir")
+        now = self.settings_now
+        self.directories.threads = now.integer("num.recovery.threads.per.data.dir")
+        self.max_decompressed_bytes = now.integer("headrace.max.decompressed.bytes")
         for topic in image.topics.values():
             partitions = self.by_key.get(topic.id.bytes)
             if partitions is not None:

@@ -33,7 +33,7 @@ class SchemaIds:
         self,
         topic: str,
         find: "Callable[[str], Sequence[Partition]]",
-        max_decompressed_bytes: int,
+        max_decompressed_bytes: "Callable[[], int]",
     ) -> None:
         self._topic = topic
         self._find = find
@@ -104,7 +104,7 @@ class SchemaIds:
                     for key, value in held:
                         self._put(key, value)
             else:
-                for record in iterate(data, pos, end, self._max_decompressed_bytes):
+                for record in iterate(data, pos, end, self._max_decompressed_bytes()):
                     if record.key is None:
                         continue
                     if header[5] & batch.TRANSACTIONAL:

@@ -97,7 +97,7 @@ class Leaves:
         self, name: str, asked: list[tuple[Partition, Identity]], leave: Leave, version: int
     ) -> Coroutine[None, None, frozenset[TopicPartition]] | None:
         """Ask now; the wait for the answer, None if `leave` has it."""
-        settings = self._services.settings
+        settings = self._services.replicas.settings_now
         if version < ADDS_FROM and not settings.boolean(
             "transaction.partition.verification.enable"
         ):
