@@ -13,7 +13,7 @@ from headrace.settings import (
     check_topic_configs,
     log_settings,
 )
-from headrace.settings.resolve import FIELDS
+from headrace.settings.topic_table import FIELDS
 
 HOUR_MS = 3_600_000
 

@@ -18,9 +18,9 @@ from headrace.settings import (
 from headrace.settings.group_table import BOUNDS, GROUP_TABLE, check_group_configs
 from headrace.settings.ignored import ignored_names, why_ignored
 from headrace.settings.no_effect import BROKER_NO_EFFECT, TOPIC_NO_EFFECT
-from headrace.settings.resolve import FIELDS
 from headrace.settings.service_table import REGISTRY_TABLE
 from headrace.settings.setting import parse_value
+from headrace.settings.topic_table import FIELDS
 
 ROWS = [
     *TABLE.values(),

@@ -167,7 +167,7 @@ class SimulatedBroker:
 
     def _rules(self, topic: Topic) -> Rules:
         settings = log_settings(self.replicas.settings_now, topic.configs)
-        return Rules(settings.min_insync_replicas, settings.unclean_leader_election)
+        return Rules(settings.min_insync_replicas, settings.unclean_leader_election_enable)
 
     async def _connect(
         self, _host: str, port: int, client_id: str, timeout_s: float

@@ -318,7 +318,7 @@ class Server:
 
     def _rules(self, topic: Topic) -> Rules:
         settings = log_settings(self._replicas.settings_now, topic.configs)
-        return Rules(settings.min_insync_replicas, settings.unclean_leader_election)
+        return Rules(settings.min_insync_replicas, settings.unclean_leader_election_enable)
 
     def _wake_coordinators(self, _old: Image, image: Image) -> None:
         """See that whoever this broker coordinates is looked after, before anybody asks."""

@@ -53,9 +53,9 @@ def check_each_record(
     names the refused records, up to a limit that keeps the response small.
     """
     needs_key = "compact" in settings.cleanup_policy
-    by_producer = settings.timestamp_type == "CreateTime"
-    earliest = now_ms - settings.timestamp_before_max_ms
-    latest = min(now_ms + settings.timestamp_after_max_ms, LONG_MAX)
+    by_producer = settings.message_timestamp_type == "CreateTime"
+    earliest = now_ms - settings.message_timestamp_before_max_ms
+    latest = min(now_ms + settings.message_timestamp_after_max_ms, LONG_MAX)
     largest = NO_TIMESTAMP
     code = ErrorCode.INVALID_RECORD
     refused: list[tuple[int, str]] = []
@@ -87,12 +87,12 @@ def largest_by_header(topic: str, header: batch.Header, settings: LogSettings, n
 
     A header that contradicts itself says nothing: -1. One that is too far ahead is refused.
     """
-    if header[8] - now_ms > settings.timestamp_after_max_ms:
+    if header[8] - now_ms > settings.message_timestamp_after_max_ms:
         raise KafkaError(
             ErrorCode.INVALID_TIMESTAMP,
             f"the maximum timestamp {header[8]} is out of range for topic {topic}: "
             "message.timestamp.after.max.ms "
-            f"allows up to {now_ms + settings.timestamp_after_max_ms}",
+            f"allows up to {now_ms + settings.message_timestamp_after_max_ms}",
         )
     return NO_TIMESTAMP
 

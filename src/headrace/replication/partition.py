@@ -129,13 +129,13 @@ class Partition:
             or "compact" in settings.cleanup_policy
             # A header has no minimum timestamp.
             or (
-                settings.timestamp_type == "CreateTime"
-                and settings.timestamp_before_max_ms != LONG_MAX
+                settings.message_timestamp_type == "CreateTime"
+                and settings.message_timestamp_before_max_ms != LONG_MAX
             )
         )
         self._rewrites = (
             self._checks_each_record
-            or settings.timestamp_type == "LogAppendTime"
+            or settings.message_timestamp_type == "LogAppendTime"
             or settings.compression_type != "producer"
             or settings.key_schema_validation
             or settings.value_schema_validation
@@ -301,7 +301,8 @@ class Partition:
         # librdkafka claims a maximum timestamp of 0 for records without timestamps. Retention would
         # take that for 1970: where the header's timestamps are doubtful, the records decide.
         doubtful = (
-            not 0 <= header[7] <= header[8] or header[8] - now_ms > settings.timestamp_after_max_ms
+            not 0 <= header[7] <= header[8]
+            or header[8] - now_ms > settings.message_timestamp_after_max_ms
         )
         if attributes & batch.CODEC_MASK:
             check_packed_count(header, self._shared.max_decompressed_bytes)
@@ -447,7 +448,7 @@ class Partition:
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
                 f"only brokers write to the internal topic {self.name.topic}",
             )
-        by_producer = settings.timestamp_type == "CreateTime"
+        by_producer = settings.message_timestamp_type == "CreateTime"
         if self._checks_each_record or (by_producer and doubtful):
             largest = self._check_each_record(view, pos, end, header, now_ms)
             if by_producer and largest != header[8]:

@@ -26,7 +26,7 @@ class Throttle(Allowance):
     def applies_to(self, partition: Partition) -> bool:
         """Whether this replica is named, and is not in sync yet."""
         me, index = self._replicas.node_id, partition.name.partition
-        if not _is_named(partition.settings.follower_throttled_replicas, index, me):
+        if not _is_named(partition.settings.follower_replication_throttled_replicas, index, me):
             return False
         topic = self._metadata.image.topics.get(partition.name.topic)
         return topic is not None and me not in topic.partitions[index].isr
@@ -42,7 +42,7 @@ class LeaderThrottle(Allowance):
 
     def applies_to(self, partition: Partition) -> bool:
         """Whether what leaves this broker of the partition is counted."""
-        named = partition.settings.leader_throttled_replicas
+        named = partition.settings.leader_replication_throttled_replicas
         return _is_named(named, partition.name.partition, self._me) and self.is_on
 
     def holds_up(self, partition: Partition, follower: BrokerId) -> bool:

@@ -3,7 +3,6 @@
 from headrace.settings.files import load_properties, load_toml, parse_assignment
 from headrace.settings.group_table import GROUP_TABLE, check_group_configs, group_value
 from headrace.settings.resolve import (
-    LogSettings,
     Settings,
     check_broker_config,
     check_topic_config,
@@ -12,7 +11,7 @@ from headrace.settings.resolve import (
 )
 from headrace.settings.setting import LONG_MAX, Setting, Type, Value, format_value
 from headrace.settings.table import TABLE
-from headrace.settings.topic_table import TOPIC_TABLE
+from headrace.settings.topic_table import TOPIC_TABLE, LogSettings
 
 __all__ = [
     "GROUP_TABLE",

@@ -1,5 +1,6 @@
 """The settings of a broker, security apart: Kafka 4.1's names, types, defaults and checks.
 
+Broker settings that give the default of a topic config derive from `topic_table.py`.
 Where Headrace's default differs, the row gives Kafka's as `kafka_default`.
 """
 
@@ -21,18 +22,15 @@ from headrace.settings.setting import (
     some_of,
 )
 from headrace.settings.topic_table import (
-    CLEANUP_POLICY,
-    COMPRESSION_TYPE,
-    GZIP_LEVEL,
+    DAY_MS,
     HOUR_MS,
-    LZ4_LEVEL,
     MIB,
-    ZSTD_LEVEL,
+    PRODUCER_ID_EXPIRATION,
+    TOPIC_DEFAULTS,
 )
 
 BOOLEAN, STRING, INT, SHORT = Type.BOOLEAN, Type.STRING, Type.INT, Type.SHORT
 LONG, DOUBLE, LIST = Type.LONG, Type.DOUBLE, Type.LIST
-DAY_MS = 24 * HOUR_MS
 CONSUMER_ASSIGNORS = each_matching(
     r"uniform|range|org\.apache\.kafka\.coordinator\.group\.assignor\.(Uniform|Range)Assignor",
     "uniform, range or both, or Kafka's own class names for them",
@@ -106,78 +104,12 @@ LOGS = (
     _row("log.dir", STRING, "headrace-data", None,
          "The folder for the data where log.dirs is not given.",
          kafka_default="/tmp/kafka-logs"),
-    _live("log.segment.bytes", INT, 1024 * MIB, at_least(MIB),
-          "Size at which a new segment is begun, for topics without segment.bytes."),
-    _live("log.roll.ms", LONG, None, at_least(1),
-          "Age at which a new segment is begun, for topics without segment.ms."),
-    _row("log.roll.hours", INT, 168, at_least(1), "As log.roll.ms, which goes before it."),
-    _live("log.roll.jitter.ms", LONG, None, at_least(0),
-          "Random time taken off the age at which segments roll."),
-    _row("log.roll.jitter.hours", INT, 0, at_least(0),
-         "As log.roll.jitter.ms, which goes before it."),
-    _live("log.retention.ms", LONG, None, at_least_or(1, -1),
-          "Age at which segments are deleted, for topics without retention.ms; -1 is never."),
-    _row("log.retention.minutes", INT, None, at_least_or(1, -1),
-         "As log.retention.ms, which goes before it."),
-    _row("log.retention.hours", INT, 168, at_least_or(1, -1),
-         "As log.retention.minutes, which goes before it."),
-    _live("log.retention.bytes", LONG, -1, None,
-          "Bytes a partition may hold, for topics without retention.bytes; -1 is no limit."),
-    _live("log.retention.messages", LONG, -1, at_least_or(1, -1),
-          "Newest records a partition keeps, for topics without retention.messages; -1 is no "
-          "limit."),
-    _live("log.retention.hold.bytes", LONG, 10 * 1024 * MIB, at_least(0),
-          "Bytes kept for retention.hold.groups, for topics without retention.hold.bytes."),
-    _live("log.retention.warn.ratio", DOUBLE, 0.1, between(0, 1),
-          "Share of a limit that is left when slow readers are warned of, for topics without "
-          "retention.warn.ratio."),
     _row("log.retention.check.interval.ms", LONG, 300_000, at_least(1),
          "Time between two looks for segments to delete."),
-    _live("log.segment.delete.delay.ms", LONG, 60_000, at_least(0),
-          "Time for which a removed segment's files stay, for topics without "
-          "file.delete.delay.ms."),
-    _live("log.cleanup.policy", LIST, ("delete",), CLEANUP_POLICY,
-          "What happens to old records, for topics without cleanup.policy."),
-    _live("log.index.size.max.bytes", INT, 10 * MIB, at_least(4),
-          "The largest index of a segment, for topics without segment.index.bytes."),
-    _live("log.index.interval.bytes", INT, 4096, at_least(0),
-          "Bytes of log between index entries, for topics without index.interval.bytes."),
-    _live("log.flush.interval.messages", LONG, LONG_MAX, at_least(1),
-          "Records after which a log is synced, for topics without flush.messages; 1 makes "
-          "acknowledgements wait for a sync that they share."),
-    _live("log.flush.interval.ms", LONG, None, at_least(0),
-          "The longest time a record stays unsynced, for topics without flush.ms."),
-    _row("log.flush.scheduler.interval.ms", LONG, LONG_MAX, at_least(1),
-         "Time between two looks for logs to sync; also log.flush.interval.ms where that is not "
-         "given."),
     _row("log.flush.offset.checkpoint.interval.ms", INT, 60_000, at_least(0),
          "Time between two checkpoints of what is known to be on disk."),
     _row("log.flush.start.offset.checkpoint.interval.ms", INT, 60_000, at_least(0),
          "Time between two checkpoints of where each log begins."),
-    _live("log.preallocate", BOOLEAN, False, None,
-          "Reserve a segment's size at once, for topics without preallocate."),
-    _live("log.message.timestamp.type", STRING, "CreateTime",
-          one_of("CreateTime", "LogAppendTime"),
-          "Whose clock stamps records, for topics without message.timestamp.type."),
-    _live("log.message.timestamp.before.max.ms", LONG, LONG_MAX, at_least(0),
-          "How far records may lie in the past, for topics without "
-          "message.timestamp.before.max.ms."),
-    _live("log.message.timestamp.after.max.ms", LONG, HOUR_MS, at_least(0),
-          "How far records may lie in the future, for topics without "
-          "message.timestamp.after.max.ms."),
-    _live("log.record.validation", STRING, "lengths", one_of("lengths", "full"),
-          "What is checked of a producer's records, for topics without record.validation."),
-    _live("log.local.retention.bytes", LONG, -2, at_least(-2),
-          "Bytes kept locally of tiered topics without local.retention.bytes."),
-    _live("log.local.retention.ms", LONG, -2, at_least(-2),
-          "Time kept locally of tiered topics without local.retention.ms."),
-    _live("compression.type", STRING, "producer", COMPRESSION_TYPE,
-          "The codec that batches are kept in, for topics without compression.type."),
-    _live("compression.gzip.level", INT, -1, GZIP_LEVEL, "How hard gzip tries, likewise."),
-    _live("compression.lz4.level", INT, 9, LZ4_LEVEL, "How hard lz4 tries, likewise."),
-    _live("compression.zstd.level", INT, 3, ZSTD_LEVEL, "How hard zstd tries, likewise."),
-    _live("message.max.bytes", INT, MIB + 12, at_least(0),
-          "The largest batch accepted, for topics without max.message.bytes."),
     _row("num.recovery.threads.per.data.dir", INT, 8, at_least(1),
          "Threads that recover logs after an unclean stop and close them at a stop, for each data "
          "folder; they mostly wait for the disk.", live=True, kafka_default="2"),
@@ -197,16 +129,6 @@ COMPACTION = (
           "How full the key memory may get."),
     _live("log.cleaner.io.max.bytes.per.second", DOUBLE, 1.7976931348623157e308, at_least(0),
           "The most that compaction reads and writes per second."),
-    _live("log.cleaner.delete.retention.ms", LONG, DAY_MS, at_least(0),
-          "How long tombstones stay, for topics without delete.retention.ms."),
-    _live("log.cleaner.min.compaction.lag.ms", LONG, 0, at_least(0),
-          "Age below which a record is not compacted, for topics without "
-          "min.compaction.lag.ms."),
-    _live("log.cleaner.max.compaction.lag.ms", LONG, LONG_MAX, at_least(1),
-          "Age by which a record must be compacted, for topics without max.compaction.lag.ms."),
-    _live("log.cleaner.min.cleanable.ratio", DOUBLE, 0.5, between(0, 1),
-          "Share of new records that makes a log due, for topics without "
-          "min.cleanable.dirty.ratio."),
 )
 
 TOPICS = (
@@ -217,10 +139,6 @@ TOPICS = (
     _row("auto.create.topics.enable", BOOLEAN, True, None,
          "Create a topic when a client first asks for it."),
     _row("delete.topic.enable", BOOLEAN, True, None, "Allow topics to be deleted."),
-    _live("min.insync.replicas", INT, 1, at_least(1),
-          "Replicas that acks=all needs, for topics without min.insync.replicas."),
-    _live("unclean.leader.election.enable", BOOLEAN, False, None,
-          "Let a replica out of sync lead when no other is left, for topics that do not say."),
 )
 
 NETWORK = (
@@ -452,8 +370,7 @@ TRANSACTIONS = (
          "First rest while an earlier transaction of the producer is being completed."),
     _row("add.partitions.to.txn.retry.backoff.max.ms", INT, 100, at_least(0),
          "Longest such rest."),
-    _live("producer.id.expiration.ms", INT, DAY_MS, at_least(1),
-          "Silence after which an idempotent producer's sequence numbers are forgotten."),
+    PRODUCER_ID_EXPIRATION,
     _row("producer.id.expiration.check.interval.ms", INT, 600_000, at_least(1),
          "Time between two looks for producers to forget."),
 )
@@ -524,6 +441,6 @@ HEADRACE = (
 # fmt: on
 
 BROKER_ROWS: tuple[Setting, ...] = (
-    *IDENTITY, *STORE, *LOGS, *COMPACTION, *TOPICS, *NETWORK, *FETCHES,
+    *IDENTITY, *STORE, *TOPIC_DEFAULTS, *LOGS, *COMPACTION, *TOPICS, *NETWORK, *FETCHES,
     *GROUPS, *SHARE_GROUPS, *OFFSETS, *TRANSACTIONS, *QUOTAS, *WITHOUT_EFFECT, *HEADRACE,
 )  # fmt: skip

@@ -10,11 +10,12 @@ from headrace.settings.security_table import SECURITY_ROWS
 from headrace.settings.service_table import REGISTRY_TABLE
 from headrace.settings.setting import INT_MAX, LONG_MAX, Setting, Type, format_value
 from headrace.settings.table import TABLE
-from headrace.settings.topic_table import TOPIC_TABLE
+from headrace.settings.topic_table import TOPIC_DEFAULTS, TOPIC_TABLE
 
 BROKER_SECTIONS: tuple[tuple[str, tuple[Setting, ...]], ...] = (
     ("Identity and addresses", broker_table.IDENTITY),
     ("Topics", broker_table.TOPICS),
+    ("Defaults of topic configs", TOPIC_DEFAULTS),
     ("Logs", broker_table.LOGS),
     ("Compaction", broker_table.COMPACTION),
     ("Network", broker_table.NETWORK),

@@ -4,7 +4,7 @@ Lookups happen at start and when a config changes; hot code keeps the values it 
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 
 from headrace.errors import SettingError
@@ -12,95 +12,15 @@ from headrace.settings.ignored import why_ignored
 from headrace.settings.protection import check_honoured, check_listeners, why_refused
 from headrace.settings.setting import LONG_MAX, Setting, Value, parse_value
 from headrace.settings.table import TABLE
-from headrace.settings.topic_table import HOUR_MS, MIB, TOPIC_TABLE, WEEK_MS
+from headrace.settings.topic_table import (
+    FIELDS,
+    PRODUCER_ID_EXPIRATION,
+    TOPIC_TABLE,
+    LogSettings,
+)
 
 LISTENER_PREFIX = "listener.name."
 TOPIC_CONFIG = "topic config"
-
-
-@dataclass(frozen=True, slots=True)
-class LogSettings:
-    """How one topic's logs behave: its configs over the broker's, over the defaults."""
-
-    segment_bytes: int = 1024 * MIB
-    segment_ms: int = WEEK_MS
-    segment_jitter_ms: int = 0
-    segment_index_bytes: int = 10 * MIB
-    index_interval_bytes: int = 4096
-    max_message_bytes: int = MIB + 12
-    timestamp_type: str = "CreateTime"
-    timestamp_before_max_ms: int = LONG_MAX
-    timestamp_after_max_ms: int = HOUR_MS
-    record_validation: str = "lengths"
-    compression_type: str = "producer"
-    compression_gzip_level: int = -1
-    compression_lz4_level: int = 9
-    compression_zstd_level: int = 3
-    cleanup_policy: frozenset[str] = frozenset({"delete"})
-    retention_ms: int = WEEK_MS
-    retention_bytes: int = -1
-    retention_messages: int = -1
-    retention_hold_groups: frozenset[str] = frozenset()
-    retention_hold_bytes: int = 10 * 1024 * MIB
-    retention_warn_ratio: float = 0.1
-    consumed_groups: frozenset[str] = frozenset()
-    delete_retention_ms: int = 24 * HOUR_MS
-    min_compaction_lag_ms: int = 0
-    max_compaction_lag_ms: int = LONG_MAX
-    min_cleanable_dirty_ratio: float = 0.5
-    min_insync_replicas: int = 1
-    unclean_leader_election: bool = False
-    follower_throttled_replicas: frozenset[str] = frozenset()
-    leader_throttled_replicas: frozenset[str] = frozenset()
-    flush_messages: int = LONG_MAX
-    flush_ms: int = LONG_MAX
-    file_delete_delay_ms: int = 60_000
-    preallocate: bool = False
-    key_schema_validation: bool = False
-    value_schema_validation: bool = False
-    producer_id_expiration_ms: int = 24 * HOUR_MS
-
-
-FIELDS = {
-    "segment.bytes": "segment_bytes",
-    "segment.ms": "segment_ms",
-    "segment.jitter.ms": "segment_jitter_ms",
-    "segment.index.bytes": "segment_index_bytes",
-    "index.interval.bytes": "index_interval_bytes",
-    "max.message.bytes": "max_message_bytes",
-    "message.timestamp.type": "timestamp_type",
-    "message.timestamp.before.max.ms": "timestamp_before_max_ms",
-    "message.timestamp.after.max.ms": "timestamp_after_max_ms",
-    "record.validation": "record_validation",
-    "compression.type": "compression_type",
-    "compression.gzip.level": "compression_gzip_level",
-    "compression.lz4.level": "compression_lz4_level",
-    "compression.zstd.level": "compression_zstd_level",
-    "cleanup.policy": "cleanup_policy",
-    "retention.ms": "retention_ms",
-    "retention.bytes": "retention_bytes",
-    "retention.messages": "retention_messages",
-    "retention.hold.groups": "retention_hold_groups",
-    "retention.hold.bytes": "retention_hold_bytes",
-    "retention.warn.ratio": "retention_warn_ratio",
-    "consumed.groups": "consumed_groups",
-    "delete.retention.ms": "delete_retention_ms",
-    "min.compaction.lag.ms": "min_compaction_lag_ms",
-    "max.compaction.lag.ms": "max_compaction_lag_ms",
-    "min.cleanable.dirty.ratio": "min_cleanable_dirty_ratio",
-    "min.insync.replicas": "min_insync_replicas",
-    "unclean.leader.election.enable": "unclean_leader_election",
-    "follower.replication.throttled.replicas": "follower_throttled_replicas",
-    "leader.replication.throttled.replicas": "leader_throttled_replicas",
-    "flush.messages": "flush_messages",
-    "flush.ms": "flush_ms",
-    "file.delete.delay.ms": "file_delete_delay_ms",
-    "preallocate": "preallocate",
-    "key.schema.validation": "key_schema_validation",
-    "value.schema.validation": "value_schema_validation",
-    # Last, because it takes the place of segment.bytes where it is given.
-    "internal.segment.bytes": "segment_bytes",
-}
 
 
 class Settings:
@@ -188,7 +108,7 @@ class Settings:
                 value = self._stand_in(TOPIC_TABLE[name])
                 if value is not None:
                     changes[field] = frozenset(value) if isinstance(value, tuple) else value
-            changes["producer_id_expiration_ms"] = self.integer("producer.id.expiration.ms")
+            changes["producer_id_expiration_ms"] = self.integer(PRODUCER_ID_EXPIRATION.name)
             self._log_defaults = _rolled_in_time(LogSettings(**changes))  # type: ignore[arg-type]
         return self._log_defaults
 

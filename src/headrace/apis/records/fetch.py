@@ -240,7 +240,7 @@ class Fetch:
             partition.check_epoch(entry.epoch)
             partition.fetched_by(request.replica_id, request.replica_epoch, entry.offset)
             start, end = partition.log.start_offset, partition.log.end_offset
-            if partition.settings.leader_throttled_replicas:
+            if partition.settings.leader_replication_throttled_replicas:
                 records = self._read_throttled(partition, entry, max_bytes, whole_first, request)
             else:
                 records = partition.read_to_end(entry.offset, max_bytes, whole_first)
