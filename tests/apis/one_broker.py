@@ -11,18 +11,15 @@ from typing import TypeVar, cast
 from kio.serial import entity_reader, entity_writer
 
 from headrace.apis.context import Caller, RequestContext, Services
+from headrace.broker.build import Surroundings, build, make_groups, make_transactions
+from headrace.broker.metadata_stores import Opened
 from headrace.clock import ManualClock
 from headrace.cluster.controller import Defaults, NewTopic
 from headrace.cluster.image import Broker, Topic
-from headrace.cluster.metadata import Metadata
 from headrace.cluster.sqlite_store import SqliteStore
-from headrace.coordination.runtime import Coordinator
-from headrace.coordination.transaction_runtime import TransactionCoordinator
 from headrace.disk import Disk, RealDisk
 from headrace.errors import KafkaError
 from headrace.log.directories import LogDirectories
-from headrace.replication.peers import Peers
-from headrace.replication.replicas import Replicas
 from headrace.settings import Settings
 from headrace.wire import codec
 from headrace.wire.records import Record, encode_batch
@@ -52,28 +49,17 @@ class OneBroker:
         paths = (str(folder), *(f"{folder}-{number}" for number in range(1, folders)))
         self.directories = LogDirectories(paths, disk or RealDisk(), clock)
         self.directories.open()
-        self.metadata = Metadata(SqliteStore(str(folder)), NODE, clock)
-        self.metadata.load()
-        self.metadata.join(Broker(NODE, "localhost", 9092, "rack-a"), "folder")
         self.executor = ThreadPoolExecutor(1)
-        self.replicas = Replicas(NODE, parsed, self.directories, self.executor, clock)
-        self.replicas.load(self.metadata.image)
-        self.metadata.listeners.append(self.replicas.apply)
-        self.groups = Coordinator(parsed, clock, self.metadata, self.replicas)
-        peers = Peers(self.metadata, NODE, 30)
-        self.transactions = TransactionCoordinator(
-            parsed, clock, self.metadata, self.replicas, lambda: self.groups, peers
-        )
-        self.services = Services(
-            NODE,
-            parsed,
-            clock,
-            self.metadata,
-            self.replicas,
-            lambda: self.groups,
-            lambda: self.transactions,
-            peers,
-        )
+        opened = Opened(SqliteStore(str(folder)), shared=False)
+        surroundings = Surroundings(clock, self.executor, opened, lambda _what, call: call())
+        this = Broker(NODE, "localhost", 9092, "rack-a")
+        parts = build(parsed, self.directories, this, surroundings)
+        self.metadata, self.replicas = parts.metadata, parts.replicas
+        self.services = services = parts.services
+        # Handlers are called without an event loop, so the coordinators are not started.
+        self.groups, self.transactions = make_groups(services), make_transactions(services)
+        services.make_groups = lambda: self.groups
+        services.make_transactions = lambda: self.transactions
 
     def close(self) -> None:
         self.executor.shutdown()

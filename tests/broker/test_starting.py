@@ -32,7 +32,7 @@ from headrace.settings import Settings
 address, folder = sys.argv[1:]
 settings = Settings.parse({"headrace.metadata": address})
 server = Server(settings, (folder,), ("127.0.0.1", 0), None, 1)
-store = server._store
+store = server.parts.store
 other = KazooClient(store._client.hosts[0][0] + ":" + str(store._client.hosts[0][1]),
                     client_id=store._client.client_id)
 other.start(60)

@@ -3,37 +3,29 @@
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from random import Random
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from headrace.apis.context import Caller, Services
-from headrace.apis.records.fetch import Fetch
-from headrace.apis.records.fetch_sessions import SessionCache
-from headrace.apis.records.produce import Produce
+from headrace.apis.context import Caller
 from headrace.apis.records.waiting_fetch import WaitingFetch
-from headrace.broker.background import Background
-from headrace.broker.clock_watch import ClockWatch
+from headrace.broker.build import BrokerParts, Surroundings, build
 from headrace.broker.connection import Answer, CloseConnection, Connection
-from headrace.broker.dispatch import Dispatch
-from headrace.broker.metrics import Metrics
-from headrace.broker.receive_memory import ReceiveMemory
-from headrace.broker.replication import Replication
-from headrace.broker.retention import CommittedOffsets, Retention
+from headrace.broker.metadata_stores import Opened
 from headrace.client.aio import AsyncConnection
-from headrace.cluster.image import Broker, Topic
-from headrace.cluster.membership import Membership, Rules
+from headrace.cluster.image import Broker
 from headrace.cluster.metadata import Metadata
 from headrace.cluster.store import Change, Node, Session
 from headrace.disk import MemoryDisk
 from headrace.log.directories import LogDirectories
-from headrace.replication.peers import Peers
 from headrace.replication.replicas import Replicas
-from headrace.settings import Settings, log_settings
+from headrace.settings import Settings
 from tests.simulation.loop import Process, SimulatedClock, SimulatedLoop, Threads
 from tests.simulation.network import Link, Network
 from tests.simulation.store import Ensemble, SimulatedStore
 
 if TYPE_CHECKING:
     from headrace.wire.fast import Chunk
+
+_Result = TypeVar("_Result")
 
 FOLDER = "/data"
 PORT = 9000
@@ -84,90 +76,39 @@ class SimulatedBroker:
         """As `broker/server.py` does it; to be called in the context of the process."""
         asyncio._set_running_loop(None)  # a server is built before its loop runs
         try:
-            self._build()
+            self.parts = self._build()
         finally:
             asyncio._set_running_loop(self.loop)
-        self.replicas.start()
-        self.background.start()
-        self.replication.start()
+        self.parts.start()
         self.network.listeners[PORT + self.node] = self
         self.joined = True
 
-    def _build(self) -> None:
-        clock, settings = self.machine.clock, self._settings
-        executor = Threads(self.process, self._random)
-        self.directories = LogDirectories((FOLDER,), self.machine.disk, clock)
-        self.directories.open()
-        self.metadata = Metadata(self._store, self.node, clock)
-        self.metadata.load((self.directories.first.meta or {}).get("cluster.id"))
-        self.directories.write_meta(
-            {
-                "version": "1",
-                "node.id": str(self.node),
-                "cluster.id": self.metadata.image.cluster_id,
-            }
-        )
-        self.replicas = Replicas(self.node, settings, self.directories, executor, clock)
-        self.membership = Membership(self.metadata, self.node, self._rules)
-        this = Broker(self.node, "localhost", PORT + self.node)
-        folder = (self.directories.first.meta or {})["directory.id"]
-        clean = all(one.stopped_cleanly for one in self.directories.healthy)
-        self.membership.join(this, folder, clean=clean)
-        self.membership.look()
-        self.replicas.load(self.metadata.image)
-        self.metadata.listeners.append(self.replicas.apply)
-        services = self._services(settings, clock)
-        fetch = Fetch(self.replicas, SessionCache(100, clock), 1 << 20, clock)
-        self._dispatch = Dispatch(services, Produce(services), fetch)
-        metrics = Metrics()
-        retention = Retention(self.replicas, clock, _nobody_has_committed, metrics)
-        clock_watch = ClockWatch(clock, metrics)
-        self.background = Background(
-            settings,
-            self.replicas,
-            set(),
-            ReceiveMemory(-1),
-            executor,
-            retention,
+    def _build(self) -> BrokerParts:
+        clock = self.machine.clock
+        directories = LogDirectories((FOLDER,), self.machine.disk, clock)
+        directories.open()
+        surroundings = Surroundings(
             clock,
-            metrics,
-            clock_watch,
-        )
-        self.replication = Replication(
-            settings,
-            self._store,
-            self.metadata,
-            self.membership,
-            self.replicas,
-            executor,
-            clock,
-            lambda: self.membership.join(this, folder, clean=True),
+            Threads(self.process, self._random),
+            Opened(self._store, shared=True),
+            _call_once,
             self._connect,
         )
+        this = Broker(self.node, "localhost", PORT + self.node)
+        return build(self._settings, directories, this, surroundings)
+
+    @property
+    def metadata(self) -> Metadata:
+        return self.parts.metadata
+
+    @property
+    def replicas(self) -> Replicas:
+        return self.parts.replicas
 
     async def stop(self) -> None:
         """As SIGTERM: leave no trace but the data."""
-        await self.replication.hand_over()
-        self.replication.stop()
-        self.background.stop()
-        self.directories.close()
-        self._store.close()
-
-    def _services(self, settings: Settings, clock: SimulatedClock) -> Services:
-        return Services(
-            self.node,
-            settings,
-            clock,
-            self.metadata,
-            self.replicas,
-            _no_coordinator,
-            _no_coordinator,
-            Peers(self.metadata, self.node, 2),
-        )
-
-    def _rules(self, topic: Topic) -> Rules:
-        settings = log_settings(self.replicas.settings_now, topic.configs)
-        return Rules(settings.min_insync_replicas, settings.unclean_leader_election_enable)
+        await self.parts.stop()
+        self.parts.close()
 
     async def _connect(
         self, _host: str, port: int, client_id: str, timeout_s: float
@@ -187,7 +128,7 @@ class SimulatedBroker:
     ) -> None:
         connection = cast("Connection", _Connection())
         try:
-            answer = self._dispatch.handle(connection, frame, memoryview(frame), 0, len(frame))
+            answer = self.parts.dispatch.handle(connection, frame, memoryview(frame), 0, len(frame))
             if isinstance(answer, Coroutine | WaitingFetch):
                 answer = await answer
         except CloseConnection:
@@ -237,9 +178,6 @@ def _bytes_of(answer: Answer) -> bytes:
     )
 
 
-async def _nobody_has_committed(_topics: object) -> CommittedOffsets:
-    return {}
-
-
-def _no_coordinator() -> Any:
-    raise AssertionError("the simulation has no coordinators")
+def _call_once(_what: str, call: "Callable[[], _Result]") -> "_Result":
+    """A call to the store: if it fails, so does the start, and the world tries again."""
+    return call()

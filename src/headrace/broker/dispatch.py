@@ -60,7 +60,7 @@ class Dispatch:
         self._produce = produce
         self._fetch = fetch
         self._metadata = Metadata(services)
-        self._slices = Slices()
+        self._slices = Slices(services.clock.monotonic)
         self._ranges = [(key, row.min_version, row.max_version) for key, row in ROUTES.items()]
 
     def requests(self) -> dict[str, int]:

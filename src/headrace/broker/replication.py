@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import Executor
 
-from headrace.client.aio import AsyncConnection, Connect
+from headrace.client.aio import Connect
 from headrace.clock import Clock
 from headrace.cluster.image import Broker, Image
 from headrace.cluster.membership import Membership
@@ -43,7 +43,7 @@ class Replication:
         executor: Executor,
         clock: Clock,
         rejoin: Callable[[], Broker],
-        connect: Connect = AsyncConnection.connect,
+        connect: Connect,
     ) -> None:
         self._settings = settings
         self._store = store

@@ -1,4 +1,4 @@
-"""The broker process: builds every part by hand, listens, says when it is ready, stops cleanly."""
+"""The broker process: listens, says when it is ready, stops cleanly. Its parts: `build.py`."""
 
 import asyncio
 import gc
@@ -8,48 +8,31 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from headrace.apis.context import Caller, Services
-from headrace.apis.records.fetch import Fetch
-from headrace.apis.records.fetch_sessions import SessionCache
-from headrace.apis.records.produce import Produce
-from headrace.broker.background import Background
+from headrace.apis.context import Caller
 from headrace.broker.buffers import Buffers
-from headrace.broker.clock_watch import ClockWatch
+from headrace.broker.build import Surroundings, build
 from headrace.broker.cluster_metrics import ClusterMetrics
 from headrace.broker.connection import Connection, Handler, Limits
 from headrace.broker.damage_report import damage_warnings, watch_damage
-from headrace.broker.dispatch import Dispatch
 from headrace.broker.metadata_stores import open_store
-from headrace.broker.metrics import Metrics
 from headrace.broker.poller import Poller
-from headrace.broker.receive_memory import ReceiveMemory
-from headrace.broker.retention import CommittedOffsets, Retention
 from headrace.broker.starting import StoppedWhileStarting, StoreCalls
-from headrace.clock import Clock, SystemClock
-from headrace.cluster.image import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Broker, Image, Topic
-from headrace.cluster.membership import Membership, Rules
-from headrace.cluster.metadata import FoundTopic, Metadata
+from headrace.clock import SystemClock
+from headrace.cluster.image import Broker
 from headrace.cluster.store import StoreError
 from headrace.disk import Disk, OpenFiles, RealDisk
 from headrace.errors import KafkaError, SettingError
 from headrace.log.directories import LogDirectories
 from headrace.log.directory import FolderInUse, LogDirectory
 from headrace.logs import configure_logs
-from headrace.replication.nearest import Nearest
-from headrace.replication.peers import Peers
-from headrace.replication.replicas import Replicas
-from headrace.settings import Settings, log_settings
+from headrace.settings import Settings
 
 if TYPE_CHECKING:
     from headrace.broker.metrics_page import MetricsPage
-    from headrace.broker.replication import Replication
-    from headrace.coordination.runtime import Coordinator
-    from headrace.coordination.transaction_runtime import TransactionCoordinator
     from headrace.disk.failpoints import Failpoints
 
 logger = logging.getLogger(__name__)
@@ -83,7 +66,6 @@ class Server:
     ) -> None:
         self._settings = settings
         self._stopping = False
-        self._connections: set[Connection] = set()
         self._listener = _listen(listen, settings)
         port = self._listener.getsockname()[1]
         self.listen: Address = (listen[0], port)
@@ -104,112 +86,45 @@ class Server:
     ) -> None:
         """Make all parts, and be one of the cluster's brokers."""
         settings = self._settings
-        self._executor = ThreadPoolExecutor(2, thread_name_prefix="disk")
         first, calls = self.directories.first, StoreCalls()
-        self._store, shared = calls.make(
+        opened = calls.make(
             "open the metadata store",
             lambda: open_store(settings, first.path, calls.stop_requested),
         )
-        undo.callback(self._store.close)
-        metadata = Metadata(self._store, node, clock)
-        calls.make("read the metadata", lambda: _load(metadata, first))
-        self.directories.write_meta(
-            {"version": "1", "node.id": str(node), "cluster.id": metadata.image.cluster_id}
-        )
-        self._replicas = Replicas(node, settings, self.directories, self._executor, clock)
-        membership = Membership(metadata, node, self._rules)
+        undo.callback(opened.store.close)
+        executor = ThreadPoolExecutor(2, thread_name_prefix="disk")
+        surroundings = Surroundings(clock, executor, opened, calls.make)
         this = Broker(node, *self.advertise, settings.text("broker.rack") or None)
-        if shared:
-            calls.make("register this broker", lambda: self._join(membership, this))
-        else:
-            metadata.stand_alone(this)
-            _adopt_folders(metadata, self.directories)
-        calls.make("elect leaders", membership.look)
-        self._replicas.load(metadata.image)
-        metadata.listeners.append(self._replicas.apply)
-        services = self._services = self._make_services(node, metadata, clock)
-        dispatch = Dispatch(services, Produce(services), self._make_fetch(services))
-        self.handler: Handler = dispatch
+        self.parts = build(settings, self.directories, this, surroundings)
+        self.handler: Handler = self.parts.dispatch
         self._faults = None
         if failpoints is not None:
             from headrace.broker.faults import Faults
 
-            self.handler = self._faults = Faults(dispatch, clock, failpoints)
-        self._memory = ReceiveMemory(settings.integer("queued.max.request.bytes"))
-        self._buffers = Buffers(self._memory)
+            self.handler = self._faults = Faults(self.parts.dispatch, clock, failpoints)
+        self._connections = self.parts.connections
+        self._buffers = Buffers(self.parts.memory)
         self._limits = Limits(
             settings.integer("socket.request.max.bytes"),
             settings.integer("headrace.connection.pipelined.requests"),
         )
-        self._poller = Poller(self._replicas.wake)
-        self._metrics = Metrics()
-        self._metrics.watch("headrace_connections", lambda: len(self._connections))
-        self._metrics.watch("headrace_receive_bytes", lambda: self._memory.held_bytes)
-        self._metrics.watch("headrace_receive_waits", lambda: self._memory.waiting)
-        self._metrics.watch_each("headrace_requests_total", dispatch.requests)
-        self._metrics.watch("headrace_log_dirs_offline", lambda: len(self._broken_folders()))
-        watch_damage(self._metrics, self.directories)
-        self._metrics.watch("headrace_replica_moves", lambda: self._replicas.moves.under_way)
-        self._cluster_metrics = ClusterMetrics(self._metrics, metadata, self._replicas, self._rules)
+        self._poller = Poller(self.parts.replicas.wake)
         self._accept_again: asyncio.TimerHandle | None = None
         self._accept_logged_from = 0.0
         self._metrics_page: MetricsPage | None = None
-        retention = Retention(self._replicas, clock, self._find_committed, self._metrics)
-        self._clock_watch = ClockWatch(clock, self._metrics)
-        self._background = Background(
-            settings, self._replicas, self._connections, self._memory, self._executor, retention,
-            clock, self._metrics, self._clock_watch,
-        )  # fmt: skip
-        self._replication = None
-        if shared:
-            self._replication = self._replicate(membership, this)
+        self._watch()
 
-    def _make_services(self, node: int, metadata: Metadata, clock: Clock) -> Services:
-        timeout_s = self._settings.integer("replica.socket.timeout.ms") / 1000
-        return Services(
-            node,
-            self._settings,
-            clock,
-            metadata,
-            self._replicas,
-            self._make_groups,
-            self._make_transactions,
-            Peers(metadata, node, timeout_s),
-        )
-
-    def _make_fetch(self, services: Services) -> Fetch:
-        settings, replicas = self._settings, self._replicas
-        slots = settings.integer("max.incremental.fetch.session.cache.slots")
-        nearest = None
-        if replicas.followers_serve:
-            nearest = Nearest(services.metadata, services.node_id)
-        clock, max_bytes = services.clock, settings.integer("fetch.max.bytes")
-        return Fetch(replicas, SessionCache(slots, clock), max_bytes, clock, nearest)
-
-    def _join(self, membership: Membership, this: Broker) -> Broker:
-        """Be one of the cluster's brokers; after a crash one that has to catch up first."""
-        folder = (self.directories.first.meta or {})["directory.id"]
-        clean = all(one.is_whole() for one in self.directories.healthy)
-        return membership.join(this, folder, clean=clean)
-
-    def _replicate(self, membership: Membership, this: Broker) -> "Replication":
-        # Imported here: a broker on its own starts faster without.
-        from headrace.broker.replication import Replication
-
-        services = self._services
-        services.metadata.listeners.append(self._wake_coordinators)
-        folder = (self.directories.first.meta or {})["directory.id"]
-        return Replication(
-            self._settings,
-            self._store,
-            services.metadata,
-            membership,
-            self._replicas,
-            self._executor,
-            services.clock,
-            # It has run on: what it held it still holds.
-            lambda: membership.join(this, folder, clean=True),
-        )
+    def _watch(self) -> None:
+        """Let the metrics show what this process does."""
+        parts, metrics = self.parts, self.parts.metrics
+        metrics.watch("headrace_connections", lambda: len(parts.connections))
+        metrics.watch("headrace_receive_bytes", lambda: parts.memory.held_bytes)
+        metrics.watch("headrace_receive_waits", lambda: parts.memory.waiting)
+        metrics.watch_each("headrace_requests_total", parts.dispatch.requests)
+        metrics.watch("headrace_log_dirs_offline", lambda: len(self._broken_folders()))
+        watch_damage(metrics, self.directories)
+        metrics.watch("headrace_replica_moves", lambda: parts.replicas.moves.under_way)
+        self._cluster_metrics = ClusterMetrics(metrics, parts.metadata, parts.replicas, parts.rules)
 
     def run(self) -> int:
         """Serve until SIGTERM or SIGINT, or until no data folder is left; the exit code."""
@@ -232,7 +147,7 @@ class Server:
             loop.add_signal_handler(number, stop.set)
 
         def directory_failed(directory: LogDirectory) -> None:
-            loop.call_soon_threadsafe(self._replicas.directory_failed, directory)
+            loop.call_soon_threadsafe(self.parts.replicas.directory_failed, directory)
             if not self.directories.healthy:
                 loop.call_soon_threadsafe(stop.set)
 
@@ -241,12 +156,7 @@ class Server:
             await asyncio.start_unix_server(self._faults.serve, os.environ[FAULT_PORT])
         await self._start_metrics()
         loop.add_reader(self._listener, self._accept)
-        self._replicas.start()
-        self._background.start()
-        image = self._services.metadata.image
-        self._wake_coordinators(image, image)
-        if self._replication is not None:
-            self._replication.start()
+        self.parts.start()
         # Everything built so far stays: the collector need not look at it again.
         gc.collect()
         gc.freeze()
@@ -255,20 +165,15 @@ class Server:
         host, port = self.listen
         folders = ", ".join(directory.path for directory in self.directories.all)
         print(f"Headrace is ready on {host}:{port}, data in {folders}", flush=True)
-        loop.run_in_executor(self._executor, _check_advertised, self.advertise)
+        loop.run_in_executor(self.parts.executor, _check_advertised, self.advertise)
         await stop.wait()
         logger.info("stopping")
-        if self._replication is not None:
-            await self._replication.hand_over()
-            self._replication.stop()
+        await self.parts.stop()
         if self._accept_again is not None:
             self._accept_again.cancel()
         loop.remove_reader(self._listener)
         if self._metrics_page is not None:
             self._metrics_page.stop()
-        self._background.stop()
-        self._services.stop_coordinators()
-        self._services.peers.close()
         for connection in list(self._connections):
             connection.close()
         await _end_tasks()
@@ -277,9 +182,7 @@ class Server:
     def close(self) -> None:
         """Let go of the socket and the data; the logs are left as after a clean stop."""
         self._listener.close()
-        self._executor.shutdown()
-        self.directories.close()
-        self._store.close()
+        self.parts.close()
 
     async def _start_metrics(self) -> None:
         address = self._settings.text("headrace.metrics.address")
@@ -288,7 +191,7 @@ class Server:
         from headrace.broker.metrics_page import MetricsPage
 
         host, _, port = address.rpartition(":")
-        self._metrics_page = MetricsPage(self._metrics, self._problems, self._warnings)
+        self._metrics_page = MetricsPage(self.parts.metrics, self._problems, self._warnings)
         try:
             bound = await self._metrics_page.start(host.strip("[]"), int(port))
         except OSError as error:
@@ -301,13 +204,13 @@ class Server:
     def _problems(self) -> list[str]:
         """What keeps this broker from being healthy."""
         out = []
-        if self._replicas.stepped_down:
+        if self.parts.replicas.stepped_down:
             out.append("this broker is out of the cluster, because the metadata are out of reach")
         return [*self._broken_folders(), *out, *self._cluster_metrics.problems()]
 
     def _warnings(self) -> list[str]:
         """What people have to know, though a restart would not help."""
-        return [*damage_warnings(self.directories), *self._clock_watch.warnings()]
+        return [*damage_warnings(self.directories), *self.parts.clock_watch.warnings()]
 
     def _broken_folders(self) -> list[str]:
         return [
@@ -316,61 +219,8 @@ class Server:
             if directory.offline is not None
         ]
 
-    def _rules(self, topic: Topic) -> Rules:
-        settings = log_settings(self._replicas.settings_now, topic.configs)
-        return Rules(settings.min_insync_replicas, settings.unclean_leader_election_enable)
-
-    def _wake_coordinators(self, _old: Image, image: Image) -> None:
-        """See that whoever this broker coordinates is looked after, before anybody asks."""
-        loop = asyncio.get_running_loop()
-        if OFFSETS_TOPIC in image.topics:
-            # Members of groups wait for us: read their state before they ask.
-            loop.call_soon(lambda: self._services.groups)
-        if TRANSACTIONS_TOPIC in image.topics:
-            # What a crash interrupted is finished, and what nobody ends times out.
-            loop.call_soon(lambda: self._services.transactions)
-
-    async def _find_committed(self, topics: Collection[str]) -> CommittedOffsets:
-        if OFFSETS_TOPIC not in self._services.metadata.image.topics:
-            return {}
-        from headrace.coordination.committed import committed_at, committed_here
-
-        services = self._services
-        found = await committed_here(services.groups, topics)
-        for broker in services.metadata.image.brokers:
-            if broker != services.node_id:
-                elsewhere = await committed_at(services.peers, broker, topics)
-                for topic, groups in elsewhere.items():
-                    found.setdefault(topic, {}).update(groups)
-        return found
-
-    def _make_groups(self) -> "Coordinator":
-        from headrace.coordination.runtime import Coordinator
-
-        services = self._services
-        groups = Coordinator(
-            services.settings, services.clock, services.metadata, services.replicas
-        )
-        groups.start()
-        return groups
-
-    def _make_transactions(self) -> "TransactionCoordinator":
-        from headrace.coordination.transaction_runtime import TransactionCoordinator
-
-        services = self._services
-        transactions = TransactionCoordinator(
-            services.settings,
-            services.clock,
-            services.metadata,
-            services.replicas,
-            lambda: services.groups,
-            services.peers,
-        )
-        transactions.start()
-        return transactions
-
     def _accept(self) -> None:
-        allowed = self._replicas.settings_now.integer("max.connections")
+        allowed = self.parts.replicas.settings_now.integer("max.connections")
         while True:
             try:
                 sock, address = self._listener.accept()
@@ -546,51 +396,3 @@ def _claim(directory: LogDirectory, node_id: int | None, settings: Settings) -> 
             f"Start with --node-id {known}, or with another --data-dir."
         )
     return node_id
-
-
-def _load(metadata: Metadata, directory: LogDirectory) -> None:
-    """Read the metadata, and see that the data belong to them; new metadata take the data's id."""
-    known = (directory.meta or {}).get("cluster.id")
-    metadata.load(known)
-    if known is not None and known != metadata.image.cluster_id:
-        raise SettingError(
-            f"the data in {directory.path} belong to cluster {known}, but the metadata are those "
-            f"of cluster {metadata.image.cluster_id}. Give this broker a folder of its own with "
-            "--data-dir, or the metadata of its own cluster with --metadata."
-        )
-
-
-def _adopt_folders(metadata: Metadata, directories: LogDirectories) -> None:
-    """Take in partition folders that somebody put here, such as a broker of Apache Kafka.
-
-    A crash may bring back a folder of a topic that was deleted; such a one goes for good.
-    """
-    found: dict[str, FoundTopic] = {}
-    for partition, directory in directories.homes():
-        known_topic = metadata.image.topics.get(partition.topic)
-        if known_topic is not None and directory.stopped_cleanly:
-            continue
-        topic_id = directory.topic_id(partition)
-        if topic_id is None and known_topic is not None:
-            directory.write_topic_id(partition, known_topic.id)  # a power cut took the file's bytes
-        if topic_id is None or (known_topic is not None and known_topic.id == topic_id):
-            continue
-        if metadata.was_deleted(topic_id):
-            logger.info("removing the folder of %s, whose topic was deleted", partition)
-            directories.delete(partition)()
-            continue
-        if known_topic is not None:
-            logger.warning(
-                "the folder of %s has another topic id than the topic; using it", partition
-            )
-            continue
-        count = partition.partition + 1
-        known = found.get(partition.topic)
-        if known is None or known.partitions < count:
-            found[partition.topic] = FoundTopic(partition.topic, topic_id, count)
-    strange = metadata.adopt_topics(found.values())
-    for topic in found.values():
-        if topic in strange:
-            logger.warning("the folders of %s belong to another topic; left alone", topic.name)
-        else:
-            logger.info("found the folders of topic %s and took it in", topic.name)

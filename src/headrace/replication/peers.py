@@ -9,7 +9,7 @@ from headrace.errors import ErrorCode, KafkaError
 from headrace.types import BrokerId
 
 if TYPE_CHECKING:
-    from headrace.client.aio import AsyncConnection
+    from headrace.client.aio import AsyncConnection, Connect
     from headrace.client.protocol import Message
 
 _CONNECT_TIMEOUT_S = 5.0
@@ -20,10 +20,17 @@ _KEPT = 4
 class Peers:
     """Asks other brokers; several questions to one may be under way, each on its own connection."""
 
-    def __init__(self, metadata: Metadata, node_id: BrokerId, timeout_s: float) -> None:
+    def __init__(
+        self,
+        metadata: Metadata,
+        node_id: BrokerId,
+        timeout_s: float,
+        connect: "Connect | None" = None,
+    ) -> None:
         self._metadata = metadata
         self._client_id = f"broker-{node_id}"
         self._timeout_s = timeout_s
+        self._connect_to = connect
         self._idle: dict[tuple[str, int], list[AsyncConnection]] = {}
 
     async def ask(self, broker: BrokerId, request: object, shape: "type[Message]") -> "Message":
@@ -69,10 +76,12 @@ class Peers:
         self._idle.clear()
 
     async def _connect(self, host: str, port: int) -> "AsyncConnection":
-        # Imported here: a broker on its own starts faster without.
-        from headrace.client.aio import AsyncConnection
+        if self._connect_to is None:
+            # Imported here: a broker on its own starts faster without.
+            from headrace.client.aio import AsyncConnection
 
+            self._connect_to = AsyncConnection.connect
         timeout_s = min(self._timeout_s, _CONNECT_TIMEOUT_S)
-        peer = await AsyncConnection.connect(host, port, self._client_id, timeout_s)
+        peer = await self._connect_to(host, port, self._client_id, timeout_s)
         peer.timeout_s = self._timeout_s
         return peer

@@ -1,0 +1,330 @@
+"""Builds a broker from its parts: logs, metadata, replicas, coordinators, dispatch, and the rest.
+
+There is one way to wire them, for every kind of broker: the process (`server.py`), the simulator
+and the tests of handlers. They differ in their `Surroundings`. Sockets, signals and metrics are the
+server's own.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from headrace.apis.context import Services
+from headrace.apis.records.fetch import Fetch
+from headrace.apis.records.fetch_sessions import SessionCache
+from headrace.apis.records.produce import Produce
+from headrace.broker.background import Background
+from headrace.broker.clock_watch import ClockWatch
+from headrace.broker.connection import Connection
+from headrace.broker.dispatch import Dispatch
+from headrace.broker.metadata_stores import Opened
+from headrace.broker.metrics import Metrics
+from headrace.broker.receive_memory import ReceiveMemory
+from headrace.broker.retention import CommittedOffsets, Retention
+from headrace.clock import Clock
+from headrace.cluster.image import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Broker, Image, Topic
+from headrace.cluster.membership import Membership, Rules
+from headrace.cluster.metadata import FoundTopic, Metadata
+from headrace.cluster.store import Store
+from headrace.errors import SettingError
+from headrace.log.directories import LogDirectories
+from headrace.log.directory import LogDirectory
+from headrace.replication.nearest import Nearest
+from headrace.replication.peers import Peers
+from headrace.replication.replicas import Replicas
+from headrace.settings import Settings, log_settings
+
+if TYPE_CHECKING:
+    from headrace.broker.replication import Replication
+    from headrace.client.aio import Connect
+    from headrace.coordination.runtime import Coordinator
+    from headrace.coordination.transaction_runtime import TransactionCoordinator
+
+logger = logging.getLogger(__name__)
+
+_Result = TypeVar("_Result")
+
+
+class MakeCall(Protocol):
+    """Makes a call to the store; a broker that starts repeats it until the store answers."""
+
+    def __call__(self, what: str, call: Callable[[], _Result], /) -> _Result: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a broker is built on."""
+
+    clock: Clock
+    executor: Executor
+    """Runs what waits for the disk."""
+    opened: Opened
+    """The metadata store."""
+    make_call: MakeCall
+    connect: "Connect | None" = None
+    """Connects to another broker; over TCP if it is None."""
+
+
+@dataclass(slots=True)
+class BrokerParts:
+    """The parts of one broker, wired together."""
+
+    executor: Executor
+    directories: LogDirectories
+    store: Store
+    metadata: Metadata
+    membership: Membership
+    rules: Callable[[Topic], Rules]
+    replicas: Replicas
+    services: Services
+    dispatch: Dispatch
+    connections: set[Connection]
+    memory: ReceiveMemory
+    metrics: Metrics
+    clock_watch: ClockWatch
+    background: Background
+    replication: "Replication | None"
+    """Only if other brokers use the same metadata store."""
+
+    def start(self) -> None:
+        """Begin; needs a running event loop."""
+        self.replicas.start()
+        self.background.start()
+        _wake_coordinators(self.services, self.metadata.image)
+        if self.replication is not None:
+            self.replication.start()
+
+    async def stop(self) -> None:
+        """Let other brokers lead, and end all work."""
+        if self.replication is not None:
+            await self.replication.hand_over()
+            self.replication.stop()
+        self.background.stop()
+        self.services.stop_coordinators()
+        self.services.peers.close()
+
+    def close(self) -> None:
+        """Let go of the data; the logs are left as after a clean stop."""
+        self.executor.shutdown()
+        self.directories.close()
+        self.store.close()
+
+
+def build(
+    settings: Settings, directories: LogDirectories, this: Broker, on: Surroundings
+) -> BrokerParts:
+    """A broker whose data are in `directories`, registered in the metadata store.
+
+    Needs no event loop: nothing runs before `BrokerParts.start`.
+    """
+    node, clock, store, call = this.id, on.clock, on.opened.store, on.make_call
+    metadata = Metadata(store, node, clock)
+    call("read the metadata", lambda: _load(metadata, directories.first))
+    directories.write_meta(
+        {"version": "1", "node.id": str(node), "cluster.id": metadata.image.cluster_id}
+    )
+    replicas = Replicas(node, settings, directories, on.executor, clock)
+
+    def rules(topic: Topic) -> Rules:
+        now = log_settings(replicas.settings_now, topic.configs)
+        return Rules(now.min_insync_replicas, now.unclean_leader_election_enable)
+
+    membership = Membership(metadata, node, rules)
+    if on.opened.shared:
+        # After a crash it has to catch up before it is in sync.
+        clean = all(one.is_whole() for one in directories.healthy)
+        call("register this broker", lambda: _join(membership, this, directories, clean))
+    else:
+        metadata.stand_alone(this)
+        _adopt_folders(metadata, directories)
+    call("elect leaders", membership.look)
+    replicas.load(metadata.image)
+    metadata.listeners.append(replicas.apply)
+    timeout_s = settings.integer("replica.socket.timeout.ms") / 1000
+    services = Services(
+        node,
+        settings,
+        clock,
+        metadata,
+        replicas,
+        lambda: _start_groups(services),
+        lambda: _start_transactions(services),
+        Peers(metadata, node, timeout_s, on.connect),
+    )
+    connections: set[Connection] = set()
+    memory = ReceiveMemory(settings.integer("queued.max.request.bytes"))
+    metrics = Metrics()
+    clock_watch = ClockWatch(clock, metrics)
+    retention = Retention(replicas, clock, lambda topics: _committed(services, topics), metrics)
+    replication = None
+    if on.opened.shared:
+        replication = _replicate(services, membership, this, on)
+    return BrokerParts(
+        executor=on.executor,
+        directories=directories,
+        store=store,
+        metadata=metadata,
+        membership=membership,
+        rules=rules,
+        replicas=replicas,
+        services=services,
+        dispatch=Dispatch(services, Produce(services), _make_fetch(services)),
+        connections=connections,
+        memory=memory,
+        metrics=metrics,
+        clock_watch=clock_watch,
+        background=Background(
+            settings, replicas, connections, memory, on.executor, retention, clock, metrics,
+            clock_watch,
+        ),
+        replication=replication,
+    )  # fmt: skip
+
+
+def make_groups(services: Services) -> "Coordinator":
+    """The coordinator of this broker's groups, not started."""
+    # Imported here: a broker whose clients have no groups starts faster without.
+    from headrace.coordination.runtime import Coordinator
+
+    return Coordinator(services.settings, services.clock, services.metadata, services.replicas)
+
+
+def make_transactions(services: Services) -> "TransactionCoordinator":
+    """The coordinator of this broker's transactional ids, not started."""
+    from headrace.coordination.transaction_runtime import TransactionCoordinator
+
+    return TransactionCoordinator(
+        services.settings,
+        services.clock,
+        services.metadata,
+        services.replicas,
+        lambda: services.groups,
+        services.peers,
+    )
+
+
+def _start_groups(services: Services) -> "Coordinator":
+    groups = make_groups(services)
+    groups.start()
+    return groups
+
+
+def _start_transactions(services: Services) -> "TransactionCoordinator":
+    transactions = make_transactions(services)
+    transactions.start()
+    return transactions
+
+
+def _wake_coordinators(services: Services, image: Image) -> None:
+    """Make coordinators read what this broker coordinates before a client asks."""
+    loop = asyncio.get_running_loop()
+    if OFFSETS_TOPIC in image.topics:
+        # Members of groups wait for their coordinator.
+        loop.call_soon(lambda: services.groups)
+    if TRANSACTIONS_TOPIC in image.topics:
+        # What a crash interrupted is finished, and transactions that nobody ends time out.
+        loop.call_soon(lambda: services.transactions)
+
+
+async def _committed(services: Services, topics: Collection[str]) -> CommittedOffsets:
+    """What the groups of all brokers have committed in some topics."""
+    if OFFSETS_TOPIC not in services.metadata.image.topics:
+        return {}
+    from headrace.coordination.committed import committed_at, committed_here
+
+    found = await committed_here(services.groups, topics)
+    for broker in services.metadata.image.brokers:
+        if broker != services.node_id:
+            elsewhere = await committed_at(services.peers, broker, topics)
+            for topic, groups in elsewhere.items():
+                found.setdefault(topic, {}).update(groups)
+    return found
+
+
+def _make_fetch(services: Services) -> Fetch:
+    settings, replicas, clock = services.settings, services.replicas, services.clock
+    slots = settings.integer("max.incremental.fetch.session.cache.slots")
+    nearest = None
+    if replicas.followers_serve:
+        nearest = Nearest(services.metadata, services.node_id)
+    max_bytes = settings.integer("fetch.max.bytes")
+    return Fetch(replicas, SessionCache(slots, clock), max_bytes, clock, nearest)
+
+
+def _join(membership: Membership, this: Broker, directories: LogDirectories, clean: bool) -> Broker:
+    """Be one of the cluster's brokers."""
+    folder = (directories.first.meta or {})["directory.id"]
+    return membership.join(this, folder, clean=clean)
+
+
+def _replicate(
+    services: Services, membership: Membership, this: Broker, on: Surroundings
+) -> "Replication":
+    # Imported here: a broker on its own starts faster without.
+    from headrace.broker.replication import Replication
+    from headrace.client.aio import AsyncConnection
+
+    services.metadata.listeners.append(lambda _old, image: _wake_coordinators(services, image))
+    return Replication(
+        services.settings,
+        on.opened.store,
+        services.metadata,
+        membership,
+        services.replicas,
+        on.executor,
+        services.clock,
+        # It has kept running: what it held it still holds.
+        lambda: _join(membership, this, services.replicas.directories, clean=True),
+        on.connect or AsyncConnection.connect,
+    )
+
+
+def _load(metadata: Metadata, directory: LogDirectory) -> None:
+    """Read the metadata, and see that the data belong to them; new metadata take the data's id."""
+    known = (directory.meta or {}).get("cluster.id")
+    metadata.load(known)
+    if known is not None and known != metadata.image.cluster_id:
+        raise SettingError(
+            f"the data in {directory.path} belong to cluster {known}, but the metadata are those "
+            f"of cluster {metadata.image.cluster_id}. Give this broker a folder of its own with "
+            "--data-dir, or the metadata of its own cluster with --metadata."
+        )
+
+
+def _adopt_folders(metadata: Metadata, directories: LogDirectories) -> None:
+    """Take in partition folders that somebody put here, such as a broker of Apache Kafka.
+
+    A crash may bring back a folder of a topic that was deleted; such a one goes for good.
+    """
+    found: dict[str, FoundTopic] = {}
+    for partition, directory in directories.homes():
+        known_topic = metadata.image.topics.get(partition.topic)
+        if known_topic is not None and directory.stopped_cleanly:
+            continue
+        topic_id = directory.topic_id(partition)
+        if topic_id is None and known_topic is not None:
+            directory.write_topic_id(partition, known_topic.id)  # a power cut took the file's bytes
+        if topic_id is None or (known_topic is not None and known_topic.id == topic_id):
+            continue
+        if metadata.was_deleted(topic_id):
+            logger.info("removing the folder of %s, whose topic was deleted", partition)
+            directories.delete(partition)()
+            continue
+        if known_topic is not None:
+            logger.warning(
+                "the folder of %s has another topic id than the topic; using it", partition
+            )
+            continue
+        count = partition.partition + 1
+        known = found.get(partition.topic)
+        if known is None or known.partitions < count:
+            found[partition.topic] = FoundTopic(partition.topic, topic_id, count)
+    strange = metadata.adopt_topics(found.values())
+    for topic in found.values():
+        if topic in strange:
+            logger.warning("the folders of %s belong to another topic; left alone", topic.name)
+        else:
+            logger.info("found the folders of topic %s and took it in", topic.name)
