@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TypeVar
 
+from headrace.security.state import NOTHING, SecurityState
 from headrace.types import BrokerId, Epoch
 
 _Key = TypeVar("_Key")
@@ -86,6 +87,9 @@ class Image:
     group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=_nothing)
     """The configs of groups that were given any."""
 
+    security: SecurityState = NOTHING
+    """Users, ACLs, quotas and delegation tokens."""
+
     def with_topics(self, changed: Iterable[Topic], removed: Iterable[Topic] = ()) -> "Image":
         """The image after these topics appeared or changed, and those went away."""
         topics, names, folded = dict(self.topics), dict(self.names), dict(self.folded)
@@ -135,6 +139,10 @@ class Image:
         if not configs:
             del groups[name]
         return replace(self, version=self.version + 1, group_configs=groups)
+
+    def with_security(self, state: SecurityState) -> "Image":
+        """The image after users, ACLs, quotas or tokens changed."""
+        return replace(self, version=self.version + 1, security=state)
 
 
 def _led_by(brokers: Container[BrokerId], state: PartitionState) -> PartitionState:

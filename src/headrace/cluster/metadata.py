@@ -6,7 +6,7 @@ faster, the store is read again and the change is decided anew. What other broke
 through `refresh`.
 
 The nodes: `/cluster`, `/brokers/<id>`, `/topics/<name>`, `/configs/<broker id or default>`,
-`/group_configs/<group id, percent-encoded>`,
+`/group_configs/<group id, percent-encoded>`, those of `security_nodes.py`,
 `/deleted/<topic id>`, `/producer_ids`, `/controller`; and those that live as long as their broker's
 session, `/live/<broker id>` and `/live/controller`. Each value is JSON.
 """
@@ -31,6 +31,7 @@ from headrace.cluster.image import (
     Topic,
 )
 from headrace.cluster.registrations import same_starts
+from headrace.cluster.security_nodes import SecurityNodes, changed_nodes
 from headrace.cluster.store import (
     LIVE,
     Change,
@@ -44,6 +45,7 @@ from headrace.cluster.store import (
     StoreError,
 )
 from headrace.errors import ErrorCode, KafkaError, SettingError
+from headrace.security.state import SecurityState
 from headrace.types import BrokerId
 
 PRODUCER_ID_BLOCK = 1000
@@ -92,6 +94,7 @@ class Metadata:
         self._versions: dict[str, int] = {}
         # By name: what its node said, and the topic that this means.
         self._topics_read: dict[str, tuple[bytes, Topic]] = {}
+        self._security_nodes = SecurityNodes()
         self._alone: Broker | None = None
         self._producer_ids = iter(range(0))
 
@@ -328,6 +331,23 @@ class Metadata:
 
         return self._change(decide, validate_only)
 
+    def alter_security(
+        self, decide_state: Callable[[SecurityState], tuple[list[_Result], SecurityState]]
+    ) -> list[_Result]:
+        """Change users, ACLs, quotas or tokens; decided again if another broker was faster."""
+
+        def decide(image: Image) -> _Decision[_Result]:
+            results, state = decide_state(image.security)
+            changes: list[Change] = []
+            for path, value in changed_nodes(image.security, state):
+                if value is not None:
+                    changes.append(self._write(path, value))
+                else:
+                    changes.append(Delete(path, self._versions[path]))
+            return _Decision(results, image.with_security(state), changes)
+
+        return self._change(decide)
+
     def _write_group(self, name: str, configs: Mapping[str, str]) -> list[Change]:
         """The node of a group's configs; a group without any has none."""
         path = f"/group_configs/{_node_name(name)}"
@@ -475,6 +495,7 @@ class Metadata:
             group_configs={
                 _group_id(name): content for name, content in self._read_children("/group_configs")
             },
+            security=self._security_nodes.read(self._store, self._versions),
         )
         return image.with_topics(self._read_topics())
 
@@ -627,6 +648,7 @@ def _same(old: Image, new: Image) -> bool:
         and old.controller_id == new.controller_id
         and old.broker_configs == new.broker_configs
         and old.group_configs == new.group_configs
+        and old.security == new.security
         and old.topics.keys() == new.topics.keys()
         and all(old.topics[name] is topic for name, topic in new.topics.items())
     )

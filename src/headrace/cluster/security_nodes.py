@@ -1,0 +1,92 @@
+"""Users, ACLs, quotas and tokens as nodes of the store.
+
+`/users/<name>`, `/acls/<type>:<pattern>:<name>` with all entries of that resource,
+`/quotas/<entity>` and `/tokens/<id>`; names are percent-encoded.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from headrace.cluster.store import Node, Store
+from headrace.security.state import (
+    NOTHING,
+    SecurityState,
+    dump_acls,
+    dump_quotas,
+    dump_token,
+    dump_user,
+    entity_node,
+    load_acls,
+    load_quotas,
+    load_token,
+    load_user,
+    resource_node,
+)
+
+
+class _Kind(NamedTuple):
+    """One of the four kinds of nodes: the part of the state it holds, and its form."""
+
+    parent: str
+    part: str
+    name: Callable[[Any], str]
+    dump: Callable[[Any, Any], Mapping[str, object]]
+    load: Callable[[Mapping[str, Any]], tuple[Any, Any]]
+
+
+_KINDS = (
+    _Kind("/users", "users", str, dump_user, load_user),
+    _Kind("/acls", "acls", resource_node, dump_acls, load_acls),
+    _Kind("/quotas", "quotas", entity_node, dump_quotas, load_quotas),
+    _Kind("/tokens", "tokens", str, lambda _id, token: dump_token(token), load_token),
+)
+
+
+class SecurityNodes:
+    """Reads the nodes; while none has changed, the state is the very same object."""
+
+    def __init__(self) -> None:
+        self._state = NOTHING
+        self._nodes: dict[str, dict[str, Node]] = {kind.parent: {} for kind in _KINDS}
+
+    def read(self, store: Store, versions: dict[str, int]) -> SecurityState:
+        """The state; notes the version of each node."""
+        changed: dict[str, Mapping[Any, Any]] = {}
+        for kind in _KINDS:
+            nodes = store.children(kind.parent)
+            for name, node in nodes.items():
+                versions[f"{kind.parent}/{name}"] = node.version
+            if nodes != self._nodes[kind.parent]:
+                changed[kind.part] = _loaded(kind, nodes)
+                self._nodes[kind.parent] = nodes
+        if changed:
+            parts = {kind.part: getattr(self._state, kind.part) for kind in _KINDS}
+            self._state = SecurityState(**{**parts, **changed})
+        return self._state
+
+
+def _loaded(kind: _Kind, nodes: Mapping[str, Node]) -> dict[Any, Any]:
+    contents = json.loads(b"[" + b",".join(node.value for node in nodes.values()) + b"]")
+    return dict(kind.load(content) for content in contents)
+
+
+def changed_nodes(old: SecurityState, new: SecurityState) -> Iterator[tuple[str, bytes | None]]:
+    """The path and the new value of each node that differs; None where a node goes."""
+    for kind in _KINDS:
+        before, after = getattr(old, kind.part), getattr(new, kind.part)
+        if before is after:
+            continue
+        for key in {**before, **after}:
+            if key not in after:
+                yield _path(kind, key), None
+            elif before.get(key) != after[key]:
+                value = json.dumps(kind.dump(key, after[key]), separators=(",", ":"))
+                yield _path(kind, key), value.encode()
+
+
+def _path(kind: _Kind, key: object) -> str:
+    from urllib.parse import quote  # a broker without such nodes starts faster without it
+
+    name = quote(kind.name(key), safe=":").replace(".", "%2E")
+    return f"{kind.parent}/{name}"

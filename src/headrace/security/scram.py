@@ -1,0 +1,139 @@
+"""SCRAM (RFC 5802) from the broker's side, and the credentials that it keeps.
+
+The broker keeps what can check a password, never the password. An unknown user is asked for a
+proof like a known one, with a salt that stays the same, and is refused in the last step.
+"""
+
+import base64
+import hashlib
+import hmac
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from headrace.security.state import ScramCredential
+
+MIN_ITERATIONS = 4096
+MAX_ITERATIONS = 16_384
+DIGESTS: Mapping[str, str] = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+SALT_BYTES = 16
+
+
+class LoginRefused(Exception):
+    """The login failed; the text is for the broker's log, not for the client."""
+
+
+def credential_from_password(
+    mechanism: str, password: str, iterations: int = MIN_ITERATIONS
+) -> ScramCredential:
+    """The credential of a new password; takes milliseconds."""
+    salt = secrets.token_bytes(SALT_BYTES)
+    salted = hashlib.pbkdf2_hmac(DIGESTS[mechanism], password.encode(), salt, iterations)
+    return credential_from_salted(mechanism, salt, iterations, salted)
+
+
+def credential_from_salted(
+    mechanism: str, salt: bytes, iterations: int, salted_password: bytes
+) -> ScramCredential:
+    """The credential of a password that a client has salted and stretched."""
+    digest = DIGESTS[mechanism]
+    client_key = hmac.digest(salted_password, b"Client Key", digest)
+    stored_key = hashlib.new(digest, client_key).digest()
+    server_key = hmac.digest(salted_password, b"Server Key", digest)
+    return ScramCredential(salt, iterations, stored_key, server_key)
+
+
+def is_password(mechanism: str, credential: ScramCredential, password: str) -> bool:
+    """Whether it is the credential's password; takes milliseconds."""
+    digest = DIGESTS[mechanism]
+    salted = hashlib.pbkdf2_hmac(digest, password.encode(), credential.salt, credential.iterations)
+    client_key = hmac.digest(salted, b"Client Key", digest)
+    return hmac.compare_digest(hashlib.new(digest, client_key).digest(), credential.stored_key)
+
+
+def invented_credential(mechanism: str, username: str, secret: bytes) -> ScramCredential:
+    """A credential for a user who does not exist: the same one each time, and nobody's."""
+    digest = DIGESTS[mechanism]
+    salt = hmac.digest(secret, b"salt" + username.encode(), digest)[:SALT_BYTES]
+    size = hashlib.new(digest).digest_size
+    return ScramCredential(salt, MIN_ITERATIONS, secrets.token_bytes(size), bytes(size))
+
+
+@dataclass(frozen=True, slots=True)
+class ClientFirst:
+    """What a client says first: who it is, and its nonce."""
+
+    username: str
+    nonce: str
+    bare: str
+    extensions: Mapping[str, str]
+
+
+def parse_client_first(message: bytes) -> ClientFirst:
+    """The first message; LoginRefused if it is not one."""
+    try:
+        text = message.decode()
+        binding, authzid, bare = text.split(",", 2)
+        fields = bare.split(",")
+        name, nonce = fields[0], fields[1]
+        extensions = dict(part.split("=", 1) for part in fields[2:])
+    except (UnicodeDecodeError, ValueError, IndexError) as error:
+        raise LoginRefused("the first SCRAM message cannot be read") from error
+    if binding != "n":
+        raise LoginRefused("SCRAM with channel binding is not supported")
+    if not name.startswith("n=") or not nonce.startswith("r=") or len(nonce) < 3:
+        raise LoginRefused("the first SCRAM message cannot be read")
+    username = _plain_name(name[2:])
+    if authzid and _plain_name(authzid.removeprefix("a=")) != username:
+        raise LoginRefused("the authorization id is not the user's name")
+    return ClientFirst(username, nonce[2:], bare, extensions)
+
+
+def _plain_name(name: str) -> str:
+    """A name without SCRAM's escapes for `,` and `=`."""
+    if not name or "=" in name.replace("=2C", "").replace("=3D", ""):
+        raise LoginRefused("the SCRAM user name cannot be read")
+    return name.replace("=2C", ",").replace("=3D", "=")
+
+
+class ScramExchange:
+    """The second half of a SCRAM login: the challenge, and the check of the proof."""
+
+    def __init__(self, mechanism: str, first: ClientFirst, credential: ScramCredential) -> None:
+        self._digest = DIGESTS[mechanism]
+        self._credential = credential
+        self._nonce = first.nonce + secrets.token_urlsafe(24)
+        salt = base64.b64encode(credential.salt).decode()
+        self._challenge = f"r={self._nonce},s={salt},i={credential.iterations}"
+        self._first = first.bare
+
+    @property
+    def challenge(self) -> bytes:
+        """The answer to the client's first message."""
+        return self._challenge.encode()
+
+    def finish(self, message: bytes) -> bytes:
+        """The broker's own proof in exchange for the client's; LoginRefused if that is wrong."""
+        try:
+            text = message.decode()
+            without_proof, proof_text = text.rsplit(",p=", 1)
+            proof = base64.b64decode(proof_text, validate=True)
+            fields = dict(part.split("=", 1) for part in without_proof.split(","))
+        except ValueError as error:
+            raise LoginRefused("the last SCRAM message cannot be read") from error
+        if fields.get("c") != "biws":
+            raise LoginRefused("the last SCRAM message does not repeat the first one's header")
+        if not hmac.compare_digest(fields.get("r", "").encode(), self._nonce.encode()):
+            raise LoginRefused(
+                "the last SCRAM message has another nonce (librdkafka before 2.6.1 does this)"
+            )
+        signed = ",".join((self._first, self._challenge, without_proof)).encode()
+        stored_key = self._credential.stored_key
+        signature = hmac.digest(stored_key, signed, self._digest)
+        if len(proof) != len(signature):
+            raise LoginRefused("wrong password, or no such user")
+        client_key = bytes(a ^ b for a, b in zip(proof, signature, strict=True))
+        if not hmac.compare_digest(hashlib.new(self._digest, client_key).digest(), stored_key):
+            raise LoginRefused("wrong password, or no such user")
+        own = hmac.digest(self._credential.server_key, signed, self._digest)
+        return b"v=" + base64.b64encode(own)
