@@ -17,7 +17,7 @@ from confluent_kafka import Producer
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
-from headrace.pipelines.typed.registry import Registry
+from headrace.schemas.client import SchemaClient
 from tests.support.headrace_registry import HeadraceRegistry
 from tests.support.topics import create_topic
 
@@ -134,7 +134,7 @@ def typed_read(
         count = int(records * bench.scale)
         with HeadraceRegistry(bench.bootstrap, Path(WORK)) as registry:
             subject = f"bench-{uuid.uuid4().hex[:8]}"
-            schema_id = Registry((registry.url,)).register(
+            schema_id = SchemaClient((registry.url,)).register(
                 subject, form.upper(), json.dumps(schema)
             )
             topic = fill(bench.bootstrap, count, schema_id, encoder(form, schema))

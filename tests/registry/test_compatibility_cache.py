@@ -5,18 +5,19 @@ from collections.abc import Sequence
 
 import pytest
 
-from headrace.registry import decisions, formats, lookup, submission
+from headrace.registry import decisions, lookup, submission
 from headrace.registry.cache import BoundedCache
 from headrace.registry.compatibility_cache import (
     CACHE_CHARACTERS,
     LARGEST_CHARACTERS,
     CompatibilityChecks,
 )
-from headrace.registry.formats.parsed import Parsed, SchemaDependency
 from headrace.registry.lookup import Comparison
 from headrace.registry.parsing import Parser, SchemaSource
 from headrace.registry.state import RegistryState
 from headrace.registry.work import Answers
+from headrace.schemas import formats
+from headrace.schemas.interface import ParsedSchema, SchemaDependency
 from tests.registry.schemas import AGE, AGE_WITH_DEFAULT, user
 
 
@@ -64,7 +65,7 @@ def parsed_texts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     seen: list[str] = []
     real = formats.parse
 
-    def parse(kind: str, text: str, dependencies: Sequence[SchemaDependency] = ()) -> Parsed:
+    def parse(kind: str, text: str, dependencies: Sequence[SchemaDependency] = ()) -> ParsedSchema:
         seen.append(text)
         return real(kind, text, dependencies)
 

@@ -10,8 +10,7 @@ import httpx
 import pytest
 
 from headrace.registry import limits
-from headrace.registry.failures import InvalidSchema, RegistryError
-from headrace.registry.formats.parsed import SchemaDependency
+from headrace.registry.failures import INVALID_SCHEMA, RegistryError
 from headrace.registry.http_service import registry_service
 from headrace.registry.lookup import Comparison
 from headrace.registry.parsing import Parser, SchemaSource
@@ -30,6 +29,7 @@ from headrace.registry.work import (
     is_quick,
 )
 from headrace.registry.workers import Workers
+from headrace.schemas.interface import SchemaDependency
 from headrace.service.application import Application
 from tests.registry.schemas import AGE, AGE_WITH_DEFAULT, user
 
@@ -81,7 +81,8 @@ def test_another_process_has_the_same_results() -> None:
     assert [decode_task(encode_task(task)) for task in TASKS] == TASKS
     found = results([*TASKS, TextOf(SchemaSource("AVRO", "nonsense"), CANONICAL), TASKS[0]])
     refused = found.pop(len(TASKS))
-    assert isinstance(refused, InvalidSchema)
+    assert isinstance(refused, RegistryError)
+    assert refused.code == INVALID_SCHEMA
     assert "not JSON" in refused.message
     assert found == [task.run(Parser()) for task in [*TASKS, TASKS[0]]]
 
@@ -89,7 +90,8 @@ def test_another_process_has_the_same_results() -> None:
 def test_a_task_that_never_ends_is_refused_and_the_next_one_is_done() -> None:
     endless = compared(json.dumps(VICTIM), json.dumps(EVIL), "JSON")
     refused, done = results([endless, TASKS[0]], workers_cpu_s=2)
-    assert isinstance(refused, InvalidSchema)
+    assert isinstance(refused, RegistryError)
+    assert refused.code == INVALID_SCHEMA
     assert "2 s of processor time" in refused.message
     assert done == TASKS[0].run(Parser())
 
@@ -119,7 +121,8 @@ def test_a_schema_that_ends_every_process_is_refused() -> None:
         return failed
 
     failed = asyncio.run(run())
-    assert isinstance(failed, InvalidSchema)
+    assert isinstance(failed, RegistryError)
+    assert failed.code == INVALID_SCHEMA
     assert "crashes" in failed.message
 
 
@@ -203,7 +206,7 @@ DEEP = {
 @pytest.mark.parametrize("kind", DEEP)
 def test_schemas_that_refer_to_each_other_in_a_long_chain_are_refused(kind: str) -> None:
     old, new = map(json.dumps, DEEP[kind])
-    with pytest.raises(InvalidSchema, match="too deeply"):
+    with pytest.raises(RegistryError, match="too deeply"):
         compared(old, new, kind).run(Parser())
 
 

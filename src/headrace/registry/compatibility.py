@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from headrace.registry import limits
-from headrace.registry.formats.parsed import Parsed, Sides
+from headrace.schemas.comparison import COMPARED_PAIRS, Sides
+from headrace.schemas.interface import ParsedSchema
 
 LEVELS = (
     "NONE",
@@ -18,9 +18,9 @@ LEVELS = (
 
 def check(
     level: str,
-    new: Parsed,
-    earlier: Sequence[tuple[int, Parsed]],
-    pairs: int = limits.COMPARISONS,
+    new: ParsedSchema,
+    earlier: Sequence[tuple[int, ParsedSchema]],
+    pairs: int = COMPARED_PAIRS,
 ) -> list[str]:
     """Why the new schema is incompatible with the earlier versions (in ascending order).
 
@@ -36,7 +36,9 @@ def check(
     return []
 
 
-def _compare(level: str, new: Parsed, number: int, old: Parsed, pairs: int) -> list[str]:
+def _compare(
+    level: str, new: ParsedSchema, number: int, old: ParsedSchema, pairs: int
+) -> list[str]:
     name = f"version {number}"
     if new.kind != old.kind:
         return [f"the schema itself: its type is {new.kind}, and that of {name} is {old.kind}"]

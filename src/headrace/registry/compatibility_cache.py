@@ -6,10 +6,10 @@ that is new on every request is parsed and compared each time.
 
 from collections.abc import Sequence
 
-from headrace.registry import limits
 from headrace.registry.cache import BoundedCache
 from headrace.registry.lookup import Comparison
 from headrace.registry.parsing import Parser
+from headrace.schemas.comparison import COMPARED_PAIRS
 
 CACHE_CHARACTERS = 1_000_000
 LARGEST_CHARACTERS = 100_000
@@ -32,7 +32,7 @@ class CompatibilityChecks:
     def store(self, compared: Comparison, found: Sequence[str]) -> None:
         self._cache.put(compared, found, compared.characters + sum(map(len, found)))
 
-    def problems(self, compared: Comparison, pairs: int = limits.COMPARISONS) -> Sequence[str]:
+    def problems(self, compared: Comparison, pairs: int = COMPARED_PAIRS) -> Sequence[str]:
         """Why the new schema is incompatible; empty if it is compatible."""
         found = self.cached(compared)
         if found is None:

@@ -78,7 +78,7 @@ def register(
     schema_id = _choose_id(state, subject, wanted, content)
     number = wanted.version if wanted.version > 0 else state.next_version(subject)
     if number != state.next_version(subject) and not importing:
-        raise failures.InvalidSchema(
+        raise failures.invalid_schema(
             f"Version {number} is not one more than the latest version of subject '{subject}'"
         )
     made = Version(subject, number, schema_id, content)

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 from headrace.service.errors import HttpError
 
+INVALID_SCHEMA = 42201
+
 
 class RegistryError(HttpError):
     """An error response with one of the registry's codes: an HTTP status, maybe with two digits."""
@@ -15,13 +17,15 @@ class RegistryError(HttpError):
         super().__init__(code if code < 1000 else code // 100, message, code=code)
 
 
-class InvalidSchema(RegistryError):
-    """The text is not a valid schema of its type."""
-
-    CODE = 42201
+class TooLargeToCompare(RegistryError):
+    """The schemas have more pairs of types than the check may compare."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(self.CODE, message)
+        super().__init__(INVALID_SCHEMA, message)
+
+
+def invalid_schema(message: str) -> RegistryError:
+    return RegistryError(INVALID_SCHEMA, message)
 
 
 def unprocessable(message: str) -> RegistryError:

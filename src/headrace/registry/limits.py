@@ -6,24 +6,19 @@ SCHEMA_CHARACTERS = 500_000
 BODY_BYTES = 2_000_000
 """Of a request body. The rest is not read."""
 
-PROTO_DEPTH = 100
-"""Nesting of brackets in a .proto file; protoc recurses into them without a limit."""
-
 REFERENCES = 200
 """Direct and indirect references of one schema."""
 
 NEEDED_CHARACTERS = 2_000_000
 """Of a schema and all its direct and indirect references."""
 
-COMPARISONS = 200_000
-"""Pairs of types that a compatibility check compares."""
-
 QUICK_CHARACTERS = {"AVRO": 20_000, "JSON": 5_000, "PROTOBUF": 10_000}
 """Largest texts that are handled in the event loop (about ten milliseconds of work), by type.
 Larger ones go to a worker process."""
 
 QUICK_COMPARISONS = 5_000
-"""Pairs of types that are compared in the event loop."""
+"""Pairs of types that are compared in the event loop. A worker process compares more:
+`headrace.schemas.comparison.COMPARED_PAIRS`."""
 
 WORKERS = 2
 """Worker processes for large schemas."""

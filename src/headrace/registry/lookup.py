@@ -4,13 +4,14 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from headrace.registry import compatibility, limits
-from headrace.registry.failures import InvalidSchema
+from headrace.registry import compatibility, failures
 from headrace.registry.names import ALL_CONTEXTS, context_of, join, normal
 from headrace.registry.parsing import Parser, SchemaSource, needs, source_of
 from headrace.registry.records import Version
 from headrace.registry.state import RegistryState
 from headrace.registry.submission import Submission
+from headrace.schemas.comparison import COMPARED_PAIRS
+from headrace.schemas.errors import TooManyPairs
 
 
 def find_content(
@@ -78,7 +79,7 @@ class Comparison:
             yield Comparison(self.level, self.new, (each,))
 
     def run(
-        self, parser: Parser, pairs: int = limits.COMPARISONS, *, remember: bool = False
+        self, parser: Parser, pairs: int = COMPARED_PAIRS, *, remember: bool = False
     ) -> list[str]:
         """Why the new schema is incompatible; empty if it is compatible.
 
@@ -88,8 +89,10 @@ class Comparison:
         earlier = [(number, parser.parse(source)) for number, source in self.earlier]
         try:
             return compatibility.check(self.level, new, earlier, pairs)
+        except TooManyPairs as error:
+            raise failures.TooLargeToCompare(str(error)) from None
         except RecursionError:
-            raise InvalidSchema("The schemas are nested too deeply to compare") from None
+            raise failures.invalid_schema("The schemas are nested too deeply to compare") from None
 
 
 def comparison(

@@ -8,13 +8,15 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headrace.registry import formats, limits
+from headrace.registry import failures, limits
 from headrace.registry.cache import BoundedCache
-from headrace.registry.failures import InvalidSchema, needs_too_much
-from headrace.registry.formats.parsed import Parsed, SchemaDependency
+from headrace.registry.failures import RegistryError
 from headrace.registry.names import within
 from headrace.registry.records import Content, Reference
 from headrace.registry.state import RegistryState
+from headrace.schemas import formats
+from headrace.schemas.errors import InvalidSchema
+from headrace.schemas.interface import ParsedSchema, SchemaDependency
 
 CACHE_CHARACTERS = 1_000_000
 
@@ -53,15 +55,15 @@ def needs(
         target = within(parent, reference.subject)
         version = state.version(target, reference.version, deleted=True)
         if version is None:
-            raise InvalidSchema(
+            raise failures.invalid_schema(
                 f"No schema reference found for subject '{target}' and version "
                 f"{reference.version}, which the schema calls {reference.name!r}"
             )
         place = (target, version.version)
         if place in under_way:
-            raise InvalidSchema(f"The reference {reference.name!r} is circular")
+            raise failures.invalid_schema(f"The reference {reference.name!r} is circular")
         if version.content.kind != kind:
-            raise InvalidSchema(
+            raise failures.invalid_schema(
                 f"The reference {reference.name!r} is a schema of type {version.content.kind}, "
                 f"not {kind}"
             )
@@ -77,34 +79,34 @@ def needs(
         if len(found) > limits.REFERENCES:
             raise _too_many()
         if sum(len(each.text) for each in found.values()) > limits.NEEDED_CHARACTERS:
-            raise needs_too_much(limits.NEEDED_CHARACTERS)
+            raise failures.needs_too_much(limits.NEEDED_CHARACTERS)
 
     for each in references:
         visit(subject, each)
     return tuple(found.values())
 
 
-def _too_many() -> InvalidSchema:
-    return InvalidSchema(f"The schema needs more than {limits.REFERENCES} other schemas")
+def _too_many() -> RegistryError:
+    return failures.invalid_schema(f"The schema needs more than {limits.REFERENCES} other schemas")
 
 
 class Parser:
     """Parses schemas and caches the results."""
 
     def __init__(self) -> None:
-        self._cache: BoundedCache[SchemaSource, Parsed] = BoundedCache(
+        self._cache: BoundedCache[SchemaSource, ParsedSchema] = BoundedCache(
             CACHE_CHARACTERS, limits.SCHEMA_CHARACTERS
         )
 
-    def parse(self, source: SchemaSource) -> Parsed:
-        """The parsed schema; raises InvalidSchema if the text is invalid."""
+    def parse(self, source: SchemaSource) -> ParsedSchema:
+        """The parsed schema; raises RegistryError if the text is invalid."""
         found = self._cache.get(source)
         if found is None:
-            found = formats.parse(source.kind, source.text, source.dependencies)
+            found = _parse(source)
             self._cache.put(source, found, source.characters)
         return found
 
-    def parse_once(self, source: SchemaSource) -> Parsed:
+    def parse_once(self, source: SchemaSource) -> ParsedSchema:
         """Parses without adding the result to the cache: for schemas that are not registered.
 
         Many different ones would evict the registered versions, which every check needs, and
@@ -112,5 +114,14 @@ class Parser:
         """
         found = self._cache.get(source)
         if found is None:
-            found = formats.parse(source.kind, source.text, source.dependencies)
+            found = _parse(source)
         return found
+
+
+def _parse(source: SchemaSource) -> ParsedSchema:
+    if len(source.text) > limits.SCHEMA_CHARACTERS and source.kind in formats.FORMATS:
+        raise failures.too_large(len(source.text), limits.SCHEMA_CHARACTERS)
+    try:
+        return formats.parse(source.kind, source.text, source.dependencies)
+    except InvalidSchema as error:
+        raise failures.invalid_schema(str(error)) from None

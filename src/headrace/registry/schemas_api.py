@@ -1,11 +1,12 @@
 """Endpoints for schemas by id or GUID, and lists of schemas, types and contexts."""
 
-from headrace.registry import failures, formats
+from headrace.registry import failures
 from headrace.registry.call import Call
 from headrace.registry.guid import guid_of
 from headrace.registry.names import DEFAULT_CONTEXT
 from headrace.registry.records import Content, Json, Version, content_json
 from headrace.registry.subjects_api import as_document, version_json
+from headrace.schemas import formats
 from headrace.service.slices import in_slices
 
 
@@ -81,7 +82,7 @@ async def list_schemas(call: Call) -> object:
 
 
 async def list_types(_: Call) -> object:
-    return list(formats.KINDS)
+    return list(formats.FORMATS)
 
 
 async def list_contexts(call: Call) -> object:

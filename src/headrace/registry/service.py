@@ -4,11 +4,10 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 
-from headrace.registry import decisions, limits, lookup, submission
+from headrace.registry import decisions, failures, limits, lookup, submission
 from headrace.registry.compatibility_cache import CompatibilityChecks
 from headrace.registry.decisions import Decision
-from headrace.registry.failures import InvalidSchema, RegistryError
-from headrace.registry.formats.parsed import TooManyPairs
+from headrace.registry.failures import RegistryError, TooLargeToCompare
 from headrace.registry.lookup import Comparison
 from headrace.registry.parsing import Parser, SchemaSource, needs, source_of
 from headrace.registry.records import Content, Json, Version
@@ -124,7 +123,7 @@ class Registry:
         if found is None and is_quick(compared):
             try:
                 return self.checks.problems(compared, limits.QUICK_COMPARISONS)
-            except TooManyPairs:
+            except TooLargeToCompare:
                 pass
         if found is None:
             found = await self._compare(compared)
@@ -143,7 +142,7 @@ class Registry:
             if found := await self.workers.run(part):
                 return found
             if time.monotonic() > deadline:
-                raise InvalidSchema(
+                raise failures.invalid_schema(
                     f"The check against {len(compared.earlier)} versions takes more than "
                     f"{limits.CHECK_SECONDS:g} s; choose a level that is not transitive"
                 )

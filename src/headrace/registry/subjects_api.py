@@ -163,8 +163,8 @@ async def _check(
     verbose = call.flag("verbose")
     try:
         problems = await call.registry.check(subject, wanted, against)
-    except failures.InvalidSchema as error:
-        if not verbose:
+    except failures.RegistryError as error:
+        if not verbose or error.code != failures.INVALID_SCHEMA:
             raise
         problems = [error.message]
     answer: Json = {"is_compatible": not problems}

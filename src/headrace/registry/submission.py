@@ -29,10 +29,10 @@ def from_json(body: object) -> Submission:
         raise failures.unprocessable("The body must be a JSON object with the field 'schema'")
     text = body.get("schema")
     if not isinstance(text, str) or not text.strip():
-        raise failures.InvalidSchema("The field 'schema' must be a non-empty string")
+        raise failures.invalid_schema("The field 'schema' must be a non-empty string")
     kind = body.get("schemaType") or AVRO
     if not isinstance(kind, str):
-        raise failures.InvalidSchema("The field 'schemaType' must be a string")
+        raise failures.invalid_schema("The field 'schemaType' must be a string")
     return Submission(
         kind=kind.upper(),
         text=text,

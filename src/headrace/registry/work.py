@@ -10,11 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from headrace.registry import formats, limits
-from headrace.registry.failures import InvalidSchema, RegistryError
-from headrace.registry.formats.parsed import SchemaDependency, TooManyPairs
+from headrace.registry import failures, limits
+from headrace.registry.failures import RegistryError, TooLargeToCompare
 from headrace.registry.lookup import Comparison
 from headrace.registry.parsing import Parser, SchemaSource
+from headrace.schemas.errors import InvalidSchema
+from headrace.schemas.formats import FORMATS
+from headrace.schemas.interface import SchemaDependency
 
 CANONICAL = "canonical"
 NORMALIZED = "normalized"
@@ -34,7 +36,10 @@ class TextOf:
                 return parsed.canonical
             case "normalized":
                 return parsed.normalized()
-        return parsed.formatted(self.form)
+        try:
+            return parsed.formatted(self.form)
+        except InvalidSchema as error:
+            raise failures.invalid_schema(str(error)) from None
 
 
 Task: TypeAlias = TextOf | Comparison
@@ -79,14 +84,14 @@ class Answers:
             raise NeedsWork(compared)
         try:
             return compared.run(self._parser, limits.QUICK_COMPARISONS, remember=True)
-        except TooManyPairs:
+        except TooLargeToCompare:
             raise NeedsWork(compared) from None
 
 
 def is_quick(task: Task) -> bool:
     """Whether the task takes at most some milliseconds, judged by the size of its texts."""
     sources = [task.source] if isinstance(task, TextOf) else task.sources
-    if sources[0].kind not in formats.MODULES or len(sources[0].text) > limits.SCHEMA_CHARACTERS:
+    if sources[0].kind not in FORMATS or len(sources[0].text) > limits.SCHEMA_CHARACTERS:
         return True  # it is rejected without parsing
     characters = sum(each.characters for each in sources)
     if any(characters > limits.QUICK_CHARACTERS[each.kind] for each in sources):
@@ -148,5 +153,4 @@ def decode_result(raw: bytes) -> Result:
         result = found["result"]
         assert isinstance(result, str | list)
         return result
-    code, message = int(str(found["code"])), str(found["message"])
-    raise InvalidSchema(message) if code == InvalidSchema.CODE else RegistryError(code, message)
+    raise RegistryError(int(str(found["code"])), str(found["message"]))

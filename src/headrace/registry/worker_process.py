@@ -14,7 +14,7 @@ import sys
 from typing import BinaryIO
 
 from headrace.registry import limits
-from headrace.registry.failures import InvalidSchema, RegistryError
+from headrace.registry.failures import RegistryError, invalid_schema
 from headrace.registry.parsing import Parser
 from headrace.registry.work import Result, decode_task, encode_result
 
@@ -46,7 +46,7 @@ def _done(raw: bytes, parser: Parser) -> Result | RegistryError:
     except RegistryError as error:
         return error
     except MemoryError:
-        return InvalidSchema(
+        return invalid_schema(
             f"The schema takes more than {limits.WORK_MEMORY_BYTES >> 20} MB of memory to check; "
             "make it smaller or simpler"
         )

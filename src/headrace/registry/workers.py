@@ -13,7 +13,7 @@ from asyncio.subprocess import PIPE, Process
 from contextlib import suppress
 
 from headrace.registry import limits
-from headrace.registry.failures import InvalidSchema, RegistryError
+from headrace.registry.failures import RegistryError, invalid_schema
 from headrace.registry.work import Result, Task, decode_result, encode_task
 
 log = logging.getLogger("headrace.registry")
@@ -42,7 +42,7 @@ class Workers:
         """Tasks that are not finished."""
 
     async def run(self, task: Task) -> Result:
-        """The result; raises InvalidSchema if the task exceeds its limits."""
+        """The result; raises RegistryError if the task exceeds its limits."""
         if self.waiting >= limits.WAITING_TASKS:
             raise RegistryError(
                 429, "Too many large schemas are being checked at the moment; try again later"
@@ -61,13 +61,13 @@ class Workers:
                 return await self._ask(task)
             except _Ended as ended:
                 if ended.code == -signal.SIGPROF:
-                    raise InvalidSchema(
+                    raise invalid_schema(
                         f"The schema takes more than {self._cpu_s:g} s of processor time to "
                         "check; make it smaller or simpler"
                     ) from None
                 log.error("a schema worker process ended with code %d", ended.code)
                 if is_last:
-                    raise InvalidSchema(
+                    raise invalid_schema(
                         f"The parser of this schema type crashes on the schema ({ended.code})"
                     ) from None
         raise AssertionError("the last attempt returns or raises")

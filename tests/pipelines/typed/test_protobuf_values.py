@@ -21,11 +21,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.client.errors import ClientError
-from headrace.pipelines.typed import protobuf_schema
-from headrace.pipelines.typed.cursors import Values
-from headrace.pipelines.typed.protobuf_values import ProtobufFormat
-from headrace.pipelines.typed.registry import Schema as Registered
-from headrace.registry import formats
+from headrace.schemas import formats
+from headrace.schemas.columns.cursors import Values
+from headrace.schemas.interface import RegisteredSchema
+from headrace.schemas.protobuf.column_reader import ProtobufColumnReader
+from headrace.schemas.protobuf.column_types import spark_type
+from headrace.schemas.protobuf.messages import descriptor_of, message_named
 from tests.pipelines.typed.conftest import Topic
 from tests.support.counting_proxy import CountingProxy
 
@@ -241,9 +242,9 @@ def flat_class(file: Any) -> Any:
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("Flat"))
 
 
-def registered(file: Any, schema_id: int) -> Registered:
+def registered(file: Any, schema_id: int) -> RegisteredSchema:
     text = base64.b64encode(file.SerializeToString()).decode()
-    return Registered("PROTOBUF", text, (), schema_id)
+    return RegisteredSchema("PROTOBUF", text, (), schema_id)
 
 
 def values_of(pieces: list[bytes]) -> Values:
@@ -268,7 +269,7 @@ def test_flat_messages_are_the_same_at_once_and_one_by_one(data: st.DataObject) 
         st.lists(st.fixed_dictionaries({}, optional=STRATEGIES), min_size=1, max_size=8)
     )
     pieces = [b"\0" + kind(**record).SerializeToString() for record in records]
-    form = ProtobufFormat(registered(reader, 1), None)
+    form = ProtobufColumnReader(registered(reader, 1), None)
     at_once = form._decode_all(values_of(pieces), registered(writer, 2))
     assert at_once is not None, "a flat message is read with numpy"
     at_once.array.validate(full=True)
@@ -289,8 +290,8 @@ def test_common_types_are_read_without_references() -> None:
         message M { google.type.Date day = 1;
                     confluent.type.Decimal price = 2 [(confluent.field_meta).doc = "d"]; }"""
     serialized = formats.parse("PROTOBUF", text).formatted("serialized")
-    file = protobuf_schema.parse(Registered("PROTOBUF", serialized))
-    shown = protobuf_schema.spark_type(protobuf_schema.message_named(file, "M"))
+    file = descriptor_of(RegisteredSchema("PROTOBUF", serialized))
+    shown = spark_type(message_named(file, "M"))
     assert shown.simpleString() == (
         "struct<day:struct<year:int,month:int,day:int>,"
         "price:struct<value:binary,precision:bigint,scale:int>>"

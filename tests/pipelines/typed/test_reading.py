@@ -20,9 +20,9 @@ from confluent_kafka.schema_registry.json_schema import JSONSerializer
 
 from headrace.client.errors import ClientError
 from headrace.pipelines.source.options import OptionError
-from headrace.pipelines.typed.cursors import Reasons, Values
-from headrace.pipelines.typed.json_values import JsonFormat
-from headrace.pipelines.typed.registry import Schema as Registered
+from headrace.schemas.columns.cursors import Reasons, Values
+from headrace.schemas.interface import RegisteredSchema
+from headrace.schemas.json_schema.column_reader import JsonColumnReader
 from tests.pipelines.typed.conftest import Topic
 from tests.support.counting_proxy import CountingProxy
 
@@ -331,25 +331,25 @@ def test_bad_json_is_put_aside_and_odd_json_is_not(
 
 
 def test_odd_documents_stay_at_their_rows_among_many() -> None:
-    reader = Registered("JSON", json_schema(1), (), 1)
+    reader = RegisteredSchema("JSON", json_schema(1), (), 1)
     pieces = [b'{"f0": %d}' % number for number in range(5000)]
     pieces[7], pieces[4242], pieces[4999] = b"nonsense", b'{"f0":\n 4242.0}', b'{"f0": "x"}'
     lengths = np.array([len(each) for each in pieces], np.int64)
     octets = np.frombuffer(b"".join(pieces), np.uint8)
     values = Values(octets, np.cumsum(lengths) - lengths, lengths)
-    found = JsonFormat(reader).decode(values, reader)
+    found = JsonColumnReader(reader).decode(values, reader)
     assert sorted(found.bad) == [7, 4999]
     numbers = [each and each["f0"] for each in found.array.to_pylist()]
     assert numbers == [None if row in found.bad else row for row in range(5000)]
 
 
 def test_any_number_of_reasons_has_room() -> None:
-    reader = Registered("JSON", json_schema(1), (), 1)
+    reader = RegisteredSchema("JSON", json_schema(1), (), 1)
     pieces = [b" " * (number % 300) + b"%d nonsense" % number for number in range(40_000)]
     lengths = np.array([len(each) for each in pieces], np.int64)
     octets = np.frombuffer(b"".join(pieces), np.uint8)
     values = Values(octets, np.cumsum(lengths) - lengths, lengths)
-    found = JsonFormat(reader).decode(values, reader)
+    found = JsonColumnReader(reader).decode(values, reader)
     assert found.array.null_count == len(found.bad) == len(pieces)
     many = Reasons(100_000)
     for row in range(100_000):

@@ -36,12 +36,12 @@ from pyspark.sql.types import (
 from headrace.client.errors import ClientError
 from headrace.pipelines.sink.epoch import Epoch
 from headrace.pipelines.sink.sink import Sink, make_sink
-from headrace.pipelines.typed.avro_encoding import encoded
-from headrace.pipelines.typed.avro_schema import parse
-from headrace.pipelines.typed.protobuf_schema import parse as parse_proto
-from headrace.pipelines.typed.registry import Registry
+from headrace.schemas.avro.column_writer import encoded
+from headrace.schemas.avro.tree import parse
+from headrace.schemas.client import SchemaClient
+from headrace.schemas.protobuf.messages import descriptor_of
 from tests.pipelines.typed.conftest import Topic
-from tests.pipelines.typed.test_avro_values import flat_topic, registered, written
+from tests.schemas.test_avro_columns import flat_topic, registered, written
 from tests.support.committed import committed_values
 from tests.support.counting_proxy import CountingProxy
 
@@ -141,8 +141,8 @@ def test_protobuf_that_the_sink_wrote_is_read_by_others_and_by_the_source(
     topic: Topic, client: SchemaRegistryClient
 ) -> None:
     write(topic, THING, ROWS, value__format="protobuf")
-    file = parse_proto(
-        Registry((topic.registry_url,)).by_version(topic.subject, "latest", "PROTOBUF")
+    file = descriptor_of(
+        SchemaClient((topic.registry_url,)).by_version(topic.subject, "latest", "PROTOBUF")
     )
     kind = message_factory.GetMessageClass(next(iter(file.message_types_by_name.values())))
     deserializer = ProtobufDeserializer(kind, {}, client)
@@ -288,7 +288,7 @@ def test_a_number_that_json_does_not_know_names_its_column(topic: Topic) -> None
 def test_encoded_avro_is_what_fastavro_writes(
     topic: tuple[dict[str, Any], list[dict[str, Any]]], start: int
 ) -> None:
-    from headrace.pipelines.typed.avro_resolution import arrow_type
+    from headrace.schemas.avro.resolution import arrow_type
 
     schema, records = topic
     node = parse(registered(schema))

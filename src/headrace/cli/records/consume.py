@@ -22,7 +22,7 @@ from headrace.cli.options import (
     TopicArgument,
     examples,
 )
-from headrace.cli.schemas.registry_client import DEFAULT_REGISTRY, RegistryOption
+from headrace.cli.schemas.registry_option import DEFAULT_REGISTRY, RegistryOption
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message
@@ -212,10 +212,9 @@ def _writer(
     """The writer, with a look at the schemas before it if so wished."""
     if registry is None:
         return write
-    from headrace.cli.records.typed_values import Decoder, TypedMessage
-    from headrace.cli.schemas.registry_client import SchemaRegistry
+    from headrace.cli.records.typed_values import TypedMessage, ValueDecoder
 
-    decoder = Decoder(SchemaRegistry(registry))
+    decoder = ValueDecoder(registry)
     return lambda message: write(TypedMessage(message, decoder))
 
 

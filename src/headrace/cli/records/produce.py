@@ -20,7 +20,7 @@ from headrace.cli.options import (
     examples,
     pairs,
 )
-from headrace.cli.schemas.registry_client import DEFAULT_REGISTRY, RegistryOption
+from headrace.cli.schemas.registry_option import DEFAULT_REGISTRY, RegistryOption
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message, Producer
@@ -210,14 +210,13 @@ def _parser(
 
     if typed is None:
         return lambda line: parse_line(line, form)
-    from headrace.cli.records import typed_values
-    from headrace.cli.schemas.registry_client import SchemaRegistry
+    from headrace.cli.records.typed_values import ValueEncoder
 
-    schema = typed_values.chosen(SchemaRegistry(typed[0]), *typed[1:])
+    encoder = ValueEncoder(*typed)
 
     def parse(line: bytes) -> "NewRecord":
         record = parse_line(line, form)
-        return replace(record, value=typed_values.encoded(schema, record.value))
+        return replace(record, value=encoder.encode(record.value))
 
     return parse
 

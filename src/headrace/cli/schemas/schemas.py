@@ -1,22 +1,25 @@
 """`headrace schemas`: what a schema registry knows, and what it would say."""
 
 import json
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headrace.cli import output
 from headrace.cli.failures import Failure, bad_usage
 from headrace.cli.options import AsJson, examples
-from headrace.cli.schemas.registry_client import (
+from headrace.cli.schemas.registry_option import (
     DEFAULT_REGISTRY,
     RegistryOption,
-    SchemaRegistry,
     as_dict,
     as_list,
+    schema_client,
 )
+from headrace.schemas.formats import FORMATS
+
+if TYPE_CHECKING:
+    from headrace.schemas.client import SchemaClient
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -30,24 +33,31 @@ app = typer.Typer(
 )
 
 
-class Kind(StrEnum):
-    """Types of schemas."""
-
-    AVRO = "avro"
-    JSON = "json"
-    PROTOBUF = "protobuf"
+KINDS = sorted(name.lower() for name in FORMATS)
+KIND_OF_SUFFIX = {each.file_suffix: each.name for each in FORMATS.values()}
 
 
-KIND_OF_SUFFIX = {".avsc": Kind.AVRO, ".proto": Kind.PROTOBUF, ".json": Kind.JSON}
-PAGE = 1000
+def _kind(word: str) -> str:
+    if word not in KINDS:
+        raise typer.BadParameter(f"{word!r} is not one of {', '.join(KINDS)}")
+    return word.upper()
+
 
 SubjectArgument = Annotated[
     str, typer.Argument(metavar="SUBJECT", help="Such as TOPIC-value or TOPIC-key.")
 ]
 FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="The schema's text.")]
 KindOption = Annotated[
-    Kind | None,
-    typer.Option("--type", "-t", help="Of the schema.", show_default="by the file's name"),
+    str | None,
+    typer.Option(
+        "--type",
+        "-t",
+        help="Of the schema.",
+        show_default="by the file's name",
+        parser=_kind,
+        autocompletion=lambda: KINDS,
+        metavar=f"[{'|'.join(KINDS)}]",
+    ),
 ]
 ReferenceOption = Annotated[
     list[str] | None,
@@ -75,9 +85,8 @@ def list_subjects(
     as_json: AsJson = False,
 ) -> None:
     """List subjects with their type, versions and latest id."""
-    found = as_list(
-        SchemaRegistry(registry).get("schemas", subjectPrefix=f":*:{prefix}", deleted=deleted)
-    )
+    with schema_client(registry) as client:
+        found = as_list(client.get("schemas", subjectPrefix=f":*:{prefix}", deleted=deleted))
     rows: dict[str, dict[str, object]] = {}
     for each in map(as_dict, found):
         row = rows.setdefault(str(each["subject"]), {"subject": each["subject"], "versions": []})
@@ -119,7 +128,8 @@ def get(
     """Show a schema, by subject and version or by id."""
     if (subject is None) == (schema_id is None):
         raise bad_usage("name either a SUBJECT or an --id")
-    found = _fetch(SchemaRegistry(registry), subject, version, schema_id)
+    with schema_client(registry) as client:
+        found = _fetch(client, subject, version, schema_id)
     if as_json:
         output.print_json(found)
     else:
@@ -127,11 +137,11 @@ def get(
 
 
 def _fetch(
-    registry: SchemaRegistry, subject: str | None, version: str, schema_id: int | None = None
+    client: "SchemaClient", subject: str | None, version: str, schema_id: int | None = None
 ) -> dict[str, object]:
     if subject is None:
-        return as_dict(registry.get("schemas", "ids", str(schema_id)))
-    return as_dict(registry.get("subjects", subject, "versions", version))
+        return as_dict(client.get("schemas", "ids", str(schema_id)))
+    return as_dict(client.get("subjects", subject, "versions", version))
 
 
 def _pretty(found: dict[str, object]) -> str:
@@ -141,7 +151,7 @@ def _pretty(found: dict[str, object]) -> str:
     return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
 
 
-def submission(file: str, kind: Kind | None, references: list[str] | None) -> dict[str, object]:
+def submission(file: str, kind: str | None, references: list[str] | None) -> dict[str, object]:
     """A file as the registry takes it."""
     path = Path(file)
     kind = kind or KIND_OF_SUFFIX.get(path.suffix)
@@ -152,7 +162,7 @@ def submission(file: str, kind: Kind | None, references: list[str] | None) -> di
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise bad_usage(f"cannot read {file}: {reason}") from None
-    made: dict[str, object] = {"schema": text, "schemaType": kind.value.upper()}
+    made: dict[str, object] = {"schema": text, "schemaType": kind}
     if references:
         made["references"] = [_reference(word) for word in references]
     return made
@@ -178,11 +188,9 @@ def register(
 ) -> None:
     """Register a schema; one that is known keeps its id and version."""
     body = submission(file, kind, reference)
-    made = as_dict(
-        SchemaRegistry(registry).post(
-            "subjects", subject, "versions", body=body, normalize=normalize
-        )
-    )
+    with schema_client(registry) as client:
+        path = ("subjects", subject, "versions")
+        made = as_dict(client.post(*path, body=body, normalize=normalize))
     if as_json:
         output.print_json({"subject": subject, "version": made.get("version"), "id": made["id"]})
     else:
@@ -205,7 +213,8 @@ def check(
     """Say whether a schema could be registered, and if not, which field is why."""
     body = submission(file, kind, reference)
     path = ["compatibility", "subjects", subject, "versions", *([version] if version else [])]
-    told = as_dict(SchemaRegistry(registry).post(*path, body=body, verbose=True))
+    with schema_client(registry) as client:
+        told = as_dict(client.post(*path, body=body, verbose=True))
     problems = [str(each) for each in as_list(told.get("messages") or [])]
     if as_json:
         output.print_json({"compatible": told["is_compatible"], "problems": problems})
@@ -231,15 +240,15 @@ def diff(
     """Show what changed between two versions, and what that does to readers."""
     import difflib
 
-    where = SchemaRegistry(registry)
-    new = _fetch(where, subject, end)
-    if start is None:
-        numbers = [int(str(n)) for n in as_list(where.get("subjects", subject, "versions"))]
-        earlier = [n for n in numbers if n < int(str(new["version"]))]
-        if not earlier:
-            raise bad_usage(f"{subject} has no version before {new['version']}", "Say --from.")
-        start = str(earlier[-1])
-    old = _fetch(where, subject, start)
+    with schema_client(registry) as client:
+        new = _fetch(client, subject, end)
+        if start is None:
+            numbers = [int(str(n)) for n in as_list(client.get("subjects", subject, "versions"))]
+            earlier = [n for n in numbers if n < int(str(new["version"]))]
+            if not earlier:
+                raise bad_usage(f"{subject} has no version before {new['version']}", "Say --from.")
+            start = str(earlier[-1])
+        old = _fetch(client, subject, start)
     lines = list(
         difflib.unified_diff(
             _pretty(old).splitlines(),
@@ -274,7 +283,8 @@ def delete(
     if not yes and not typer.confirm(f"Delete {what}{' for good' if permanent else ''}?", err=True):
         raise typer.Exit(1)
     path = ["subjects", subject, *([] if version is None else ["versions", version])]
-    gone = SchemaRegistry(registry).delete(*path, permanent=permanent)
+    with schema_client(registry) as client:
+        gone = client.delete(*path, permanent=permanent)
     numbers = gone if isinstance(gone, list) else [gone]
     if as_json:
         output.print_json({"subject": subject, "versions": numbers, "permanent": permanent})
@@ -303,13 +313,13 @@ def config(
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Show or change the settings of a subject, or those that count for all."""
-    where = SchemaRegistry(registry)
     path = ["config", *([] if subject is None else [subject])]
-    if unset:
-        where.delete(*path)
-    elif compatibility is not None:
-        where.put(*path, body={"compatibility": compatibility.upper()})
-    found = as_dict(where.get(*path, defaultToGlobal=True))
+    with schema_client(registry) as client:
+        if unset:
+            client.delete(*path)
+        elif compatibility is not None:
+            client.put(*path, body={"compatibility": compatibility.upper()})
+        found = as_dict(client.get(*path, defaultToGlobal=True))
     if as_json:
         output.print_json(found)
     else:

@@ -6,25 +6,27 @@
 - `value.message`: of a Protobuf file with several messages, the one that is meant
 - `value.schema`: the text of a schema to write with
 - `auto.register.schemas`: false if what is written with has to be in the registry already
-- `schema.registry.url`, `schema.registry.basic.auth.user.info`
+- `schema.registry.url`, `schema.registry.basic.auth.user.info`, `schema.registry.ssl.ca.location`
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from headrace.client.errors import ClientError
-from headrace.pipelines.typed.registry import Registry
+from headrace.schemas.client import SchemaClient, split_urls
+from headrace.schemas.formats import FORMATS as KNOWN_FORMATS
 
 ERROR, RAW = "_error", "_raw"
 QUARANTINE = (ERROR, RAW)
 """Columns: why a record could not be decoded, and its bytes. Both are null where it could."""
-FORMATS = ("avro", "json", "protobuf")
+FORMATS = tuple(sorted(name.lower() for name in KNOWN_FORMATS))
 PARTS = ("key", "value")
 URL = "schema.registry.url"
 USER_INFO = "schema.registry.basic.auth.user.info"
+CA_FILE = "schema.registry.ssl.ca.location"
 REGISTER = "auto.register.schemas"
 OF_PART = ("format", "subject", "subject.version", "message")
-SOURCE_NAMES = (URL, USER_INFO, *(f"{part}.{name}" for part in PARTS for name in OF_PART))
+SOURCE_NAMES = (URL, USER_INFO, CA_FILE, *(f"{part}.{name}" for part in PARTS for name in OF_PART))
 SINK_NAMES = (*SOURCE_NAMES, REGISTER, *(f"{part}.schema" for part in PARTS))
 
 
@@ -51,7 +53,7 @@ class PartOptions:
 class TypedOptions:
     """Where the schemas are, and what has one."""
 
-    registry: Registry
+    client: SchemaClient
     parts: tuple[PartOptions, ...]
 
 
@@ -72,11 +74,11 @@ def parse_typed(given: Mapping[str, str], topic: str | None) -> TypedOptions | N
             )
     if not typed:
         return None
-    return TypedOptions(_registry(given), tuple(_part(given, part, topic) for part in typed))
+    return TypedOptions(_client(given), tuple(_part(given, part, topic) for part in typed))
 
 
-def _registry(given: Mapping[str, str]) -> Registry:
-    urls = tuple(filter(None, (each.strip() for each in given.get(URL, "").split(","))))
+def _client(given: Mapping[str, str]) -> SchemaClient:
+    urls = split_urls(given.get(URL, ""))
     if not urls:
         raise TypedOptionError(f"a format needs {URL}, such as http://localhost:8081")
     for url in urls:
@@ -85,7 +87,7 @@ def _registry(given: Mapping[str, str]) -> Registry:
     user_info = given.get(USER_INFO)
     if user_info is not None and ":" not in user_info:
         raise TypedOptionError(f"{USER_INFO}: expected USER:PASSWORD")
-    return Registry(urls, user_info)
+    return SchemaClient(urls, user_info, given.get(CA_FILE))
 
 
 def _part(given: Mapping[str, str], part: str, topic: str | None) -> PartOptions:

@@ -14,9 +14,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import BinaryType, DataType, StringType, StructField, StructType
 
-from headrace.pipelines.source.arrow import byte_array
-from headrace.pipelines.typed.cursors import Values, scattered
-from headrace.pipelines.typed.decoded import Format
+from headrace.pipelines.typed.known_schemas import KnownSchemas
 from headrace.pipelines.typed.options import (
     ERROR,
     RAW,
@@ -24,20 +22,21 @@ from headrace.pipelines.typed.options import (
     TypedOptionError,
     TypedOptions,
 )
-from headrace.pipelines.typed.registry import (
-    UNKNOWN_STATUS,
+from headrace.schemas.client import (
+    NOT_FOUND_STATUS,
     UNPROCESSABLE_STATUS,
-    KnownSchemas,
-    Refused,
-    Registry,
-    Schema,
+    RequestRefused,
+    SchemaClient,
 )
+from headrace.schemas.columns.cursors import Values, scattered
+from headrace.schemas.columns.pieces import byte_array
+from headrace.schemas.formats import FORMATS
+from headrace.schemas.framing import HEADER, MAGIC
+from headrace.schemas.interface import ColumnReader, RegisteredSchema
 from headrace.wire.batch_columns import BatchColumns
 from headrace.wire.columns import Bytes, Numbers
 
 RAW_TYPE = StructType([StructField("key", BinaryType()), StructField("value", BinaryType())])
-HEADER_BYTES = 5
-MAGIC = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +44,14 @@ class TypedPart:
     """Keys or values, and the schema with which they are read."""
 
     options: PartOptions
-    schema: Schema
+    schema: RegisteredSchema
 
 
 @dataclass(frozen=True, slots=True)
 class TypedTopic:
     """What the driver has found out; goes to the tasks as it is."""
 
-    registry: Registry
+    client: SchemaClient
     parts: tuple[TypedPart, ...]
     query: str
     """Schemas are kept in a worker for as long as a query needs them."""
@@ -60,29 +59,29 @@ class TypedTopic:
     def spark_types(self) -> dict[str, DataType]:
         """The columns that are not what an untyped topic has."""
         types: dict[str, DataType] = {
-            part.options.part: make_format(part).spark_type for part in self.parts
+            part.options.part: column_reader(part).spark_type for part in self.parts
         }
         return types | {ERROR: StringType(), RAW: RAW_TYPE}
 
 
 def look_up(options: TypedOptions) -> TypedTopic:
     """The readers' schemas, as the registry has them now."""
-    parts = tuple(TypedPart(part, _reader(options.registry, part)) for part in options.parts)
-    return TypedTopic(options.registry, parts, uuid.uuid4().hex)
+    parts = tuple(TypedPart(part, _schema(options.client, part)) for part in options.parts)
+    return TypedTopic(options.client, parts, uuid.uuid4().hex)
 
 
-def _reader(registry: Registry, part: PartOptions) -> Schema:
+def _schema(client: SchemaClient, part: PartOptions) -> RegisteredSchema:
     try:
-        found = registry.by_version(part.subject, part.version or "latest", part.kind)
-    except Refused as error:
-        if error.status == UNKNOWN_STATUS:
+        found = client.by_version(part.subject, part.version or "latest", part.kind)
+    except RequestRefused as error:
+        if error.status == NOT_FOUND_STATUS:
             raise TypedOptionError(
                 f"the registry has no {_version(part)}; register a schema first, or name another "
                 f"with {part.part}.subject and {part.part}.subject.version"
             ) from None
         if error.status != UNPROCESSABLE_STATUS:
             raise
-        found = Schema("another type", "")
+        found = RegisteredSchema("another type", "")
     if found.kind != part.kind:
         raise TypedOptionError(
             f"{part.part}.format={part.kind.lower()}, but {_version(part)} is {found.kind}"
@@ -94,19 +93,9 @@ def _version(part: PartOptions) -> str:
     return f"subject {part.subject!r}, version {part.version or 'latest'}"
 
 
-def make_format(part: TypedPart) -> Format:
-    """The part's format; its library is imported now and not before."""
-    if part.options.kind == "AVRO":
-        from headrace.pipelines.typed.avro_values import AvroFormat
-
-        return AvroFormat(part.schema)
-    if part.options.kind == "JSON":
-        from headrace.pipelines.typed.json_values import JsonFormat
-
-        return JsonFormat(part.schema)
-    from headrace.pipelines.typed.protobuf_values import ProtobufFormat
-
-    return ProtobufFormat(part.schema, part.options.message)
+def column_reader(part: TypedPart) -> ColumnReader:
+    """The reader of the part's format; the format's libraries are imported now."""
+    return FORMATS[part.options.kind].column_reader(part.schema, part.options.message)
 
 
 class TypedReading:
@@ -114,8 +103,7 @@ class TypedReading:
 
     def __init__(self, topic: TypedTopic) -> None:
         self._parts = {
-            part.options.part: PartReading(part, topic.registry, topic.query)
-            for part in topic.parts
+            part.options.part: PartReading(part, topic.client, topic.query) for part in topic.parts
         }
 
     def columns(self, columns: BatchColumns) -> dict[str, pa.Array]:
@@ -146,10 +134,10 @@ class TypedReading:
 class PartReading:
     """Keys or values of one topic."""
 
-    def __init__(self, part: TypedPart, registry: Registry, query: str) -> None:
-        self._format = make_format(part)
-        self._type = to_arrow_type(self._format.spark_type, timezone="UTC")
-        self._known = KnownSchemas(registry, part.options.kind, query)
+    def __init__(self, part: TypedPart, client: SchemaClient, query: str) -> None:
+        self._reader = column_reader(part)
+        self._type = to_arrow_type(self._reader.spark_type, timezone="UTC")
+        self._known = KnownSchemas(client, part.options.kind, query)
         self._known.add(part.schema)
 
     def read(self, octets: Bytes, at: Numbers, length: Numbers) -> tuple[pa.Array, dict[int, str]]:
@@ -163,8 +151,8 @@ class PartReading:
             if isinstance(schema, str):
                 bad |= dict.fromkeys(rows.tolist(), schema)
                 continue
-            values = Values(octets, at[rows] + HEADER_BYTES, length[rows] - HEADER_BYTES)
-            decoded = self._format.decode(values, schema)
+            values = Values(octets, at[rows] + HEADER.size, length[rows] - HEADER.size)
+            decoded = self._reader.decode(values, schema)
             for row, why in decoded.bad.items():
                 bad[int(rows[row])] = f"{why} (schema {schema_id})"
             if len(rows) == len(at):
@@ -175,8 +163,8 @@ class PartReading:
 
 def _framed(octets: Bytes, at: Numbers, length: Numbers) -> tuple[Numbers, dict[int, str]]:
     """The rows that begin with an id, and what is wrong with the others that are not null."""
-    short = (length >= 0) & (length < HEADER_BYTES)
-    long = length >= HEADER_BYTES
+    short = (length >= 0) & (length < HEADER.size)
+    long = length >= HEADER.size
     first = octets[np.where(long, at, 0)]
     rows = np.flatnonzero(long & (first == MAGIC))
     bad = {row: f"{length[row]} bytes are too few for a schema's id" for row in _places(short)}
@@ -191,6 +179,6 @@ def _places(flags: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> list[int]:
 
 def _ids(octets: Bytes, at: Numbers) -> Numbers:
     found = np.zeros(len(at), np.int64)
-    for place in range(1, HEADER_BYTES):
+    for place in range(1, HEADER.size):
         found = found << 8 | octets[at + place]
     return found

@@ -8,7 +8,6 @@ only encode.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,15 +15,12 @@ from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import DataType, StructType
 
 from headrace.pipelines.typed.options import PartOptions, TypedOptionError, TypedOptions
-from headrace.pipelines.typed.registry import UNKNOWN_STATUS, Refused, Registry, Schema
+from headrace.schemas.client import NOT_FOUND_STATUS, RequestRefused, SchemaClient
+from headrace.schemas.formats import FORMATS
+from headrace.schemas.framing import header
+from headrace.schemas.interface import ColumnWriter, RegisteredSchema
 
 _EMPTY = pa.scalar(b"", pa.binary())
-
-
-class Encoding(Protocol):
-    """Rows as bytes of one format."""
-
-    def encode(self, array: pa.Array) -> pa.Array: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +29,7 @@ class WrittenPart:
 
     options: PartOptions
     kind: DataType
-    schema: Schema
+    schema: RegisteredSchema
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,59 +46,53 @@ class TypedEncoder:
     """One task's work."""
 
     def __init__(self, writing: TypedWriting) -> None:
-        self._parts = [(part, make_encoding(part)) for part in writing.parts]
+        self._parts = [(part, column_writer(part)) for part in writing.parts]
 
     def encode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows with their typed columns as bytes; a null stays one."""
-        for part, encoding in self._parts:
+        for part, writer in self._parts:
             place = batch.schema.get_field_index(part.options.part)
-            prefix = pa.scalar(b"\0" + part.schema.id.to_bytes(4, "big"), pa.binary())
-            octets = encoding.encode(batch.column(place))
+            prefix = pa.scalar(header(part.schema.id), pa.binary())
+            octets = writer.encode(batch.column(place))
             framed = pc.binary_join_element_wise(prefix, octets, _EMPTY)
             batch = batch.set_column(place, part.options.part, framed)
         return batch
 
 
-def make_encoding(part: WrittenPart) -> Encoding:
-    """The part's format; its library is imported now and not before."""
-    column = part.options.part
-    if part.options.kind == "AVRO":
-        from headrace.pipelines.typed.avro_encoding import AvroEncoding
-
-        return AvroEncoding(part.schema, column)
-    if part.options.kind == "JSON":
-        from headrace.pipelines.typed.json_encoding import JsonEncoding
-
-        return JsonEncoding(part.kind, column)
-    from headrace.pipelines.typed.protobuf_encoding import ProtobufEncoding
-
-    return ProtobufEncoding(part.schema, part.options.message, column)
+def column_writer(part: WrittenPart) -> ColumnWriter:
+    """The writer of the part's format; the format's libraries are imported now."""
+    options = part.options
+    return FORMATS[options.kind].column_writer(
+        part.schema, options.message, part.kind, options.part
+    )
 
 
 def prepare(options: TypedOptions, schema: StructType) -> TypedWriting:
     """Decide on the schemas, and make sure that the registry has them."""
     types = {field.name: field.dataType for field in schema.fields}
-    return TypedWriting(tuple(_prepared(options.registry, part, types) for part in options.parts))
+    return TypedWriting(tuple(_prepared(options.client, part, types) for part in options.parts))
 
 
-def _prepared(registry: Registry, part: PartOptions, types: Mapping[str, DataType]) -> WrittenPart:
+def _prepared(
+    client: SchemaClient, part: PartOptions, types: Mapping[str, DataType]
+) -> WrittenPart:
     kind = types.get(part.part)
     if kind is None:
         raise TypedOptionError(
             f"{part.part}.format is given, but the DataFrame has no column {part.part!r}; its "
             f"columns are: {', '.join(types)}"
         )
-    made = WrittenPart(part, kind, _schema(registry, part, kind))
+    made = WrittenPart(part, kind, _schema(client, part, kind))
     # Whether the column fits its schema shows before the first row is written.
-    make_encoding(made).encode(pa.nulls(0, to_arrow_type(kind, timezone="UTC")))
+    column_writer(made).encode(pa.nulls(0, to_arrow_type(kind, timezone="UTC")))
     return made
 
 
-def _schema(registry: Registry, part: PartOptions, kind: DataType) -> Schema:
+def _schema(client: SchemaClient, part: PartOptions, kind: DataType) -> RegisteredSchema:
     if part.version is not None:
         try:
-            found = registry.by_version(part.subject, part.version, part.kind)
-        except Refused as error:
+            found = client.by_version(part.subject, part.version, part.kind)
+        except RequestRefused as error:
             raise _explained(error, part) from None
         if found.kind != part.kind:
             raise TypedOptionError(
@@ -110,40 +100,33 @@ def _schema(registry: Registry, part: PartOptions, kind: DataType) -> Schema:
                 f"{found.kind}"
             )
         return found
-    text = part.schema or derived(registry, part, kind)
-    give = registry.register if part.register else registry.registered
+    text = part.schema or derived(client, part, kind)
+    give = client.register if part.register else client.registered
     try:
         schema_id = give(part.subject, part.kind, text)
-    except Refused as error:
+    except RequestRefused as error:
         raise _explained(error, part) from None
-    if part.kind == "PROTOBUF":
-        return registry.by_id(schema_id, part.kind)
-    return Schema(part.kind, text, (), schema_id)
+    if FORMATS[part.kind].readable_form:
+        return client.by_id(schema_id, part.kind)
+    return RegisteredSchema(part.kind, text, (), schema_id)
 
 
-def derived(registry: Registry, part: PartOptions, kind: DataType) -> str:
+def derived(client: SchemaClient, part: PartOptions, kind: DataType) -> str:
     """The schema that a column's type has by itself."""
     name = re.sub(r"\W|^(?=\d)", "_", part.subject, flags=re.ASCII)
-    if part.kind == "AVRO":
-        from headrace.pipelines.typed import avro_encoding
+    return FORMATS[part.kind].derived(kind, name, lambda: _latest(client, part))
 
-        return avro_encoding.derived(kind, name)
-    if part.kind == "JSON":
-        from headrace.pipelines.typed import json_encoding
 
-        return json_encoding.derived(kind, name)
-    from headrace.pipelines.typed import protobuf_encoding
-
+def _latest(client: SchemaClient, part: PartOptions) -> RegisteredSchema | None:
     try:
-        before = registry.by_version(part.subject, "latest", part.kind)
-    except Refused as error:
-        if error.status != UNKNOWN_STATUS:
+        return client.by_version(part.subject, "latest", part.kind)
+    except RequestRefused as error:
+        if error.status != NOT_FOUND_STATUS:
             raise
-        before = None
-    return protobuf_encoding.derived(kind, name, before)
+        return None
 
 
-def _explained(error: Refused, part: PartOptions) -> TypedOptionError:
+def _explained(error: RequestRefused, part: PartOptions) -> TypedOptionError:
     return TypedOptionError(
         f"the schema of the column {part.part!r} cannot be had from subject {part.subject!r}: "
         f"{error}. Give {part.part}.schema, or {part.part}.subject.version=latest to write with "

@@ -1,0 +1,97 @@
+"""The option --registry, the client that it means, and the client's errors as Failures."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headrace.cli.failures import ExitCode, Failure, bad_usage
+
+if TYPE_CHECKING:
+    from headrace.schemas.client import SchemaClient, SchemaRegistryError
+
+DEFAULT_REGISTRY = "http://localhost:8081"
+ANSWER_TIMEOUT_S = 30.0
+USER_INFO_VARIABLE = "HEADRACE_REGISTRY_USER_INFO"
+CA_VARIABLE = "HEADRACE_REGISTRY_CA"
+
+RegistryOption = Annotated[
+    str,
+    typer.Option(
+        "--registry",
+        "-r",
+        envvar="HEADRACE_REGISTRY",
+        metavar="URL",
+        help=f"The schema registry; several URLs with commas. USER:PASSWORD is read from "
+        f"{USER_INFO_VARIABLE}, a file of CA certificates from {CA_VARIABLE}.",
+        rich_help_panel="Cluster and output",
+    ),
+]
+
+
+@contextlib.contextmanager
+def schema_client(registry: str) -> "Iterator[SchemaClient]":
+    """The client of the registry, for the length of a block; its errors are translated.
+
+    It does not try again: a user sees at once that a registry does not answer.
+    """
+    from headrace.schemas.client import SchemaClient, split_urls
+
+    urls = split_urls(registry)
+    if not urls or not all(url.startswith(("http://", "https://")) for url in urls):
+        raise bad_usage(f"--registry {registry!r} is not a URL", f"Such as {DEFAULT_REGISTRY}.")
+    with translated():
+        yield SchemaClient(
+            urls,
+            os.environ.get(USER_INFO_VARIABLE) or None,
+            os.environ.get(CA_VARIABLE) or None,
+            timeout_s=ANSWER_TIMEOUT_S,
+            attempts=1,
+        )
+
+
+@contextlib.contextmanager
+def translated() -> Iterator[None]:
+    """Turns the errors of schemas and their client into Failures."""
+    from headrace.client.errors import ClientError
+    from headrace.schemas.client import SchemaRegistryError
+
+    try:
+        yield
+    except SchemaRegistryError as error:
+        raise _failure(error) from None
+    except ClientError as error:
+        raise Failure(str(error)) from None
+
+
+def _failure(error: "SchemaRegistryError") -> Failure:
+    if not error.status:
+        return Failure(
+            str(error),
+            exit_code=ExitCode.UNREACHABLE,
+            code="UNREACHABLE",
+            hint="Start one with `headrace registry serve`, or name another with --registry.",
+        )
+    missing = error.status == 404
+    return Failure(
+        error.reason or str(error),
+        exit_code=ExitCode.NOT_FOUND if missing else ExitCode.FAILED,
+        code="NOT_FOUND" if missing else str(error.code),
+        hint=f"Set {USER_INFO_VARIABLE}=USER:PASSWORD." if error.status == 401 else "",
+    )
+
+
+def as_dict(answer: object) -> dict[str, object]:
+    """An answer that has to be an object."""
+    if not isinstance(answer, dict):
+        raise Failure("the registry answered with something else than expected")
+    return answer
+
+
+def as_list(answer: object) -> list[object]:
+    """An answer that has to be a list."""
+    if not isinstance(answer, list):
+        raise Failure("the registry answered with something else than expected")
+    return answer

@@ -1,0 +1,32 @@
+"""What the comparisons of all formats share: the names of the two schemas, and the limit."""
+
+from dataclasses import dataclass
+
+from headrace.schemas.errors import TooManyPairs
+
+COMPARED_PAIRS = 200_000
+"""Pairs of types that a comparison looks at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """The names of the two schemas in messages, and the limit of a comparison."""
+
+    reader: str
+    writer: str
+    pairs: int = COMPARED_PAIRS
+    """Most pairs of types that are compared."""
+
+
+class Budget:
+    """Counts the pairs of one comparison and ends it at the limit."""
+
+    __slots__ = ("_left", "_pairs")
+
+    def __init__(self, pairs: int) -> None:
+        self._pairs = self._left = pairs
+
+    def spend(self) -> None:
+        self._left -= 1
+        if self._left < 0:
+            raise TooManyPairs(self._pairs)

@@ -1,0 +1,146 @@
+"""JSON Schemas as shapes of columns.
+
+Only what says which fields there are and of which type is looked at: a reader does not validate.
+Where a schema leaves the type open, the column is the JSON text itself.
+"""
+
+import json
+from dataclasses import dataclass, field
+
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from headrace.schemas.errors import InvalidSchema
+from headrace.schemas.interface import RegisteredSchema
+
+ANY = "any"
+SCALARS: dict[str, DataType] = {
+    "integer": LongType(),
+    "int32": IntegerType(),
+    "number": DoubleType(),
+    "float32": FloatType(),
+    "boolean": BooleanType(),
+    "string": StringType(),
+    ANY: StringType(),
+}
+# What Connect's converters say about numbers; JSON itself knows only two kinds.
+CONNECT = {"int8": "int32", "int16": "int32", "int32": "int32", "float32": "float32"}
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A scalar, or `object` with fields, or `array` or `map` of an inner shape."""
+
+    kind: str
+    fields: "dict[str, Shape]" = field(default_factory=dict)
+    inner: "Shape | None" = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether Arrow's own parser makes the same of it: nothing open, no objects as maps."""
+        if self.kind in ("map", ANY):
+            return False
+        parts = [*self.fields.values(), *([] if self.inner is None else [self.inner])]
+        return all(part.is_plain for part in parts)
+
+
+def parse(schema: RegisteredSchema) -> Shape:
+    """The shape of a registered schema; InvalidSchema where it is none."""
+    try:
+        documents = {each.name: json.loads(each.text) for each in schema.dependencies}
+        documents[""] = json.loads(schema.text)
+        return _Shapes(documents).shape(documents[""], "", ())
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise InvalidSchema(f"schema {schema.id} is no JSON Schema: {error}") from None
+
+
+class _Shapes:
+    """One schema with the documents that it may refer to, by name; its own is ''."""
+
+    def __init__(self, documents: dict[str, object]) -> None:
+        self._documents = documents
+
+    def shape(self, data: object, home: str, under_way: tuple[str, ...]) -> Shape:
+        if not isinstance(data, dict):
+            return Shape(ANY)
+        if isinstance(target := data.get("$ref"), str):
+            return self._reference(target, home, under_way)
+        for word in ("oneOf", "anyOf", "allOf"):
+            if isinstance(choices := data.get(word), list):
+                open_ = [each for each in choices if not _is_null(each)]
+                return self.shape(open_[0], home, under_way) if len(open_) == 1 else Shape(ANY)
+        kind = _kind(data)
+        if kind == "object":
+            return self._object(data, home, under_way)
+        if kind == "array":
+            return Shape("array", inner=self.shape(data.get("items"), home, under_way))
+        if kind in ("integer", "number"):
+            return Shape(CONNECT.get(str(data.get("connect.type")), kind))
+        return Shape(kind)
+
+    def _object(self, data: dict[str, object], home: str, under_way: tuple[str, ...]) -> Shape:
+        properties = data.get("properties")
+        if isinstance(properties, dict) and properties:
+            return Shape(
+                "object",
+                {str(n): self.shape(each, home, under_way) for n, each in properties.items()},
+            )
+        others = data.get("additionalProperties")
+        if isinstance(others, dict):
+            return Shape("map", inner=self.shape(others, home, under_way))
+        return Shape(ANY)
+
+    def _reference(self, target: str, home: str, under_way: tuple[str, ...]) -> Shape:
+        name, _, pointer = target.partition("#")
+        name = name or home
+        place = f"{name}#{pointer}"
+        if place in under_way or name not in self._documents:
+            return Shape(ANY)
+        found: object = self._documents[name]
+        for part in filter(None, pointer.split("/")):
+            key = part.replace("~1", "/").replace("~0", "~")
+            found = found.get(key) if isinstance(found, dict) else None
+        return self.shape(found, name, (*under_way, place))
+
+
+def _is_null(data: object) -> bool:
+    return isinstance(data, dict) and data.get("type") == "null"
+
+
+def _kind(data: dict[str, object]) -> str:
+    kind = data.get("type")
+    if isinstance(kind, list):
+        names = {str(each) for each in kind} - {"null"}
+        kind = "number" if names == {"integer", "number"} else None
+        if len(names) == 1:
+            kind = names.pop()
+    if kind is None and isinstance(data.get("properties"), dict):
+        return "object"
+    if kind is None and isinstance(data.get("enum"), list):
+        words = data["enum"]
+        assert isinstance(words, list)
+        return "string" if all(isinstance(each, str) for each in words) else ANY
+    return str(kind) if kind in ("object", "array", *SCALARS) else ANY
+
+
+def spark_type(shape: Shape) -> DataType:
+    """As what Spark shows it; everything may be null."""
+    if shape.kind == "object":
+        return StructType(
+            [StructField(name, spark_type(each)) for name, each in shape.fields.items()]
+        )
+    if shape.inner is not None:
+        inner = spark_type(shape.inner)
+        return ArrayType(inner) if shape.kind == "array" else MapType(StringType(), inner)
+    return SCALARS[shape.kind]
