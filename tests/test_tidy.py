@@ -107,6 +107,12 @@ def test_a_broker_that_starts_does_not_import_the_classes_of_all_messages() -> N
     assert done.returncode == 0, "importing headrace.broker.server imports kio"
 
 
+def test_no_module_uses_the_admin_client_of_librdkafka() -> None:
+    # It aborts the process while brokers come and go; `headrace.client` has the same requests.
+    users = [named(path) for path in SOURCES if "confluent_kafka.admin" in path.read_text()]
+    assert users == []
+
+
 def test_every_decision_has_a_number_a_status_and_a_date() -> None:
     records = sorted((ROOT / "docs" / "decisions").glob("*.md"))
     head = re.compile(

@@ -181,31 +181,17 @@ def checked_properties(properties: Mapping[str, str]) -> dict[str, str]:
     librdkafka gets the whole file, so its other properties are allowed; a name that it does not
     have is not. A security property that only librdkafka would honour is refused.
     """
-    from headrace.client.config import READ_HERE
+    from headrace.client.config import READ_HERE, from_librdkafka
+    from headrace.client.errors import ClientError
 
-    known = {name: value for name, value in properties.items() if name in READ_HERE}
-    if "sasl.mechanisms" in properties:  # librdkafka's other name for it
-        known["sasl.mechanism"] = properties["sasl.mechanisms"]
-    others = {
-        name: value
-        for name, value in properties.items()
-        if name not in known and name != "sasl.mechanisms"
-    }
-    for name in others:
-        if name.startswith(("ssl.", "sasl.", "enable.ssl.", "enable.sasl.")):
-            raise bad_usage(
-                f"--client-config: {name} is not supported",
-                f"Supported: {', '.join(sorted(_security_names()))}.",
-            )
+    try:
+        known = from_librdkafka(properties)
+    except ClientError as error:
+        raise bad_usage(f"--client-config: {error}") from None
+    others = properties.keys() - READ_HERE - {"sasl.mechanisms"}
     if others:
-        _check_names(others)
+        _check_names({name: properties[name] for name in others})
     return known
-
-
-def _security_names() -> set[str]:
-    from headrace.client.config import READ_HERE
-
-    return {name for name in READ_HERE if name.startswith(("ssl.", "sasl.", "security."))}
 
 
 def _check_names(properties: Mapping[str, str]) -> None:

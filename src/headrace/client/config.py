@@ -103,6 +103,24 @@ def client_config(properties: Mapping[str, str], prefix: str = "") -> ClientConf
     )
 
 
+def from_librdkafka(properties: Mapping[str, str]) -> dict[str, str]:
+    """The properties for `client_config`, of properties that also configure librdkafka.
+
+    Other properties of librdkafka are left out. A security property that only librdkafka would
+    honour is refused.
+    """
+    known = {name: value for name, value in properties.items() if name in READ_HERE}
+    if "sasl.mechanisms" in properties:  # librdkafka's other name for it
+        known["sasl.mechanism"] = properties["sasl.mechanisms"]
+    for name in properties.keys() - known.keys() - {"sasl.mechanisms"}:
+        if name.startswith(("ssl.", "sasl.", "enable.ssl.", "enable.sasl.")):
+            supported = sorted(
+                each for each in READ_HERE if each.startswith(("ssl.", "sasl.", "security."))
+            )
+            raise ClientError(f"{name} is not supported; supported are {', '.join(supported)}")
+    return known
+
+
 def parse_bootstrap(text: str, name: str = "bootstrap.servers") -> tuple[Address, ...]:
     """host:port,host:port as addresses."""
     found: list[Address] = []

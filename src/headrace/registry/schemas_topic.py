@@ -7,33 +7,33 @@ that requests read. A write waits here until its records are replayed.
 import asyncio
 import logging
 import threading
-import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from confluent_kafka import (
-    OFFSET_BEGINNING,
-    Consumer,
-    IsolationLevel,
-    KafkaError,
-    KafkaException,
-    TopicPartition,
-)
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from confluent_kafka import OFFSET_BEGINNING, Consumer
+from confluent_kafka import KafkaError as LibraryError
+from confluent_kafka import TopicPartition as LibraryPartition
 
+from headrace.client.cluster import Cluster
+from headrace.client.config import client_config, from_librdkafka
+from headrace.client.errors import ClientError, Unreachable
+from headrace.client.offsets import COMMITTED, LATEST, list_offsets
+from headrace.client.topics import create_topics, describe_topics
+from headrace.errors import ErrorCode, KafkaError
 from headrace.registry.records import BadRecord, Change, decode
 from headrace.registry.state import RegistryState
 from headrace.service.errors import StartFailure
+from headrace.types import TopicPartition
 
 log = logging.getLogger("headrace.registry")
 _silent = logging.getLogger("headrace.registry.librdkafka")
 _silent.addHandler(logging.NullHandler())
 _silent.propagate = False
 
+CLIENT_ID = "headrace-registry"
 POLL_S = 0.5
 BATCH_RECORDS = 1000
 FETCH_WAIT_MS = 50
-ANSWER_TIMEOUT_S = 10.0
 REPLICATION_FACTOR = 3
 
 
@@ -45,11 +45,22 @@ class TopicLocation:
     topic: str = "_schemas"
     properties: Mapping[str, str] = field(default_factory=dict)
 
+    def cluster(self, timeout_s: float) -> Cluster:
+        """A client for everything but records; a request is repeated for `timeout_s` at most."""
+        properties = {
+            "client.id": CLIENT_ID,
+            **from_librdkafka(self.properties),
+            "bootstrap.servers": self.bootstrap,
+        }
+        config = client_config(properties)
+        request_s = min(config.request_timeout_s, timeout_s)
+        return Cluster(replace(config, request_timeout_s=request_s, total_timeout_s=timeout_s))
+
     def client(self, **settings: object) -> dict[str, object]:
         """Settings of a librdkafka client."""
         return {
             "bootstrap.servers": self.bootstrap,
-            "client.id": "headrace-registry",
+            "client.id": CLIENT_ID,
             "logger": _silent,
             **self.properties,
             **settings,
@@ -68,37 +79,38 @@ class ClusterUnreachable(StartFailure):
 
 def make_topic(location: TopicLocation, timeout_s: float) -> None:
     """Waits for the cluster and creates the topic if it does not exist."""
-    admin = AdminClient(location.client())
-    deadline = time.monotonic() + timeout_s
-    while True:
-        try:
-            metadata = admin.list_topics(timeout=2)
-            break
-        except KafkaException as error:
-            if time.monotonic() > deadline:
-                raise ClusterUnreachable(
-                    f"no Kafka cluster responds at {location.bootstrap}: {error.args[0].str()}"
-                ) from None
-    found = metadata.topics.get(location.topic)
-    if found is None or found.error is not None:
-        _create(admin, location, min(REPLICATION_FACTOR, len(metadata.brokers)))
-    elif len(found.partitions) != 1:
+    try:
+        with location.cluster(timeout_s) as cluster:
+            found = describe_topics(cluster, [location.topic]).get(location.topic)
+            if found is None or not found.partitions:
+                brokers = cluster.patiently("listing brokers", cluster.brokers)
+                _create(cluster, location.topic, min(REPLICATION_FACTOR, len(brokers)))
+                return
+    except Unreachable as error:
+        raise ClusterUnreachable(
+            f"no Kafka cluster responds at {location.bootstrap}: {error}"
+        ) from None
+    except (ClientError, KafkaError) as error:
+        raise TopicUnusable(f"topic {location.topic} cannot be used: {error}") from None
+    if len(found.partitions) != 1:
         raise TopicUnusable(
             f"topic {location.topic} has {len(found.partitions)} partitions but must have exactly "
             "one, because its records need a total order. Specify another topic with --topic"
         )
 
 
-def _create(admin: AdminClient, location: TopicLocation, factor: int) -> None:
-    wanted = NewTopic(location.topic, 1, factor, config={"cleanup.policy": "compact"})
-    try:
-        admin.create_topics([wanted])[location.topic].result(ANSWER_TIMEOUT_S)
-    except KafkaException as error:
+def _create(cluster: Cluster, topic: str, factor: int) -> None:
+    refused = create_topics(
+        cluster,
+        [topic],
+        partitions=1,
+        replication_factor=factor,
+        configs={"cleanup.policy": "compact"},
+    )
+    for error in refused.values():
         # Another instance may have created it in the meantime.
-        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-            raise TopicUnusable(
-                f"topic {location.topic} could not be created: {error.args[0].str()}"
-            ) from None
+        if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+            raise TopicUnusable(f"topic {topic} could not be created: {error}")
 
 
 class SchemasReader:
@@ -164,7 +176,7 @@ class SchemasReader:
                 }
             )
         )
-        consumer.assign([TopicPartition(self._location.topic, 0, OFFSET_BEGINNING)])
+        consumer.assign([LibraryPartition(self._location.topic, 0, OFFSET_BEGINNING)])
         try:
             while not self._stopping.is_set():
                 first = consumer.poll(POLL_S)
@@ -190,7 +202,7 @@ class SchemasReader:
                     continue
                 if change is not None:
                     changes.append(change)
-            elif error.code() == KafkaError._PARTITION_EOF:
+            elif error.code() == LibraryError._PARTITION_EOF:
                 # Transaction markers are not delivered as records: only the end of the partition
                 # shows that they were passed.
                 reached, at_end = max(reached, offset), True
@@ -212,12 +224,7 @@ class SchemasReader:
                 future.set_result(None)
 
 
-def end_of(admin: AdminClient, topic: str) -> int:
+def end_of(cluster: Cluster, topic: str) -> int:
     """The last stable offset of the topic's partition."""
     partition = TopicPartition(topic, 0)
-    asked = admin.list_offsets(
-        {partition: OffsetSpec.latest()},
-        isolation_level=IsolationLevel.READ_COMMITTED,
-        request_timeout=ANSWER_TIMEOUT_S,
-    )
-    return int(asked[partition].result().offset)
+    return list_offsets(cluster, {partition: LATEST}, COMMITTED)[partition]

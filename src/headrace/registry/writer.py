@@ -18,9 +18,12 @@ from collections.abc import Callable
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
 
-from confluent_kafka import KafkaError, KafkaException, Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaError as LibraryError
+from confluent_kafka import KafkaException, Producer
 
+from headrace.client.cluster import Cluster
+from headrace.client.errors import ClientError
+from headrace.errors import KafkaError
 from headrace.registry import failures
 from headrace.registry.decisions import Decision
 from headrace.registry.failures import RegistryError
@@ -57,7 +60,7 @@ class Writer:
         self._requests: queue.SimpleQueue[PendingWrite | None] = queue.SimpleQueue()
         self._producer: Producer | None = None
         self._state = RegistryState()
-        self._admin: AdminClient | None = None
+        self._cluster: Cluster | None = None
         self._last_offset = -1
         self.changes = 0
         """How often this instance became the writer. Above 1: another instance wrote in between,
@@ -81,12 +84,14 @@ class Writer:
         while True:
             batch = self._next_batch()
             if batch is None:
+                if self._cluster is not None:
+                    self._cluster.close()
                 return
             while batch:
                 try:
                     self._write(batch)
                     break
-                except (KafkaException, FutureTimeout) as error:
+                except (KafkaException, KafkaError, ClientError, FutureTimeout) as error:
                     self._discard_producer()
                     batch = self._still_waiting(batch, error)
 
@@ -145,7 +150,7 @@ class Writer:
             return failures.record_too_large(largest, RECORD_BYTES), (), []
         return outcome.answer, outcome.changes, records
 
-    def _sent(self, error: KafkaError | None, message: object) -> None:
+    def _sent(self, error: LibraryError | None, message: object) -> None:
         if error is None:
             self._last_offset = message.offset()  # type: ignore[attr-defined]
 
@@ -160,8 +165,8 @@ class Writer:
         )
         producer = Producer(settings)
         producer.init_transactions(TRANSACTION_S)
-        self._admin = self._admin or AdminClient(self._location.client())
-        end = end_of(self._admin, self._location.topic)
+        self._cluster = self._cluster or self._location.cluster(TRANSACTION_S)
+        end = end_of(self._cluster, self._location.topic)
         copy = asyncio.run_coroutine_threadsafe(self._reader.copy_at(end), self._loop)
         try:
             self._state = copy.result(TRANSACTION_S)
@@ -180,9 +185,10 @@ class Writer:
 
     def _still_waiting(self, batch: list[PendingWrite], error: Exception) -> list[PendingWrite]:
         """The writes that have time left for another attempt; the others fail with the reason."""
-        reason = (
-            error.args[0].str() if isinstance(error, KafkaException) else "the request timed out"
-        )
+        if isinstance(error, KafkaException):
+            reason = error.args[0].str()
+        else:
+            reason = str(error) or "the request timed out"
         log.warning("a transaction on %s failed and is retried: %s", self._location.topic, reason)
         now = time.monotonic()
         late = [each for each in batch if each.deadline <= now]

@@ -8,8 +8,14 @@ import json
 import logging
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from headrace.client.cluster import Cluster
+from headrace.client.config import client_config, from_librdkafka
+from headrace.client.errors import ClientError
+from headrace.client.topics import create_topics
+from headrace.errors import ErrorCode, KafkaError
 from headrace.pipelines.running.progress import Query, from_json
 
 if TYPE_CHECKING:
@@ -23,6 +29,7 @@ TOPIC_SETTINGS = {
     "segment.ms": "86400000",
 }
 
+CLIENT_ID = "headrace-queries"
 TRY_EVERY_S = 30
 ANSWER_TIMEOUT_S = 10
 
@@ -35,24 +42,27 @@ _silent.propagate = False
 def client_settings(bootstrap: str, properties: Mapping[str, str]) -> dict[str, object]:
     return {
         "bootstrap.servers": bootstrap,
-        "client.id": "headrace-queries",
+        "client.id": CLIENT_ID,
         "log_level": 0,
         **properties,
     }
 
 
 def create(bootstrap: str, properties: Mapping[str, str]) -> None:
-    """Make the topic if it is missing; raises KafkaException when that cannot be done."""
-    from confluent_kafka import KafkaError, KafkaException
-    from confluent_kafka.admin import AdminClient, NewTopic
-
-    admin = AdminClient(client_settings(bootstrap, properties), logger=_silent)
-    topic = NewTopic(TOPIC, num_partitions=1, replication_factor=-1, config=TOPIC_SETTINGS)
-    try:
-        admin.create_topics([topic], request_timeout=ANSWER_TIMEOUT_S)[TOPIC].result()
-    except KafkaException as error:
-        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-            raise
+    """Creates the topic if it does not exist; raises ClientError or KafkaError."""
+    known = {
+        "client.id": CLIENT_ID,
+        **from_librdkafka(properties),
+        "bootstrap.servers": bootstrap,
+    }
+    config = replace(
+        client_config(known), request_timeout_s=ANSWER_TIMEOUT_S, total_timeout_s=ANSWER_TIMEOUT_S
+    )
+    with Cluster(config) as cluster:
+        refused = create_topics(cluster, [TOPIC], partitions=1, configs=TOPIC_SETTINGS)
+    for error in refused.values():
+        if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+            raise error
 
 
 class Publisher:
@@ -88,7 +98,7 @@ class Publisher:
             value = json.dumps(query.as_json())
             self._producer.produce(TOPIC, key=query.id, value=value, on_delivery=self._delivered)
             self._producer.poll(0)
-        except (KafkaException, BufferError) as error:
+        except (KafkaException, KafkaError, ClientError, BufferError) as error:
             self._complain(str(error))
 
     def _made_topic(self) -> bool:
@@ -138,7 +148,7 @@ class Watcher:
             pass
 
     def _read(self, timeout_s: float) -> Iterator[bool]:
-        from confluent_kafka import KafkaError
+        from confluent_kafka import KafkaError as LibraryError
 
         deadline = time.monotonic() + timeout_s
         while (left := deadline - time.monotonic()) > 0:
@@ -146,7 +156,7 @@ class Watcher:
             if message is None:
                 continue
             if (problem := message.error()) is not None:
-                yield problem.code() == KafkaError._PARTITION_EOF
+                yield problem.code() == LibraryError._PARTITION_EOF
             else:
                 self._take(message)
 
