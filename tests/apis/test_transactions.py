@@ -20,7 +20,7 @@ from headrace.apis.records.produce import Produce
 from headrace.apis.transactions.txn_offset_commit import txn_offset_commit
 from headrace.clock import ManualClock
 from headrace.cluster.image import OFFSETS_TOPIC
-from headrace.coordination.runtime import Coordinator
+from headrace.coordination.group_runtime import GroupCoordinator
 from headrace.coordination.transaction_runtime import TransactionCoordinator
 from headrace.coordination.transactions import Identity
 from headrace.errors import ErrorCode
@@ -31,6 +31,7 @@ from headrace.wire.batch import TRANSACTIONAL
 from headrace.wire.records import Record, encode_batch
 from tests.apis.one_broker import NOW, OneBroker, context
 from tests.apis.test_groups import ask
+from tests.coordination.replies import itself
 from tests.support.messages import filled, item, part
 
 PRODUCE, FETCH_OFFSETS, INIT, ADD_PARTITIONS, ADD_OFFSETS, END, COMMIT_OFFSETS = (
@@ -179,7 +180,7 @@ def restart(broker: OneBroker) -> None:
     """Both coordinators know nothing but their logs."""
     services = broker.services
     parts = (services.settings, services.clock, broker.metadata, broker.replicas)
-    broker.groups = Coordinator(*parts)
+    broker.groups = GroupCoordinator(*parts)
     broker.transactions = TransactionCoordinator(*parts, lambda: broker.groups, services.peers)
     services._groups = services._transactions = None
 
@@ -441,10 +442,15 @@ def test_offsets_that_an_end_overtakes_are_refused(broker: OneBroker) -> None:
 
     where = TopicPartition(OFFSETS_TOPIC, broker.groups.partition_of("g"))
 
+    def how_many(refused: frozenset[TopicPartition]) -> int:
+        return len(refused)
+
     async def run() -> object:
         partition.use_settings(replace(partition.settings, flush_messages=1))
         added = broker.transactions.run(
-            NAME, lambda state, token, _: state.add(NAME, who, frozenset({where}), 0, token), str
+            NAME,
+            lambda state, token, _: state.add(NAME, who, frozenset({where}), 0, token),
+            how_many,
         )
         request = filled_commit(who)
         answer = txn_offset_commit(broker.services, request, context(4))
@@ -452,7 +458,7 @@ def test_offsets_that_an_end_overtakes_are_refused(broker: OneBroker) -> None:
         assert iscoroutine(answer)
         partition.use_settings(LogSettings())
         broker.transactions.run(
-            NAME, lambda state, token, _: state.end(NAME, who, False, 0, token), lambda it: it
+            NAME, lambda state, token, _: state.end(NAME, who, False, 0, token), itself(Identity)
         )
         await added
         return await answer

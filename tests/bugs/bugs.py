@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from headrace.coordination.outcome import Outcome
+from headrace.coordination.outcome import Outcome, Token
 from headrace.coordination.transaction_records import Transaction
 from headrace.coordination.transactions import Identity, Transactions
 from headrace.errors import ErrorCode, KafkaError
@@ -46,7 +46,12 @@ def _ignore_epochs() -> None:
         return find(self, name, current(self, name, who))
 
     def end_any(
-        self: Transactions, name: str, who: Identity, commit: bool, version: int, token: int
+        self: Transactions,
+        name: str,
+        who: Identity,
+        commit: bool,
+        version: int,
+        token: Token[Identity],
     ) -> Outcome:
         return end(self, name, current(self, name, who), commit, version, token)
 

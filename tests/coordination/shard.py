@@ -1,10 +1,10 @@
-"""A shard without a broker: operations, a log in memory, a clock by hand, replies by token."""
+"""A shard without a broker: operations, a log in memory, a clock by hand."""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
-from typing import cast
+from typing import TypeVar
 
 from headrace.cluster.image import Image
 from headrace.coordination.groups.classic import ClassicGroup
@@ -21,11 +21,13 @@ from headrace.coordination.groups.group import (
 from headrace.coordination.groups.registry import Groups
 from headrace.coordination.load import Latest, replay_steps
 from headrace.coordination.offsets import OffsetToCommit
-from headrace.coordination.outcome import Outcome, Reply
+from headrace.coordination.outcome import Outcome, Reply, Token
 from headrace.coordination.timers import Timers
 from headrace.errors import ErrorCode
 from headrace.settings import Settings
+from tests.coordination.replies import reply_of
 
+T = TypeVar("T")
 GROUP = "g"
 WALL_MS = 1_700_000_000_000
 QUICK = {"group.initial.rebalance.delay.ms": "0"}
@@ -46,8 +48,6 @@ class Shard:
         self.settings = Settings.parse(dict(settings))
         self.log: list[tuple[bytes, bytes | None]] = []
         self.now_ms = 0
-        self.replies: dict[int, object] = {}
-        self._token = 0
         self._member = 0
         self.groups = Groups(self.settings, Image())
         self.timers: Timers[tuple[str, ...]] = Timers()
@@ -63,12 +63,12 @@ class Shard:
             pass
         self._apply(self.groups.loaded(self.now_ms))
 
-    def run(self, operation: Callable[[Groups, int, int], Outcome]) -> int:
-        """The token of the operation; its reply may be in `replies` now or later."""
-        self._token += 1
+    def run(self, operation: Callable[[Groups, Token[T], int], Outcome]) -> Token[T]:
+        """The token of the operation; it is answered now or later."""
+        token: Token[T] = Token()
         self.groups.wall.ms = WALL_MS + self.now_ms
-        self._apply(operation(self.groups, self._token, self.now_ms))
-        return self._token
+        self._apply(operation(self.groups, token, self.now_ms))
+        return token
 
     def _apply(self, outcome: Outcome) -> None:
         for key, value in outcome.records:
@@ -78,9 +78,10 @@ class Shard:
             effect()
         for timer in outcome.sessions + outcome.timers:
             self.timers.set(timer.key, timer.at_ms)
-        for token, response in outcome.replies:
-            assert token not in self.replies, f"request {token} was answered twice"
-            self.replies[token] = response
+        for reply in outcome.replies:
+            assert isinstance(reply, Reply)
+            assert not reply.token.answered, f"answered twice: {reply.token.response}, {reply}"
+            reply.send()
 
     def advance(self, ms: int) -> None:
         """Let time pass, and every timer fire at its moment."""
@@ -109,7 +110,7 @@ class Shard:
         requires_member_id: bool = False,
         can_skip_assignment: bool = True,
         group_id: str = GROUP,
-    ) -> int:
+    ) -> Token[Joined]:
         self._member += 1
         new_id = f"{instance_id or 'm'}-{self._member}"
         join = Join(
@@ -127,7 +128,7 @@ class Shard:
         instance_id: str | None = None,
         protocol_type: str | None = None,
         protocol_name: str | None = None,
-    ) -> int:
+    ) -> Token[Synced]:
         sync = Sync(
             GROUP, generation, member_id, instance_id, protocol_type, protocol_name,
             tuple((assignments or {}).items()),
@@ -138,13 +139,17 @@ class Shard:
         self, member_id: str, generation: int, instance_id: str | None = None
     ) -> ErrorCode:
         beat = Heartbeat(GROUP, generation, member_id, instance_id)
-        token = self.run(lambda groups, token, now: groups.heartbeat(beat, token, now))
-        return cast(ErrorCode, self.replies[token])
+        token: Token[ErrorCode] = self.run(
+            lambda groups, token, now: groups.heartbeat(beat, token, now)
+        )
+        return reply_of(token)
 
     def leave(self, *leavers: tuple[str, str | None]) -> list[ErrorCode]:
         leaving = [Leaver(member_id, instance_id) for member_id, instance_id in leavers]
-        token = self.run(lambda groups, token, now: groups.leave(GROUP, leaving, token, now))
-        return [left.error for left in cast(tuple[Left, ...], self.replies[token])]
+        token: Token[tuple[Left, ...]] = self.run(
+            lambda groups, token, now: groups.leave(GROUP, leaving, token, now)
+        )
+        return [left.error for left in reply_of(token)]
 
     def commit(
         self,
@@ -162,7 +167,7 @@ class Shard:
         who = Committer(member_id, instance_id, generation, version)
         wanted = [OffsetToCommit(topic, partition, offset, 0, "")]
 
-        def commit(groups: Groups, token: int, now_ms: int) -> Outcome:
+        def commit(groups: Groups, token: Token[None], now_ms: int) -> Outcome:
             outcome = groups.commit(group_id, who, wanted, now_ms)
             outcome.replies.append(Reply(token, None))
             return outcome
@@ -173,20 +178,14 @@ class Shard:
         found = self.groups.fetch(group_id, None, -1).get(topic, {}).get(partition)
         return -1 if found is None else found.offset
 
-    def joined(self, token: int) -> Joined:
-        return cast(Joined, self.replies[token])
-
-    def synced(self, token: int) -> Synced:
-        return cast(Synced, self.replies[token])
-
     def stable(self, count: int, **options: object) -> list[Joined]:
         """A group of `count` members that all have their assignment: what each was told."""
-        joined = [self.joined(self.join(**options))]  # type: ignore[arg-type]
+        joined = [reply_of(self.join(**options))]  # type: ignore[arg-type]
         members = [joined[0].member_id]
         for _ in range(count - 1):
             newcomer = self.join(**options)  # type: ignore[arg-type]
             tokens = [self.join(member_id) for member_id in members]
-            joined = [self.joined(token) for token in (*tokens, newcomer)]
+            joined = [reply_of(token) for token in (*tokens, newcomer)]
             members = [one.member_id for one in joined]
         self.sync_all(joined)
         return joined

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from headrace.coordination.groups.classic import STABLE
-from headrace.coordination.groups.group import Committer, Joined
+from headrace.coordination.groups.group import Committer, Joined, Synced
+from headrace.coordination.outcome import Token
 from headrace.errors import ErrorCode, KafkaError
+from tests.coordination.replies import reply_of
 from tests.coordination.shard import GROUP, Shard
 
 PARTITIONS = 5
@@ -29,8 +31,8 @@ class Client:
     generation: int = -1
     owned: frozenset[int] = frozenset()
     joined: Joined | None = None
-    join_token: int | None = None
-    sync_token: int | None = None
+    join_token: Token[Joined] | None = None
+    sync_token: Token[Synced] | None = None
 
     def forget(self) -> None:
         """It is told that it is no member."""
@@ -168,8 +170,8 @@ class Coordination(RuleBasedStateMachine):
     def _hear(self) -> None:
         """Every client reads the answers that have come."""
         for client in self.clients:
-            if client.join_token in self.shard.replies:
-                joined = self.shard.joined(client.join_token)
+            if client.join_token is not None and client.join_token.answered:
+                joined = reply_of(client.join_token)
                 client.join_token = None
                 if joined.error is ErrorCode.NONE:
                     client.member_id = joined.member_id
@@ -178,8 +180,8 @@ class Coordination(RuleBasedStateMachine):
                     client.member_id = joined.member_id
                 else:
                     self._obey(client, joined.error)
-            if client.sync_token in self.shard.replies:
-                synced = self.shard.synced(client.sync_token)
+            if client.sync_token is not None and client.sync_token.answered:
+                synced = reply_of(client.sync_token)
                 client.sync_token = None
                 if synced.error is ErrorCode.NONE and client.joined is not None:
                     client.generation = client.joined.generation
@@ -235,16 +237,14 @@ class Coordination(RuleBasedStateMachine):
     def whoever_waits_is_known(self) -> None:
         """Nobody waits for an answer that will never come."""
         group = self.shard.groups.groups.get(GROUP)
-        waiting = {client.join_token for client in self.clients if client.join_token} | {
-            client.sync_token for client in self.clients if client.sync_token
-        }
+        joining = {client.join_token for client in self.clients if client.join_token}
+        syncing = {client.sync_token for client in self.clients if client.sync_token}
         if group is None:
-            assert not waiting
+            assert not joining | syncing
             return
         members = self.shard.group().roster.members.values()
-        tokens = {member.join_token for member in members}
-        tokens |= {member.sync_token for member in members}
-        assert waiting <= tokens
+        assert joining <= {member.join_token for member in members}
+        assert syncing <= {member.sync_token for member in members}
 
 
 Coordination.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)

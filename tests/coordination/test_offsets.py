@@ -4,9 +4,11 @@ import pytest
 
 from headrace.coordination.groups.group import Committer
 from headrace.coordination.offsets import OffsetToCommit
+from headrace.coordination.outcome import Token
 from headrace.coordination.records import OffsetCommit, OffsetCommitKey
 from headrace.errors import ErrorCode, KafkaError
 from headrace.types import TopicPartition
+from tests.coordination.replies import reply_of
 from tests.coordination.shard import GROUP, QUICK, WALL_MS, Shard, subscription
 
 MINUTE_MS = 60_000
@@ -67,7 +69,7 @@ def test_a_member_commits_in_its_generation_and_while_a_rebalance_is_prepared(
 
 
 def test_nobody_commits_before_the_generation_is_assigned(shard: Shard) -> None:
-    joined = shard.joined(shard.join())
+    joined = reply_of(shard.join())
     assert refusal(shard, 1, joined.member_id, 1) is ErrorCode.REBALANCE_IN_PROGRESS
 
 
@@ -136,8 +138,9 @@ def test_an_expiry_time_in_the_record_counts(shard: Shard) -> None:
 # --- Deleting -------------------------------------------------------------------------------------
 
 
-def delete(shard: Shard, group_id: str = GROUP) -> object:
-    return shard.replies[shard.run(lambda groups, token, _: groups.delete(group_id, token))]
+def delete(shard: Shard, group_id: str = GROUP) -> ErrorCode:
+    token: Token[ErrorCode] = shard.run(lambda groups, token, _: groups.delete(group_id, token))
+    return reply_of(token)
 
 
 def test_a_deleted_group_is_gone_with_its_offsets_for_good(shard: Shard) -> None:
@@ -152,9 +155,11 @@ def test_a_deleted_group_is_gone_with_its_offsets_for_good(shard: Shard) -> None
     assert shard.groups.groups == {}
 
 
-def delete_offsets(shard: Shard, *partitions: TopicPartition) -> object:
-    token = shard.run(lambda groups, token, _: groups.delete_offsets(GROUP, partitions, token))
-    return shard.replies[token]
+def delete_offsets(shard: Shard, *partitions: TopicPartition) -> tuple[ErrorCode, ...]:
+    token: Token[tuple[ErrorCode, ...]] = shard.run(
+        lambda groups, token, _: groups.delete_offsets(GROUP, partitions, token)
+    )
+    return reply_of(token)
 
 
 def test_offsets_of_subscribed_topics_are_not_deleted(shard: Shard) -> None:
@@ -237,6 +242,6 @@ def test_a_group_that_a_transaction_made_is_gone_with_its_abort(shard: Shard) ->
 
 def test_a_deleted_group_does_not_come_back_with_a_commit(shard: Shard) -> None:
     in_transaction(shard, 5)
-    shard.run(lambda groups, token, _now: groups.delete(GROUP, token))
+    delete(shard)
     shard.groups.end_transaction(5, commit=True)
     assert shard.committed() == -1

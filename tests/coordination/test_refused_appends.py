@@ -26,7 +26,7 @@ from headrace.coordination.groups.consumer import Beat, ConsumerGroup
 from headrace.coordination.groups.group import Committer, Heartbeat, Join, Leaver, Sync
 from headrace.coordination.groups.registry import Groups
 from headrace.coordination.offsets import OffsetToCommit
-from headrace.coordination.outcome import Outcome, Reply
+from headrace.coordination.outcome import Outcome, Reply, Token
 from headrace.coordination.runtime import Runtime
 from headrace.coordination.transactions import NOBODY, Identity, Transactions
 from headrace.errors import ErrorCode, KafkaError
@@ -57,6 +57,8 @@ def dump(value: object) -> object:
     """Everything that an object holds, to be compared later."""
     if value is None or isinstance(value, bool | int | str | bytes | UUID):
         return value
+    if isinstance(value, Token):
+        return id(value), value.answered
     if isinstance(value, Mapping):
         return [(dump(key), dump(one)) for key, one in value.items()]
     if isinstance(value, set | frozenset):
@@ -84,6 +86,7 @@ class Refusing(RuleBasedStateMachine):
         self.broker = OneBroker(Path(self.folder.name), SETTINGS)
         self.broker.create("orders", 3)
         self.loop = asyncio.new_event_loop()
+        self.asked: list[asyncio.Future[Any]] = []
         self.coordinator = self.of(self.broker)
         self.coordinator.partition_of(GROUP)
         self.state = next(iter(self.coordinator.all_states()))
@@ -111,11 +114,15 @@ class Refusing(RuleBasedStateMachine):
             for key, at_ms in self.coordinator._timers._at.items()
         }
 
+    def waiting(self) -> set[asyncio.Future[Any]]:
+        """Requests that wait for their replies."""
+        return {future for future in self.asked if not future.done()}
+
     def run_step(self, refused: bool, step: Callable[[], object], renews: bool = False) -> object:
         """Run one step; if it was refused, nothing but sessions has changed."""
         before, timers = dump(self.state), self.timers(renews)
         end = self.partition.log.end_offset
-        waiting = set(self.coordinator._waiting)
+        waiting = self.waiting()
 
         async def call() -> object:
             self.partition.isr = 0 if refused else 1
@@ -127,17 +134,22 @@ class Refusing(RuleBasedStateMachine):
                 self.partition.isr = 1
 
         found = self.loop.run_until_complete(call())
+        if isinstance(found, asyncio.Future):
+            self.asked.append(found)
         if found is False or (
             isinstance(found, KafkaError) and found.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
         ):
             assert self.partition.log.end_offset == end
             assert dump(self.state) == before
             assert self.timers(renews) == timers
-            assert set(self.coordinator._waiting) == waiting, "another request was answered"
+            assert self.waiting() == waiting, "another request was answered"
         return found
 
     def run_operation(
-        self, refused: bool, operation: Callable[[Any, int, int], Outcome], renews: bool = False
+        self,
+        refused: bool,
+        operation: Callable[[Any, Token[Any], int], Outcome],
+        renews: bool = False,
     ) -> object:
         """Run an operation as a request does."""
         return self.run_step(refused, lambda: self.coordinator._run(GROUP, operation), renews)
@@ -285,7 +297,7 @@ class RefusedGroups(Refusing):
         who = Committer(member_id, instance_id, generation, 9)
         wanted = [OffsetToCommit("orders", 0, 7, 0, "")]
 
-        def operation(groups: Groups, token: int, now_ms: int) -> Outcome:
+        def operation(groups: Groups, token: Token[None], now_ms: int) -> Outcome:
             if transactional:
                 found = groups.commit_in_transaction(GROUP, who, wanted, (1, 0), now_ms)
             else:
@@ -340,7 +352,7 @@ class RefusedGroups(Refusing):
             assert not self.members()
             group = self.groups.groups.get(GROUP)
             assert group is None or group.state == "Empty"
-            assert not self.coordinator._waiting
+            assert not self.waiting()
         finally:
             super().teardown()
 

@@ -10,18 +10,20 @@ import pytest
 
 from headrace.clock import ManualClock
 from headrace.cluster.image import OFFSETS_TOPIC
+from headrace.coordination.group_runtime import GroupCoordinator
 from headrace.coordination.groups import consumer
 from headrace.coordination.groups.consumer import Beat, BeatAnswer
-from headrace.coordination.groups.group import Committer, Join, Joined, Leaver, Sync, Synced
+from headrace.coordination.groups.group import Committer, Join, Joined, Leaver, Left, Sync, Synced
 from headrace.coordination.groups.registry import Groups
 from headrace.coordination.offsets import OffsetToCommit
-from headrace.coordination.outcome import Outcome, Reply
-from headrace.coordination.runtime import Coordinator, java_hash
+from headrace.coordination.outcome import Outcome, Reply, Token, answer
+from headrace.coordination.runtime import java_hash
 from headrace.errors import ErrorCode, KafkaError
 from headrace.log.log import Log
 from headrace.replication.partition import Partition
 from headrace.wire.records import Record, encode_batch
 from tests.apis.one_broker import OneBroker
+from tests.coordination.replies import itself
 
 QUICK_SWEEPS = {"offsets.retention.check.interval.ms": "10"}
 SETTINGS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "3"}
@@ -35,30 +37,32 @@ def broker(tmp_path: Path) -> Iterator[OneBroker]:
     one.close()
 
 
-def restarted(broker: OneBroker) -> Coordinator:
+def restarted(broker: OneBroker) -> GroupCoordinator:
     """A coordinator that knows nothing but the logs of this one."""
     services = broker.services
-    return Coordinator(services.settings, services.clock, broker.metadata, broker.replicas)
+    return GroupCoordinator(services.settings, services.clock, broker.metadata, broker.replicas)
 
 
-def commit(groups: Coordinator, offset: int, group_id: str = "g", partition: int = 0) -> object:
+def commit(
+    groups: GroupCoordinator, offset: int, group_id: str = "g", partition: int = 0
+) -> object:
     wanted = [OffsetToCommit("orders", partition, offset, 0, "")]
 
-    def operation(shard: Groups, token: int, now_ms: int) -> Outcome:
+    def operation(shard: Groups, token: Token[str], now_ms: int) -> Outcome:
         outcome = shard.commit(group_id, Committer("", None, -1, 9), wanted, now_ms)
         outcome.replies.append(Reply(token, "done"))
         return outcome
 
-    return groups.run(group_id, operation, lambda reply: reply)
+    return groups.run(group_id, operation, itself(str))
 
 
-def committed(groups: Coordinator, group_id: str = "g", partition: int = 0) -> int:
-    def operation(shard: Groups, token: int, _now_ms: int) -> Outcome:
-        return Outcome(replies=[Reply(token, shard.fetch(group_id, None, -1))])
+def committed(groups: GroupCoordinator, group_id: str = "g", partition: int = 0) -> int:
+    def operation(shard: Groups, token: Token[int], _now_ms: int) -> Outcome:
+        return answer(token, shard.fetch(group_id, None, -1)["orders"][partition].offset)
 
-    found = groups.run(group_id, operation, lambda reply: reply)
-    assert isinstance(found, dict)
-    return cast(int, found["orders"][partition].offset)
+    found = groups.run(group_id, operation, itself(int))
+    assert isinstance(found, int)
+    return found
 
 
 def joining(group_id: str, member_id: str) -> Join:
@@ -68,12 +72,12 @@ def joining(group_id: str, member_id: str) -> Join:
     )  # fmt: skip
 
 
-def join(groups: Coordinator, member_id: str, group_id: str = "g") -> object:
+def join(groups: GroupCoordinator, member_id: str, group_id: str = "g") -> object:
     request = joining(group_id, "")
     return groups.run(
         group_id,
         lambda shard, token, now: shard.join(request, token, member_id, now),
-        lambda reply: reply,
+        itself(Joined),
     )
 
 
@@ -237,14 +241,16 @@ def test_whoever_waits_is_answered_by_the_one_who_completes_it(broker: OneBroker
         assert asyncio.iscoroutine(waiting)
         task = asyncio.ensure_future(waiting)
         request = joining("g", "m-1")
-        groups.run("g", lambda shard, token, now: shard.join(request, token, "", now), str)
+        groups.run(
+            "g", lambda shard, token, now: shard.join(request, token, "", now), itself(Joined)
+        )
         joined = cast(Joined, await task)
         follower = Sync("g", 2, "m-2", None, None, None, ())
         leader = Sync("g", 2, "m-1", None, None, None, (("m-2", b"part"),))
-        part = groups.run("g", lambda s, token, now: s.sync(follower, token, now), lambda r: r)
+        part = groups.run("g", lambda s, token, now: s.sync(follower, token, now), itself(Synced))
         assert asyncio.iscoroutine(part)
         task = asyncio.ensure_future(part)
-        groups.run("g", lambda s, token, now: s.sync(leader, token, now), str)
+        groups.run("g", lambda s, token, now: s.sync(leader, token, now), itself(Synced))
         return joined, cast(Synced, await task)
 
     joined, synced = asyncio.run(use())
@@ -264,7 +270,6 @@ def test_a_client_that_went_away_while_it_waited_harms_nobody(broker: OneBroker)
         clock = cast(ManualClock, broker.services.clock)
         clock.advance(400_000)
         groups.fire_timers()
-        assert not groups._waiting
 
     asyncio.run(use())
 
@@ -340,20 +345,20 @@ def test_an_answer_waits_for_the_disk_where_the_topic_says_so(tmp_path: Path) ->
         assert await answer == "done"
         assert await read == 7
 
-    async def _await(groups: Coordinator) -> int:
-        def operation(shard: Groups, token: int, _now_ms: int) -> Outcome:
-            return Outcome(replies=[Reply(token, shard.fetch("g", None, -1))])
+    async def _await(groups: GroupCoordinator) -> int:
+        def operation(shard: Groups, token: Token[int], _now_ms: int) -> Outcome:
+            return answer(token, shard.fetch("g", None, -1)["orders"][0].offset)
 
-        found = groups.run("g", operation, lambda reply: reply)
+        found = groups.run("g", operation, itself(int))
         # Nobody hears of an offset that a crash could still undo.
         assert asyncio.iscoroutine(found)
-        return cast(int, (await found)["orders"][0].offset)
+        return await found
 
     asyncio.run(use())
     broker.close()
 
 
-def beat(groups: Coordinator, member_id: str, epoch: int, group_id: str = "g") -> BeatAnswer:
+def beat(groups: GroupCoordinator, member_id: str, epoch: int, group_id: str = "g") -> BeatAnswer:
     """A heartbeat of a consumer group's member that reads orders and returns."""
     request = Beat(
         group_id, member_id, epoch, None, None, 60_000, ("orders", "returns"), None, None, {}, "c",
@@ -362,7 +367,7 @@ def beat(groups: Coordinator, member_id: str, epoch: int, group_id: str = "g") -
     found = groups.run(
         group_id,
         lambda shard, token, now: consumer.heartbeat(shard, request, token, now),
-        lambda reply: reply,
+        itself(BeatAnswer),
     )
     assert isinstance(found, BeatAnswer)
     return found
@@ -401,6 +406,10 @@ def test_a_heartbeat_whose_records_are_refused_keeps_the_session_up(broker: OneB
     assert beat(broker.groups, "a", 1).epoch == 2
 
 
+def how_many(left: tuple[Left, ...]) -> int:
+    return len(left)
+
+
 def test_a_classic_group_whose_end_was_refused_ends_when_its_members_expire(
     broker: OneBroker,
 ) -> None:
@@ -411,7 +420,7 @@ def test_a_classic_group_whose_end_was_refused_ends_when_its_members_expire(
     leaver = [Leaver("m-1", None)]
     with pytest.raises(KafkaError):
         broker.groups.run(
-            "g", lambda groups, token, now: groups.leave("g", leaver, token, now), str
+            "g", lambda groups, token, now: groups.leave("g", leaver, token, now), how_many
         )
     assert shard.groups["g"].state == "CompletingRebalance"
     partition.isr = 1
@@ -429,22 +438,24 @@ def test_followers_go_on_waiting_when_the_leaders_assignment_is_refused(broker: 
         assert asyncio.iscoroutine(waiting)
         joined = asyncio.ensure_future(waiting)
         request = joining("g", "m-1")
-        groups.run("g", lambda shard, token, now: shard.join(request, token, "", now), str)
+        groups.run(
+            "g", lambda shard, token, now: shard.join(request, token, "", now), itself(Joined)
+        )
         await joined
         follower = Sync("g", 2, "m-2", None, None, None, ())
         leader = Sync("g", 2, "m-1", None, None, None, (("m-2", b"part"),))
-        part = groups.run("g", lambda s, token, now: s.sync(follower, token, now), lambda r: r)
+        part = groups.run("g", lambda s, token, now: s.sync(follower, token, now), itself(Synced))
         assert asyncio.iscoroutine(part)
         task = asyncio.ensure_future(part)
         partition = broker.replicas.partition(OFFSETS_TOPIC, groups.partition_of("g"))
         partition.isr = 0
         with pytest.raises(KafkaError):
-            groups.run("g", lambda s, token, now: s.sync(leader, token, now), str)
+            groups.run("g", lambda s, token, now: s.sync(leader, token, now), itself(Synced))
         await asyncio.sleep(0)
         assert not task.done()
         partition.isr = 1
-        groups.run("g", lambda s, token, now: s.sync(leader, token, now), str)
-        assert cast(Synced, await task).assignment == b"part"
+        groups.run("g", lambda s, token, now: s.sync(leader, token, now), itself(Synced))
+        assert (await task).assignment == b"part"
 
     asyncio.run(use())
 

@@ -4,16 +4,16 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 from headrace.cluster.image import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from headrace.coordination.group_runtime import GroupCoordinator
 from headrace.coordination.groups.group import Committer
 from headrace.coordination.groups.registry import Groups
 from headrace.coordination.offsets import OffsetToCommit
-from headrace.coordination.outcome import Outcome, Reply
-from headrace.coordination.runtime import Coordinator
+from headrace.coordination.outcome import Outcome, Reply, Token
 from headrace.coordination.transaction_records import State
 from headrace.coordination.transactions import NOBODY, Identity
 from headrace.errors import ErrorCode, KafkaError
@@ -22,7 +22,9 @@ from headrace.types import TopicPartition
 from headrace.wire.batch import TRANSACTIONAL
 from headrace.wire.records import Record, encode_batch
 from tests.apis.one_broker import NOW, OneBroker
+from tests.coordination.replies import itself
 
+T = TypeVar("T")
 NAME = "copier"
 ORDERS = TopicPartition("orders", 0)
 
@@ -38,7 +40,7 @@ def broker(tmp_path: Path) -> Iterator[OneBroker]:
     one.close()
 
 
-async def value(result: object) -> object:
+async def value(result: T | Awaitable[T]) -> T:
     return await result if isinstance(result, Awaitable) else result
 
 
@@ -47,10 +49,11 @@ async def begin(broker: OneBroker, *partitions: TopicPartition) -> Identity:
     transactions = broker.transactions
     who = await value(
         transactions.run(
-            NAME, lambda state, token, _: state.init(NAME, 60_000, NOBODY, token), lambda it: it
+            NAME,
+            lambda state, token, _: state.init(NAME, 60_000, NOBODY, token),
+            itself(Identity),
         )
     )
-    assert isinstance(who, Identity)
     await value(transactions.enlist(NAME, who, frozenset(partitions), add=True))
     for where in partitions:
         if where.topic == OFFSETS_TOPIC:
@@ -65,13 +68,13 @@ async def begin(broker: OneBroker, *partitions: TopicPartition) -> Identity:
 
 
 async def end(broker: OneBroker, who: Identity, commit: bool = True) -> Identity:
-    found = await value(
+    return await value(
         broker.transactions.run(
-            NAME, lambda state, token, _: state.end(NAME, who, commit, 2, token), lambda it: it
+            NAME,
+            lambda state, token, _: state.end(NAME, who, commit, 2, token),
+            itself(Identity),
         )
     )
-    assert isinstance(found, Identity)
-    return found
 
 
 def state(broker: OneBroker) -> State:
@@ -141,15 +144,15 @@ def test_a_coordinator_that_stepped_down_in_between_completes_it_when_it_leads_a
 def test_a_marker_that_cannot_be_written_is_tried_again(
     broker: OneBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    written = Coordinator.append_marker
+    written = GroupCoordinator.append_marker
     failures = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_ENOUGH_REPLICAS]
 
-    def sometimes(self: Coordinator, *args: Any) -> int:
+    def sometimes(self: GroupCoordinator, *args: Any) -> int:
         if failures:
             raise KafkaError(failures.pop())
         return written(self, *args)
 
-    monkeypatch.setattr(Coordinator, "append_marker", sometimes)
+    monkeypatch.setattr(GroupCoordinator, "append_marker", sometimes)
     offsets = TopicPartition(OFFSETS_TOPIC, 0)
 
     async def run() -> None:
@@ -223,13 +226,13 @@ async def commit_offset(broker: OneBroker, who: Identity) -> None:
     wanted = [OffsetToCommit("orders", 0, 7, 0, "")]
     producer = (who.producer_id, who.epoch)
 
-    def operation(groups: Groups, token: int, now_ms: int) -> Outcome:
+    def operation(groups: Groups, token: Token[None], now_ms: int) -> Outcome:
         committer = Committer("", None, -1, 9)
         outcome = groups.commit_in_transaction("g", committer, wanted, producer, now_ms)
         outcome.replies.append(Reply(token, None))
         return outcome
 
-    await value(broker.groups.run("g", operation, lambda it: it))
+    await value(broker.groups.run("g", operation, itself(type(None))))
 
 
 def test_sweeps_abort_what_is_too_old_and_forget_what_nobody_uses(broker: OneBroker) -> None:

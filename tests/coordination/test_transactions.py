@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
 
 import pytest
 
 from headrace.coordination.load import Latest, replay_transactions
-from headrace.coordination.outcome import Outcome
+from headrace.coordination.outcome import Outcome, Token
 from headrace.coordination.transaction_records import State, Transaction
 from headrace.coordination.transactions import LAST_EPOCH, NOBODY, Identity, Transactions
 from headrace.errors import ErrorCode, KafkaError
 from headrace.types import TopicPartition
 
+T = TypeVar("T")
 NAME = "copier"
 ORDERS, PAYMENTS = TopicPartition("orders", 0), TopicPartition("payments", 3)
 TIMEOUT_MS = 60_000
@@ -37,17 +40,22 @@ class Shard:
         self._next_id += 1
         return self._next_id
 
-    def apply(self, outcome: Outcome) -> object:
+    def apply(self, outcome: Outcome) -> None:
         for key, value in outcome.records:
             self.log.append((key.encode(), None if value is None else value.encode()))
             self.state.replay(key, value)
         for name in outcome.ended if not self.held else ():
             self._finish(name)
         for reply in outcome.replies:
-            if isinstance(reply.response, KafkaError):
-                raise reply.response
-            return reply.response
-        return None
+            reply.send()
+
+    def ask(self, operation: Callable[[Token[T]], Outcome]) -> T:
+        """The reply to an operation; its KafkaError is raised."""
+        token: Token[T] = Token()
+        self.apply(operation(token))
+        if isinstance(token.response, KafkaError):
+            raise token.response
+        return token.response
 
     def _finish(self, name: str) -> None:
         one = self.state.ids[name]
@@ -71,17 +79,13 @@ class Shard:
     # ------------------------------------------------------------------------ the clients' side
 
     def init(self, given: Identity = NOBODY, timeout_ms: int = TIMEOUT_MS) -> Identity:
-        found = self.apply(self.state.init(NAME, timeout_ms, given, 1))
-        assert isinstance(found, Identity)
-        return found
+        return self.ask(partial(self.state.init, NAME, timeout_ms, given))
 
     def add(self, who: Identity, *partitions: TopicPartition, version: int = V2) -> None:
-        self.apply(self.state.add(NAME, who, frozenset(partitions), version, 1))
+        self.ask(partial(self.state.add, NAME, who, frozenset(partitions), version))
 
     def end(self, who: Identity, commit: bool = True, version: int = V2) -> Identity:
-        found = self.apply(self.state.end(NAME, who, commit, version, 1))
-        assert isinstance(found, Identity)
-        return found
+        return self.ask(partial(self.state.end, NAME, who, commit, version))
 
     @property
     def one(self) -> Transaction:

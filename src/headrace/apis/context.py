@@ -13,7 +13,7 @@ from headrace.replication.replicas import Replicas
 from headrace.settings import Settings
 
 if TYPE_CHECKING:
-    from headrace.coordination.runtime import Coordinator
+    from headrace.coordination.group_runtime import GroupCoordinator
     from headrace.coordination.transaction_runtime import TransactionCoordinator
 
 
@@ -26,17 +26,17 @@ class Services:
     clock: Clock
     metadata: Metadata
     replicas: Replicas
-    make_groups: Callable[[], Coordinator]
+    make_groups: Callable[[], GroupCoordinator]
     """Builds the coordinator of groups: at the first request that needs it, because it takes
     longer to load than the rest of the broker takes to start."""
     make_transactions: Callable[[], TransactionCoordinator]
     """Likewise the coordinator of transactions."""
     peers: Peers
-    _groups: Coordinator | None = field(default=None, init=False)
+    _groups: GroupCoordinator | None = field(default=None, init=False)
     _transactions: TransactionCoordinator | None = field(default=None, init=False)
 
     @property
-    def groups(self) -> Coordinator:
+    def groups(self) -> GroupCoordinator:
         """The coordinator of this broker's groups."""
         if self._groups is None:
             self._groups = self.make_groups()

@@ -40,7 +40,7 @@ from headrace.settings import Settings, log_settings
 if TYPE_CHECKING:
     from headrace.broker.replication import Replication
     from headrace.client.aio import Connect
-    from headrace.coordination.runtime import Coordinator
+    from headrace.coordination.group_runtime import GroupCoordinator
     from headrace.coordination.transaction_runtime import TransactionCoordinator
 
 logger = logging.getLogger(__name__)
@@ -184,12 +184,12 @@ def build(
     )  # fmt: skip
 
 
-def make_groups(services: Services) -> "Coordinator":
+def make_groups(services: Services) -> "GroupCoordinator":
     """The coordinator of this broker's groups, not started."""
     # Imported here: a broker whose clients have no groups starts faster without.
-    from headrace.coordination.runtime import Coordinator
+    from headrace.coordination.group_runtime import GroupCoordinator
 
-    return Coordinator(services.settings, services.clock, services.metadata, services.replicas)
+    return GroupCoordinator(services.settings, services.clock, services.metadata, services.replicas)
 
 
 def make_transactions(services: Services) -> "TransactionCoordinator":
@@ -206,7 +206,7 @@ def make_transactions(services: Services) -> "TransactionCoordinator":
     )
 
 
-def _start_groups(services: Services) -> "Coordinator":
+def _start_groups(services: Services) -> "GroupCoordinator":
     groups = make_groups(services)
     groups.start()
     return groups

@@ -7,7 +7,7 @@ a cluster the other brokers are asked for theirs, with ListGroups and OffsetFetc
 import asyncio
 from collections.abc import Collection
 
-from headrace.coordination.runtime import Coordinator
+from headrace.coordination.group_runtime import GroupCoordinator
 from headrace.errors import ErrorCode, KafkaError
 from headrace.replication.peers import Peers
 from headrace.types import BrokerId
@@ -18,7 +18,7 @@ _GROUPS_AT_ONCE = 100
 
 
 async def committed_here(
-    coordinator: Coordinator, topics: Collection[str]
+    coordinator: GroupCoordinator, topics: Collection[str]
 ) -> dict[str, dict[str, dict[int, int]]]:
     """By topic, group and partition: the offset that the group reads next.
 

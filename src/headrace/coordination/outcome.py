@@ -12,7 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+
+from headrace.errors import KafkaError
+
+_Response = TypeVar("_Response")
+
+Result: TypeAlias = _Response | KafkaError
+"""What an operation replied, or why it was refused."""
 
 
 class Key(Hashable, Protocol):
@@ -35,11 +42,53 @@ class Value(Protocol):
 Record: TypeAlias = tuple[Key, Value | None]
 
 
-class Reply(NamedTuple):
+class Token(Generic[_Response]):
+    """A request that waits for a response of this type; tokens are compared by identity."""
+
+    __slots__ = ("_receive", "answered", "response")
+
+    response: Result[_Response]
+    """Only if the request is answered."""
+
+    def __init__(self) -> None:
+        self.answered = False
+        self._receive: Callable[[Result[_Response]], None] | None = None
+
+    def when_answered(self, receive: Callable[[Result[_Response]], None]) -> None:
+        """Pass the response, which is not there yet, to this function."""
+        self._receive = receive
+
+    def answer(self, response: Result[_Response]) -> None:
+        """Give the response to who waits for it; only the first one counts."""
+        if not self.answered:
+            self.answered, self.response = True, response
+            if self._receive is not None:
+                self._receive(response)
+
+
+class AnyReply(Protocol):
+    """A reply to a request, of whatever type."""
+
+    def send(self) -> None:
+        """Answer the request with the response."""
+
+    def fail(self, error: KafkaError) -> None:
+        """Answer the request with an error instead."""
+
+
+class Reply(NamedTuple, Generic[_Response]):
     """The answer to one waiting request; a KafkaError as response is raised where it waits."""
 
-    token: int
-    response: object
+    token: Token[_Response]
+    response: Result[_Response]
+
+    def send(self) -> None:
+        """Answer the request with the response."""
+        self.token.answer(self.response)
+
+    def fail(self, error: KafkaError) -> None:
+        """Answer the request with an error instead."""
+        self.token.answer(error)
 
 
 class Timer(NamedTuple):
@@ -57,7 +106,7 @@ class Outcome:
     """What one operation leads to; the replies leave only after the records are committed."""
 
     records: list[Record] = field(default_factory=list)
-    replies: list[Reply] = field(default_factory=list)
+    replies: list[AnyReply] = field(default_factory=list)
     timers: list[Timer] = field(default_factory=list)
     """Timers to set once the records are written."""
     sessions: list[Timer] = field(default_factory=list)
@@ -81,6 +130,6 @@ class Outcome:
         return self
 
 
-def answer(token: int, response: object) -> Outcome:
+def answer(token: Token[_Response], response: Result[_Response]) -> Outcome:
     """An outcome that only answers."""
     return Outcome(replies=[Reply(token, response)])

@@ -1,4 +1,4 @@
-"""Coordinators: run operations, write and replay their records; and the coordinator of groups.
+"""What coordinators share: they run operations, write their records and replay them.
 
 A shard is a partition of `__consumer_offsets`, or of `__transaction_state`, that this broker leads,
 read from the log once and then held in memory. An operation and its records are one step of the
@@ -6,7 +6,7 @@ event loop: it looks at the state, its records are appended and replayed, and it
 soon as they are committed (so that nobody ever hears of something that a crash could undo).
 
 Decisions are made in `groups/`, `offsets.py` and `transactions.py`; here are the log, the clock and
-those who wait. The coordinator of transactions is in `transaction_runtime.py`.
+those who wait. The coordinators are in `group_runtime.py` and `transaction_runtime.py`.
 """
 
 from __future__ import annotations
@@ -17,17 +17,16 @@ import struct
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from headrace.clock import Clock
 from headrace.cluster.controller import Defaults, NewTopic
-from headrace.cluster.image import NO_LEADER, OFFSETS_TOPIC, Image
+from headrace.cluster.image import NO_LEADER, Image
 from headrace.cluster.metadata import Metadata
 from headrace.coordination.groups.group import WallTime
-from headrace.coordination.groups.registry import Groups
-from headrace.coordination.load import Latest, latest_records, replay_steps
-from headrace.coordination.outcome import Key, Outcome, Reply, Timer, Value
+from headrace.coordination.load import Latest, latest_records
+from headrace.coordination.outcome import AnyReply, Key, Outcome, Result, Timer, Token, Value
 from headrace.coordination.timers import Timers
 from headrace.errors import ErrorCode, KafkaError
 from headrace.replication.partition import Partition
@@ -50,13 +49,14 @@ class Machine(Protocol):
 
     def expire(self, key: tuple[str, ...], now_ms: int) -> Outcome: ...
 
-    def withdraw(self, error: ErrorCode) -> list[Reply]: ...
+    def withdraw(self, error: ErrorCode) -> list[AnyReply]: ...
 
 
 _Machine = TypeVar("_Machine", bound=Machine)
+_Reply = TypeVar("_Reply")
 _Response = TypeVar("_Response")
 
-Operation: TypeAlias = Callable[[_Machine, int, int], Outcome]
+Operation: TypeAlias = Callable[[_Machine, Token[_Reply], int], Outcome]
 """(state of the shard, the token to reply to, steady clock in ms) -> what it leads to."""
 
 _TRY_AGAIN_MS = 5000
@@ -139,10 +139,6 @@ class Runtime(Generic[_Machine]):
         self._codec = codec
         self._shards: dict[int, Shard[_Machine]] = {}
         self._timers: Timers[_TimerKey] = Timers()
-        self._token = 0
-        self._waiting: dict[int, asyncio.Future[object]] = {}
-        self._answered: dict[int, object] = {}
-        self._current = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_ms = 0
@@ -336,7 +332,10 @@ class Runtime(Generic[_Machine]):
     # --------------------------------------------------------------------------------- running
 
     def run(
-        self, name: str, operation: Operation[_Machine], finish: Callable[[object], _Response]
+        self,
+        name: str,
+        operation: Operation[_Machine, _Reply],
+        finish: Callable[[_Reply], _Response],
     ) -> _Response | Coroutine[None, None, _Response]:
         """Run an operation on a group or transactional id; the response, or the wait for it.
 
@@ -350,40 +349,45 @@ class Runtime(Generic[_Machine]):
 
     def run_each(
         self,
-        operations: Sequence[tuple[str, Operation[_Machine]]],
-        finish: Callable[[list[object]], _Response],
+        operations: Sequence[tuple[str, Operation[_Machine, _Reply]]],
+        finish: Callable[[list[Result[_Reply]]], _Response],
     ) -> _Response | Coroutine[None, None, _Response]:
         """Run operations on several ids; what each replied, or its KafkaError, in that order."""
-        results: list[object] = []
+        results: list[Result[_Reply] | asyncio.Future[Result[_Reply]]] = []
         for name, operation in operations:
             try:
                 results.append(self._run(name, operation))
             except KafkaError as error:
                 results.append(error)
-        if not any(isinstance(result, asyncio.Future) for result in results):
-            return finish(results)
+        at_once = [result for result in results if not isinstance(result, asyncio.Future)]
+        if len(at_once) == len(results):
+            return finish(at_once)
         return _finish_each(results, finish)
 
-    def _run(self, name: str, operation: Operation[_Machine]) -> object:
+    def _run(
+        self, name: str, operation: Operation[_Machine, _Reply]
+    ) -> Result[_Reply] | asyncio.Future[Result[_Reply]]:
         """What the operation replies (a KafkaError is not raised), or a future of it."""
         shard = self._shard(self.partition_of(name))
-        self._token = token = self._token + 1
-        self._current = token
+        token: Token[_Reply] = Token()
         shard.state.wall.ms = self._clock.now_ms()
-        self._apply(shard, operation(shard.state, token, self._now_ms()), token)
-        if token in self._answered:
-            return self._answered.pop(token)
-        future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-        self._waiting[token] = future
-        # A client that is gone waits for nothing: its token is answered into the void.
-        future.add_done_callback(lambda _: self._waiting.pop(token, None))
+        self._apply(shard, operation(shard.state, token, self._now_ms()), token.answer)
+        if token.answered:
+            return token.response
+        future: asyncio.Future[Result[_Reply]] = asyncio.get_running_loop().create_future()
+        token.when_answered(partial(_set_result, future))
         return future
 
-    def _apply(self, shard: Shard[_Machine], outcome: Outcome, token: int | None = None) -> bool:
+    def _apply(
+        self,
+        shard: Shard[_Machine],
+        outcome: Outcome,
+        refuse: Callable[[KafkaError], None] | None = None,
+    ) -> bool:
         """Write what an operation decided and do what follows; False if it cannot be written.
 
-        In that case the operation has not happened: only `token`, whose request it was, hears of
-        it; all others that wait go on waiting.
+        In that case the operation has not happened: only the request that asked for it gets the
+        error, through `refuse`; all others that wait go on waiting.
         """
         if outcome.sessions:
             self._set_timers(shard, outcome.sessions)
@@ -392,8 +396,8 @@ class Runtime(Generic[_Machine]):
                 self._append(shard, outcome)
             except KafkaError as error:
                 self._log_refusal(shard, error)
-                if token is not None:
-                    self._deliver([_failure(token, error)])
+                if refuse is not None:
+                    refuse(_for_client(error))
                 return False
         for effect in outcome.effects:
             effect()
@@ -402,7 +406,8 @@ class Runtime(Generic[_Machine]):
         if not outcome.replies and not outcome.ended:
             return True
         if shard.partition.is_committed(shard.end):
-            self._deliver(outcome.replies)
+            for reply in outcome.replies:
+                reply.send()
             self._settled(shard, outcome)
         else:
             committed = shard.partition.wait_committed(shard.end)
@@ -456,29 +461,22 @@ class Runtime(Generic[_Machine]):
         self, shard: Shard[_Machine], outcome: Outcome, error: BaseException | None
     ) -> None:
         if error is None:
-            self._deliver(outcome.replies)
+            for reply in outcome.replies:
+                reply.send()
             if self._shards.get(shard.index) is shard:
                 self._settled(shard, outcome)
             return
         failure = error if isinstance(error, KafkaError) else KafkaError(
             ErrorCode.UNKNOWN_SERVER_ERROR, str(error)
         )  # fmt: skip
-        self._deliver([_failure(token, failure) for token, _ in outcome.replies])
+        for reply in outcome.replies:
+            reply.fail(_for_client(failure))
         if self._shards.get(shard.index) is shard:
             # The log may not keep what memory holds. If this broker still leads, it reads the log
             # again at once: timers and unfinished transactions must not wait for a request.
             self._unload(shard.index, ErrorCode.NOT_COORDINATOR)
             if shard.partition.leads and self._loop is not None:
                 self._spawn(self._load_all())
-
-    def _deliver(self, replies: Sequence[Reply]) -> None:
-        for token, response in replies:
-            future = self._waiting.get(token)
-            if future is not None:
-                if not future.done():
-                    future.set_result(response)
-            elif token == self._current:
-                self._answered[token] = response
 
     # ------------------------------------------------------------------------ timers and changes
 
@@ -572,7 +570,8 @@ class Runtime(Generic[_Machine]):
         if shard.task is not None:
             shard.task.cancel()
         self._timers.cancel_where(lambda key: key.shard == index)
-        self._deliver(shard.state.withdraw(error))
+        for reply in shard.state.withdraw(error):
+            reply.send()
 
     def _sweep(self, look: Callable[[_Machine], Outcome]) -> None:
         """Let every shard do what recurs."""
@@ -591,74 +590,6 @@ class Runtime(Generic[_Machine]):
                 logger.exception("recurring work on %s failed; it is tried again", self._topic)
 
 
-class Coordinator(Runtime[Groups]):
-    """The groups that this broker coordinates."""
-
-    def __init__(
-        self, settings: Settings, clock: Clock, metadata: Metadata, replicas: Replicas
-    ) -> None:
-        codec = settings.integer("offsets.topic.compression.codec")
-        super().__init__(OFFSETS_TOPIC, settings, clock, metadata, replicas, codec)
-
-    def start(self) -> None:
-        """Begin to read the logs, to let timers fire and to look for offsets that are too old."""
-        super().start()
-        self._spawn(self._every("offsets.retention.check.interval.ms", self.expire_offsets))
-
-    def _new_state(self) -> Groups:
-        return Groups(self._settings, self._metadata.image)
-
-    def _new_topic(self) -> NewTopic:
-        return NewTopic(
-            OFFSETS_TOPIC,
-            self._settings.integer("offsets.topic.num.partitions"),
-            self._settings.integer("offsets.topic.replication.factor"),
-            configs=(
-                ("cleanup.policy", "compact"),
-                ("compression.type", "producer"),
-                ("segment.bytes", str(self._settings.integer("offsets.topic.segment.bytes"))),
-            ),
-        )
-
-    def _replay_steps(self, state: Groups, latest: Latest) -> Iterator[None]:
-        yield from replay_steps(state, latest)
-        state.image = self._metadata.image
-
-    def _replay_pending(
-        self, state: Groups, producer_id: int, key: Key, value: Value | None
-    ) -> None:
-        state.replay_pending(producer_id, key, value)
-
-    def _topics_changed(
-        self, shard: Shard[Groups], changed: frozenset[str], gone: frozenset[str]
-    ) -> Outcome:
-        image = self._metadata.image
-        return shard.state.topics_changed(image, changed, gone, self._now_ms())
-
-    def all_groups(self) -> Iterator[Groups]:
-        """The groups of every shard that this broker leads, for ListGroups."""
-        return self.all_states()
-
-    def expire_offsets(self) -> None:
-        """Delete offsets that nobody has used for their retention, and groups without any."""
-        self._sweep(Groups.expire_offsets)
-
-    def append_marker(
-        self, index: int, producer_id: int, epoch: int, commit: bool, coordinator_epoch: int
-    ) -> int:
-        """End a transaction in a partition of the offsets topic; the marker's offset.
-
-        KafkaError while the groups in it are being read: whoever ends transactions tries again.
-        """
-        shard = self._shard(index)
-        offset = shard.partition.append_marker(
-            producer_id, epoch, commit, coordinator_epoch, self._clock.now_ms()
-        )
-        shard.end = offset + 1
-        shard.state.end_transaction(producer_id, commit)
-        return offset
-
-
 @lru_cache(4096)
 def java_hash(text: str) -> int:
     """A string's hash as Java computes it, without the sign: it chooses a group's partition."""
@@ -669,24 +600,31 @@ def java_hash(text: str) -> int:
     return value & 0x7FFFFFFF
 
 
-def _failure(token: int, error: KafkaError) -> Reply:
+def _for_client(error: KafkaError) -> KafkaError:
+    """What a failed append is for the client."""
     code = _APPEND_ERRORS.get(error.code, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    return Reply(token, KafkaError(code, error.message))
+    return KafkaError(code, error.message)
 
 
-def _unless_error(result: object) -> object:
+def _set_result(future: asyncio.Future[_Response], response: _Response) -> None:
+    if not future.done():  # it is done if the client is gone
+        future.set_result(response)
+
+
+def _unless_error(result: Result[_Reply]) -> _Reply:
     if isinstance(result, KafkaError):
         raise result
     return result
 
 
 async def _finish(
-    future: asyncio.Future[object], finish: Callable[[object], _Response]
+    future: asyncio.Future[Result[_Reply]], finish: Callable[[_Reply], _Response]
 ) -> _Response:
     return finish(_unless_error(await future))
 
 
 async def _finish_each(
-    results: list[object], finish: Callable[[list[object]], _Response]
+    results: list[Result[_Reply] | asyncio.Future[Result[_Reply]]],
+    finish: Callable[[list[Result[_Reply]]], _Response],
 ) -> _Response:
     return finish([await one if isinstance(one, asyncio.Future) else one for one in results])

@@ -16,9 +16,10 @@ from headrace.cluster.controller import NewTopic
 from headrace.cluster.image import NO_LEADER, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from headrace.cluster.metadata import Metadata
 from headrace.coordination import remote_transactions
+from headrace.coordination.group_runtime import GroupCoordinator
 from headrace.coordination.load import Latest, replay_transactions
-from headrace.coordination.outcome import Outcome, answer
-from headrace.coordination.runtime import Coordinator, Runtime, Shard
+from headrace.coordination.outcome import Outcome, Token, answer
+from headrace.coordination.runtime import Runtime, Shard
 from headrace.coordination.transaction_records import State, Transaction
 from headrace.coordination.transactions import BUMPS_AT_END, Identity, Transactions
 from headrace.errors import ErrorCode, KafkaError
@@ -47,7 +48,7 @@ class TransactionCoordinator(Runtime[Transactions]):
         clock: Clock,
         metadata: Metadata,
         replicas: Replicas,
-        groups: Callable[[], Coordinator],
+        groups: Callable[[], GroupCoordinator],
         peers: Peers,
     ) -> None:
         super().__init__(TRANSACTIONS_TOPIC, settings, clock, metadata, replicas, 0)
@@ -116,7 +117,9 @@ class TransactionCoordinator(Runtime[Transactions]):
         version 2 have it, or have to be in it already. KafkaError if none may be written to.
         """
 
-        def operation(state: Transactions, token: int, _now_ms: int) -> Outcome:
+        def operation(
+            state: Transactions, token: Token[frozenset[TopicPartition]], _now_ms: int
+        ) -> Outcome:
             if add:
                 return state.add(name, who, partitions, BUMPS_AT_END, token)
             return answer(token, state.missing(name, who, partitions))
@@ -124,7 +127,7 @@ class TransactionCoordinator(Runtime[Transactions]):
         coordinator = self.leader_of(name)
         if coordinator not in (self._replicas.node_id, NO_LEADER):
             return remote_transactions.enlist(self._peers, coordinator, name, who, partitions, add)
-        return self.run(name, operation, _as_partitions)
+        return self.run(name, operation, frozenset)
 
     # ----------------------------------------------------------------------- ending transactions
 
@@ -256,7 +259,3 @@ class TransactionCoordinator(Runtime[Transactions]):
         return partition.append_marker(
             producer_id, epoch, commit, coordinator, self._clock.now_ms()
         )
-
-
-def _as_partitions(found: object) -> frozenset[TopicPartition]:
-    return found if isinstance(found, frozenset) else frozenset()

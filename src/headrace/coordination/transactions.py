@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from headrace.coordination.groups.group import WallTime
-from headrace.coordination.outcome import Key, Outcome, Reply, Value, answer
+from headrace.coordination.outcome import AnyReply, Key, Outcome, Token, Value, answer
 from headrace.coordination.transaction_records import (
     NO_EPOCH,
     NO_PRODUCER_ID,
@@ -79,7 +79,7 @@ class Transactions:
         """There are no timers here: the runtime looks from time to time, as Kafka does."""
         return Outcome()
 
-    def withdraw(self, _error: ErrorCode) -> list[Reply]:
+    def withdraw(self, _error: ErrorCode) -> list[AnyReply]:
         """Nobody waits here."""
         return []
 
@@ -103,7 +103,7 @@ class Transactions:
 
     # ---------------------------------------------------------------------------- InitProducerId
 
-    def init(self, name: str, timeout_ms: int, given: Identity, token: int) -> Outcome:
+    def init(self, name: str, timeout_ms: int, given: Identity, token: Token[Identity]) -> Outcome:
         """A producer begins, or goes on (`given`, KIP-360); replies with its Identity."""
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
@@ -157,12 +157,15 @@ class Transactions:
         who: Identity,
         partitions: frozenset[TopicPartition],
         version: int,
-        token: int,
+        token: Token[frozenset[TopicPartition]],
     ) -> Outcome:
-        """Partitions, or groups as partitions of the offsets topic, join; replies with None."""
+        """Partitions, or groups as partitions of the offsets topic, join the transaction.
+
+        Replies with those that may not, which are none.
+        """
         one = self._of(name, who)
         if one.state is State.ONGOING and partitions <= one.partitions:
-            return answer(token, None)
+            return answer(token, frozenset())
         ongoing = one.state is State.ONGOING
         added = replace(
             one,
@@ -172,7 +175,7 @@ class Transactions:
             update_ms=self.wall.ms,
             version=version,
         )
-        outcome = answer(token, None)
+        outcome = answer(token, frozenset())
         outcome.records.append((TransactionKey(name), added))
         return outcome
 
@@ -206,7 +209,9 @@ class Transactions:
 
     # ------------------------------------------------------------------------ end of a transaction
 
-    def end(self, name: str, who: Identity, commit: bool, version: int, token: int) -> Outcome:
+    def end(
+        self, name: str, who: Identity, commit: bool, version: int, token: Token[Identity]
+    ) -> Outcome:
         """EndTxn; replies with the producer's Identity from now on."""
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
@@ -260,7 +265,7 @@ class Transactions:
         )
 
     def _prepare(
-        self, name: str, one: Transaction, commit: bool, version: int, token: int
+        self, name: str, one: Transaction, commit: bool, version: int, token: Token[Identity]
     ) -> Outcome:
         prepared = replace(
             one,
@@ -337,7 +342,7 @@ class Transactions:
     def _runs_longer(self, one: Transaction, ms: int) -> bool:
         return one.state not in _AT_REST and self.wall.ms - one.start_ms > ms
 
-    def _written(self, name: str, new: Transaction, token: int) -> Outcome:
+    def _written(self, name: str, new: Transaction, token: Token[Identity]) -> Outcome:
         outcome = answer(token, Identity(new.producer_id, new.epoch))
         outcome.records.append((TransactionKey(name), new))
         return outcome

@@ -1,8 +1,10 @@
 """A shard without a log or a clock, and members of consumer groups that behave as real ones do."""
 
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
 
 from headrace.cluster.image import Image, PartitionState, Topic
 from headrace.coordination import consumer_records, records
@@ -10,10 +12,13 @@ from headrace.coordination.consumer_records import Assignment
 from headrace.coordination.groups import consumer
 from headrace.coordination.groups.consumer import Beat, BeatAnswer, ConsumerGroup
 from headrace.coordination.groups.consumer_member import difference, union
+from headrace.coordination.groups.group import Join, Joined, Leaver, Left
 from headrace.coordination.groups.registry import Groups
-from headrace.coordination.outcome import Outcome
+from headrace.coordination.outcome import Outcome, Token
 from headrace.settings import Settings
+from tests.coordination.replies import reply_of
 
+T = TypeVar("T")
 GROUP = "billing"
 _STATE = PartitionState(1, 0, (1,), (1,))
 
@@ -45,7 +50,6 @@ class Shard:
         self.log: dict[bytes, bytes | None] = {}
         self.timers: dict[tuple[str, ...], int] = {}
         self.now_ms = 1000
-        self._token = 0
 
     @property
     def group(self) -> ConsumerGroup:
@@ -53,8 +57,8 @@ class Shard:
         assert isinstance(found, ConsumerGroup)
         return found
 
-    def run(self, outcome: Outcome) -> object:
-        """Write and replay what an operation leads to; its answer."""
+    def run(self, outcome: Outcome) -> None:
+        """Write, replay and answer what an operation leads to."""
         for key, value in outcome.records:
             raw = key.encode()
             self.log.pop(raw, None)
@@ -67,16 +71,23 @@ class Shard:
                 self.timers.pop(name, None)
             else:
                 self.timers[name] = at_ms
-        return outcome.replies[0].response if outcome.replies else None
+        for reply in outcome.replies:
+            reply.send()
 
-    def token(self) -> int:
-        self._token += 1
-        return self._token
+    def ask(self, operation: Callable[[Token[T], int], Outcome]) -> T:
+        """The reply to an operation that is answered at once."""
+        token: Token[T] = Token()
+        self.run(operation(token, self.now_ms))
+        return reply_of(token)
 
     def beat(self, beat: Beat) -> BeatAnswer:
-        answer = self.run(consumer.heartbeat(self.groups, beat, self.token(), self.now_ms))
-        assert isinstance(answer, BeatAnswer)
-        return answer
+        return self.ask(partial(consumer.heartbeat, self.groups, beat))
+
+    def join(self, request: Join, new_id: str) -> Joined:
+        return self.ask(lambda token, now: self.groups.join(request, token, new_id, now))
+
+    def leave(self, *leavers: Leaver) -> tuple[Left, ...]:
+        return self.ask(partial(self.groups.leave, GROUP, leavers))
 
     def advance(self, ms: int) -> None:
         """Let time pass, and every timer fire that is due."""

@@ -7,6 +7,7 @@ import pytest
 
 from headrace.coordination.groups.consumer_member import MemberState, size
 from headrace.coordination.groups.group import Committer
+from headrace.coordination.outcome import Token
 from headrace.errors import ErrorCode, KafkaError
 from tests.coordination.groups.consumer_shard import (
     GROUP,
@@ -394,7 +395,7 @@ def test_a_deleted_group_leaves_nothing_in_the_log() -> None:
     client = Client(shard, "a", topics=None, expression="o.*")
     client.join()
     client.leave()
-    shard.run(shard.groups.delete(GROUP, shard.token()))
+    shard.run(shard.groups.delete(GROUP, Token()))
     assert not any(value is not None for value in shard.log.values())
     assert GROUP not in shard.groups.groups
 

@@ -2,6 +2,7 @@
 
 import struct
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from headrace.coordination.consumer_records import Assignment
 from headrace.coordination.groups import consumer
 from headrace.coordination.groups.classic import ClassicGroup
-from headrace.coordination.groups.consumer import ConsumerGroup
+from headrace.coordination.groups.consumer import BeatAnswer, ConsumerGroup
 from headrace.coordination.groups.embedded import (
     by_id,
     read_assignment,
@@ -27,6 +28,7 @@ from headrace.coordination.groups.group import (
     Sync,
     Synced,
 )
+from headrace.coordination.outcome import Token
 from headrace.errors import ErrorCode, KafkaError
 from tests.coordination.groups.consumer_shard import (
     GROUP,
@@ -36,6 +38,7 @@ from tests.coordination.groups.consumer_shard import (
     settle,
     topic_id,
 )
+from tests.coordination.replies import reply_of
 
 ORDERS = topic_id("orders")
 SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
@@ -80,10 +83,7 @@ class OldClient:
         )
 
     def join(self, new_id: str = "old-1") -> Joined:
-        joined = self.shard.run(
-            self.shard.groups.join(self.request(), self.shard.token(), new_id, self.shard.now_ms)
-        )
-        assert isinstance(joined, Joined)
+        joined = self.shard.join(self.request(), new_id)
         if joined.error is ErrorCode.NONE:
             self.member_id, self.generation = joined.member_id, joined.generation
         return joined
@@ -92,21 +92,14 @@ class OldClient:
         request = Sync(
             GROUP, self.generation, self.member_id, self.instance_id, None, None, assignments
         )
-        synced = self.shard.run(
-            self.shard.groups.sync(request, self.shard.token(), self.shard.now_ms)
-        )
-        assert isinstance(synced, Synced)
+        synced = self.shard.ask(partial(self.shard.groups.sync, request))
         if synced.error is ErrorCode.NONE:
             self.owned = by_id(read_assignment(synced.assignment), self.shard.image)
         return synced
 
     def heartbeat(self) -> ErrorCode:
         beat = Heartbeat(GROUP, self.generation, self.member_id, self.instance_id)
-        code = self.shard.run(
-            self.shard.groups.heartbeat(beat, self.shard.token(), self.shard.now_ms)
-        )
-        assert isinstance(code, ErrorCode)
-        return code
+        return self.shard.ask(partial(self.shard.groups.heartbeat, beat))
 
     def settle(self) -> None:
         """Heartbeat, and join and sync for as long as that is asked for."""
@@ -151,21 +144,21 @@ def test_a_classic_group_goes_on_as_a_consumer_group_when_a_new_member_comes() -
 def test_those_who_wait_in_a_classic_group_are_told_to_join_again() -> None:
     shard = Shard({"group.initial.rebalance.delay.ms": "3000"}, orders=4)
     old = OldClient(shard)
-    token = shard.token()
-    shard.run(shard.groups.join(old.request(), token, "old-1", shard.now_ms))
+    waiting: Token[Joined] = Token()
+    shard.run(shard.groups.join(old.request(), waiting, "old-1", shard.now_ms))
+    asking: Token[BeatAnswer] = Token()
     outcome = consumer.heartbeat(
         shard.groups,
         Client(shard, "new").request(
             topics=("orders",), rebalance_timeout_ms=60_000, owned={}, epoch=0
         ),
-        shard.token(),
+        asking,
         shard.now_ms,
     )
-    assert [reply.token for reply in outcome.replies] == [token + 1, token]
-    told = outcome.replies[1].response
-    assert isinstance(told, Joined)
-    assert told.error is ErrorCode.REBALANCE_IN_PROGRESS
-    shard.run(replace(outcome, replies=[]))
+    assert len(outcome.replies) == 2
+    shard.run(outcome)
+    assert asking.answered
+    assert reply_of(waiting).error is ErrorCode.REBALANCE_IN_PROGRESS
     assert isinstance(shard.groups.groups[GROUP], ConsumerGroup)
 
 
@@ -225,9 +218,7 @@ def test_a_group_without_members_becomes_what_its_next_member_speaks() -> None:
     new.leave()
     old = classic_group(shard)
     assert isinstance(shard.groups.groups[GROUP], ClassicGroup)
-    left = shard.run(
-        shard.groups.leave(GROUP, [Leaver(old.member_id, None)], shard.token(), shard.now_ms)
-    )
+    left = shard.leave(Leaver(old.member_id, None))
     assert left == (Left(old.member_id, None, ErrorCode.NONE),)
     assert new.join().assigned == partitions(orders=4)
     shard.restart()
@@ -282,9 +273,7 @@ def test_the_errors_of_the_classic_protocol_in_a_consumer_group() -> None:
         ),
         (replace(old.request(), instance_id="nobody"), ErrorCode.UNKNOWN_MEMBER_ID),
     ):
-        joined = shard.run(shard.groups.join(request, shard.token(), "id", shard.now_ms))
-        assert isinstance(joined, Joined)
-        assert joined.error is code
+        assert shard.join(request, "id").error is code
     generation, old.generation = old.generation, 99
     assert old.heartbeat() is old.sync().error is ErrorCode.ILLEGAL_GENERATION
     with pytest.raises(KafkaError) as refusal:
@@ -302,7 +291,7 @@ def test_an_administrator_removes_members_of_both_kinds() -> None:
     third = Client(shard, "third")
     third.join()
     leavers = [Leaver("", "one"), Leaver(old.member_id, None), Leaver("nobody", None)]
-    left = shard.run(shard.groups.leave(GROUP, leavers, shard.token(), shard.now_ms))
+    left = shard.leave(*leavers)
     assert left == (
         Left("new", "one", ErrorCode.NONE),
         Left(old.member_id, None, ErrorCode.NONE),
@@ -342,7 +331,7 @@ def test_members_of_both_kinds_never_own_the_same_partition(
             del members[number]
             if isinstance(member, OldClient):
                 leaver = Leaver(member.member_id, None)
-                shard.run(shard.groups.leave(GROUP, [leaver], shard.token(), shard.now_ms))
+                shard.leave(leaver)
             else:
                 member.leave()
         elif isinstance(member, Client):

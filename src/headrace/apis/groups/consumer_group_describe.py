@@ -26,7 +26,7 @@ from headrace.coordination import consumer_records
 from headrace.coordination.groups.consumer import ConsumerGroup
 from headrace.coordination.groups.consumer_member import Member as GroupMember
 from headrace.coordination.groups.registry import Groups
-from headrace.coordination.outcome import Outcome, answer
+from headrace.coordination.outcome import Outcome, Result, Token, answer
 from headrace.errors import ErrorCode, KafkaError
 from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, TopicName, error, i8, i32
 
@@ -40,7 +40,7 @@ def consumer_group_describe(
     """Describe each group, or say why it cannot be."""
     allowed = operations.ON_GROUP if request.include_authorized_operations else operations.NOT_ASKED
 
-    def finish(results: list[object]) -> ConsumerGroupDescribeResponse:
+    def finish(results: list[Result[ConsumerGroup]]) -> ConsumerGroupDescribeResponse:
         return ConsumerGroupDescribeResponse(
             throttle_time=NO_THROTTLE,
             groups=tuple(
@@ -56,7 +56,7 @@ def consumer_group_describe(
     )
 
 
-def _find(group_id: str, groups: Groups, token: int, _now_ms: int) -> Outcome:
+def _find(group_id: str, groups: Groups, token: Token[ConsumerGroup], _now_ms: int) -> Outcome:
     if not group_id:
         return answer(token, KafkaError(ErrorCode.INVALID_GROUP_ID))
     found = groups.groups.get(group_id)
@@ -66,8 +66,7 @@ def _find(group_id: str, groups: Groups, token: int, _now_ms: int) -> Outcome:
     return answer(token, KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {why}."))
 
 
-def _refused(group_id: GroupId, why: object) -> DescribedGroup:
-    assert isinstance(why, KafkaError)
+def _refused(group_id: GroupId, why: KafkaError) -> DescribedGroup:
     return DescribedGroup(
         error_code=error(why.code),
         error_message=why.message,

@@ -100,8 +100,7 @@ def _owned(topics: Iterable[OwnedPartitions]) -> consumer_records.Assignment:
     }
 
 
-def _respond(result: object) -> ConsumerGroupHeartbeatResponse:
-    assert isinstance(result, BeatAnswer)
+def _respond(result: BeatAnswer) -> ConsumerGroupHeartbeatResponse:
     return ConsumerGroupHeartbeatResponse(
         throttle_time=NO_THROTTLE,
         error_code=NO_ERROR,

@@ -12,7 +12,7 @@ from kio.schema.delete_groups.v2.response import DeletableGroupResult, DeleteGro
 
 from headrace.apis.context import RequestContext, Services
 from headrace.coordination.groups.registry import Groups
-from headrace.coordination.outcome import Outcome
+from headrace.coordination.outcome import Outcome, Result, Token
 from headrace.errors import ErrorCode, KafkaError
 from headrace.wire.primitives import NO_THROTTLE, error
 
@@ -23,7 +23,7 @@ def delete_groups(
     """Delete each group that may be deleted."""
     names = tuple(dict.fromkeys(request.groups_names))
 
-    def answer_all(results: list[object]) -> DeleteGroupsResponse:
+    def answer_all(results: list[Result[ErrorCode]]) -> DeleteGroupsResponse:
         return DeleteGroupsResponse(
             throttle_time=NO_THROTTLE,
             results=tuple(
@@ -35,12 +35,9 @@ def delete_groups(
     return services.groups.run_each([(name, partial(_delete, name)) for name in names], answer_all)
 
 
-def _delete(name: str, groups: Groups, token: int, _now_ms: int) -> Outcome:
+def _delete(name: str, groups: Groups, token: Token[ErrorCode], _now_ms: int) -> Outcome:
     return groups.delete(name, token)
 
 
-def _code(result: object) -> ErrorCode:
-    if isinstance(result, KafkaError):
-        return result.code
-    assert isinstance(result, ErrorCode)
-    return result
+def _code(result: Result[ErrorCode]) -> ErrorCode:
+    return result.code if isinstance(result, KafkaError) else result

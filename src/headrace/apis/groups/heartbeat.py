@@ -7,7 +7,6 @@ v3 static members; v4 flexible.
 """
 
 from collections.abc import Coroutine
-from typing import cast
 
 from kio.schema.heartbeat.v4.request import HeartbeatRequest
 from kio.schema.heartbeat.v4.response import HeartbeatResponse
@@ -40,5 +39,5 @@ def heartbeat(
         return _answer(ErrorCode.NONE)
 
 
-def _answer(reply: object) -> HeartbeatResponse:
-    return HeartbeatResponse(throttle_time=NO_THROTTLE, error_code=error(cast(ErrorCode, reply)))
+def _answer(code: ErrorCode) -> HeartbeatResponse:
+    return HeartbeatResponse(throttle_time=NO_THROTTLE, error_code=error(code))

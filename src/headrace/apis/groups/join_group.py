@@ -10,7 +10,6 @@ reason; v9 tells the leader that it need not assign.
 
 import uuid
 from collections.abc import Coroutine
-from typing import cast
 
 from kio.schema.join_group.v9.request import JoinGroupRequest
 from kio.schema.join_group.v9.response import JoinGroupResponse, JoinGroupResponseMember
@@ -55,8 +54,7 @@ def join_group(
     )
 
 
-def _answer(reply: object) -> JoinGroupResponse:
-    joined = cast(Joined, reply)
+def _answer(joined: Joined) -> JoinGroupResponse:
     return JoinGroupResponse(
         throttle_time=NO_THROTTLE,
         error_code=error(joined.error),

@@ -7,7 +7,6 @@ v0-2 one member, whose error is the request's; v3 several; v4 flexible; v5 the r
 """
 
 from collections.abc import Coroutine
-from typing import cast
 
 from kio.schema.leave_group.v5.request import LeaveGroupRequest
 from kio.schema.leave_group.v5.response import LeaveGroupResponse, MemberResponse
@@ -33,8 +32,7 @@ def leave_group(
     )
 
 
-def _answer(reply: object) -> LeaveGroupResponse:
-    left = cast(tuple[Left, ...], reply)
+def _answer(left: tuple[Left, ...]) -> LeaveGroupResponse:
     return LeaveGroupResponse(
         throttle_time=NO_THROTTLE,
         error_code=NO_ERROR,

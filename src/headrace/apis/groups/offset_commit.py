@@ -20,7 +20,7 @@ from headrace.apis.context import RequestContext, Services
 from headrace.coordination.groups.group import Committer
 from headrace.coordination.groups.registry import Groups
 from headrace.coordination.offsets import OffsetToCommit
-from headrace.coordination.outcome import Outcome, Reply
+from headrace.coordination.outcome import Outcome, Reply, Token
 from headrace.errors import ErrorCode
 from headrace.wire.primitives import NO_THROTTLE, error
 
@@ -37,12 +37,16 @@ def offset_commit(
         context.version,
     )
 
-    def commit(groups: Groups, token: int, now_ms: int) -> Outcome:
+    def commit(groups: Groups, token: Token[OffsetCommitResponse], now_ms: int) -> Outcome:
         outcome = groups.commit(request.group_id, who, wanted, now_ms)
         outcome.replies.append(Reply(token, response))
         return outcome
 
-    return services.groups.run(request.group_id, commit, lambda _: response)
+    return services.groups.run(request.group_id, commit, _itself)
+
+
+def _itself(response: OffsetCommitResponse) -> OffsetCommitResponse:
+    return response
 
 
 def _judge(

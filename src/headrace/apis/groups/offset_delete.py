@@ -5,7 +5,6 @@ that it subscribes to stay (86); of any other group that has members nothing is 
 """
 
 from collections.abc import Coroutine
-from typing import cast
 
 from kio.schema.offset_delete.v0.request import OffsetDeleteRequest
 from kio.schema.offset_delete.v0.response import (
@@ -32,9 +31,8 @@ def offset_delete(
         if topic.name in topics and 0 <= one.partition_index < len(topics[topic.name].partitions)
     ]
 
-    def answer_each(reply: object) -> OffsetDeleteResponse:
-        results = dict(zip(known, cast(tuple[ErrorCode, ...], reply), strict=True))
-        return _answer(request, results)
+    def answer_each(codes: tuple[ErrorCode, ...]) -> OffsetDeleteResponse:
+        return _answer(request, dict(zip(known, codes, strict=True)))
 
     try:
         return services.groups.run(

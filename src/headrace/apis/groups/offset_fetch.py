@@ -10,7 +10,6 @@ is committed; v8 several groups; v9 members of the new kind of group.
 
 from collections.abc import Coroutine, Mapping
 from functools import partial
-from typing import cast
 
 from kio.schema.offset_fetch.v9.request import OffsetFetchRequest, OffsetFetchRequestGroup
 from kio.schema.offset_fetch.v9.response import (
@@ -22,7 +21,7 @@ from kio.schema.offset_fetch.v9.response import (
 
 from headrace.apis.context import RequestContext, Services
 from headrace.coordination.groups.registry import Groups
-from headrace.coordination.outcome import Outcome, answer
+from headrace.coordination.outcome import Outcome, Result, Token, answer
 from headrace.coordination.records import OffsetCommit
 from headrace.errors import ErrorCode, KafkaError
 from headrace.types import TopicPartition
@@ -31,6 +30,8 @@ from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, TopicName, error, i3
 NO_OFFSET = -1
 
 _Partitions = Mapping[int, OffsetCommit]
+_Fetched = tuple[Mapping[str, _Partitions], frozenset[TopicPartition]]
+"""Offsets by topic, and the partitions whose offsets an open transaction may change."""
 _NONE: _Partitions = {}
 
 
@@ -39,7 +40,7 @@ def offset_fetch(
 ) -> OffsetFetchResponse | Coroutine[None, None, OffsetFetchResponse]:
     """The offsets of each group, or its error."""
 
-    def answer_all(results: list[object]) -> OffsetFetchResponse:
+    def answer_all(results: list[Result[_Fetched]]) -> OffsetFetchResponse:
         groups = tuple(map(_answer, request.groups, results))
         return OffsetFetchResponse(throttle_time=NO_THROTTLE, groups=groups)
 
@@ -53,21 +54,25 @@ def offset_fetch(
 
 
 def _fetch(
-    asked: OffsetFetchRequestGroup, stable: bool, groups: Groups, token: int, _now_ms: int
+    asked: OffsetFetchRequestGroup,
+    stable: bool,
+    groups: Groups,
+    token: Token[_Fetched],
+    _now_ms: int,
 ) -> Outcome:
     offsets = groups.fetch(asked.group_id, asked.member_id, asked.member_epoch)
     unstable = groups.offsets.pending(asked.group_id) if stable else frozenset()
     return answer(token, (offsets, unstable))
 
 
-def _answer(asked: OffsetFetchRequestGroup, result: object) -> OffsetFetchResponseGroup:
+def _answer(asked: OffsetFetchRequestGroup, result: Result[_Fetched]) -> OffsetFetchResponseGroup:
     code = NO_ERROR
     known: Mapping[str, _Partitions] = {}
     unstable: frozenset[TopicPartition] = frozenset()
     if isinstance(result, KafkaError):
         code = error(result.code)
     else:
-        known, unstable = cast(tuple[Mapping[str, _Partitions], frozenset[TopicPartition]], result)
+        known, unstable = result
     if asked.topics is None:
         topics = tuple(_topic(name, found, tuple(found), unstable) for name, found in known.items())
     else:

@@ -7,7 +7,6 @@ v3 static members; v4 flexible; v5 protocol type and name, checked against the g
 """
 
 from collections.abc import Coroutine
-from typing import cast
 
 from kio.schema.sync_group.v5.request import SyncGroupRequest
 from kio.schema.sync_group.v5.response import SyncGroupResponse
@@ -42,8 +41,7 @@ def sync_group(
     )
 
 
-def _answer(reply: object) -> SyncGroupResponse:
-    synced = cast(Synced, reply)
+def _answer(synced: Synced) -> SyncGroupResponse:
     return SyncGroupResponse(
         throttle_time=NO_THROTTLE,
         error_code=error(synced.error),

@@ -14,7 +14,7 @@ from kio.schema.add_offsets_to_txn.v4.response import AddOffsetsToTxnResponse
 from headrace.apis.context import RequestContext, Services
 from headrace.apis.transactions.transaction_errors import for_old_producers
 from headrace.cluster.image import OFFSETS_TOPIC
-from headrace.coordination.outcome import Outcome
+from headrace.coordination.outcome import Outcome, Result, Token
 from headrace.coordination.transactions import Identity, Transactions
 from headrace.errors import ErrorCode, KafkaError
 from headrace.types import TopicPartition
@@ -28,15 +28,16 @@ def add_offsets_to_txn(
 ) -> AddOffsetsToTxnResponse | Coroutine[None, None, AddOffsetsToTxnResponse]:
     """Add the group's partition of the offsets topic to the transaction."""
 
-    def add(state: Transactions, token: int, _now_ms: int) -> Outcome:
+    def add(state: Transactions, token: Token[frozenset[TopicPartition]], _now_ms: int) -> Outcome:
         where = TopicPartition(OFFSETS_TOPIC, services.groups.partition_of(request.group_id))
         who = Identity(request.producer_id, request.producer_epoch)
         return state.add(request.transactional_id, who, frozenset({where}), 0, token)
 
-    def finish(results: list[object]) -> AddOffsetsToTxnResponse:
+    def finish(results: list[Result[frozenset[TopicPartition]]]) -> AddOffsetsToTxnResponse:
+        (result,) = results
         code = ErrorCode.NONE
-        if isinstance(results[0], KafkaError):
-            code = for_old_producers(results[0].code, context.version, FENCED_FROM)
+        if isinstance(result, KafkaError):
+            code = for_old_producers(result.code, context.version, FENCED_FROM)
         return AddOffsetsToTxnResponse(throttle_time=NO_THROTTLE, error_code=error(code))
 
     return services.transactions.run_each([(request.transactional_id, add)], finish)

@@ -24,7 +24,7 @@ from kio.schema.add_partitions_to_txn.v5.response import (
 
 from headrace.apis.context import RequestContext, Services
 from headrace.apis.transactions.transaction_errors import for_old_producers
-from headrace.coordination.outcome import Outcome, answer
+from headrace.coordination.outcome import Outcome, Result, Token, answer
 from headrace.coordination.transactions import BUMPS_AT_END, Identity, Transactions
 from headrace.errors import ErrorCode, KafkaError
 from headrace.types import TopicPartition
@@ -34,13 +34,16 @@ FOR_BROKERS_FROM = 4
 ABORTABLE_FROM = 5
 FENCED_FROM = 2
 
+_Refused = frozenset[TopicPartition]
+"""Partitions that do not exist, or that are not in the transaction."""
+
 
 def add_partitions_to_txn(
     services: Services, request: AddPartitionsToTxnRequest, context: RequestContext
 ) -> AddPartitionsToTxnResponse | Coroutine[None, None, AddPartitionsToTxnResponse]:
     """Add the partitions of each transaction, all or none of it."""
 
-    def finish(results: list[object]) -> AddPartitionsToTxnResponse:
+    def finish(results: list[Result[_Refused]]) -> AddPartitionsToTxnResponse:
         answers = tuple(
             _answer(one, result, context.version)
             for one, result in zip(request.transactions, results, strict=True)
@@ -63,7 +66,7 @@ def _operation(
     asked: AddPartitionsToTxnTransaction,
     version: int,
     state: Transactions,
-    token: int,
+    token: Token[_Refused],
     _now_ms: int,
 ) -> Outcome:
     """Replies with the partitions that there are no more, or that are not in the transaction."""
@@ -90,13 +93,13 @@ def _partitions(asked: AddPartitionsToTxnTransaction) -> frozenset[TopicPartitio
 
 
 def _answer(
-    asked: AddPartitionsToTxnTransaction, result: object, version: int
+    asked: AddPartitionsToTxnTransaction, result: Result[_Refused], version: int
 ) -> AddPartitionsToTxnResult:
-    refused: frozenset[TopicPartition] = frozenset()
+    refused: _Refused = frozenset()
     code = others = ErrorCode.NONE
     if isinstance(result, KafkaError):
         others = for_old_producers(result.code, version, FENCED_FROM)
-    elif isinstance(result, frozenset) and result:
+    elif result:
         refused = result
         if not asked.verify_only:
             code, others = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED

@@ -13,10 +13,9 @@ from kio.schema.describe_transactions.v0.response import (
 )
 
 from headrace.apis.context import RequestContext, Services
-from headrace.coordination.outcome import Outcome, answer
+from headrace.coordination.outcome import Outcome, Result, Token, answer
 from headrace.coordination.transaction_records import NO_TIME, Transaction, by_topics
 from headrace.coordination.transactions import Transactions
-from headrace.errors import ErrorCode, KafkaError
 from headrace.wire.primitives import (
     NO_ERROR,
     NO_THROTTLE,
@@ -38,7 +37,7 @@ def describe_transactions(
 ) -> DescribeTransactionsResponse | Coroutine[None, None, DescribeTransactionsResponse]:
     """Each id's state, or its error."""
 
-    def finish(results: list[object]) -> DescribeTransactionsResponse:
+    def finish(results: list[Result[Transaction]]) -> DescribeTransactionsResponse:
         return DescribeTransactionsResponse(
             throttle_time=NO_THROTTLE,
             transaction_states=tuple(map(_state, request.transactional_ids, results)),
@@ -49,11 +48,11 @@ def describe_transactions(
     )
 
 
-def _describe(name: str, state: Transactions, token: int, _now_ms: int) -> Outcome:
+def _describe(name: str, state: Transactions, token: Token[Transaction], _now_ms: int) -> Outcome:
     return answer(token, state.described(name))
 
 
-def _state(name: str, result: object) -> TransactionState:
+def _state(name: str, result: Result[Transaction]) -> TransactionState:
     if isinstance(result, Transaction):
         return TransactionState(
             error_code=NO_ERROR,
@@ -68,9 +67,8 @@ def _state(name: str, result: object) -> TransactionState:
                 for topic, indexes in by_topics(result.partitions).items()
             ),
         )
-    code = result.code if isinstance(result, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
     return TransactionState(
-        error_code=error(code),
+        error_code=error(result.code),
         transactional_id=TransactionalId(name),
         transaction_state="",
         transaction_timeout=milliseconds(0),

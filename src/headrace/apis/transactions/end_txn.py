@@ -14,7 +14,7 @@ from kio.schema.end_txn.v5.response import EndTxnResponse
 
 from headrace.apis.context import RequestContext, Services
 from headrace.apis.transactions.transaction_errors import for_old_producers
-from headrace.coordination.outcome import Outcome
+from headrace.coordination.outcome import Outcome, Result, Token
 from headrace.coordination.transactions import BUMPS_AT_END, Identity, Transactions
 from headrace.errors import KafkaError
 from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, ProducerId, error, i16
@@ -30,15 +30,14 @@ def end_txn(
     who = Identity(request.producer_id, request.producer_epoch)
     spoken = BUMPS_AT_END if context.version >= BUMPS_FROM else 0
 
-    def end(state: Transactions, token: int, _now_ms: int) -> Outcome:
+    def end(state: Transactions, token: Token[Identity], _now_ms: int) -> Outcome:
         return state.end(request.transactional_id, who, request.committed, spoken, token)
 
-    def finish(results: list[object]) -> EndTxnResponse:
+    def finish(results: list[Result[Identity]]) -> EndTxnResponse:
         (result,) = results
         if isinstance(result, KafkaError):
             code = for_old_producers(result.code, context.version, FENCED_FROM)
             return EndTxnResponse(throttle_time=NO_THROTTLE, error_code=error(code))
-        assert isinstance(result, Identity)
         return EndTxnResponse(
             throttle_time=NO_THROTTLE,
             error_code=NO_ERROR,

@@ -18,7 +18,7 @@ from kio.schema.init_producer_id.v5.response import InitProducerIdResponse
 
 from headrace.apis.context import RequestContext, Services
 from headrace.apis.transactions.transaction_errors import for_old_producers
-from headrace.coordination.outcome import Outcome
+from headrace.coordination.outcome import Outcome, Result, Token
 from headrace.coordination.transactions import Identity, Transactions
 from headrace.errors import ErrorCode, KafkaError
 from headrace.wire.primitives import (
@@ -49,14 +49,13 @@ def init_producer_id(
     given = Identity(request.producer_id, request.producer_epoch)
     timeout_ms = to_milliseconds(request.transaction_timeout)
 
-    def init(state: Transactions, token: int, _now_ms: int) -> Outcome:
+    def init(state: Transactions, token: Token[Identity], _now_ms: int) -> Outcome:
         return state.init(name, timeout_ms, given, token)
 
-    def finish(results: list[object]) -> InitProducerIdResponse:
+    def finish(results: list[Result[Identity]]) -> InitProducerIdResponse:
         (result,) = results
         if isinstance(result, KafkaError):
             return _refused(for_old_producers(result.code, context.version, FENCED_FROM))
-        assert isinstance(result, Identity)
         return _given(result)
 
     return services.transactions.run_each([(name, init)], finish)

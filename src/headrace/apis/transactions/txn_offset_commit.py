@@ -23,7 +23,7 @@ from headrace.cluster.image import OFFSETS_TOPIC
 from headrace.coordination.groups.group import Committer
 from headrace.coordination.groups.registry import Groups
 from headrace.coordination.offsets import OffsetToCommit
-from headrace.coordination.outcome import Outcome, Reply
+from headrace.coordination.outcome import Outcome, Reply, Result, Token
 from headrace.coordination.transactions import Identity
 from headrace.errors import ErrorCode, KafkaError
 from headrace.replication.partition import Partition
@@ -118,12 +118,12 @@ def _commit(
     )
     producer = (request.producer_id, request.producer_epoch)
 
-    def commit(groups: Groups, token: int, now_ms: int) -> Outcome:
+    def commit(groups: Groups, token: Token[None], now_ms: int) -> Outcome:
         outcome = groups.commit_in_transaction(request.group_id, who, wanted, producer, now_ms)
         outcome.replies.append(Reply(token, None))
         return outcome
 
-    def finish(results: list[object]) -> TxnOffsetCommitResponse:
+    def finish(results: list[Result[None]]) -> TxnOffsetCommitResponse:
         (result,) = results
         code = result.code if isinstance(result, KafkaError) else ErrorCode.NONE
         return _answer(request, refused, when_committing(code))

@@ -29,7 +29,7 @@ from headrace.coordination.groups.group import (
     WallTime,
 )
 from headrace.coordination.groups.roster import Member, Roster, subscribed_topics
-from headrace.coordination.outcome import Outcome, Record, Reply, Timer, answer
+from headrace.coordination.outcome import AnyReply, Outcome, Record, Reply, Timer, Token, answer
 from headrace.coordination.records import GroupMetadata, GroupMetadataKey, MemberMetadata
 from headrace.errors import ErrorCode, KafkaError
 
@@ -260,7 +260,7 @@ class ClassicGroup:
             return
         self._let_go([self.roster.members[one] for one in sorted(self._unsynced)], now_ms, out)
 
-    def withdraw(self, error: ErrorCode) -> list[Reply]:
+    def withdraw(self, error: ErrorCode) -> list[AnyReply]:
         """Answer everybody who waits: the group is about to be dropped."""
         return [
             reply
@@ -270,7 +270,7 @@ class ClassicGroup:
 
     # ------------------------------------------------------------------------------------- join
 
-    def join(self, join: Join, token: int, new_member_id: str, now_ms: int) -> Outcome:
+    def join(self, join: Join, token: Token[Joined], new_member_id: str, now_ms: int) -> Outcome:
         """A member wants to be in the next generation."""
         if not self._has_room_for(join.member_id):
             out = answer(token, Joined(ErrorCode.GROUP_MAX_SIZE_REACHED, ""))
@@ -312,7 +312,7 @@ class ClassicGroup:
         return join.protocol_type == self.protocol_type and self.roster.speak_any(join.protocols)
 
     def _join_unknown(
-        self, join: Join, token: int, new_member_id: str, now_ms: int, out: Outcome
+        self, join: Join, token: Token[Joined], new_member_id: str, now_ms: int, out: Outcome
     ) -> None:
         if join.instance_id is not None:
             known = self.roster.static.get(join.instance_id)
@@ -330,7 +330,9 @@ class ClassicGroup:
         else:
             self._add(join, token, new_member_id, now_ms, out)
 
-    def _add(self, join: Join, token: int, member_id: str, now_ms: int, out: Outcome) -> None:
+    def _add(
+        self, join: Join, token: Token[Joined], member_id: str, now_ms: int, out: Outcome
+    ) -> None:
         self._pending.discard(member_id)
         if not self.roster.members:
             self.protocol_type = join.protocol_type
@@ -341,7 +343,9 @@ class ClassicGroup:
         out.timers.append(self._timer(now_ms + NEW_MEMBER_TIMEOUT_MS, MEMBER, member_id))
         self._rebalance_or_complete(now_ms, out)
 
-    def _rejoin(self, member: Member, join: Join, token: int, now_ms: int, out: Outcome) -> None:
+    def _rejoin(
+        self, member: Member, join: Join, token: Token[Joined], now_ms: int, out: Outcome
+    ) -> None:
         leads = member.member_id == self.roster.leader
         unchanged = member.protocols == join.protocols
         if unchanged and (self.state == COMPLETING or (self.state == STABLE and not leads)):
@@ -351,7 +355,7 @@ class ClassicGroup:
         self._update(member, join, token, out)
         self._rebalance_or_complete(now_ms, out)
 
-    def _update(self, member: Member, join: Join, token: int, out: Outcome) -> None:
+    def _update(self, member: Member, join: Join, token: Token[Joined], out: Outcome) -> None:
         self.roster.update(member, join)
         earlier = self.roster.wait_to_join(member, token)
         if earlier is not None:
@@ -359,7 +363,13 @@ class ClassicGroup:
             out.replies.append(Reply(earlier, refusal))
 
     def _replace_static(
-        self, member: Member, join: Join, token: int, new_id: str, now_ms: int, out: Outcome
+        self,
+        member: Member,
+        join: Join,
+        token: Token[Joined],
+        new_id: str,
+        now_ms: int,
+        out: Outcome,
     ) -> None:
         """A static member restarted; in a stable group it takes over its assignment in silence."""
         at_ms = now_ms + join.session_timeout_ms
@@ -382,7 +392,7 @@ class ClassicGroup:
         self._rebalance_or_complete(now_ms, out)
 
     def _replace_silently(
-        self, member: Member, join: Join, token: int, new_id: str, out: Outcome
+        self, member: Member, join: Join, token: Token[Joined], new_id: str, out: Outcome
     ) -> None:
         old_id, leader = member.member_id, self.roster.leader
         leads = old_id == leader
@@ -552,7 +562,7 @@ class ClassicGroup:
 
     # ------------------------------------------------------------------- sync, heartbeat, leave
 
-    def sync(self, sync: Sync, token: int, now_ms: int) -> Outcome:
+    def sync(self, sync: Sync, token: Token[Synced], now_ms: int) -> Outcome:
         """A member asks for its assignment; the leader brings everybody's."""
         try:
             member = self._check_sync(sync)
@@ -579,7 +589,7 @@ class ClassicGroup:
         self,
         leader: Member,
         assignments: Mapping[str, bytes],
-        token: int,
+        token: Token[Synced],
         now_ms: int,
         out: Outcome,
     ) -> None:
@@ -625,7 +635,7 @@ class ClassicGroup:
             out.timers.append(self._session(member, now_ms))
             member.sync_token = None
 
-    def heartbeat(self, beat: Heartbeat, token: int, now_ms: int) -> Outcome:
+    def heartbeat(self, beat: Heartbeat, token: Token[ErrorCode], now_ms: int) -> Outcome:
         """A sign of life; tells the member if it has to join again."""
         try:
             member = self.roster.check(beat.member_id, beat.instance_id)
@@ -638,7 +648,9 @@ class ClassicGroup:
         out.timers.append(self._session(member, now_ms))
         return out
 
-    def leave(self, leavers: Sequence[Leaver], token: int, now_ms: int) -> Outcome:
+    def leave(
+        self, leavers: Sequence[Leaver], token: Token[tuple[Left, ...]], now_ms: int
+    ) -> Outcome:
         """Members go, of their own will or an administrator's."""
         out = Outcome()
         pending: list[str] = []
@@ -668,9 +680,9 @@ class ClassicGroup:
         return left
 
 
-def _refusals(member: Member, error: ErrorCode, member_id: str) -> list[Reply]:
+def _refusals(member: Member, error: ErrorCode, member_id: str) -> list[AnyReply]:
     """The answers to the requests of a member that wait."""
-    replies = []
+    replies: list[AnyReply] = []
     if member.join_token is not None:
         replies.append(Reply(member.join_token, Joined(error, member_id)))
     if member.sync_token is not None:

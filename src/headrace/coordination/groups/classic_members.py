@@ -39,7 +39,7 @@ from headrace.coordination.groups.group import (
     Synced,
 )
 from headrace.coordination.groups.group_change import JOIN, NEW_MEMBER, SYNC, Change
-from headrace.coordination.outcome import Outcome, Timer, answer
+from headrace.coordination.outcome import Outcome, Timer, Token, answer
 from headrace.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 def join(
-    group: ConsumerGroup, request: Join, token: int, new_member_id: str, now_ms: int
+    group: ConsumerGroup, request: Join, token: Token[Joined], new_member_id: str, now_ms: int
 ) -> Outcome:
     """JoinGroup; replies with Joined, at once."""
     if not group.persistent.members and not request.member_id:
@@ -64,7 +64,9 @@ def join(
         return answer(token, Joined(error.code, request.member_id))
 
 
-def _join(group: ConsumerGroup, request: Join, member_id: str, token: int, now_ms: int) -> Outcome:
+def _join(
+    group: ConsumerGroup, request: Join, member_id: str, token: Token[Joined], now_ms: int
+) -> Outcome:
     subscription = _subscription(request)
     change = group.change(now_ms)
     known = _find(group, request, member_id, change)
@@ -136,7 +138,7 @@ def _updated(known: MemberMetadata, request: Join, subscription: Subscription) -
     )
 
 
-def sync(group: ConsumerGroup, request: Sync, token: int, now_ms: int) -> Outcome:
+def sync(group: ConsumerGroup, request: Sync, token: Token[Synced], now_ms: int) -> Outcome:
     """SyncGroup; replies with Synced, at once."""
     try:
         member, classic = _classic_member(group, request.member_id, request.instance_id)
@@ -163,7 +165,9 @@ def sync(group: ConsumerGroup, request: Sync, token: int, now_ms: int) -> Outcom
     return outcome
 
 
-def heartbeat(group: ConsumerGroup, request: Heartbeat, token: int, now_ms: int) -> Outcome:
+def heartbeat(
+    group: ConsumerGroup, request: Heartbeat, token: Token[ErrorCode], now_ms: int
+) -> Outcome:
     """Heartbeat; replies with an ErrorCode: whether the member should join again."""
     try:
         member, _ = _classic_member(group, request.member_id, request.instance_id)
@@ -179,7 +183,9 @@ def heartbeat(group: ConsumerGroup, request: Heartbeat, token: int, now_ms: int)
     return outcome
 
 
-def leave(group: ConsumerGroup, leavers: Sequence[Leaver], token: int, now_ms: int) -> Outcome:
+def leave(
+    group: ConsumerGroup, leavers: Sequence[Leaver], token: Token[tuple[Left, ...]], now_ms: int
+) -> Outcome:
     """LeaveGroup, for members of both protocols; replies with a Left for each."""
     state = group.persistent
     left: list[Left] = []

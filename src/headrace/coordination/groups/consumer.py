@@ -48,8 +48,11 @@ from headrace.coordination.groups.group import (
     Group,
     Heartbeat,
     Join,
+    Joined,
     Leaver,
+    Left,
     Sync,
+    Synced,
     WallTime,
 )
 from headrace.coordination.groups.group_change import (
@@ -62,7 +65,16 @@ from headrace.coordination.groups.group_change import (
     Change,
     preferred_assignor,
 )
-from headrace.coordination.outcome import Key, Outcome, Record, Reply, Timer, Value, answer
+from headrace.coordination.outcome import (
+    AnyReply,
+    Key,
+    Outcome,
+    Record,
+    Timer,
+    Token,
+    Value,
+    answer,
+)
 from headrace.errors import ErrorCode, KafkaError
 from headrace.settings import Settings, group_value
 from headrace.settings.group_table import HEARTBEAT_INTERVAL, SESSION_TIMEOUT
@@ -224,7 +236,7 @@ class ConsumerGroup:
             change.timer(now_ms + 1, SEARCH)
         return change.outcome
 
-    def withdraw(self, _error: ErrorCode) -> list[Reply]:
+    def withdraw(self, _error: ErrorCode) -> list[AnyReply]:
         """Nobody ever waits here."""
         return []
 
@@ -264,7 +276,7 @@ class ConsumerGroup:
 
     # ----------------------------------------------------------------------------- heartbeats
 
-    def beat(self, beat: Beat, token: int, now_ms: int) -> Outcome:
+    def beat(self, beat: Beat, token: Token[BeatAnswer], now_ms: int) -> Outcome:
         """A heartbeat of a member that comes or stays; replies with BeatAnswer."""
         state = self.persistent
         known = state.members.get(beat.member_id)
@@ -346,7 +358,7 @@ class ConsumerGroup:
                 f"The consumer group has reached its maximum capacity of {most} members.",
             )
 
-    def depart(self, beat: Beat, token: int, now_ms: int) -> Outcome:
+    def depart(self, beat: Beat, token: Token[BeatAnswer], now_ms: int) -> Outcome:
         """A heartbeat of a member that leaves, for good or for now; replies with BeatAnswer."""
         member = self.persistent.any_member(beat.member_id, beat.instance_id)
         response = answer(token, BeatAnswer(member.id, beat.epoch))
@@ -424,19 +436,21 @@ class ConsumerGroup:
 
     # ------------------------------------------------------------------- the classic protocol
 
-    def join(self, join: Join, token: int, new_member_id: str, now_ms: int) -> Outcome:
+    def join(self, join: Join, token: Token[Joined], new_member_id: str, now_ms: int) -> Outcome:
         """A member that speaks the classic protocol joins; replies with Joined."""
         return classic_members.join(self, join, token, new_member_id, now_ms)
 
-    def sync(self, sync: Sync, token: int, now_ms: int) -> Outcome:
+    def sync(self, sync: Sync, token: Token[Synced], now_ms: int) -> Outcome:
         """It asks for its assignment; replies with Synced."""
         return classic_members.sync(self, sync, token, now_ms)
 
-    def heartbeat(self, beat: Heartbeat, token: int, now_ms: int) -> Outcome:
+    def heartbeat(self, beat: Heartbeat, token: Token[ErrorCode], now_ms: int) -> Outcome:
         """It is still there; replies with an ErrorCode."""
         return classic_members.heartbeat(self, beat, token, now_ms)
 
-    def leave(self, leavers: Sequence[Leaver], token: int, now_ms: int) -> Outcome:
+    def leave(
+        self, leavers: Sequence[Leaver], token: Token[tuple[Left, ...]], now_ms: int
+    ) -> Outcome:
         """Members leave, by themselves or by an administrator; replies with a Left for each."""
         return classic_members.leave(self, leavers, token, now_ms)
 
@@ -460,7 +474,7 @@ def _check_generation(member: Member, epoch: int) -> None:
 # ------------------------------------------------------------------------------ in the registry
 
 
-def heartbeat(home: Home, beat: Beat, token: int, now_ms: int) -> Outcome:
+def heartbeat(home: Home, beat: Beat, token: Token[BeatAnswer], now_ms: int) -> Outcome:
     """ConsumerGroupHeartbeat; replies with BeatAnswer."""
     found = home.groups.get(beat.group_id)
     if isinstance(found, ConsumerGroup):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from headrace.coordination.outcome import Outcome, Record, Reply, Timer
+from headrace.coordination.outcome import AnyReply, Outcome, Record, Timer, Token
 from headrace.errors import ErrorCode
 
 CLASSIC = "classic"
@@ -171,19 +171,21 @@ class Group(Protocol):
     def expire(self, key: tuple[str, ...], now_ms: int) -> Outcome:
         """A timer of this group is due."""
 
-    def withdraw(self, error: ErrorCode) -> list[Reply]:
+    def withdraw(self, error: ErrorCode) -> list[AnyReply]:
         """Answer everybody who waits: this broker does not coordinate the group any more."""
 
     # The classic protocol.
 
-    def join(self, join: Join, token: int, new_member_id: str, now_ms: int) -> Outcome:
+    def join(self, join: Join, token: Token[Joined], new_member_id: str, now_ms: int) -> Outcome:
         """Replies with Joined. `new_member_id` is for a member that has none."""
 
-    def sync(self, sync: Sync, token: int, now_ms: int) -> Outcome:
+    def sync(self, sync: Sync, token: Token[Synced], now_ms: int) -> Outcome:
         """Replies with Synced."""
 
-    def heartbeat(self, beat: Heartbeat, token: int, now_ms: int) -> Outcome:
+    def heartbeat(self, beat: Heartbeat, token: Token[ErrorCode], now_ms: int) -> Outcome:
         """Replies with an ErrorCode."""
 
-    def leave(self, leavers: Sequence[Leaver], token: int, now_ms: int) -> Outcome:
+    def leave(
+        self, leavers: Sequence[Leaver], token: Token[tuple[Left, ...]], now_ms: int
+    ) -> Outcome:
         """Replies with a tuple of Left, one for each leaver."""

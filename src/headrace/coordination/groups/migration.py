@@ -38,10 +38,10 @@ from headrace.coordination.groups.embedded import (
     read_subscription,
     write_assignment,
 )
-from headrace.coordination.groups.group import CLASSIC, Join
+from headrace.coordination.groups.group import CLASSIC, Join, Joined
 from headrace.coordination.groups.group_change import Change
 from headrace.coordination.groups.roster import Member as ClassicMember
-from headrace.coordination.outcome import Outcome, Timer
+from headrace.coordination.outcome import Outcome, Timer, Token
 from headrace.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def _member_records(
 
 
 def restart_as_classic(
-    group: ConsumerGroup, join: Join, token: int, new_member_id: str, now_ms: int
+    group: ConsumerGroup, join: Join, token: Token[Joined], new_member_id: str, now_ms: int
 ) -> Outcome:
     """The first member of a group that has none speaks the classic protocol."""
     home = group.home

@@ -27,7 +27,7 @@ from headrace.coordination.groups.group import (
     WallTime,
 )
 from headrace.coordination.offsets import Offsets, OffsetToCommit
-from headrace.coordination.outcome import Key, Outcome, Reply, Timer, Value, answer
+from headrace.coordination.outcome import AnyReply, Key, Outcome, Reply, Timer, Token, Value, answer
 from headrace.coordination.records import (
     GroupMetadata,
     GroupMetadataKey,
@@ -121,7 +121,7 @@ class Groups:
             outcome.merge(group.loaded(now_ms))
         return outcome
 
-    def withdraw(self, error: ErrorCode) -> list[Reply]:
+    def withdraw(self, error: ErrorCode) -> list[AnyReply]:
         """Answer everybody who waits: this broker does not lead the shard any more."""
         return [reply for group in self.groups.values() for reply in group.withdraw(error)]
 
@@ -163,7 +163,7 @@ class Groups:
 
     # ----------------------------------------------------------------------- the classic protocol
 
-    def join(self, join: Join, token: int, new_member_id: str, now_ms: int) -> Outcome:
+    def join(self, join: Join, token: Token[Joined], new_member_id: str, now_ms: int) -> Outcome:
         """JoinGroup; replies with Joined, perhaps much later."""
         if not join.group_id:
             return answer(token, Joined(ErrorCode.INVALID_GROUP_ID, join.member_id))
@@ -178,7 +178,7 @@ class Groups:
         self._forget_if_void(join.group_id)
         return outcome
 
-    def sync(self, sync: Sync, token: int, now_ms: int) -> Outcome:
+    def sync(self, sync: Sync, token: Token[Synced], now_ms: int) -> Outcome:
         """SyncGroup; replies with Synced, once the leader has assigned."""
         if not sync.group_id:
             return answer(token, Synced(ErrorCode.INVALID_GROUP_ID))
@@ -187,7 +187,7 @@ class Groups:
             return answer(token, Synced(ErrorCode.UNKNOWN_MEMBER_ID))
         return group.sync(sync, token, now_ms)
 
-    def heartbeat(self, beat: Heartbeat, token: int, now_ms: int) -> Outcome:
+    def heartbeat(self, beat: Heartbeat, token: Token[ErrorCode], now_ms: int) -> Outcome:
         """Heartbeat; replies with an ErrorCode."""
         if not beat.group_id:
             return answer(token, ErrorCode.INVALID_GROUP_ID)
@@ -196,7 +196,9 @@ class Groups:
             return answer(token, ErrorCode.UNKNOWN_MEMBER_ID)
         return group.heartbeat(beat, token, now_ms)
 
-    def leave(self, group_id: str, leavers: Sequence[Leaver], token: int, now_ms: int) -> Outcome:
+    def leave(
+        self, group_id: str, leavers: Sequence[Leaver], token: Token[tuple[Left, ...]], now_ms: int
+    ) -> Outcome:
         """LeaveGroup; replies with a Left for each."""
         if not group_id:
             return answer(token, KafkaError(ErrorCode.INVALID_GROUP_ID))
@@ -217,7 +219,7 @@ class Groups:
 
     # ---------------------------------------------------------------------------- administration
 
-    def delete(self, group_id: str, token: int) -> Outcome:
+    def delete(self, group_id: str, token: Token[ErrorCode]) -> Outcome:
         """DeleteGroups, for one group; replies with an ErrorCode."""
         group = self.groups.get(group_id)
         if group is None:
@@ -297,7 +299,10 @@ class Groups:
         return self.offsets.of(group_id)
 
     def delete_offsets(
-        self, group_id: str, partitions: Sequence[TopicPartition], token: int
+        self,
+        group_id: str,
+        partitions: Sequence[TopicPartition],
+        token: Token[tuple[ErrorCode, ...]],
     ) -> Outcome:
         """OffsetDelete; replies with an ErrorCode for each partition."""
         group = self.groups.get(group_id)

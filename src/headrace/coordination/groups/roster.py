@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from headrace.coordination.groups.group import Join, JoinedMember
+from headrace.coordination.groups.group import Join, Joined, JoinedMember, Synced
+from headrace.coordination.outcome import Token
 from headrace.coordination.records import MemberMetadata
 from headrace.errors import ErrorCode, KafkaError
 
@@ -27,8 +28,8 @@ class Member:
     session_timeout_ms: int
     protocols: Protocols
     assignment: bytes = b""
-    join_token: int | None = None
-    sync_token: int | None = None
+    join_token: Token[Joined] | None = None
+    sync_token: Token[Synced] | None = None
     is_new: bool = False
     """Whether it has been in no generation yet: it knows no id, and so sends no heartbeats."""
 
@@ -129,14 +130,14 @@ class Roster:
             if not self._speakers[name]:
                 del self._speakers[name]
 
-    def wait_to_join(self, member: Member, token: int) -> int | None:
+    def wait_to_join(self, member: Member, token: Token[Joined]) -> Token[Joined] | None:
         """The member waits for the generation; the token of an earlier wait, now in vain."""
         earlier, member.join_token = member.join_token, token
         if earlier is None:
             self.joining += 1
         return earlier
 
-    def stop_waiting(self, member: Member) -> int | None:
+    def stop_waiting(self, member: Member) -> Token[Joined] | None:
         """The member waits for the generation no more; its token, if it did."""
         token, member.join_token = member.join_token, None
         if token is not None:
