@@ -20,7 +20,7 @@ from headrace.schemas.avro.column_reader import (
     single_reader,
 )
 from headrace.schemas.avro.resolution import resolve
-from headrace.schemas.avro.steps import Step
+from headrace.schemas.avro.steps import ColumnStep
 from headrace.schemas.avro.tree import parse
 from headrace.schemas.columns.cursors import Values
 from headrace.schemas.columns.decoded import Decoded
@@ -330,7 +330,7 @@ def test_the_writer_says_what_its_timestamps_count() -> None:
         assert decoded(writer, reader, [{"t": moment}]).array.to_pylist() == [{"t": moment}]
 
 
-def at_once(step: Step, pieces: list[bytes]) -> Decoded:
+def at_once(step: ColumnStep, pieces: list[bytes]) -> Decoded:
     found = decode_vector(step, values_of(pieces))
     assert found is not None
     return found

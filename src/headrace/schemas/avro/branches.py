@@ -7,8 +7,8 @@ from typing import ClassVar, cast
 import numpy as np
 import pyarrow as pa
 
-from headrace.schemas.avro.steps import Nothing, Octets, Raw, Record, Step
-from headrace.schemas.avro.tree import Node
+from headrace.schemas.avro.steps import BytesStep, ColumnStep, NullStep, Raw, RecordStep
+from headrace.schemas.avro.tree import AvroNode
 from headrace.schemas.columns.cursors import Cursors, Rows, Uneven, scattered
 from headrace.wire.columns import Numbers
 
@@ -31,21 +31,21 @@ PYTHON_TYPES: dict[str, tuple[type, ...]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Branch:
+class UnionBranch:
     """One of the writer's union: how it is read, or why the reader cannot."""
 
-    node: Node
-    step: Step | None
+    node: AvroNode
+    step: ColumnStep | None
     why_not: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Union:
+class UnionStep:
     """union: of the writer. The reader's type is the same for all its branches."""
 
     path: str
     type: pa.DataType
-    branches: tuple[Branch, ...]
+    branches: tuple[UnionBranch, ...]
 
     @property
     def vector(self) -> bool:
@@ -62,7 +62,7 @@ class Union:
             if branch.step is None:
                 cursors.fail(chosen, branch.why_not)
                 continue
-            if isinstance(branch.step, Nothing):
+            if isinstance(branch.step, NullStep):
                 continue
             rows = np.flatnonzero(chosen)
             if len(rows) == count:
@@ -70,7 +70,7 @@ class Union:
             if not len(rows):
                 continue
             part = cursors.subset(rows)
-            if isinstance(branch.step, Octets) and self._is_optional():
+            if isinstance(branch.step, BytesStep) and self._is_optional():
                 # Text is copied once, with the nulls already in their places.
                 at, length = np.zeros(count, np.int64), np.full(count, -1, np.int64)
                 at[rows], length[rows] = branch.step.span(part)
@@ -98,7 +98,7 @@ class Union:
                 continue
             if branch.step is None:
                 rows.fail(which == number, branch.why_not)
-            elif not isinstance(branch.step, Nothing):
+            elif not isinstance(branch.step, NullStep):
                 raw = [_bare(values[row]) for row in chosen.tolist()]
                 parts.append((chosen, branch.step.gather(raw, rows.subset(chosen))))
         return scattered(parts, len(values), self.type)
@@ -113,7 +113,7 @@ class Union:
 
     def _is_optional(self) -> bool:
         return len(self.branches) == 2 and any(
-            isinstance(branch.step, Nothing) for branch in self.branches
+            isinstance(branch.step, NullStep) for branch in self.branches
         )
 
     def _branch_of(self, value: object) -> int:
@@ -132,13 +132,13 @@ def _bare(value: object) -> object:
 
 
 @dataclass(frozen=True, slots=True)
-class Several:
+class ItemsStep:
     """array and map: blocks of items, each after their number, and a zero at the end."""
 
     path: str
     type: pa.DataType
-    step: Step
-    key: Octets | None = None
+    step: ColumnStep
+    key: BytesStep | None = None
     """Of a map."""
 
     @property
@@ -233,15 +233,15 @@ def _check_once(keys: pa.Array, owner: Numbers) -> None:
         raise Uneven
 
 
-def takes_room(step: Step) -> bool:
+def takes_room(step: ColumnStep) -> bool:
     """Whether every value has a byte at least: of others there might be any number in no bytes."""
-    if isinstance(step, Record):
+    if isinstance(step, RecordStep):
         return any(takes_room(part.step) for part in step.parts)
-    return not isinstance(step, Nothing) and not (isinstance(step, Octets) and step.size == 0)
+    return not isinstance(step, NullStep) and not (isinstance(step, BytesStep) and step.size == 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Opaque:
+class DroppedStep:
     """A type that the reader leaves out and that cannot be walked over with numpy."""
 
     type: pa.DataType

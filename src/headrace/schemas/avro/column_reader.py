@@ -7,7 +7,7 @@ from typing import TypeAlias
 import numpy as np
 
 from headrace.schemas.avro.resolution import arrow_type, resolve
-from headrace.schemas.avro.steps import Step
+from headrace.schemas.avro.steps import ColumnStep
 from headrace.schemas.avro.tree import parse, spark_type
 from headrace.schemas.columns.cursors import Reasons, Rows, Uneven, Values, scattered, start
 from headrace.schemas.columns.decoded import Decoded, all_bad, decode_in_parts, without_bad
@@ -24,7 +24,7 @@ class AvroColumnReader:
         self._reader = parse(reader)
         self.spark_type = spark_type(self._reader)
         self._type = arrow_type(self._reader)
-        self._plans: dict[int, Step | str] = {}
+        self._plans: dict[int, ColumnStep | str] = {}
         self._readers: dict[int, ReadOne] = {}
 
     def decode(self, values: Values, writer: RegisteredSchema) -> Decoded:
@@ -44,7 +44,7 @@ class AvroColumnReader:
             self._readers[writer.id] = single_reader(writer)
         return self._readers[writer.id]
 
-    def _plan(self, writer: RegisteredSchema) -> Step | str:
+    def _plan(self, writer: RegisteredSchema) -> ColumnStep | str:
         if writer.id not in self._plans:
             try:
                 self._plans[writer.id] = resolve(parse(writer), self._reader)
@@ -53,7 +53,7 @@ class AvroColumnReader:
         return self._plans[writer.id]
 
 
-def decode_vector(step: Step, values: Values) -> Decoded | None:
+def decode_vector(step: ColumnStep, values: Values) -> Decoded | None:
     """All values at once; None if they differ too much for that."""
     cursors = start(values)
     try:
@@ -64,7 +64,7 @@ def decode_vector(step: Step, values: Values) -> Decoded | None:
     return without_bad(array, cursors.reasons)
 
 
-def decode_singly(step: Step, values: Values, read: ReadOne) -> Decoded:
+def decode_singly(step: ColumnStep, values: Values, read: ReadOne) -> Decoded:
     """One value after the other."""
     reasons = Reasons(len(values))
     found: list[object] = []

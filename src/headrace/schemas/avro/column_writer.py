@@ -33,7 +33,7 @@ from pyspark.sql.types import (
 )
 
 from headrace.schemas.avro.resolution import arrow_type
-from headrace.schemas.avro.tree import Field, Node, parse, without_null
+from headrace.schemas.avro.tree import AvroField, AvroNode, parse, without_null
 from headrace.schemas.columns.cursors import scattered
 from headrace.schemas.errors import BadColumn
 from headrace.schemas.interface import RegisteredSchema
@@ -115,7 +115,7 @@ class AvroColumnWriter:
         return scattered([(rows, made)], len(array), pa.binary())
 
 
-def encoded(node: Node, array: pa.Array, path: str) -> pa.Array:
+def encoded(node: AvroNode, array: pa.Array, path: str) -> pa.Array:
     """Each value's bytes; BadColumn where one does not fit."""
     if node.kind == "union":
         return _union(node, array, path)
@@ -141,7 +141,7 @@ def _cast(array: pa.Array, kind: pa.DataType, path: str) -> pa.Array:
         raise BadColumn(f"{path} is {array.type}, and its schema says {kind}: {error}") from None
 
 
-def _single(node: Node, array: pa.Array, path: str) -> pa.Array:
+def _single(node: AvroNode, array: pa.Array, path: str) -> pa.Array:
     if node.is_decimal:
         return _decimals(node, array)
     if node.kind in ("int", "long"):
@@ -169,7 +169,7 @@ def _single(node: Node, array: pa.Array, path: str) -> pa.Array:
     return pc.binary_join_element_wise(zigzags(lengths), octets, _EMPTY)
 
 
-def _union(node: Node, array: pa.Array, path: str) -> pa.Array:
+def _union(node: AvroNode, array: pa.Array, path: str) -> pa.Array:
     values = without_null(node)
     if len(values) != 1:
         raise BadColumn(f"{path} is a union of several types; a column has only one")
@@ -184,7 +184,7 @@ def _union(node: Node, array: pa.Array, path: str) -> pa.Array:
     return found.fill_null(bytes([numbers.get(True, 0) * 2]))
 
 
-def _record(node: Node, array: pa.Array, path: str) -> pa.Array:
+def _record(node: AvroNode, array: pa.Array, path: str) -> pa.Array:
     if not pa.types.is_struct(array.type):
         raise BadColumn(f"{path} is {array.type}, and its schema is the record {node.name}")
     names = {field.name for field in array.type}
@@ -197,7 +197,7 @@ def _record(node: Node, array: pa.Array, path: str) -> pa.Array:
     return pc.binary_join_element_wise(*pieces, _EMPTY) if len(pieces) > 1 else pieces[0]
 
 
-def _part(field: Field, array: pa.Array, names: set[str], path: str) -> pa.Array:
+def _part(field: AvroField, array: pa.Array, names: set[str], path: str) -> pa.Array:
     if field.name in names:
         return encoded(field.type, pc.struct_field(array, field.name), path)
     if any(branch.kind == "null" for branch in field.type.branches):
@@ -205,13 +205,13 @@ def _part(field: Field, array: pa.Array, names: set[str], path: str) -> pa.Array
     raise BadColumn(f"{path} is in the schema and not in the column, and it may not be null")
 
 
-def _several(node: Node, array: pa.Array, path: str) -> pa.Array:
+def _several(node: AvroNode, array: pa.Array, path: str) -> pa.Array:
     assert node.items is not None
     # A copy, so that keys and items are those of these rows and no others.
     array = array.take(pa.array(np.arange(len(array))))
     if pa.types.is_map(array.type) and node.kind == "map":
         counts = np.diff(array.offsets.to_numpy()).astype(np.int64)
-        key = encoded(Node("string"), array.keys, f"{path}.key")
+        key = encoded(AvroNode("string"), array.keys, f"{path}.key")
         item = encoded(node.items, array.items, f"{path}{{}}")
         inner = pc.binary_join_element_wise(key, item, _EMPTY)
     elif pa.types.is_list(array.type) and node.kind == "array":
@@ -226,7 +226,7 @@ def _several(node: Node, array: pa.Array, path: str) -> pa.Array:
     return pc.if_else(pa.array(counts == 0), _ZERO, whole)
 
 
-def _enum(node: Node, array: pa.Array, path: str) -> pa.Array:
+def _enum(node: AvroNode, array: pa.Array, path: str) -> pa.Array:
     places = pc.index_in(_cast(array, pa.string(), path), pa.array(node.symbols, pa.string()))
     if places.null_count:
         wrong = array.filter(places.is_null())[0].as_py()
@@ -234,7 +234,7 @@ def _enum(node: Node, array: pa.Array, path: str) -> pa.Array:
     return zigzags(places.to_numpy().astype(np.int64))
 
 
-def _decimals(node: Node, array: pa.Array) -> pa.Array:
+def _decimals(node: AvroNode, array: pa.Array) -> pa.Array:
     numbers = [int(each.scaleb(node.scale)) for each in array.to_pylist()]
     if node.kind == "fixed":
         return pa.array([n.to_bytes(node.size, "big", signed=True) for n in numbers], pa.binary())

@@ -7,20 +7,20 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_type
 
-from headrace.schemas.avro.branches import Branch, Opaque, Several, Union
+from headrace.schemas.avro.branches import DroppedStep, ItemsStep, UnionBranch, UnionStep
 from headrace.schemas.avro.steps import (
-    Flag,
-    Member,
-    Nothing,
-    Octets,
-    Part,
-    Real,
-    Record,
-    Step,
-    Symbols,
-    Whole,
+    BooleanStep,
+    BytesStep,
+    ColumnStep,
+    EnumStep,
+    FloatStep,
+    IntegerStep,
+    MemberStep,
+    NullStep,
+    RecordStep,
+    WrittenField,
 )
-from headrace.schemas.avro.tree import Field, Node, merged, spark_type, without_null
+from headrace.schemas.avro.tree import AvroField, AvroNode, merged, spark_type, without_null
 from headrace.schemas.columns.cursors import Reasons, Rows
 from headrace.schemas.errors import InvalidSchema, Unreadable
 
@@ -30,79 +30,79 @@ WHOLE = {"int": {"int", "long"}, "long": {"int", "long"}}
 REAL = {"float": {"int", "long", "float"}, "double": {"int", "long", "float", "double"}}
 
 
-def arrow_type(node: Node) -> pa.DataType:
+def arrow_type(node: AvroNode) -> pa.DataType:
     """Exactly the type that Spark expects for it."""
     return to_arrow_type(spark_type(node), timezone="UTC")
 
 
-def resolve(writer: Node, reader: Node, path: str = "") -> Step:
+def resolve(writer: AvroNode, reader: AvroNode, path: str = "") -> ColumnStep:
     """How to read; Unreadable says which field cannot be."""
     kind = arrow_type(reader)
     if writer.kind == "union":
         branches = [_branch(each, reader, path) for each in writer.branches]
-        return Union(_where(path), kind, tuple(branches))
+        return UnionStep(_where(path), kind, tuple(branches))
     if reader.kind == "union":
         return _into_union(writer, reader, path, kind)
     if writer.kind == "null" and reader.kind == "null":
-        return Nothing(kind)
+        return NullStep(kind)
     if writer.kind == reader.kind == "record":
         return _record(writer, reader, path, kind)
     if writer.kind == reader.kind and writer.items is not None and reader.items is not None:
         mark = "[]" if writer.kind == "array" else "{}"
         inner = resolve(writer.items, reader.items, f"{path}{mark}")
-        key = Octets(_where(f"{path}.key"), pa.string()) if writer.kind == "map" else None
-        return Several(_where(path), kind, inner, key)
+        key = BytesStep(_where(f"{path}.key"), pa.string()) if writer.kind == "map" else None
+        return ItemsStep(_where(path), kind, inner, key)
     step = _single(writer, reader, _where(path), kind)
     if step is None:
         raise Unreadable(f"{_where(path)}: {_name(writer)} cannot be read as {_name(reader)}")
     return step
 
 
-def _single(writer: Node, reader: Node, where: str, kind: pa.DataType) -> Step | None:
+def _single(writer: AvroNode, reader: AvroNode, where: str, kind: pa.DataType) -> ColumnStep | None:
     if writer.kind in ("int", "long"):
         wide = WHOLE.get(reader.kind, set()) | REAL.get(reader.kind, set())
         if writer.kind in wide:
             # The writer knows best what its numbers count.
             unit = (writer.unit or reader.unit) if reader.unit else 0
-            return Whole(where, kind, "int" in (writer.kind, reader.kind), unit)
+            return IntegerStep(where, kind, "int" in (writer.kind, reader.kind), unit)
     if writer.kind in ("float", "double") and writer.kind in REAL.get(reader.kind, ()):
-        return Real(where, kind, 4 if writer.kind == "float" else 8)
+        return FloatStep(where, kind, 4 if writer.kind == "float" else 8)
     if writer.kind == reader.kind == "boolean":
-        return Flag(where, kind)
+        return BooleanStep(where, kind)
     if writer.kind in ("bytes", "string") and reader.kind in ("bytes", "string"):
         if writer.is_decimal and reader.is_decimal and writer.scale != reader.scale:
             return None
-        return Octets(where, kind)
+        return BytesStep(where, kind)
     if writer.kind == reader.kind == "fixed" and writer.size == reader.size:
         if writer.is_decimal and reader.is_decimal and writer.scale != reader.scale:
             return None
-        return Octets(where, kind, writer.size)
+        return BytesStep(where, kind, writer.size)
     if writer.kind == reader.kind == "enum":
         spare = reader.default if reader.default in reader.symbols else None
         known = [each if each in reader.symbols else spare for each in writer.symbols]
-        return Symbols(where, kind, writer.symbols, tuple(known))
+        return EnumStep(where, kind, writer.symbols, tuple(known))
     return None
 
 
-def _branch(writer: Node, reader: Node, path: str) -> Branch:
+def _branch(writer: AvroNode, reader: AvroNode, path: str) -> UnionBranch:
     if writer.kind == "null" and not _takes_null(reader):
         why = f"{_where(path)} is null, which the reader's schema does not allow"
-        return Branch(writer, None, why)
+        return UnionBranch(writer, None, why)
     if writer.kind == "null":
-        return Branch(writer, Nothing(arrow_type(reader)))
+        return UnionBranch(writer, NullStep(arrow_type(reader)))
     try:
-        return Branch(writer, resolve(writer, reader, path))
+        return UnionBranch(writer, resolve(writer, reader, path))
     except Unreadable as error:
-        return Branch(writer, None, str(error))
+        return UnionBranch(writer, None, str(error))
 
 
-def _takes_null(reader: Node) -> bool:
+def _takes_null(reader: AvroNode) -> bool:
     return reader.kind == "null" or any(each.kind == "null" for each in reader.branches)
 
 
-def _into_union(writer: Node, reader: Node, path: str, kind: pa.DataType) -> Step:
+def _into_union(writer: AvroNode, reader: AvroNode, path: str, kind: pa.DataType) -> ColumnStep:
     if writer.kind == "null" and _takes_null(reader):
-        return Nothing(kind)
+        return NullStep(kind)
     single = merged(reader)
     if single is not None:
         return resolve(writer, single, path)
@@ -118,19 +118,19 @@ def _into_union(writer: Node, reader: Node, path: str, kind: pa.DataType) -> Ste
     problems = []
     for place in order:
         try:
-            return Member(kind, resolve(writer, members[place], path), place)
+            return MemberStep(kind, resolve(writer, members[place], path), place)
         except Unreadable as error:
             problems.append(str(error))
     raise Unreadable(problems[0])
 
 
-def _same_name(writer: Node, reader: Node) -> bool:
+def _same_name(writer: AvroNode, reader: AvroNode) -> bool:
     return writer.kind == reader.kind and (
         writer.short_name == reader.short_name or writer.name in reader.aliases
     )
 
 
-def _record(writer: Node, reader: Node, path: str, kind: pa.DataType) -> Step:
+def _record(writer: AvroNode, reader: AvroNode, path: str, kind: pa.DataType) -> ColumnStep:
     slots: dict[str, int] = {}
     written = {field.name for field in writer.fields}
     defaults = []
@@ -152,18 +152,18 @@ def _record(writer: Node, reader: Node, path: str, kind: pa.DataType) -> Step:
             if found is None
             else resolve(field.type, reader.fields[found].type, place)
         )
-        parts.append(Part(field.name, step, found))
-    return Record(kind, tuple(parts), tuple(defaults))
+        parts.append(WrittenField(field.name, step, found))
+    return RecordStep(kind, tuple(parts), tuple(defaults))
 
 
-def _dropped(field: Field, place: str) -> Step:
+def _dropped(field: AvroField, place: str) -> ColumnStep:
     try:
         return resolve(field.type, field.type, place)
     except InvalidSchema:
-        return Opaque(pa.null())
+        return DroppedStep(pa.null())
 
 
-def _default(field: Field, place: str) -> pa.Array:
+def _default(field: AvroField, place: str) -> pa.Array:
     """An array of one: the reader's default."""
     step = resolve(field.type, field.type, place)
     try:
@@ -177,7 +177,7 @@ def _default(field: Field, place: str) -> pa.Array:
     return made
 
 
-def _raw(default: object, node: Node) -> object:
+def _raw(default: object, node: AvroNode) -> object:
     """A default as fastavro would have read it."""
     if node.kind == "union":
         branch = _branch_of_default(default, node)
@@ -199,7 +199,7 @@ def _raw(default: object, node: Node) -> object:
     return default
 
 
-def _branch_of_default(default: object, node: Node) -> Node:
+def _branch_of_default(default: object, node: AvroNode) -> AvroNode:
     """The first branch, as Avro has it, unless only null tells that it is another one."""
     null = [each for each in node.branches if each.kind == "null"]
     if default is None and null:
@@ -211,5 +211,5 @@ def _where(path: str) -> str:
     return f"field {path!r}" if path else "the value"
 
 
-def _name(node: Node) -> str:
+def _name(node: AvroNode) -> str:
     return node.name or node.kind

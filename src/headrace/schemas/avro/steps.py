@@ -25,7 +25,7 @@ LONG_MAX = (1 << 63) - 1
 DECIMAL_BYTES = 16
 
 
-class Step(Protocol):
+class ColumnStep(Protocol):
     """One type."""
 
     @property
@@ -42,7 +42,7 @@ class Step(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class IntegerStep:
     """int and long, also as a date, a timestamp or a wider number."""
 
     path: str
@@ -89,7 +89,7 @@ class Whole:
 
 
 @dataclass(frozen=True, slots=True)
-class Real:
+class FloatStep:
     """float and double."""
 
     path: str
@@ -116,7 +116,7 @@ class Real:
 
 
 @dataclass(frozen=True, slots=True)
-class Flag:
+class BooleanStep:
     """boolean."""
 
     path: str
@@ -138,7 +138,7 @@ class Flag:
 
 
 @dataclass(frozen=True, slots=True)
-class Octets:
+class BytesStep:
     """bytes, string and fixed, also as a decimal."""
 
     path: str
@@ -236,7 +236,7 @@ def _text(piece: bytes | None) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Symbols:
+class EnumStep:
     """enum: the writer's symbols, and what each is to the reader."""
 
     path: str
@@ -268,7 +268,7 @@ class Symbols:
 
 
 @dataclass(frozen=True, slots=True)
-class Nothing:
+class NullStep:
     """null."""
 
     type: pa.DataType
@@ -285,20 +285,20 @@ class Nothing:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class WrittenField:
     """A field as it is written: where in the reader's record it goes, None if nowhere."""
 
     name: str
-    step: Step
+    step: ColumnStep
     slot: int | None
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class RecordStep:
     """record: the writer's fields in their order, and defaults for those that it does not have."""
 
     type: pa.DataType
-    parts: tuple[Part, ...]
+    parts: tuple[WrittenField, ...]
     defaults: tuple[tuple[int, pa.Array], ...]
 
     @property
@@ -339,11 +339,11 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class MemberStep:
     """A type that is one of several in the reader's union: one field of a struct."""
 
     type: pa.DataType
-    step: Step
+    step: ColumnStep
     number: int
 
     @property

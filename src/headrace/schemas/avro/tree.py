@@ -47,15 +47,15 @@ LARGEST_PRECISION = 38
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class AvroNode:
     """A type. Which attributes have a meaning depends on the kind."""
 
     kind: str
     name: str = ""
     aliases: tuple[str, ...] = ()
-    fields: "tuple[Field, ...]" = ()
-    branches: "tuple[Node, ...]" = ()
-    items: "Node | None" = None
+    fields: "tuple[AvroField, ...]" = ()
+    branches: "tuple[AvroNode, ...]" = ()
+    items: "AvroNode | None" = None
     symbols: tuple[str, ...] = ()
     default: str | None = None
     size: int = 0
@@ -80,19 +80,19 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class AvroField:
     """One of a record."""
 
     name: str
-    type: Node
+    type: AvroNode
     aliases: tuple[str, ...]
     has_default: bool
     default: object
 
 
-def parse(schema: RegisteredSchema) -> Node:
+def parse(schema: RegisteredSchema) -> AvroNode:
     """The tree of a registered schema; InvalidSchema where it is none."""
-    names: dict[str, Node] = {}
+    names: dict[str, AvroNode] = {}
     try:
         for each in schema.dependencies:
             _node(json.loads(each.text), "", names)
@@ -103,17 +103,17 @@ def parse(schema: RegisteredSchema) -> Node:
         ) from None
 
 
-def _node(data: object, space: str, names: dict[str, Node]) -> Node:
+def _node(data: object, space: str, names: dict[str, AvroNode]) -> AvroNode:
     if isinstance(data, str):
-        return Node(data) if data in PRIMITIVES else names[_full(data, space)]
+        return AvroNode(data) if data in PRIMITIVES else names[_full(data, space)]
     if isinstance(data, list):
-        return Node("union", branches=tuple(_node(each, space, names) for each in data))
+        return AvroNode("union", branches=tuple(_node(each, space, names) for each in data))
     about = cast("dict[str, object]", data)
     kind = about["type"]
     if not isinstance(kind, str):
         return _node(kind, space, names)
     if kind in ("array", "map"):
-        return Node(
+        return AvroNode(
             kind, items=_node(about["items" if kind == "array" else "values"], space, names)
         )
     if kind in ("record", "error"):
@@ -121,15 +121,15 @@ def _node(data: object, space: str, names: dict[str, Node]) -> Node:
     made = _plain(about, kind, space) if kind in ("enum", "fixed") else None
     if made is None and kind not in PRIMITIVES:
         return names[_full(kind, space)]
-    made = _with_logical(made or Node(kind), about)
+    made = _with_logical(made or AvroNode(kind), about)
     if made.name:
         names[made.name] = made
     return made
 
 
-def _plain(about: dict[str, object], kind: str, space: str) -> Node:
+def _plain(about: dict[str, object], kind: str, space: str) -> AvroNode:
     default = about.get("default")
-    return Node(
+    return AvroNode(
         kind,
         name=_name(about, space),
         aliases=_aliases(about, _name(about, space).rpartition(".")[0]),
@@ -139,12 +139,12 @@ def _plain(about: dict[str, object], kind: str, space: str) -> Node:
     )
 
 
-def _record(about: dict[str, object], space: str, names: dict[str, Node]) -> Node:
+def _record(about: dict[str, object], space: str, names: dict[str, AvroNode]) -> AvroNode:
     name = _name(about, space)
     inner = name.rpartition(".")[0]
-    names[name] = Node("recursive", name=name)
+    names[name] = AvroNode("recursive", name=name)
     fields = tuple(
-        Field(
+        AvroField(
             str(each["name"]),
             _node(each["type"], inner, names),
             tuple(map(str, cast("list[object]", each.get("aliases", [])))),
@@ -153,11 +153,11 @@ def _record(about: dict[str, object], space: str, names: dict[str, Node]) -> Nod
         )
         for each in cast("list[dict[str, object]]", about["fields"])
     )
-    names[name] = Node("record", name=name, aliases=_aliases(about, inner), fields=fields)
+    names[name] = AvroNode("record", name=name, aliases=_aliases(about, inner), fields=fields)
     return names[name]
 
 
-def _with_logical(node: Node, about: dict[str, object]) -> Node:
+def _with_logical(node: AvroNode, about: dict[str, object]) -> AvroNode:
     """The node with a logical type that can be shown; any other is ignored, as Avro asks."""
     logical = str(about.get("logicalType", ""))
     if logical == "decimal" and node.kind in ("bytes", "fixed"):
@@ -183,28 +183,28 @@ def _aliases(about: dict[str, object], space: str) -> tuple[str, ...]:
     return tuple(_full(str(each), space) for each in given)
 
 
-def without_null(node: Node) -> list[Node]:
+def without_null(node: AvroNode) -> list[AvroNode]:
     """The types that a value may have."""
     if node.kind != "union":
         return [node]
     return [branch for branch in node.branches if branch.kind != "null"]
 
 
-def merged(node: Node) -> Node | None:
+def merged(node: AvroNode) -> AvroNode | None:
     """The one type that holds every branch of a union, null aside; None if there is none."""
     kinds = without_null(node)
     if len(kinds) == 1:
         return kinds[0]
     names = {each.kind for each in kinds}
     if any(each.logical for each in kinds) or not kinds:
-        return None if kinds else Node("null")
+        return None if kinds else AvroNode("null")
     for wide in ("long", "double"):
         if names == {"long": {"int", "long"}, "double": {"float", "double"}}[wide]:
-            return Node(wide)
+            return AvroNode(wide)
     return None
 
 
-def spark_type(node: Node, path: str = "") -> DataType:
+def spark_type(node: AvroNode, path: str = "") -> DataType:
     """As what Spark shows it. Everything may be null: a record may be bad."""
     if node.kind == "union":
         single = merged(node)

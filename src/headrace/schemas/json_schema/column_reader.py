@@ -13,7 +13,7 @@ from headrace.schemas.columns.cursors import Reasons, Rows, Values, scattered
 from headrace.schemas.columns.decoded import Decoded, decode_in_parts, without_bad
 from headrace.schemas.columns.pieces import byte_array
 from headrace.schemas.interface import RegisteredSchema
-from headrace.schemas.json_schema.column_shape import ANY, Shape, parse, spark_type
+from headrace.schemas.json_schema.column_types import ANY, JsonType, parse, spark_type
 
 LARGEST = {"integer": 1 << 63, "int32": 1 << 31}
 
@@ -22,12 +22,12 @@ class JsonColumnReader:
     """Reads with one reader's schema; the writer's does not change what a document says."""
 
     def __init__(self, reader: RegisteredSchema) -> None:
-        self._shape = parse(reader)
-        self.spark_type = spark_type(self._shape)
+        self._json_type = parse(reader)
+        self.spark_type = spark_type(self._json_type)
         self._type = to_arrow_type(self.spark_type, timezone="UTC")
 
     def decode(self, values: Values, writer: RegisteredSchema) -> Decoded:
-        if self._shape.kind != "object" or not self._shape.is_plain:
+        if self._json_type.kind != "object" or not self._json_type.is_plain:
             return self._parse_singly(values)
         return decode_in_parts(values, self._parse_all, self._parse_singly)
 
@@ -81,7 +81,7 @@ class JsonColumnReader:
             except (ValueError, RecursionError) as error:
                 reasons.add(np.array([row]), f"no JSON: {error}")
         rows = np.array(good, np.int64)
-        array = column(self._shape, found, Rows(rows, reasons), "")
+        array = column(self._json_type, found, Rows(rows, reasons), "")
         return without_bad(scattered([(rows, array)], len(values), self._type), reasons)
 
 
@@ -89,47 +89,47 @@ def _refuse(word: str) -> object:
     raise ValueError(f"{word} is no JSON value")
 
 
-def column(shape: Shape, values: Sequence[object], rows: Rows, path: str) -> pa.Array:
-    """Values of one shape as an array; rows where one is of another shape are bad."""
-    kind = to_arrow_type(spark_type(shape), timezone="UTC")
-    if shape.kind == ANY:
+def column(json_type: JsonType, values: Sequence[object], rows: Rows, path: str) -> pa.Array:
+    """Values of one type as an array; rows where one is of another type are bad."""
+    kind = to_arrow_type(spark_type(json_type), timezone="UTC")
+    if json_type.kind == ANY:
         texts = [None if each is None else _text(each) for each in values]
         return pa.array(texts, kind)
     expected = {"object": dict, "map": dict, "array": list, "string": str, "boolean": bool}
     fits: Callable[[object], bool] = (
-        (lambda value: type(value) is expected[shape.kind])
-        if shape.kind in expected
-        else (lambda value: _is_number(value, shape.kind))
+        (lambda value: type(value) is expected[json_type.kind])
+        if json_type.kind in expected
+        else (lambda value: _is_number(value, json_type.kind))
     )
     kept = [value if fits(value) else None for value in values]
     bad = [a is not None and b is None for a, b in zip(values, kept, strict=True)]
     where = f"field {path!r}" if path else "the value"
-    rows.fail(np.array(bad, np.bool_), f"{where} is not of type {shape.kind}")
-    if shape.kind == "object":
-        return _object(shape, kept, rows, path, kind)
-    if shape.inner is not None:
-        return _several(shape.inner, kept, rows, path, kind)
-    if shape.kind in LARGEST:
+    rows.fail(np.array(bad, np.bool_), f"{where} is not of type {json_type.kind}")
+    if json_type.kind == "object":
+        return _object(json_type, kept, rows, path, kind)
+    if json_type.inner is not None:
+        return _several(json_type.inner, kept, rows, path, kind)
+    if json_type.kind in LARGEST:
         kept = [None if each is None else int(cast(float, each)) for each in kept]
-    if shape.kind in ("number", "float32"):
+    if json_type.kind in ("number", "float32"):
         kept = [None if each is None else float(cast(float, each)) for each in kept]
     return pa.array(kept, kind)
 
 
 def _object(
-    shape: Shape, values: Sequence[object], rows: Rows, path: str, kind: pa.DataType
+    json_type: JsonType, values: Sequence[object], rows: Rows, path: str, kind: pa.DataType
 ) -> pa.Array:
     objects = [cast("dict[str, object]", each) or {} for each in values]
     columns = [
         column(inner, [each.get(name) for each in objects], rows, f"{path}.{name}".lstrip("."))
-        for name, inner in shape.fields.items()
+        for name, inner in json_type.fields.items()
     ]
     mask = pa.array([each is None for each in values], pa.bool_())
     return pa.StructArray.from_arrays(columns, fields=list(kind), mask=mask)
 
 
 def _several(
-    inner: Shape, values: Sequence[object], rows: Rows, path: str, kind: pa.DataType
+    inner: JsonType, values: Sequence[object], rows: Rows, path: str, kind: pa.DataType
 ) -> pa.Array:
     many = [cast("list[object] | dict[str, object]", each) or [] for each in values]
     flat: list[object] = []

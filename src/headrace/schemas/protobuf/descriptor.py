@@ -15,7 +15,13 @@ from google.protobuf.descriptor_pb2 import (
 )
 
 from headrace.schemas.protobuf import elements
-from headrace.schemas.protobuf.elements import Numbers, ProtoOption, ProtoRange, Value, Word
+from headrace.schemas.protobuf.elements import (
+    ProtoNumbers,
+    ProtoOption,
+    ProtoRange,
+    ProtoWord,
+    Value,
+)
 from headrace.schemas.protobuf.source import unescaped
 
 Field = FieldDescriptorProto
@@ -33,12 +39,12 @@ FIRST_OPTIONS = (
 )  # fmt: skip
 
 
-def elements_of(file: FileDescriptorProto) -> elements.File:
+def elements_of(file: FileDescriptorProto) -> elements.ProtoFile:
     """The parts of the whole file."""
     proto3 = file.syntax == "proto3"
     special = {*file.public_dependency, *file.weak_dependency}
     groups = _group_names(file.extension)
-    return elements.File(
+    return elements.ProtoFile(
         syntax=f'syntax = "{file.syntax}"' if file.syntax else "",
         package=file.package,
         imports=tuple(n for i, n in enumerate(file.dependency) if i not in special),
@@ -71,14 +77,14 @@ def _options(options: object) -> tuple[ProtoOption, ...]:
 def _value(field: object, value: object) -> Value:
     enum = field.enum_type  # type: ignore[attr-defined]
     if enum is not None:
-        return Word(str(enum.values_by_number[value].name))
+        return ProtoWord(str(enum.values_by_number[value].name))
     if field.message_type is not None:  # type: ignore[attr-defined]
         return _literal(value)
     if isinstance(value, bool):
-        return Word("true" if value else "false")
+        return ProtoWord("true" if value else "false")
     if isinstance(value, bytes):
         return value.decode("utf-8", "surrogateescape")
-    return value if isinstance(value, str) else Word(str(value))
+    return value if isinstance(value, str) else ProtoWord(str(value))
 
 
 def _literal(message: object) -> dict[str, Value]:
@@ -94,16 +100,16 @@ def _literal(message: object) -> dict[str, Value]:
     return found
 
 
-def _message(message: DescriptorProto, proto3: bool) -> elements.Message:
+def _message(message: DescriptorProto, proto3: bool) -> elements.ProtoMessage:
     maps = {each.name: each for each in message.nested_type if each.options.map_entry}
     bodies = {each.name: each for each in message.nested_type}
     groups = _group_names((*message.field, *message.extension))
     plain = [each for each in message.field if _oneof(each) is None]
-    return elements.Message(
+    return elements.ProtoMessage(
         name=message.name,
         reserved=(
             *_ranges(message.reserved_range, beyond=1),
-            *(Numbers((name,)) for name in message.reserved_name),
+            *(ProtoNumbers((name,)) for name in message.reserved_name),
         ),
         options=_options(message.options),
         fields=tuple(
@@ -132,12 +138,12 @@ def _oneofs(
     message: DescriptorProto,
     maps: dict[str, DescriptorProto],
     bodies: dict[str, DescriptorProto],
-) -> Iterator[elements.OneOf]:
+) -> Iterator[elements.ProtoOneOf]:
     for index, oneof in enumerate(message.oneof_decl):
         members = [each for each in message.field if _oneof(each) == index]
         if not members:
             continue
-        yield elements.OneOf(
+        yield elements.ProtoOneOf(
             oneof.name,
             _options(oneof.options),
             tuple(
@@ -215,7 +221,7 @@ def _default(field: FieldDescriptorProto) -> Value:
     if field.type == Field.TYPE_BYTES:
         # A descriptor has bytes already escaped.
         return unescaped(text).decode("utf-8", "surrogateescape")
-    return text if field.type == Field.TYPE_STRING else Word(text)
+    return text if field.type == Field.TYPE_STRING else ProtoWord(text)
 
 
 def _json_name(name: str) -> str:
@@ -223,33 +229,33 @@ def _json_name(name: str) -> str:
     return first + "".join(part[:1].upper() + part[1:] for part in rest)
 
 
-def _ranges(ranges: Iterable[object], *, beyond: int) -> Iterator[Numbers]:
+def _ranges(ranges: Iterable[object], *, beyond: int) -> Iterator[ProtoNumbers]:
     """Ranges; `beyond` is the distance of an end from the last number."""
     for each in ranges:
         first, last = each.start, each.end - beyond  # type: ignore[attr-defined]
-        yield Numbers((first if first == last else ProtoRange(first, last),))
+        yield ProtoNumbers((first if first == last else ProtoRange(first, last),))
 
 
-def _enum(enum: EnumDescriptorProto) -> elements.Enum:
-    return elements.Enum(
+def _enum(enum: EnumDescriptorProto) -> elements.ProtoEnum:
+    return elements.ProtoEnum(
         enum.name,
         _options(enum.options),
         (
             *_ranges(enum.reserved_range, beyond=0),
-            *(Numbers((name,)) for name in enum.reserved_name),
+            *(ProtoNumbers((name,)) for name in enum.reserved_name),
         ),
-        tuple(elements.EnumValue(e.name, e.number, _options(e.options)) for e in enum.value),
+        tuple(elements.ProtoEnumValue(e.name, e.number, _options(e.options)) for e in enum.value),
     )
 
 
 def _extends(
     extensions: Iterable[FieldDescriptorProto], proto3: bool, bodies: dict[str, DescriptorProto]
-) -> tuple[elements.Extend, ...]:
+) -> tuple[elements.ProtoExtend, ...]:
     by_message: dict[str, list[FieldDescriptorProto]] = {}
     for each in extensions:
         by_message.setdefault(each.extendee, []).append(each)
     return tuple(
-        elements.Extend(
+        elements.ProtoExtend(
             name,
             tuple(
                 _field(each, _label(each, proto3), {}, DescriptorProto())
@@ -271,7 +277,7 @@ def _service(service: ServiceDescriptorProto) -> elements.ProtoService:
         service.name,
         _options(service.options),
         tuple(
-            elements.Method(
+            elements.ProtoMethod(
                 method.name,
                 ("stream " if method.client_streaming else "") + method.input_type,
                 ("stream " if method.server_streaming else "") + method.output_type,

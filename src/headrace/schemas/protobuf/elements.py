@@ -1,7 +1,7 @@
 """The parts of a .proto file as they are written, without comments.
 
-`proto_source` reads them from text, `proto_descriptor` from a descriptor, `proto_text` prints them
-and `proto_normal` puts them in one order. Names of types are as the author wrote them.
+`source.py` reads them from text, `descriptor.py` from a descriptor, `text.py` prints them
+and `normal.py` puts them in one order. Names of types are as the author wrote them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,13 +15,13 @@ SPECIAL_ORDER = {"default": 1, "json_name": 2}
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class ProtoWord:
     """A value of an option that has no quotes: a number, a boolean, the name of an enum value."""
 
     text: str
 
 
-Value: TypeAlias = "Word | str | Sequence[Value] | Mapping[str, Value]"
+Value: TypeAlias = "ProtoWord | str | Sequence[Value] | Mapping[str, Value]"
 """A string is text; bytes that are no UTF-8 are in it as surrogates (PEP 383)."""
 
 
@@ -42,7 +42,7 @@ class ProtoRange:
 
 
 @dataclass(frozen=True, slots=True)
-class Numbers:
+class ProtoNumbers:
     """One `reserved` or `extensions` statement: numbers, ranges and names."""
 
     values: tuple[int | ProtoRange | str, ...]
@@ -65,11 +65,11 @@ class ProtoGroup:
     label: str
     number: int
     options: tuple[ProtoOption, ...]
-    body: "Message"
+    body: "ProtoMessage"
 
 
 @dataclass(frozen=True, slots=True)
-class OneOf:
+class ProtoOneOf:
     name: str
     options: tuple[ProtoOption, ...] = ()
     fields: tuple[ProtoField, ...] = ()
@@ -77,22 +77,22 @@ class OneOf:
 
 
 @dataclass(frozen=True, slots=True)
-class EnumValue:
+class ProtoEnumValue:
     name: str
     number: int
     options: tuple[ProtoOption, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Enum:
+class ProtoEnum:
     name: str
     options: tuple[ProtoOption, ...] = ()
-    reserved: tuple[Numbers, ...] = ()
-    values: tuple[EnumValue, ...] = ()
+    reserved: tuple[ProtoNumbers, ...] = ()
+    values: tuple[ProtoEnumValue, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Extend:
+class ProtoExtend:
     """Extensions of one message."""
 
     type: str
@@ -101,21 +101,21 @@ class Extend:
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class ProtoMessage:
     name: str
-    reserved: tuple[Numbers, ...] = ()
+    reserved: tuple[ProtoNumbers, ...] = ()
     options: tuple[ProtoOption, ...] = ()
     fields: tuple[ProtoField, ...] = ()
-    oneofs: tuple[OneOf, ...] = ()
+    oneofs: tuple[ProtoOneOf, ...] = ()
     groups: tuple[ProtoGroup, ...] = ()
-    extensions: tuple[Numbers, ...] = ()
-    extends: tuple[Extend, ...] = ()
-    messages: tuple["Message", ...] = ()
-    enums: tuple[Enum, ...] = ()
+    extensions: tuple[ProtoNumbers, ...] = ()
+    extends: tuple[ProtoExtend, ...] = ()
+    messages: tuple["ProtoMessage", ...] = ()
+    enums: tuple[ProtoEnum, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Method:
+class ProtoMethod:
     name: str
     input: str
     """With `stream ` before the type where it is one."""
@@ -127,11 +127,11 @@ class Method:
 class ProtoService:
     name: str
     options: tuple[ProtoOption, ...] = ()
-    methods: tuple[Method, ...] = ()
+    methods: tuple[ProtoMethod, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class File:
+class ProtoFile:
     syntax: str = ""
     """The first statement without its semicolon: `syntax = "proto3"`. It may be empty."""
     package: str = ""
@@ -139,7 +139,7 @@ class File:
     public_imports: tuple[str, ...] = ()
     weak_imports: tuple[str, ...] = ()
     options: tuple[ProtoOption, ...] = ()
-    messages: tuple[Message, ...] = ()
-    enums: tuple[Enum, ...] = ()
-    extends: tuple[Extend, ...] = ()
+    messages: tuple[ProtoMessage, ...] = ()
+    enums: tuple[ProtoEnum, ...] = ()
+    extends: tuple[ProtoExtend, ...] = ()
     services: tuple[ProtoService, ...] = ()

@@ -17,20 +17,20 @@ from headrace.schemas.protobuf.descriptor import SCALARS
 from headrace.schemas.protobuf.elements import (
     HIGHEST_ENUM,
     SPECIAL_ORDER,
-    Enum,
-    Extend,
-    File,
-    Message,
-    Method,
-    Numbers,
-    OneOf,
+    ProtoEnum,
+    ProtoExtend,
     ProtoField,
+    ProtoFile,
     ProtoGroup,
+    ProtoMessage,
+    ProtoMethod,
+    ProtoNumbers,
+    ProtoOneOf,
     ProtoOption,
     ProtoRange,
     ProtoService,
+    ProtoWord,
     Value,
-    Word,
 )
 
 SCALAR_NAMES = frozenset(SCALARS.values())
@@ -39,7 +39,7 @@ _INTEGER = re.compile(r"-?(?:0[xX][0-9a-fA-F]+|\d+)\Z")
 _FLOAT = re.compile(r"-?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?[fF]?\Z")
 
 
-def normalized(file: File, types: Types) -> File:
+def normalized(file: ProtoFile, types: Types) -> ProtoFile:
     """The normalized file."""
     return _Order(types, proto3='"proto3"' in file.syntax).file(file)
 
@@ -55,7 +55,7 @@ class _Order:
         self._types = types
         self._proto3 = proto3
 
-    def file(self, file: File) -> File:
+    def file(self, file: ProtoFile) -> ProtoFile:
         scope = f".{file.package}" if file.package else ""
         return replace(
             file,
@@ -69,7 +69,7 @@ class _Order:
             services=tuple(self._service(each, scope) for each in file.services),
         )
 
-    def _message(self, message: Message, outer: str) -> Message:
+    def _message(self, message: ProtoMessage, outer: str) -> ProtoMessage:
         scope = f"{outer}.{message.name}"
         oneofs = [self._oneof(each, scope) for each in message.oneofs]
         return replace(
@@ -107,7 +107,7 @@ class _Order:
         )
         return tuple(sorted(made, key=lambda each: each.number))
 
-    def _oneof(self, oneof: OneOf, scope: str) -> OneOf:
+    def _oneof(self, oneof: ProtoOneOf, scope: str) -> ProtoOneOf:
         return replace(
             oneof,
             options=self._options(oneof.options, scope),
@@ -115,20 +115,20 @@ class _Order:
             groups=self._groups(oneof.groups, scope),
         )
 
-    def _extends(self, extends: Iterable[Extend], scope: str) -> tuple[Extend, ...]:
+    def _extends(self, extends: Iterable[ProtoExtend], scope: str) -> tuple[ProtoExtend, ...]:
         """All extensions of one message together."""
-        found: dict[str, Extend] = {}
+        found: dict[str, ProtoExtend] = {}
         for each in extends:
             name = self._type(each.type, scope)
-            before = found.get(name, Extend(name))
-            found[name] = Extend(
+            before = found.get(name, ProtoExtend(name))
+            found[name] = ProtoExtend(
                 name,
                 self._fields((*before.fields, *each.fields), scope),
                 self._groups((*before.groups, *each.groups), scope),
             )
         return tuple(found.values())
 
-    def _enum(self, enum: Enum, scope: str) -> Enum:
+    def _enum(self, enum: ProtoEnum, scope: str) -> ProtoEnum:
         values = (replace(each, options=self._options(each.options, scope)) for each in enum.values)
         return replace(
             enum,
@@ -147,7 +147,7 @@ class _Order:
             methods=tuple(self._method(each, scope) for each in service.methods),
         )
 
-    def _method(self, method: Method, scope: str) -> Method:
+    def _method(self, method: ProtoMethod, scope: str) -> ProtoMethod:
         return replace(
             method,
             input=self._streamed(method.input, scope),
@@ -207,8 +207,8 @@ class _Order:
         return f"[{self._option_name(part[1:-1], scope)}]" if part[0] in "([" else part
 
     def _value(self, value: Value, scope: str) -> Value:
-        if isinstance(value, Word):
-            return Word(_number(value.text))
+        if isinstance(value, ProtoWord):
+            return ProtoWord(_number(value.text))
         if isinstance(value, str):
             return value
         if isinstance(value, Mapping):
@@ -258,14 +258,16 @@ def _resolved(name: str, scope: str, known: Iterable[str]) -> str:
         scope = scope.rpartition(".")[0]
 
 
-def _first_number(oneof: OneOf) -> int:
+def _first_number(oneof: ProtoOneOf) -> int:
     numbers = [each.number for each in oneof.fields] + [each.number for each in oneof.groups]
     return min(numbers)
 
 
-def _sorted_numbers(numbers: Iterable[Numbers]) -> tuple[Numbers, ...]:
+def _sorted_numbers(numbers: Iterable[ProtoNumbers]) -> tuple[ProtoNumbers, ...]:
     """Each number, range and name as a statement of its own."""
-    single = [Numbers((_plain(value),), each.options) for each in numbers for value in each.values]
+    single = [
+        ProtoNumbers((_plain(value),), each.options) for each in numbers for value in each.values
+    ]
     return tuple(sorted(single, key=lambda each: _place(each.values[0])))
 
 

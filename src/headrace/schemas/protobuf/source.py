@@ -12,21 +12,21 @@ from headrace.schemas.protobuf.elements import (
     HIGHEST_ENUM,
     HIGHEST_FIELD,
     SPECIAL_ORDER,
-    Enum,
-    EnumValue,
-    Extend,
-    File,
-    Message,
-    Method,
-    Numbers,
-    OneOf,
+    ProtoEnum,
+    ProtoEnumValue,
+    ProtoExtend,
     ProtoField,
+    ProtoFile,
     ProtoGroup,
+    ProtoMessage,
+    ProtoMethod,
+    ProtoNumbers,
+    ProtoOneOf,
     ProtoOption,
     ProtoRange,
     ProtoService,
+    ProtoWord,
     Value,
-    Word,
 )
 
 T = TypeVar("T")
@@ -64,7 +64,7 @@ def tokens(text: str) -> list[str]:
     return list(filter(None, _TOKEN.findall(text)))
 
 
-def read_file(text: str) -> File:
+def read_file(text: str) -> ProtoFile:
     """The parts of a file that protoc accepts."""
     return _Reader(tokens(text)).file()
 
@@ -122,13 +122,13 @@ class _Reader:
 
     # ---------------------------------------------------------------------------- statements
 
-    def file(self) -> File:
+    def file(self) -> ProtoFile:
         syntax = package = ""
         imports: dict[str, list[str]] = {"": [], "public": [], "weak": []}
         options: list[ProtoOption] = []
-        messages: list[Message] = []
-        enums: list[Enum] = []
-        extends: list[Extend] = []
+        messages: list[ProtoMessage] = []
+        enums: list[ProtoEnum] = []
+        extends: list[ProtoExtend] = []
         services: list[ProtoService] = []
         while self._peek() != END:
             match self._take():
@@ -156,27 +156,27 @@ class _Reader:
                     services.append(self._service())
                 case word:
                     raise CannotRead(f"statement {word!r}")
-        return File(
+        return ProtoFile(
             syntax, package, tuple(imports[""]), tuple(imports["public"]), tuple(imports["weak"]),
             tuple(options), tuple(messages), tuple(enums), tuple(extends), tuple(services),
         )  # fmt: skip
 
-    def _message(self) -> Message:
+    def _message(self) -> ProtoMessage:
         name = self._take()
         self._expect("{")
         return self._body(name)
 
-    def _body(self, name: str) -> Message:
+    def _body(self, name: str) -> ProtoMessage:
         """A message behind its opening brace."""
-        reserved: list[Numbers] = []
+        reserved: list[ProtoNumbers] = []
         options: list[ProtoOption] = []
         fields: list[ProtoField] = []
-        oneofs: list[OneOf] = []
+        oneofs: list[ProtoOneOf] = []
         groups: list[ProtoGroup] = []
-        extensions: list[Numbers] = []
-        extends: list[Extend] = []
-        messages: list[Message] = []
-        enums: list[Enum] = []
+        extensions: list[ProtoNumbers] = []
+        extends: list[ProtoExtend] = []
+        messages: list[ProtoMessage] = []
+        enums: list[ProtoEnum] = []
         while not self._skip("}"):
             match self._peek():
                 case ";":
@@ -197,7 +197,7 @@ class _Reader:
                     extensions.append(self._behind(lambda: self._numbers(HIGHEST_FIELD)))
                 case _:
                     self._field(fields, groups)
-        return Message(
+        return ProtoMessage(
             name, tuple(reserved), tuple(options), tuple(fields), tuple(oneofs), tuple(groups),
             tuple(extensions), tuple(extends), tuple(messages), tuple(enums),
         )  # fmt: skip
@@ -234,7 +234,7 @@ class _Reader:
         self._expect(">")
         return f"map<{key}, {value}>"
 
-    def _oneof(self) -> OneOf:
+    def _oneof(self) -> ProtoOneOf:
         name = self._take()
         options: list[ProtoOption] = []
         fields: list[ProtoField] = []
@@ -245,9 +245,9 @@ class _Reader:
                 options.append(self._option())
             elif not self._skip(";"):
                 self._field(fields, groups)
-        return OneOf(name, tuple(options), tuple(fields), tuple(groups))
+        return ProtoOneOf(name, tuple(options), tuple(fields), tuple(groups))
 
-    def _extend(self) -> Extend:
+    def _extend(self) -> ProtoExtend:
         name = self._name()
         fields: list[ProtoField] = []
         groups: list[ProtoGroup] = []
@@ -255,13 +255,13 @@ class _Reader:
         while not self._skip("}"):
             if not self._skip(";"):
                 self._field(fields, groups)
-        return Extend(name, tuple(fields), tuple(groups))
+        return ProtoExtend(name, tuple(fields), tuple(groups))
 
-    def _enum(self) -> Enum:
+    def _enum(self) -> ProtoEnum:
         name = self._take()
         options: list[ProtoOption] = []
-        reserved: list[Numbers] = []
-        values: list[EnumValue] = []
+        reserved: list[ProtoNumbers] = []
+        values: list[ProtoEnumValue] = []
         self._expect("{")
         while not self._skip("}"):
             if self._skip("option"):
@@ -271,14 +271,14 @@ class _Reader:
             elif not self._skip(";"):
                 value = self._take()
                 self._expect("=")
-                values.append(EnumValue(value, self._number(), self._bracketed()))
+                values.append(ProtoEnumValue(value, self._number(), self._bracketed()))
                 self._expect(";")
-        return Enum(name, tuple(options), tuple(reserved), tuple(values))
+        return ProtoEnum(name, tuple(options), tuple(reserved), tuple(values))
 
     def _service(self) -> ProtoService:
         name = self._take()
         options: list[ProtoOption] = []
-        methods: list[Method] = []
+        methods: list[ProtoMethod] = []
         self._expect("{")
         while not self._skip("}"):
             if self._skip("option"):
@@ -288,7 +288,7 @@ class _Reader:
                 methods.append(self._method())
         return ProtoService(name, tuple(options), tuple(methods))
 
-    def _method(self) -> Method:
+    def _method(self) -> ProtoMethod:
         name = self._take()
         taken = self._streamed()
         self._expect("returns")
@@ -299,7 +299,7 @@ class _Reader:
                 if not self._skip(";"):
                     self._expect("option")
                     options.append(self._option())
-        return Method(name, taken, given, tuple(options))
+        return ProtoMethod(name, taken, given, tuple(options))
 
     def _streamed(self) -> str:
         self._expect("(")
@@ -308,7 +308,7 @@ class _Reader:
         self._expect(")")
         return stream + name
 
-    def _numbers(self, highest: int) -> Numbers:
+    def _numbers(self, highest: int) -> ProtoNumbers:
         values: list[int | ProtoRange | str] = []
         while True:
             if self._peek()[:1] in ('"', "'"):
@@ -326,7 +326,7 @@ class _Reader:
                 break
         options = self._bracketed()
         self._expect(";")
-        return Numbers(tuple(values), options)
+        return ProtoNumbers(tuple(values), options)
 
     # ------------------------------------------------------------------------------- options
 
@@ -362,8 +362,8 @@ class _Reader:
                 return self._string()
             case "-":
                 self._take()
-                return Word(f"-{self._take()}")
-        return Word(self._take())
+                return ProtoWord(f"-{self._take()}")
+        return ProtoWord(self._take())
 
     def _literal(self) -> dict[str, Value]:
         """A message in text format. A name that comes again makes a list."""

@@ -13,20 +13,20 @@ from typing import TypeVar
 from headrace.schemas.protobuf.elements import (
     HIGHEST_ENUM,
     HIGHEST_FIELD,
-    Enum,
-    Extend,
-    File,
-    Message,
-    Method,
-    Numbers,
-    OneOf,
+    ProtoEnum,
+    ProtoExtend,
     ProtoField,
+    ProtoFile,
     ProtoGroup,
+    ProtoMessage,
+    ProtoMethod,
+    ProtoNumbers,
+    ProtoOneOf,
     ProtoOption,
     ProtoRange,
     ProtoService,
+    ProtoWord,
     Value,
-    Word,
 )
 
 T = TypeVar("T")
@@ -40,7 +40,7 @@ _ESCAPES = {
 _ESCAPING = str.maketrans(_ESCAPES)
 
 
-def proto_text(file: File) -> str:
+def proto_text(file: ProtoFile) -> str:
     """The whole file."""
     head = [f"{file.syntax};"] if file.syntax else []
     if file.package:
@@ -80,11 +80,11 @@ def _block(head: str, *sections: Sequence[str]) -> list[str]:
     return [f"{head} {{", *lines, "}"] if lines else [f"{head} {{}}"]
 
 
-def _message(message: Message) -> list[str]:
+def _message(message: ProtoMessage) -> list[str]:
     return _block(f"message {message.name}", *_body(message))
 
 
-def _body(message: Message) -> list[list[str]]:
+def _body(message: ProtoMessage) -> list[list[str]]:
     return [
         [f"reserved {_numbers(each, HIGHEST_FIELD)};" for each in message.reserved],
         _option_lines(message.options),
@@ -111,7 +111,7 @@ def _group(group: ProtoGroup) -> list[str]:
     return [*before, *_block(head, *_body(group.body))]
 
 
-def _oneof(oneof: OneOf) -> list[str]:
+def _oneof(oneof: ProtoOneOf) -> list[str]:
     return _block(
         f"oneof {oneof.name}",
         _option_lines(oneof.options),
@@ -120,17 +120,17 @@ def _oneof(oneof: OneOf) -> list[str]:
     )
 
 
-def _extend(extend: Extend) -> list[str]:
+def _extend(extend: ProtoExtend) -> list[str]:
     return _block(
         f"extend {extend.type}", [*_each(_field, extend.fields), *_each(_group, extend.groups)]
     )
 
 
-def _extensions(numbers: Numbers) -> list[str]:
+def _extensions(numbers: ProtoNumbers) -> list[str]:
     return _with_options(f"extensions {_numbers(numbers, HIGHEST_FIELD)}", numbers.options)
 
 
-def _enum(enum: Enum) -> list[str]:
+def _enum(enum: ProtoEnum) -> list[str]:
     lines = [f"reserved {_numbers(each, HIGHEST_ENUM)};" for each in enum.reserved]
     lines += _option_lines(enum.options)
     for value in enum.values:
@@ -146,14 +146,14 @@ def _service(service: ProtoService) -> list[str]:
     )
 
 
-def _method(method: Method) -> list[str]:
+def _method(method: ProtoMethod) -> list[str]:
     head = f"rpc {method.name} ({method.input}) returns ({method.output})"
     if not method.options:
         return [f"{head};"]
     return [f"{head} {{", *_indented(_option_lines(method.options)), "};"]
 
 
-def _numbers(numbers: Numbers, highest: int) -> str:
+def _numbers(numbers: ProtoNumbers, highest: int) -> str:
     return ", ".join(_number(each, highest) for each in numbers.values)
 
 
@@ -194,7 +194,7 @@ def _option(option: ProtoOption) -> list[str]:
 
 
 def _value(value: Value) -> list[str]:
-    if isinstance(value, Word):
+    if isinstance(value, ProtoWord):
         return [value.text]
     if isinstance(value, str):
         return [f'"{value.translate(_ESCAPING)}"']

@@ -1,4 +1,4 @@
-"""JSON Schemas as shapes of columns.
+"""JSON Schemas as types of columns.
 
 Only what says which fields there are and of which type is looked at: a reader does not validate.
 Where a schema leaves the type open, the column is the JSON text itself.
@@ -39,12 +39,12 @@ CONNECT = {"int8": "int32", "int16": "int32", "int32": "int32", "float32": "floa
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """A scalar, or `object` with fields, or `array` or `map` of an inner shape."""
+class JsonType:
+    """A scalar, or `object` with fields, or `array` or `map` of an inner type."""
 
     kind: str
-    fields: "dict[str, Shape]" = field(default_factory=dict)
-    inner: "Shape | None" = None
+    fields: "dict[str, JsonType]" = field(default_factory=dict)
+    inner: "JsonType | None" = None
 
     @property
     def is_plain(self) -> bool:
@@ -55,63 +55,63 @@ class Shape:
         return all(part.is_plain for part in parts)
 
 
-def parse(schema: RegisteredSchema) -> Shape:
-    """The shape of a registered schema; InvalidSchema where it is none."""
+def parse(schema: RegisteredSchema) -> JsonType:
+    """The type of a registered schema; InvalidSchema where it is none."""
     try:
         documents = {each.name: json.loads(each.text) for each in schema.dependencies}
         documents[""] = json.loads(schema.text)
-        return _Shapes(documents).shape(documents[""], "", ())
+        return _TypeReader(documents).type_of(documents[""], "", ())
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise InvalidSchema(f"schema {schema.id} is no JSON Schema: {error}") from None
 
 
-class _Shapes:
+class _TypeReader:
     """One schema with the documents that it may refer to, by name; its own is ''."""
 
     def __init__(self, documents: dict[str, object]) -> None:
         self._documents = documents
 
-    def shape(self, data: object, home: str, under_way: tuple[str, ...]) -> Shape:
+    def type_of(self, data: object, home: str, under_way: tuple[str, ...]) -> JsonType:
         if not isinstance(data, dict):
-            return Shape(ANY)
+            return JsonType(ANY)
         if isinstance(target := data.get("$ref"), str):
             return self._reference(target, home, under_way)
         for word in ("oneOf", "anyOf", "allOf"):
             if isinstance(choices := data.get(word), list):
                 open_ = [each for each in choices if not _is_null(each)]
-                return self.shape(open_[0], home, under_way) if len(open_) == 1 else Shape(ANY)
+                return self.type_of(open_[0], home, under_way) if len(open_) == 1 else JsonType(ANY)
         kind = _kind(data)
         if kind == "object":
             return self._object(data, home, under_way)
         if kind == "array":
-            return Shape("array", inner=self.shape(data.get("items"), home, under_way))
+            return JsonType("array", inner=self.type_of(data.get("items"), home, under_way))
         if kind in ("integer", "number"):
-            return Shape(CONNECT.get(str(data.get("connect.type")), kind))
-        return Shape(kind)
+            return JsonType(CONNECT.get(str(data.get("connect.type")), kind))
+        return JsonType(kind)
 
-    def _object(self, data: dict[str, object], home: str, under_way: tuple[str, ...]) -> Shape:
+    def _object(self, data: dict[str, object], home: str, under_way: tuple[str, ...]) -> JsonType:
         properties = data.get("properties")
         if isinstance(properties, dict) and properties:
-            return Shape(
+            return JsonType(
                 "object",
-                {str(n): self.shape(each, home, under_way) for n, each in properties.items()},
+                {str(n): self.type_of(each, home, under_way) for n, each in properties.items()},
             )
         others = data.get("additionalProperties")
         if isinstance(others, dict):
-            return Shape("map", inner=self.shape(others, home, under_way))
-        return Shape(ANY)
+            return JsonType("map", inner=self.type_of(others, home, under_way))
+        return JsonType(ANY)
 
-    def _reference(self, target: str, home: str, under_way: tuple[str, ...]) -> Shape:
+    def _reference(self, target: str, home: str, under_way: tuple[str, ...]) -> JsonType:
         name, _, pointer = target.partition("#")
         name = name or home
         place = f"{name}#{pointer}"
         if place in under_way or name not in self._documents:
-            return Shape(ANY)
+            return JsonType(ANY)
         found: object = self._documents[name]
         for part in filter(None, pointer.split("/")):
             key = part.replace("~1", "/").replace("~0", "~")
             found = found.get(key) if isinstance(found, dict) else None
-        return self.shape(found, name, (*under_way, place))
+        return self.type_of(found, name, (*under_way, place))
 
 
 def _is_null(data: object) -> bool:
@@ -134,13 +134,13 @@ def _kind(data: dict[str, object]) -> str:
     return str(kind) if kind in ("object", "array", *SCALARS) else ANY
 
 
-def spark_type(shape: Shape) -> DataType:
+def spark_type(json_type: JsonType) -> DataType:
     """As what Spark shows it; everything may be null."""
-    if shape.kind == "object":
+    if json_type.kind == "object":
         return StructType(
-            [StructField(name, spark_type(each)) for name, each in shape.fields.items()]
+            [StructField(name, spark_type(each)) for name, each in json_type.fields.items()]
         )
-    if shape.inner is not None:
-        inner = spark_type(shape.inner)
-        return ArrayType(inner) if shape.kind == "array" else MapType(StringType(), inner)
-    return SCALARS[shape.kind]
+    if json_type.inner is not None:
+        inner = spark_type(json_type.inner)
+        return ArrayType(inner) if json_type.kind == "array" else MapType(StringType(), inner)
+    return SCALARS[json_type.kind]
