@@ -7,14 +7,14 @@ import pytest
 from headrace.coordination.consumer_records import (
     ClassicMembership,
     ClassicProtocol,
+    ConsumerGroupMemberMetadata,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMetadata,
+    ConsumerGroupMetadataKey,
     ConsumerKey,
     ConsumerValue,
     CurrentAssignment,
     CurrentAssignmentKey,
-    GroupMetadata,
-    GroupMetadataKey,
-    MemberMetadata,
-    MemberMetadataKey,
     PartitionMetadata,
     PartitionMetadataKey,
     RegularExpression,
@@ -34,16 +34,16 @@ CLASSIC = ClassicMembership(45_000, (ClassicProtocol("range", b"\0\1\2"),))
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        (GroupMetadataKey("g"), GroupMetadata(7)),
-        (GroupMetadataKey("g"), GroupMetadata(7, -5)),
+        (ConsumerGroupMetadataKey("g"), ConsumerGroupMetadata(7)),
+        (ConsumerGroupMetadataKey("g"), ConsumerGroupMetadata(7, -5)),
         (PartitionMetadataKey("g"), PartitionMetadata(b"\0\0\1\0")),
         (
-            MemberMetadataKey("g", "m"),
-            MemberMetadata("i", "r", "c", "/h", ("a", "b"), "x.*", 300_000, "range"),
+            ConsumerGroupMemberMetadataKey("g", "m"),
+            ConsumerGroupMemberMetadata("i", "r", "c", "/h", ("a", "b"), "x.*", 300_000, "range"),
         ),
         (
-            MemberMetadataKey("g", "é"),
-            MemberMetadata(None, None, "", "", (), None, -1, None, CLASSIC),
+            ConsumerGroupMemberMetadataKey("g", "é"),
+            ConsumerGroupMemberMetadata(None, None, "", "", (), None, -1, None, CLASSIC),
         ),
         (TargetMetadataKey("g"), TargetMetadata(3)),
         (TargetMemberKey("g", "m"), TargetMember({TOPIC: frozenset({0, 300})})),
@@ -61,7 +61,7 @@ def test_what_is_written_is_read_again(key: ConsumerKey, value: ConsumerValue) -
 
 def test_the_bytes_are_those_of_kafka() -> None:
     assert CurrentAssignmentKey("g", "me").encode() == b"\0\x08\0\x01g\0\x02me"
-    assert GroupMetadata(2).encode() == b"\0\0\0\0\0\x02\0"
+    assert ConsumerGroupMetadata(2).encode() == b"\0\0\0\0\0\x02\0"
     value = CurrentAssignment(2, 1, 0, {TOPIC: frozenset({1, 0})})
     head = b"\0\0\0\0\0\x02\0\0\0\x01\0"
     assigned = b"\x02" + TOPIC.bytes + b"\x03\0\0\0\0\0\0\0\x01\0"
@@ -69,15 +69,17 @@ def test_the_bytes_are_those_of_kafka() -> None:
 
 
 def test_keys_of_different_types_are_different_keys() -> None:
-    assert len({GroupMetadataKey("g"), TargetMetadataKey("g"), PartitionMetadataKey("g")}) == 3
+    assert (
+        len({ConsumerGroupMetadataKey("g"), TargetMetadataKey("g"), PartitionMetadataKey("g")}) == 3
+    )
 
 
 @pytest.mark.parametrize(
     ("key", "value"),
     [
         (b"\0\x09\0\1g", b"\0\0"),
-        (GroupMetadataKey("g").encode(), b"\0\x01\0\0\0\0\0"),
-        (GroupMetadataKey("g").encode(), b"\0\0\0"),
+        (ConsumerGroupMetadataKey("g").encode(), b"\0\x01\0\0\0\0\0"),
+        (ConsumerGroupMetadataKey("g").encode(), b"\0\0\0"),
         (b"\0\x05\0\1g", b"\0\0"),
         (b"\0\x03\0\1\xff", None),
     ],

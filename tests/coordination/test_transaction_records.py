@@ -7,7 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.coordination.records import UnknownRecord
-from headrace.coordination.transaction_records import State, Transaction, TransactionKey, decode
+from headrace.coordination.transaction_records import (
+    Transaction,
+    TransactionKey,
+    TransactionState,
+    decode,
+)
 from headrace.types import TopicPartition
 
 _PARTITIONS = st.frozensets(
@@ -20,7 +25,7 @@ TRANSACTIONS = st.builds(
     _IDS,
     st.integers(0, 2**15 - 1),
     st.integers(0, 2**31 - 1),
-    st.sampled_from([state for state in State if state is not State.EMPTY]),
+    st.sampled_from([state for state in TransactionState if state is not TransactionState.EMPTY]),
     _PARTITIONS,
     _IDS,
     _IDS,
@@ -39,7 +44,14 @@ def test_what_is_written_is_read_again(name: str, transaction: Transaction) -> N
 
 def test_a_value_has_the_bytes_that_kafka_writes() -> None:
     transaction = Transaction(
-        7, 3, 60_000, State.ONGOING, frozenset({TopicPartition("t", 1)}), 200, 100, version=2
+        7,
+        3,
+        60_000,
+        TransactionState.ONGOING,
+        frozenset({TopicPartition("t", 1)}),
+        200,
+        100,
+        version=2,
     )
     assert transaction.encode() == (
         struct.pack(">hqhib", 1, 7, 3, 60_000, 1)
@@ -57,7 +69,13 @@ def test_a_value_of_the_first_version_is_read() -> None:
         + struct.pack(">qq", 200, 100)
     )
     assert decode(b"\0\0\0\x01x", value)[1] == Transaction(
-        7, 3, 60_000, State.COMPLETE_COMMIT, frozenset({TopicPartition("t", 5)}), 200, 100
+        7,
+        3,
+        60_000,
+        TransactionState.COMPLETE_COMMIT,
+        frozenset({TopicPartition("t", 5)}),
+        200,
+        100,
     )
 
 

@@ -14,7 +14,7 @@ from headrace.coordination.groups.group import Committer
 from headrace.coordination.groups.registry import Groups
 from headrace.coordination.offsets import OffsetToCommit
 from headrace.coordination.outcome import Outcome, Reply, Token
-from headrace.coordination.transaction_records import State
+from headrace.coordination.transaction_records import TransactionState
 from headrace.coordination.transactions import NOBODY, Identity
 from headrace.errors import ErrorCode, KafkaError
 from headrace.replication.partition import Partition
@@ -77,7 +77,7 @@ async def end(broker: OneBroker, who: Identity, commit: bool = True) -> Identity
     )
 
 
-def state(broker: OneBroker) -> State:
+def state(broker: OneBroker) -> TransactionState:
     (shard,) = broker.transactions.all_states()
     return shard.ids[NAME].state
 
@@ -103,13 +103,13 @@ def test_a_transaction_is_complete_when_its_markers_are_on_the_disk(
         later = await end(broker, who)
         await asyncio.sleep(0)
         assert flushed, "nobody asked for the disk"
-        assert state(broker) is State.PREPARE_COMMIT
+        assert state(broker) is TransactionState.PREPARE_COMMIT
         assert partition.last_stable_offset == 0
         with pytest.raises(KafkaError) as refused:
             await value(broker.transactions.enlist(NAME, later, frozenset({ORDERS}), add=True))
         assert refused.value.code is ErrorCode.CONCURRENT_TRANSACTIONS
         partition.advance(partition.log.end_offset)
-        await until(lambda: state(broker) is State.COMPLETE_COMMIT)
+        await until(lambda: state(broker) is TransactionState.COMPLETE_COMMIT)
         assert partition.last_stable_offset == 2
         broker.transactions.stop()
 
@@ -135,7 +135,7 @@ def test_a_coordinator_that_stepped_down_in_between_completes_it_when_it_leads_a
         log = broker.replicas.partition(TRANSACTIONS_TOPIC, 0).log
         written = log.end_offset
         await until(lambda: log.end_offset == written + 1)
-        assert state(broker) is State.COMPLETE_COMMIT
+        assert state(broker) is TransactionState.COMPLETE_COMMIT
         broker.transactions.stop()
 
     asyncio.run(run())
@@ -163,8 +163,8 @@ def test_a_marker_that_cannot_be_written_is_tried_again(
         await end(broker, who)
         orders = broker.replicas.partition(*ORDERS)
         assert orders.last_stable_offset == 2
-        assert state(broker) is State.PREPARE_COMMIT
-        await until(lambda: state(broker) is State.COMPLETE_COMMIT)
+        assert state(broker) is TransactionState.PREPARE_COMMIT
+        await until(lambda: state(broker) is TransactionState.COMPLETE_COMMIT)
         assert orders.log.end_offset == 2, "a partition that had its marker got another one"
         broker.transactions.stop()
 
@@ -190,8 +190,8 @@ def test_a_completion_that_the_log_refuses_is_written_later(
         who = await begin(broker, ORDERS)
         monkeypatch.setattr(Partition, "append_own", all_but_the_second)
         await end(broker, who)
-        assert state(broker) is State.PREPARE_COMMIT
-        await until(lambda: state(broker) is State.COMPLETE_COMMIT)
+        assert state(broker) is TransactionState.PREPARE_COMMIT
+        await until(lambda: state(broker) is TransactionState.COMPLETE_COMMIT)
         broker.transactions.stop()
 
     asyncio.run(run())
@@ -241,7 +241,7 @@ def test_sweeps_abort_what_is_too_old_and_forget_what_nobody_uses(broker: OneBro
         clock = broker.services.clock
         clock.advance(60_000)  # type: ignore[attr-defined]
         broker.transactions.abort_timed_out()
-        assert state(broker) is State.COMPLETE_ABORT
+        assert state(broker) is TransactionState.COMPLETE_ABORT
         clock.advance(7 * 86_400_000)  # type: ignore[attr-defined]
         broker.transactions.forget_expired()
         (shard,) = broker.transactions.all_states()

@@ -10,7 +10,7 @@ import pytest
 
 from headrace.coordination.load import Latest, replay_transactions
 from headrace.coordination.outcome import Outcome, Token
-from headrace.coordination.transaction_records import State, Transaction
+from headrace.coordination.transaction_records import Transaction, TransactionState
 from headrace.coordination.transactions import LAST_EPOCH, NOBODY, Identity, Transactions
 from headrace.errors import ErrorCode, KafkaError
 from headrace.types import TopicPartition
@@ -59,7 +59,7 @@ class Shard:
 
     def _finish(self, name: str) -> None:
         one = self.state.ids[name]
-        commit = one.state is State.PREPARE_COMMIT
+        commit = one.state is TransactionState.PREPARE_COMMIT
         self.markers += [
             (where, one.producer_id, one.epoch, commit) for where in sorted(one.partitions)
         ]
@@ -169,7 +169,9 @@ def test_every_partition_gets_a_marker_and_the_transaction_is_complete(
         (ORDERS, who.producer_id, epoch, commit),
         (PAYMENTS, who.producer_id, epoch, commit),
     ]
-    assert shard.one.state is (State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT)
+    assert shard.one.state is (
+        TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT
+    )
     assert shard.one.partitions == frozenset()
 
 
@@ -215,7 +217,7 @@ def test_what_was_decided_is_finished_after_a_restart(shard: Shard) -> None:
         (ORDERS, who.producer_id, later.epoch, True),
         (PAYMENTS, who.producer_id, later.epoch, True),
     ]
-    assert shard.one.state is State.COMPLETE_COMMIT
+    assert shard.one.state is TransactionState.COMPLETE_COMMIT
     shard.add(later, ORDERS)
 
 
@@ -245,7 +247,7 @@ def test_an_end_that_arrives_in_the_next_transaction_is_refused(shard: Shard) ->
     later = shard.end(who)
     shard.add(later, ORDERS)
     refused(ErrorCode.PRODUCER_FENCED, shard.end, who)
-    assert shard.one.state is State.ONGOING
+    assert shard.one.state is TransactionState.ONGOING
     last = shard.end(later)
     shard.add(last, ORDERS)
     refused(ErrorCode.PRODUCER_FENCED, shard.end, who)
@@ -266,7 +268,7 @@ def test_an_abort_of_nothing_bumps_the_epoch_and_a_commit_of_nothing_is_refused(
     who = shard.init()
     refused(ErrorCode.INVALID_TXN_STATE, shard.end, who, True)
     assert shard.end(who, False) == Identity(who.producer_id, who.epoch + 1)
-    assert shard.one.state is State.COMPLETE_ABORT
+    assert shard.one.state is TransactionState.COMPLETE_ABORT
     assert shard.markers == []
 
 
@@ -308,7 +310,7 @@ def test_a_transaction_that_is_open_for_too_long_is_aborted(shard: Shard, versio
     shard.add(who, ORDERS, version=version)
     shard.state.wall.ms = TIMEOUT_MS - 1
     shard.apply(shard.state.abort_timed_out())
-    assert shard.one.state is State.ONGOING
+    assert shard.one.state is TransactionState.ONGOING
     shard.state.wall.ms = TIMEOUT_MS
     shard.apply(shard.state.abort_timed_out())
     assert shard.markers == [(ORDERS, who.producer_id, who.epoch + 1, False)]

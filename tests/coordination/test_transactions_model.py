@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from headrace.coordination.transaction_records import State
+from headrace.coordination.transaction_records import TransactionState
 from headrace.coordination.transactions import Identity
 from headrace.errors import ErrorCode, KafkaError
 from headrace.types import TopicPartition
@@ -135,7 +135,9 @@ class Histories(RuleBasedStateMachine):
                 assert self.shard.one == before
             self._markers()
 
-    @precondition(lambda self: self.shard.one.state is State.ONGOING and not self.shard.held)
+    @precondition(
+        lambda self: self.shard.one.state is TransactionState.ONGOING and not self.shard.held
+    )
     @rule()
     def hold_markers(self) -> None:
         self.shard.held = True
@@ -151,7 +153,10 @@ class Histories(RuleBasedStateMachine):
     def crash(self) -> None:
         self.shard.restart()
         self._markers()
-        assert self.shard.one.state not in (State.PREPARE_COMMIT, State.PREPARE_ABORT)
+        assert self.shard.one.state not in (
+            TransactionState.PREPARE_COMMIT,
+            TransactionState.PREPARE_ABORT,
+        )
 
     @rule()
     def time_passes(self) -> None:
@@ -165,14 +170,18 @@ class Histories(RuleBasedStateMachine):
         assert not self.visible & self.refused
         assert not self.hidden & self.promised
         if NAME in self.shard.state.ids and self.shard.one.state not in (
-            State.PREPARE_COMMIT,
-            State.PREPARE_ABORT,
+            TransactionState.PREPARE_COMMIT,
+            TransactionState.PREPARE_ABORT,
         ):
             assert self.promised <= self.visible
 
     @invariant()
     def only_an_open_transaction_has_records_without_a_marker(self) -> None:
-        if self.shard.one.state in (State.COMPLETE_COMMIT, State.COMPLETE_ABORT, State.EMPTY):
+        if self.shard.one.state in (
+            TransactionState.COMPLETE_COMMIT,
+            TransactionState.COMPLETE_ABORT,
+            TransactionState.EMPTY,
+        ):
             assert not any(self.open.values())
 
 

@@ -40,7 +40,7 @@ _NO_TAGS = b"\0"
 
 
 @dataclass(frozen=True, slots=True)
-class GroupMetadataKey:
+class ConsumerGroupMetadataKey:
     """Type 3: the group's epoch."""
 
     group_id: str
@@ -60,7 +60,7 @@ class PartitionMetadataKey:
 
 
 @dataclass(frozen=True, slots=True)
-class MemberMetadataKey:
+class ConsumerGroupMemberMetadataKey:
     """Type 5: who a member is, and what it subscribes to."""
 
     group_id: str
@@ -114,9 +114,9 @@ class RegularExpressionKey:
 
 
 ConsumerKey: TypeAlias = (
-    GroupMetadataKey
+    ConsumerGroupMetadataKey
     | PartitionMetadataKey
-    | MemberMetadataKey
+    | ConsumerGroupMemberMetadataKey
     | TargetMetadataKey
     | TargetMemberKey
     | CurrentAssignmentKey
@@ -137,7 +137,7 @@ def _key(kind: int, *strings: str) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupMetadata:
+class ConsumerGroupMetadata:
     """The group's epoch, and a hash of the topics that it was reached with (0: none known)."""
 
     epoch: int
@@ -152,7 +152,7 @@ class GroupMetadata:
         return bytes(out)
 
     @classmethod
-    def decode(cls, data: bytes) -> "GroupMetadata":
+    def decode(cls, data: bytes) -> "ConsumerGroupMetadata":
         source = _Source(data)
         epoch = source.number(_INT32)
         return cls(epoch, source.tagged_int64(0))
@@ -188,7 +188,7 @@ class ClassicMembership:
 
 
 @dataclass(frozen=True, slots=True)
-class MemberMetadata:
+class ConsumerGroupMemberMetadata:
     """Who a member is, and what it subscribes to; `classic` if it speaks the classic protocol."""
 
     instance_id: str | None
@@ -221,7 +221,7 @@ class MemberMetadata:
         return bytes(out)
 
     @classmethod
-    def decode(cls, data: bytes) -> "MemberMetadata":
+    def decode(cls, data: bytes) -> "ConsumerGroupMemberMetadata":
         source = _Source(data)
         return cls(
             instance_id=source.text(),
@@ -325,9 +325,9 @@ class RegularExpression:
 
 
 ConsumerValue: TypeAlias = (
-    GroupMetadata
+    ConsumerGroupMetadata
     | PartitionMetadata
-    | MemberMetadata
+    | ConsumerGroupMemberMetadata
     | TargetMetadata
     | TargetMember
     | CurrentAssignment
@@ -336,9 +336,9 @@ ConsumerValue: TypeAlias = (
 ConsumerRecord: TypeAlias = tuple[ConsumerKey, ConsumerValue | None]
 
 _TYPES: dict[int, tuple[type[ConsumerKey], int, Callable[[bytes], ConsumerValue]]] = {
-    3: (GroupMetadataKey, 1, GroupMetadata.decode),
+    3: (ConsumerGroupMetadataKey, 1, ConsumerGroupMetadata.decode),
     4: (PartitionMetadataKey, 1, PartitionMetadata.decode),
-    5: (MemberMetadataKey, 2, MemberMetadata.decode),
+    5: (ConsumerGroupMemberMetadataKey, 2, ConsumerGroupMemberMetadata.decode),
     6: (TargetMetadataKey, 1, TargetMetadata.decode),
     7: (TargetMemberKey, 2, TargetMember.decode),
     8: (CurrentAssignmentKey, 2, CurrentAssignment.decode),
@@ -491,7 +491,7 @@ def group_tombstones(
         records += member_tombstones(group_id, member_id)
     records.extend((RegularExpressionKey(group_id, one), None) for one in expressions)
     records.append((TargetMetadataKey(group_id), None))
-    records.append((GroupMetadataKey(group_id), None))
+    records.append((ConsumerGroupMetadataKey(group_id), None))
     return records
 
 
@@ -500,5 +500,5 @@ def member_tombstones(group_id: str, member_id: str) -> list[ConsumerRecord]:
     return [
         (CurrentAssignmentKey(group_id, member_id), None),
         (TargetMemberKey(group_id, member_id), None),
-        (MemberMetadataKey(group_id, member_id), None),
+        (ConsumerGroupMemberMetadataKey(group_id, member_id), None),
     ]

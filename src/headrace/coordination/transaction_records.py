@@ -34,7 +34,7 @@ _HEAD = struct.Struct(">hqhib")
 _TIMES = struct.Struct(">qq")
 
 
-class State(IntEnum):
+class TransactionState(IntEnum):
     """Where a transactional id stands, by the numbers of the log."""
 
     EMPTY = 0
@@ -71,7 +71,7 @@ class Transaction:
     producer_id: int
     epoch: int
     timeout_ms: int
-    state: State = State.EMPTY
+    state: TransactionState = TransactionState.EMPTY
     partitions: frozenset[TopicPartition] = frozenset()
     update_ms: int = NO_TIME
     start_ms: int = NO_TIME
@@ -88,7 +88,7 @@ class Transaction:
             _HEAD.pack(_WRITTEN_VERSION, self.producer_id, self.epoch, self.timeout_ms, self.state)
         )
         # Without a transaction there is no list at all.
-        if self.state is State.EMPTY:
+        if self.state is TransactionState.EMPTY:
             out.append(0)
         else:
             by_topic = by_topics(self.partitions)
@@ -143,7 +143,7 @@ def _value(data: bytes) -> Transaction:
         producer_id,
         epoch,
         timeout_ms,
-        State(state),
+        TransactionState(state),
         partitions,
         update_ms,
         start_ms,

@@ -20,7 +20,7 @@ from headrace.coordination.group_runtime import GroupCoordinator
 from headrace.coordination.load import Latest, replay_transactions
 from headrace.coordination.outcome import Outcome, Token, answer
 from headrace.coordination.runtime import Runtime, Shard
-from headrace.coordination.transaction_records import State, Transaction
+from headrace.coordination.transaction_records import Transaction, TransactionState
 from headrace.coordination.transactions import BUMPS_AT_END, Identity, Transactions
 from headrace.errors import ErrorCode, KafkaError
 from headrace.replication.partition import Partition
@@ -146,7 +146,7 @@ class TransactionCoordinator(Runtime[Transactions]):
         pause: float = _FIRST_PAUSE_SECONDS,
     ) -> None:
         """Write the markers that are left, and complete the transaction once they are committed."""
-        commit = prepared.state is State.PREPARE_COMMIT
+        commit = prepared.state is TransactionState.PREPARE_COMMIT
         epoch = shard.partition.leader_epoch
         waiting: list[asyncio.Future[None]] = []
         failed: set[TopicPartition] = set()

@@ -20,9 +20,9 @@ from headrace.coordination.transaction_records import (
     NO_EPOCH,
     NO_PRODUCER_ID,
     NO_TIME,
-    State,
     Transaction,
     TransactionKey,
+    TransactionState,
 )
 from headrace.errors import ErrorCode, KafkaError
 from headrace.types import TopicPartition
@@ -32,8 +32,12 @@ LAST_EPOCH = 2**15 - 2
 BUMPS_AT_END = 2
 """The transaction version from which on every end of a transaction bumps the epoch."""
 
-_PREPARED = (State.PREPARE_COMMIT, State.PREPARE_ABORT)
-_AT_REST = (State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
+_PREPARED = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
+_AT_REST = (
+    TransactionState.EMPTY,
+    TransactionState.COMPLETE_COMMIT,
+    TransactionState.COMPLETE_ABORT,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +91,10 @@ class Transactions:
         """Abort what is open for longer than its producer asked for, and fence that producer."""
         outcome = Outcome()
         for name, one in self.ids.items():
-            if one.state is State.ONGOING and self.wall.ms - one.start_ms >= one.timeout_ms:
+            if (
+                one.state is TransactionState.ONGOING
+                and self.wall.ms - one.start_ms >= one.timeout_ms
+            ):
                 outcome.merge(self._fence_and_abort(name, one))
         return outcome
 
@@ -121,7 +128,7 @@ class Transactions:
             raise KafkaError(ErrorCode.PRODUCER_FENCED)
         if one.state in _PREPARED:
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
-        if one.state is State.ONGOING:
+        if one.state is TransactionState.ONGOING:
             # Whoever had it open is fenced by the epoch of the abort. The client asks again.
             return self._fence_and_abort(name, one).merge(
                 answer(token, KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS))
@@ -136,7 +143,7 @@ class Transactions:
         elif given.epoch == one.last_epoch:
             # The answer to the first attempt was lost: the same again.
             return replace(
-                one, timeout_ms=timeout_ms, state=State.EMPTY, partitions=frozenset(),
+                one, timeout_ms=timeout_ms, state=TransactionState.EMPTY, partitions=frozenset(),
                 start_ms=NO_TIME, update_ms=self.wall.ms,
             )  # fmt: skip
         else:
@@ -164,12 +171,12 @@ class Transactions:
         Replies with those that may not, which are none.
         """
         one = self._of(name, who)
-        if one.state is State.ONGOING and partitions <= one.partitions:
+        if one.state is TransactionState.ONGOING and partitions <= one.partitions:
             return answer(token, frozenset())
-        ongoing = one.state is State.ONGOING
+        ongoing = one.state is TransactionState.ONGOING
         added = replace(
             one,
-            state=State.ONGOING,
+            state=TransactionState.ONGOING,
             partitions=one.partitions | partitions if ongoing else partitions,
             start_ms=one.start_ms if ongoing else self.wall.ms,
             update_ms=self.wall.ms,
@@ -184,7 +191,7 @@ class Transactions:
     ) -> frozenset[TopicPartition]:
         """Those of the partitions that are not in the producer's open transaction."""
         one = self._of(name, who)
-        return partitions - one.partitions if one.state is State.ONGOING else partitions
+        return partitions - one.partitions if one.state is TransactionState.ONGOING else partitions
 
     def _of(self, name: str, who: Identity) -> Transaction:
         """The id, if `who` has it and may write in a transaction now."""
@@ -232,10 +239,10 @@ class Transactions:
                     ErrorCode.PRODUCER_FENCED,
                     f"producer {who.producer_id} of {name} has epoch {one.epoch}, not {who.epoch}",
                 )
-        if again and one.state in (State.ONGOING, State.EMPTY):
+        if again and one.state in (TransactionState.ONGOING, TransactionState.EMPTY):
             # It was held up and belongs to the transaction before.
             raise KafkaError(ErrorCode.PRODUCER_FENCED)
-        if one.state is State.ONGOING:
+        if one.state is TransactionState.ONGOING:
             return self._prepare(name, one, commit, version, token)
         if self._already_so(name, one, commit, version, again):
             return answer(token, Identity(one.producer_id, one.epoch))
@@ -247,8 +254,10 @@ class Transactions:
         self, name: str, one: Transaction, commit: bool, version: int, again: bool
     ) -> bool:
         """Whether the end is a repetition, to be confirmed; False for an empty abort."""
-        wanted_prepare = State.PREPARE_COMMIT if commit else State.PREPARE_ABORT
-        wanted = State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT
+        wanted_prepare = (
+            TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
+        )
+        wanted = TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT
         # What is still ending may be this end, or the one before it.
         if one.state is wanted_prepare or (
             one.state in _PREPARED and version >= BUMPS_AT_END and not again
@@ -269,7 +278,7 @@ class Transactions:
     ) -> Outcome:
         prepared = replace(
             one,
-            state=State.PREPARE_COMMIT if commit else State.PREPARE_ABORT,
+            state=TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT,
             update_ms=self.wall.ms,
             version=version,
         )
@@ -289,7 +298,7 @@ class Transactions:
         """Abort for a producer that is not asked: whatever it sends from now on is too old."""
         aborted = replace(
             one,
-            state=State.PREPARE_ABORT,
+            state=TransactionState.PREPARE_ABORT,
             epoch=one.epoch + 1,
             last_epoch=NO_EPOCH,
             update_ms=self.wall.ms,
@@ -302,10 +311,10 @@ class Transactions:
         """Every partition has its marker; nothing if the transaction is not that one any more."""
         if self.ids.get(name) is not prepared:
             return Outcome()
-        commit = prepared.state is State.PREPARE_COMMIT
+        commit = prepared.state is TransactionState.PREPARE_COMMIT
         done = replace(
             prepared,
-            state=State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT,
+            state=TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT,
             partitions=frozenset(),
             update_ms=self.wall.ms,
         )

@@ -24,7 +24,7 @@ from headrace.apis.context import RequestContext, Services
 from headrace.cluster.image import Image
 from headrace.coordination import consumer_records
 from headrace.coordination.groups.consumer import ConsumerGroup
-from headrace.coordination.groups.consumer_member import Member as GroupMember
+from headrace.coordination.groups.consumer_member import ConsumerMember
 from headrace.coordination.groups.registry import Groups
 from headrace.coordination.outcome import Outcome, Result, Token, answer
 from headrace.errors import ErrorCode, KafkaError
@@ -96,7 +96,7 @@ def _describe(group: ConsumerGroup, image: Image, allowed: int) -> DescribedGrou
     )
 
 
-def _member(member: GroupMember, target: consumer_records.Assignment, image: Image) -> Member:
+def _member(member: ConsumerMember, target: consumer_records.Assignment, image: Image) -> Member:
     metadata = member.metadata
     return Member(
         member_id=member.id,

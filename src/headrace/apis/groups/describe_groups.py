@@ -19,7 +19,7 @@ from kio.schema.describe_groups.v6.response import (
 
 from headrace.apis import operations
 from headrace.apis.context import RequestContext, Services
-from headrace.coordination.groups.classic import Description
+from headrace.coordination.groups.classic import ClassicGroupDescription
 from headrace.coordination.groups.registry import Groups
 from headrace.coordination.outcome import Outcome, Result, Token, answer
 from headrace.errors import ErrorCode, KafkaError
@@ -36,7 +36,7 @@ def describe_groups(
     asked = request.include_authorized_operations
     allowed = operations.ON_GROUP if asked else operations.NOT_ASKED
 
-    def answer_all(results: list[Result[Description]]) -> DescribeGroupsResponse:
+    def answer_all(results: list[Result[ClassicGroupDescription]]) -> DescribeGroupsResponse:
         groups = tuple(
             _refuse(group_id, result, context.version)
             if isinstance(result, KafkaError)
@@ -50,11 +50,13 @@ def describe_groups(
     )
 
 
-def _describe(group_id: str, groups: Groups, token: Token[Description], _now_ms: int) -> Outcome:
+def _describe(
+    group_id: str, groups: Groups, token: Token[ClassicGroupDescription], _now_ms: int
+) -> Outcome:
     return answer(token, groups.classic(group_id).describe())
 
 
-def _answer(group_id: str, result: Description, allowed: int) -> DescribedGroup:
+def _answer(group_id: str, result: ClassicGroupDescription, allowed: int) -> DescribedGroup:
     return DescribedGroup(
         error_code=NO_ERROR,
         group_id=GroupId(group_id),

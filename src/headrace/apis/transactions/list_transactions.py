@@ -10,12 +10,12 @@ from kio.schema.list_transactions.v2.request import ListTransactionsRequest
 from kio.schema.list_transactions.v2.response import ListTransactionsResponse, TransactionState
 
 from headrace.apis.context import RequestContext, Services
+from headrace.coordination import transaction_records
 from headrace.coordination.groups.expressions import Expression
-from headrace.coordination.transaction_records import State
 from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, ProducerId, TransactionalId
 from headrace.wire.steps import Steps
 
-_STATES = frozenset(state.title for state in State)
+_STATES = frozenset(state.title for state in transaction_records.TransactionState)
 
 
 def list_transactions(

@@ -28,7 +28,7 @@ from headrace.coordination.groups.group import (
     Synced,
     WallTime,
 )
-from headrace.coordination.groups.roster import Member, Roster, subscribed_topics
+from headrace.coordination.groups.roster import ClassicMember, Roster, subscribed_topics
 from headrace.coordination.outcome import AnyReply, Outcome, Record, Reply, Timer, Token, answer
 from headrace.coordination.records import GroupMetadata, GroupMetadataKey, MemberMetadata
 from headrace.errors import ErrorCode, KafkaError
@@ -48,7 +48,7 @@ REBALANCE = "rebalance"  # the same: the group was of the other kind until now, 
 
 
 @dataclass(slots=True)
-class Description:
+class ClassicGroupDescription:
     """A group as DescribeGroups shows it; metadata and assignments only while it is stable."""
 
     state: str
@@ -114,7 +114,7 @@ class ClassicGroup:
         consumes = self.protocol_type == CONSUMER_PROTOCOL and self.topics is not None
         return commit_ms if consumes and self.state == STABLE else None
 
-    def describe(self) -> Description:
+    def describe(self) -> ClassicGroupDescription:
         """The group as DescribeGroups shows it."""
         stable = self.state == STABLE
         protocol = self.protocol if stable else None
@@ -122,7 +122,7 @@ class ClassicGroup:
             self._stored(one, one.assignment if stable else b"", protocol)
             for one in self._members()
         )
-        return Description(self.state, self.protocol_type, protocol or "", members)
+        return ClassicGroupDescription(self.state, self.protocol_type, protocol or "", members)
 
     def check_commit(self, who: Committer, now_ms: int) -> list[Timer]:
         """Raise KafkaError unless `who` may commit offsets; a commit is a sign of life."""
@@ -144,7 +144,7 @@ class ClassicGroup:
         """The record that deletes the group."""
         return [(GroupMetadataKey(self.group_id), None)]
 
-    def _members(self) -> Sequence[Member]:
+    def _members(self) -> Sequence[ClassicMember]:
         return list(self.roster.members.values())
 
     # ------------------------------------------------------------------------ what is persistent
@@ -176,7 +176,7 @@ class ClassicGroup:
                 self._unsynced.discard(known)
                 self._unsynced.add(stored.member_id)
         if member is None:
-            self.roster.add(Member.stored(stored, protocol))
+            self.roster.add(ClassicMember.stored(stored, protocol))
         else:
             member.assignment = stored.assignment
 
@@ -185,7 +185,9 @@ class ClassicGroup:
         if self.protocol_type == CONSUMER_PROTOCOL:
             self.topics = subscribed_topics(one.metadata(self.protocol) for one in self._members())
 
-    def _stored(self, member: Member, assignment: bytes, protocol: str | None) -> MemberMetadata:
+    def _stored(
+        self, member: ClassicMember, assignment: bytes, protocol: str | None
+    ) -> MemberMetadata:
         return MemberMetadata(
             member.member_id,
             member.instance_id,
@@ -212,7 +214,7 @@ class ClassicGroup:
     def _timer(self, at_ms: int | None, *key: str) -> Timer:
         return Timer((CLASSIC, self.group_id, *key), at_ms)
 
-    def _session(self, member: Member, now_ms: int) -> Timer:
+    def _session(self, member: ClassicMember, now_ms: int) -> Timer:
         return self._timer(now_ms + member.session_timeout_ms, MEMBER, member.member_id)
 
     def loaded(self, now_ms: int) -> Outcome:
@@ -336,7 +338,7 @@ class ClassicGroup:
         self._pending.discard(member_id)
         if not self.roster.members:
             self.protocol_type = join.protocol_type
-        member = Member.joining(join, member_id)
+        member = ClassicMember.joining(join, member_id)
         self.roster.add(member)
         self.roster.wait_to_join(member, token)
         self._newcomer = True
@@ -344,7 +346,7 @@ class ClassicGroup:
         self._rebalance_or_complete(now_ms, out)
 
     def _rejoin(
-        self, member: Member, join: Join, token: Token[Joined], now_ms: int, out: Outcome
+        self, member: ClassicMember, join: Join, token: Token[Joined], now_ms: int, out: Outcome
     ) -> None:
         leads = member.member_id == self.roster.leader
         unchanged = member.protocols == join.protocols
@@ -355,7 +357,9 @@ class ClassicGroup:
         self._update(member, join, token, out)
         self._rebalance_or_complete(now_ms, out)
 
-    def _update(self, member: Member, join: Join, token: Token[Joined], out: Outcome) -> None:
+    def _update(
+        self, member: ClassicMember, join: Join, token: Token[Joined], out: Outcome
+    ) -> None:
         self.roster.update(member, join)
         earlier = self.roster.wait_to_join(member, token)
         if earlier is not None:
@@ -364,7 +368,7 @@ class ClassicGroup:
 
     def _replace_static(
         self,
-        member: Member,
+        member: ClassicMember,
         join: Join,
         token: Token[Joined],
         new_id: str,
@@ -392,7 +396,7 @@ class ClassicGroup:
         self._rebalance_or_complete(now_ms, out)
 
     def _replace_silently(
-        self, member: Member, join: Join, token: Token[Joined], new_id: str, out: Outcome
+        self, member: ClassicMember, join: Join, token: Token[Joined], new_id: str, out: Outcome
     ) -> None:
         old_id, leader = member.member_id, self.roster.leader
         leads = old_id == leader
@@ -430,7 +434,7 @@ class ClassicGroup:
         )  # fmt: skip
         out.replies.append(Reply(token, joined))
 
-    def _joined(self, member: Member) -> Joined:
+    def _joined(self, member: ClassicMember) -> Joined:
         leads = member.member_id == self.roster.leader
         return Joined(
             ErrorCode.NONE,
@@ -510,7 +514,7 @@ class ClassicGroup:
             self._unsynced.add(member.member_id)
         out.timers.append(self._timer(now_ms + self.roster.rebalance_timeout_ms(), SYNC))
 
-    def _let_go(self, members: Sequence[Member], now_ms: int, out: Outcome) -> None:
+    def _let_go(self, members: Sequence[ClassicMember], now_ms: int, out: Outcome) -> None:
         """Members are out: the others rebalance, or the group ends."""
         if self._ends_without(len(members), ()):
             self._end(out)
@@ -534,18 +538,18 @@ class ClassicGroup:
         )
         out.records.append((GroupMetadataKey(self.group_id), empty))
 
-    def _remove(self, member: Member, out: Outcome) -> None:
+    def _remove(self, member: ClassicMember, out: Outcome) -> None:
         self._dismiss(member, out)
         self.roster.remove(member.member_id)
         self._unsynced.discard(member.member_id)
 
-    def _dismiss(self, member: Member, out: Outcome) -> None:
+    def _dismiss(self, member: ClassicMember, out: Outcome) -> None:
         """Answer a member that is out, and stop its timer."""
         out.replies += _refusals(member, ErrorCode.UNKNOWN_MEMBER_ID, "")
         out.timers.append(self._timer(None, MEMBER, member.member_id))
 
     def _forget(
-        self, pending: Sequence[str], members: Sequence[Member], now_ms: int, out: Outcome
+        self, pending: Sequence[str], members: Sequence[ClassicMember], now_ms: int, out: Outcome
     ) -> None:
         """Pending ids and members are gone, as far as there are any; see who is left."""
         forget = partial(self._pending.difference_update, pending)
@@ -587,7 +591,7 @@ class ClassicGroup:
 
     def _assign(
         self,
-        leader: Member,
+        leader: ClassicMember,
         assignments: Mapping[str, bytes],
         token: Token[Synced],
         now_ms: int,
@@ -613,7 +617,7 @@ class ClassicGroup:
 
         out.effects.append(answered)
 
-    def _check_sync(self, sync: Sync) -> Member:
+    def _check_sync(self, sync: Sync) -> ClassicMember:
         member = self.roster.check(sync.member_id, sync.instance_id)
         if sync.generation != self.generation:
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
@@ -629,7 +633,9 @@ class ClassicGroup:
     def _synced(self, assignment: bytes) -> Synced:
         return Synced(ErrorCode.NONE, self.protocol_type, self.protocol, assignment)
 
-    def _answer_sync(self, member: Member, synced: Synced, now_ms: int, out: Outcome) -> None:
+    def _answer_sync(
+        self, member: ClassicMember, synced: Synced, now_ms: int, out: Outcome
+    ) -> None:
         if member.sync_token is not None:
             out.replies.append(Reply(member.sync_token, synced))
             out.timers.append(self._session(member, now_ms))
@@ -654,14 +660,14 @@ class ClassicGroup:
         """Members go, of their own will or an administrator's."""
         out = Outcome()
         pending: list[str] = []
-        gone: dict[str, Member] = {}
+        gone: dict[str, ClassicMember] = {}
         left = tuple(self._leave(leaver, pending, gone) for leaver in leavers)
         out.timers += [self._timer(None, MEMBER, member_id) for member_id in pending]
         self._forget(pending, list(gone.values()), now_ms, out)
         out.replies.append(Reply(token, left))
         return out
 
-    def _leave(self, leaver: Leaver, pending: list[str], gone: dict[str, Member]) -> Left:
+    def _leave(self, leaver: Leaver, pending: list[str], gone: dict[str, ClassicMember]) -> Left:
         """Put a leaver into `pending` or `gone`, if it is in the group."""
         left = Left(leaver.member_id, leaver.instance_id, ErrorCode.NONE)
         if leaver.member_id in self._pending and leaver.member_id not in pending:
@@ -680,7 +686,7 @@ class ClassicGroup:
         return left
 
 
-def _refusals(member: Member, error: ErrorCode, member_id: str) -> list[AnyReply]:
+def _refusals(member: ClassicMember, error: ErrorCode, member_id: str) -> list[AnyReply]:
     """The answers to the requests of a member that wait."""
     replies: list[AnyReply] = []
     if member.join_token is not None:

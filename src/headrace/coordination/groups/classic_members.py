@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 from headrace.coordination.consumer_records import (
     ClassicMembership,
     ClassicProtocol,
-    MemberMetadata,
+    ConsumerGroupMemberMetadata,
 )
 from headrace.coordination.groups import migration
-from headrace.coordination.groups.consumer_member import Member, MemberState, difference
+from headrace.coordination.groups.consumer_member import ConsumerMember, MemberState, difference
 from headrace.coordination.groups.embedded import (
     PROTOCOL_TYPE,
     Subscription,
@@ -38,7 +38,7 @@ from headrace.coordination.groups.group import (
     Sync,
     Synced,
 )
-from headrace.coordination.groups.group_change import JOIN, NEW_MEMBER, SYNC, Change
+from headrace.coordination.groups.group_change import JOIN, NEW_MEMBER, SYNC, GroupChange
 from headrace.coordination.outcome import Outcome, Timer, Token, answer
 from headrace.errors import ErrorCode, KafkaError
 
@@ -111,21 +111,25 @@ def _subscription(request: Join) -> Subscription:
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, str(error)) from error
 
 
-def _find(group: ConsumerGroup, request: Join, member_id: str, change: Change) -> Member:
+def _find(
+    group: ConsumerGroup, request: Join, member_id: str, change: GroupChange
+) -> ConsumerMember:
     state = group.persistent
     if request.instance_id is None:
-        return state.members.get(member_id) or Member(member_id, NEW_MEMBER)
+        return state.members.get(member_id) or ConsumerMember(member_id, NEW_MEMBER)
     if request.member_id:
         return state.static_member(request.instance_id, request.member_id)
     known = state.instances.get(request.instance_id)
     if known is None:
-        return Member(member_id, NEW_MEMBER)
+        return ConsumerMember(member_id, NEW_MEMBER)
     return change.succeed(state.members[known], member_id)
 
 
-def _updated(known: MemberMetadata, request: Join, subscription: Subscription) -> MemberMetadata:
+def _updated(
+    known: ConsumerGroupMemberMetadata, request: Join, subscription: Subscription
+) -> ConsumerGroupMemberMetadata:
     protocols = tuple(ClassicProtocol(name, data) for name, data in request.protocols)
-    return MemberMetadata(
+    return ConsumerGroupMemberMetadata(
         instance_id=request.instance_id,
         rack_id=subscription.rack_id or known.rack_id,
         client_id=request.client_id,
@@ -189,7 +193,7 @@ def leave(
     """LeaveGroup, for members of both protocols; replies with a Left for each."""
     state = group.persistent
     left: list[Left] = []
-    gone: dict[str, Member] = {}
+    gone: dict[str, ConsumerMember] = {}
     for leaver in leavers:
         member_id = leaver.member_id
         if not member_id and leaver.instance_id is not None:
@@ -212,7 +216,7 @@ def leave(
 
 def _classic_member(
     group: ConsumerGroup, member_id: str, instance_id: str | None
-) -> tuple[Member, ClassicMembership]:
+) -> tuple[ConsumerMember, ClassicMembership]:
     member = group.persistent.any_member(member_id, instance_id)
     if member.metadata.classic is None:
         raise KafkaError(
@@ -221,7 +225,7 @@ def _classic_member(
     return member, member.metadata.classic
 
 
-def _check_generation(member: Member, generation: int) -> None:
+def _check_generation(member: ConsumerMember, generation: int) -> None:
     if member.epoch != generation:
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
 
@@ -234,13 +238,13 @@ def _check_same_protocol(classic: ClassicMembership, request: Sync) -> None:
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
 
-def _is_behind(group: ConsumerGroup, member: Member) -> bool:
+def _is_behind(group: ConsumerGroup, member: ConsumerMember) -> bool:
     """Whether joining again would bring a member further than what it is about to fetch."""
     revokes = member.current.state == MemberState.UNREVOKED_PARTITIONS
     return member.epoch < group.persistent.epoch and not revokes
 
 
-def _should_join(group: ConsumerGroup, member: Member) -> bool:
+def _should_join(group: ConsumerGroup, member: ConsumerMember) -> bool:
     state = group.persistent
     if member.epoch < state.epoch or member.current.state == MemberState.UNREVOKED_PARTITIONS:
         return True
@@ -252,7 +256,7 @@ def _should_join(group: ConsumerGroup, member: Member) -> bool:
     )
 
 
-def _ask_to_join(group: ConsumerGroup, member: Member, now_ms: int) -> Outcome:
+def _ask_to_join(group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> Outcome:
     """From the first time it is asked, a member has its rebalance timeout to join."""
     if member.id in group.asked_to_join:
         return Outcome()

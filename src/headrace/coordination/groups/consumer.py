@@ -21,11 +21,11 @@ from typing import Protocol
 from headrace.cluster.image import Image
 from headrace.coordination.consumer_records import (
     Assignment,
+    ConsumerGroupMemberMetadata,
+    ConsumerGroupMetadataKey,
     ConsumerKey,
     ConsumerValue,
     CurrentAssignmentKey,
-    GroupMetadataKey,
-    MemberMetadata,
     PartitionMetadataKey,
 )
 from headrace.coordination.groups import classic_members, migration
@@ -36,7 +36,7 @@ from headrace.coordination.groups.consumer_member import (
     JOINING,
     LEAVING,
     LEAVING_FOR_NOW,
-    Member,
+    ConsumerMember,
     MemberState,
     check_epoch,
 )
@@ -62,7 +62,7 @@ from headrace.coordination.groups.group_change import (
     SEARCH,
     SEARCH_STEPS,
     SESSION,
-    Change,
+    GroupChange,
     preferred_assignor,
 )
 from headrace.coordination.outcome import (
@@ -125,9 +125,9 @@ class Beat:
         subscribes = self.topics is not None or self.expression is not None
         return self.rebalance_timeout_ms != -1 and subscribes and self.owned is not None
 
-    def updated(self, known: MemberMetadata) -> MemberMetadata:
+    def updated(self, known: ConsumerGroupMemberMetadata) -> ConsumerGroupMemberMetadata:
         """What is known of the member after this heartbeat."""
-        return MemberMetadata(
+        return ConsumerGroupMemberMetadata(
             instance_id=known.instance_id if self.instance_id is None else self.instance_id,
             rack_id=known.rack_id if self.rack_id is None else self.rack_id,
             client_id=self.client_id,
@@ -255,12 +255,12 @@ class ConsumerGroup:
             return Outcome()
         return self.fence([member], now_ms)
 
-    def change(self, now_ms: int) -> Change:
+    def change(self, now_ms: int) -> GroupChange:
         """The beginning of an operation that writes."""
         wall_ms = self.home.wall.ms
-        return Change(self.persistent, self.home.image, self.limits, now_ms, wall_ms)
+        return GroupChange(self.persistent, self.home.image, self.limits, now_ms, wall_ms)
 
-    def session_timer(self, member: Member, now_ms: int) -> Timer:
+    def session_timer(self, member: ConsumerMember, now_ms: int) -> Timer:
         """When the member is out, if nothing is heard of it until then."""
         classic = member.metadata.classic
         session_ms = self._configured_ms(SESSION_TIMEOUT)
@@ -304,7 +304,7 @@ class ConsumerGroup:
         response = BeatAnswer(after.id, after.epoch, interval, assigned)
         return change.outcome.merge(answer(token, response))
 
-    def _retarget(self, change: Change, now_ms: int) -> None:
+    def _retarget(self, change: GroupChange, now_ms: int) -> None:
         """Make a new target, if one is due; not for every single one of very many who join."""
         if not change.needs_target():
             return
@@ -316,7 +316,7 @@ class ConsumerGroup:
         else:
             change.timer(due, ASSIGN)
 
-    def _is_mere_sign_of_life(self, member: Member, beat: Beat) -> bool:
+    def _is_mere_sign_of_life(self, member: ConsumerMember, beat: Beat) -> bool:
         """Whether a heartbeat says nothing and brings nothing; nearly all are like that."""
         return (
             beat.epoch == member.epoch == self.persistent.epoch == self.persistent.target_epoch
@@ -326,7 +326,7 @@ class ConsumerGroup:
             and beat.updated(member.metadata) == member.metadata
         )
 
-    def _find(self, beat: Beat, change: Change) -> Member:
+    def _find(self, beat: Beat, change: GroupChange) -> ConsumerMember:
         """The member that a heartbeat is from; in `change` if it takes the place of another."""
         state = self.persistent
         if beat.epoch != JOINING:
@@ -347,7 +347,7 @@ class ConsumerGroup:
             check_epoch(known, beat.epoch, beat.owned)
             return known
         self.check_room()
-        return Member(beat.member_id, NEW_MEMBER)
+        return ConsumerMember(beat.member_id, NEW_MEMBER)
 
     def check_room(self) -> None:
         """GROUP_MAX_SIZE_REACHED if nobody else may join."""
@@ -368,7 +368,7 @@ class ConsumerGroup:
         key = CurrentAssignmentKey(self.group_id, member.id)
         return Outcome(records=[(key, away)]).merge(response)
 
-    def fence(self, members: Sequence[Member], now_ms: int) -> Outcome:
+    def fence(self, members: Sequence[ConsumerMember], now_ms: int) -> Outcome:
         """Members are out; the others share what they had."""
         change = self.change(now_ms)
         for member in members:
@@ -455,7 +455,7 @@ class ConsumerGroup:
         return classic_members.leave(self, leavers, token, now_ms)
 
 
-def _check_generation(member: Member, epoch: int) -> None:
+def _check_generation(member: ConsumerMember, epoch: int) -> None:
     if member.epoch == epoch:
         return
     if member.speaks_classic:
@@ -502,7 +502,7 @@ def replay(home: Home, key: Key, value: Value | None) -> None:
         if value is None or isinstance(key, PartitionMetadataKey):
             return
         group = home.groups[key.group_id] = ConsumerGroup(key.group_id, home)
-    if value is None and isinstance(key, GroupMetadataKey):
+    if value is None and isinstance(key, ConsumerGroupMetadataKey):
         del home.groups[key.group_id]
         return
     group.replay(key, value)

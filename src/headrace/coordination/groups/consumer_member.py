@@ -14,8 +14,8 @@ from uuid import UUID
 from headrace.coordination.consumer_records import (
     NOTHING,
     Assignment,
+    ConsumerGroupMemberMetadata,
     CurrentAssignment,
-    MemberMetadata,
 )
 from headrace.errors import ErrorCode, KafkaError
 
@@ -41,11 +41,11 @@ NEW = CurrentAssignment(JOINING, -1, MemberState.STABLE)
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class ConsumerMember:
     """A member, as its two records in the log describe it."""
 
     id: str
-    metadata: MemberMetadata
+    metadata: ConsumerGroupMemberMetadata
     current: CurrentAssignment = NEW
 
     @property
@@ -68,7 +68,7 @@ class Member:
         return self.epoch == epoch and self.current.state == MemberState.STABLE
 
 
-def check_epoch(member: Member, epoch: int, owned: Assignment | None) -> None:
+def check_epoch(member: ConsumerMember, epoch: int, owned: Assignment | None) -> None:
     """FENCED_MEMBER_EPOCH unless the member is in this epoch.
 
     The epoch before is good too, if the member owns nothing but what it has now: the answer with

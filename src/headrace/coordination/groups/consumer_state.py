@@ -8,15 +8,15 @@ from uuid import UUID
 from headrace.coordination.consumer_records import (
     NOTHING,
     Assignment,
+    ConsumerGroupMemberMetadata,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMetadata,
+    ConsumerGroupMetadataKey,
     ConsumerKey,
     ConsumerRecord,
     ConsumerValue,
     CurrentAssignment,
     CurrentAssignmentKey,
-    GroupMetadata,
-    GroupMetadataKey,
-    MemberMetadata,
-    MemberMetadataKey,
     RegularExpression,
     RegularExpressionKey,
     TargetMember,
@@ -25,7 +25,7 @@ from headrace.coordination.consumer_records import (
     TargetMetadataKey,
     group_tombstones,
 )
-from headrace.coordination.groups.consumer_member import NEW, Member
+from headrace.coordination.groups.consumer_member import NEW, ConsumerMember
 from headrace.coordination.groups.subscriptions import Subscriptions
 from headrace.errors import ErrorCode, KafkaError
 
@@ -38,7 +38,7 @@ class ConsumerState:
         self.epoch = 0
         self.metadata_hash = 0
         self.target_epoch = 0
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, ConsumerMember] = {}
         self.instances: dict[str, str] = {}
         """Member ids of static members, by instance id."""
         self.targets: dict[str, Assignment] = {}
@@ -71,7 +71,7 @@ class ConsumerState:
         """What a member should own."""
         return self.targets.get(member_id, NOTHING)
 
-    def member(self, member_id: str) -> Member:
+    def member(self, member_id: str) -> ConsumerMember:
         """The member; UNKNOWN_MEMBER_ID if there is none."""
         found = self.members.get(member_id)
         if found is None:
@@ -81,7 +81,7 @@ class ConsumerState:
             )
         return found
 
-    def static_member(self, instance_id: str, member_id: str) -> Member:
+    def static_member(self, instance_id: str, member_id: str) -> ConsumerMember:
         """The static member; UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if it has another id."""
         known = self.instances.get(instance_id)
         if known is None:
@@ -94,7 +94,7 @@ class ConsumerState:
             )
         return self.members[known]
 
-    def any_member(self, member_id: str, instance_id: str | None) -> Member:
+    def any_member(self, member_id: str, instance_id: str | None) -> ConsumerMember:
         """The member, static if it has an instance id."""
         if instance_id is None:
             return self.member(member_id)
@@ -109,15 +109,15 @@ class ConsumerState:
     def replay(self, key: ConsumerKey, value: ConsumerValue | None) -> None:
         """Take in a record of this group."""
         match key, value:
-            case GroupMetadataKey(), GroupMetadata():
+            case ConsumerGroupMetadataKey(), ConsumerGroupMetadata():
                 self.epoch, self.metadata_hash = value.epoch, value.metadata_hash
             case TargetMetadataKey(), TargetMetadata():
                 self.target_epoch = value.epoch
             case TargetMetadataKey(), None:
                 self.target_epoch = 0
-            case MemberMetadataKey(), MemberMetadata():
+            case ConsumerGroupMemberMetadataKey(), ConsumerGroupMemberMetadata():
                 self._put_member(key.member_id, value)
-            case MemberMetadataKey(), None:
+            case ConsumerGroupMemberMetadataKey(), None:
                 self._remove_member(key.member_id)
             case TargetMemberKey(), TargetMember():
                 self.targets[key.member_id] = value.partitions
@@ -138,13 +138,13 @@ class ConsumerState:
         """The log has been read: what has found no member by now never will."""
         self._orphans.clear()
 
-    def _put_member(self, member_id: str, metadata: MemberMetadata) -> None:
+    def _put_member(self, member_id: str, metadata: ConsumerGroupMemberMetadata) -> None:
         old = self.members.get(member_id)
         self.subscriptions.replace(old.metadata if old else None, metadata)
         if old is not None:
             self.members[member_id] = replace(old, metadata=metadata)
         else:
-            self.members[member_id] = Member(member_id, metadata)
+            self.members[member_id] = ConsumerMember(member_id, metadata)
             if member_id in self._orphans:
                 self._put_current(member_id, self._orphans.pop(member_id))
         if metadata.instance_id is not None:

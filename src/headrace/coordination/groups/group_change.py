@@ -14,11 +14,11 @@ from dataclasses import replace
 from headrace.cluster.image import Image
 from headrace.coordination.consumer_records import (
     Assignment,
+    ConsumerGroupMemberMetadata,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMetadata,
+    ConsumerGroupMetadataKey,
     CurrentAssignmentKey,
-    GroupMetadata,
-    GroupMetadataKey,
-    MemberMetadata,
-    MemberMetadataKey,
     RegularExpression,
     RegularExpressionKey,
     TargetMember,
@@ -29,7 +29,7 @@ from headrace.coordination.consumer_records import (
 )
 from headrace.coordination.groups.assignors import ASSIGNORS, Reader
 from headrace.coordination.groups.consumer_limits import ConsumerLimits
-from headrace.coordination.groups.consumer_member import JOINING, Member, reconcile
+from headrace.coordination.groups.consumer_member import JOINING, ConsumerMember, reconcile
 from headrace.coordination.groups.consumer_state import ConsumerState
 from headrace.coordination.groups.expressions import Expression, Search
 from headrace.coordination.groups.group import CONSUMER
@@ -44,11 +44,11 @@ SESSION, REBALANCE, JOIN, SYNC = "session", "rebalance", "join", "sync"
 SEARCH, ASSIGN = "search", "assign"
 """The same for timers of the group."""
 
-NEW_MEMBER = MemberMetadata(None, None, "", "", (), None, -1, None)
+NEW_MEMBER = ConsumerGroupMemberMetadata(None, None, "", "", (), None, -1, None)
 """What is known of a member that has said nothing yet."""
 
 
-class Change:
+class GroupChange:
     """What an operation is about to do to a group."""
 
     def __init__(
@@ -76,13 +76,15 @@ class Change:
 
     # -------------------------------------------------------------------------------- members
 
-    def put(self, member: Member) -> bool:
+    def put(self, member: ConsumerMember) -> bool:
         """Write down a member that is new or says something else; whether it subscribes anew."""
         old = self.members.get(member.id)
         self.members[member.id] = member
         if old is not None and old.metadata == member.metadata:
             return False
-        self._write((MemberMetadataKey(self._state.group_id, member.id), member.metadata))
+        self._write(
+            (ConsumerGroupMemberMetadataKey(self._state.group_id, member.id), member.metadata)
+        )
         if old is not None and subscription_of(old.metadata) == subscription_of(member.metadata):
             return False
         expression = member.metadata.expression
@@ -105,7 +107,7 @@ class Change:
         self._write(*member_tombstones(self._state.group_id, member_id))
         self.stop_timers(member_id)
 
-    def succeed(self, old: Member, member_id: str) -> Member:
+    def succeed(self, old: ConsumerMember, member_id: str) -> ConsumerMember:
         """A static member is back, perhaps under another id: it takes over what the old one had."""
         current = replace(old.current, member_epoch=JOINING, previous_epoch=JOINING)
         group_id = self._state.group_id
@@ -115,13 +117,13 @@ class Change:
             self._targets[member_id] = target
             self._write(
                 *member_tombstones(group_id, old.id),
-                (MemberMetadataKey(group_id, member_id), old.metadata),
+                (ConsumerGroupMemberMetadataKey(group_id, member_id), old.metadata),
                 (TargetMemberKey(group_id, member_id), TargetMember(target)),
             )
             self.stop_timers(old.id)
             self._succeeded[member_id] = old.id
         self._write((CurrentAssignmentKey(group_id, member_id), current))
-        found = Member(member_id, old.metadata, current)
+        found = ConsumerMember(member_id, old.metadata, current)
         self.members[member_id] = found
         return found
 
@@ -165,8 +167,8 @@ class Change:
         metadata_hash = self._subscriptions.metadata_hash(self._image)
         if always or metadata_hash != self._state.metadata_hash:
             self.epoch = self._state.epoch + 1
-            key = GroupMetadataKey(self._state.group_id)
-            self._write((key, GroupMetadata(self.epoch, metadata_hash)))
+            key = ConsumerGroupMetadataKey(self._state.group_id)
+            self._write((key, ConsumerGroupMetadata(self.epoch, metadata_hash)))
 
     def needs_target(self) -> bool:
         """Whether the group epoch is ahead of the target."""
@@ -199,7 +201,7 @@ class Change:
         self._target_epoch = self.epoch
         self._write((TargetMetadataKey(self._state.group_id), TargetMetadata(self.epoch)))
 
-    def move(self, member: Member, owned: Assignment | None) -> Member:
+    def move(self, member: ConsumerMember, owned: Assignment | None) -> ConsumerMember:
         """Take a member one step towards its target; the member as it will be."""
         if member.is_reconciled_to(self._target_epoch):
             return member
@@ -214,7 +216,7 @@ class Change:
         if current == member.current:
             return member
         self._write((CurrentAssignmentKey(self._state.group_id, member.id), current))
-        moved = Member(member.id, member.metadata, current)
+        moved = ConsumerMember(member.id, member.metadata, current)
         self.members[member.id] = moved
         return moved
 
@@ -233,7 +235,7 @@ class Change:
         self.outcome.records += records
 
 
-def preferred_assignor(members: Iterable[Member], limits: ConsumerLimits) -> str:
+def preferred_assignor(members: Iterable[ConsumerMember], limits: ConsumerLimits) -> str:
     """The assignor that most members ask for; the first one configured if nobody does."""
     wanted = Counter(
         member.metadata.assignor for member in members if member.metadata.assignor is not None

@@ -16,20 +16,20 @@ from headrace.coordination import records as classic_records
 from headrace.coordination.consumer_records import (
     ClassicMembership,
     ClassicProtocol,
+    ConsumerGroupMemberMetadata,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMetadata,
+    ConsumerGroupMetadataKey,
     ConsumerRecord,
     CurrentAssignment,
     CurrentAssignmentKey,
-    GroupMetadata,
-    GroupMetadataKey,
-    MemberMetadata,
-    MemberMetadataKey,
     TargetMember,
     TargetMemberKey,
     TargetMetadata,
     TargetMetadataKey,
 )
 from headrace.coordination.groups.classic import MEMBER, REBALANCE, ClassicGroup
-from headrace.coordination.groups.consumer_member import Member, MemberState
+from headrace.coordination.groups.consumer_member import ConsumerMember, MemberState
 from headrace.coordination.groups.embedded import (
     PROTOCOL_TYPE,
     by_id,
@@ -39,8 +39,8 @@ from headrace.coordination.groups.embedded import (
     write_assignment,
 )
 from headrace.coordination.groups.group import CLASSIC, Join, Joined
-from headrace.coordination.groups.group_change import Change
-from headrace.coordination.groups.roster import Member as ClassicMember
+from headrace.coordination.groups.group_change import GroupChange
+from headrace.coordination.groups.roster import ClassicMember
 from headrace.coordination.outcome import Outcome, Timer, Token
 from headrace.errors import ErrorCode, KafkaError
 
@@ -65,7 +65,7 @@ def upgrade(old: ClassicGroup, group: ConsumerGroup, now_ms: int) -> Outcome:
     except ValueError as error:
         raise _not_upgradable(old, "its members' embedded protocol is malformed") from error
     converted += [
-        (GroupMetadataKey(old.group_id), GroupMetadata(old.generation)),
+        (ConsumerGroupMetadataKey(old.group_id), ConsumerGroupMetadata(old.generation)),
         (TargetMetadataKey(old.group_id), TargetMetadata(old.generation)),
     ]
     for key, value in converted:
@@ -97,7 +97,7 @@ def _member_records(
     spoken = sorted(member.protocols, key=lambda one: one[0] != old.protocol)
     subscription = read_subscription(spoken[0][1])
     assigned = by_id(read_assignment(member.assignment), image)
-    metadata = MemberMetadata(
+    metadata = ConsumerGroupMemberMetadata(
         instance_id=member.instance_id,
         rack_id=subscription.rack_id,
         client_id=member.client_id,
@@ -111,7 +111,7 @@ def _member_records(
         ),
     )
     current = CurrentAssignment(old.generation, old.generation, MemberState.STABLE, assigned)
-    yield MemberMetadataKey(old.group_id, member.member_id), metadata
+    yield ConsumerGroupMemberMetadataKey(old.group_id, member.member_id), metadata
     yield TargetMemberKey(old.group_id, member.member_id), TargetMember(assigned)
     yield CurrentAssignmentKey(old.group_id, member.member_id), current
 
@@ -133,7 +133,7 @@ def restart_as_classic(
     return outcome
 
 
-def can_downgrade(group: ConsumerGroup, remaining: Collection[Member]) -> bool:
+def can_downgrade(group: ConsumerGroup, remaining: Collection[ConsumerMember]) -> bool:
     """Whether these members could go on as a classic group."""
     return (
         group.limits.downgrades
@@ -142,7 +142,9 @@ def can_downgrade(group: ConsumerGroup, remaining: Collection[Member]) -> bool:
     )
 
 
-def downgrade(group: ConsumerGroup, change: Change, now_ms: int, *, rebalance: bool) -> Outcome:
+def downgrade(
+    group: ConsumerGroup, change: GroupChange, now_ms: int, *, rebalance: bool
+) -> Outcome:
     """Go on as a classic group with the members that `change` leaves.
 
     Each keeps its target as its assignment; with `rebalance` they share out anew at once.
@@ -164,14 +166,14 @@ def downgrade(group: ConsumerGroup, change: Change, now_ms: int, *, rebalance: b
     return outcome
 
 
-def _common_protocol(members: Collection[Member]) -> str:
+def _common_protocol(members: Collection[ConsumerMember]) -> str:
     """The first protocol that all of them speak; each of them joined on that condition."""
     spoken = [[one.name for one in _classic(member).protocols] for member in members]
     return next(name for name in spoken[0] if all(name in names for names in spoken))
 
 
 def _stored(
-    group: ConsumerGroup, change: Change, member: Member, protocol: str
+    group: ConsumerGroup, change: GroupChange, member: ConsumerMember, protocol: str
 ) -> classic_records.MemberMetadata:
     classic = _classic(member)
     subscription = next(one.metadata for one in classic.protocols if one.name == protocol)
@@ -188,6 +190,6 @@ def _stored(
     )
 
 
-def _classic(member: Member) -> ClassicMembership:
+def _classic(member: ConsumerMember) -> ClassicMembership:
     assert member.metadata.classic is not None, "only classic members make up a classic group"
     return member.metadata.classic

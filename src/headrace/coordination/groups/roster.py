@@ -17,7 +17,7 @@ Protocols = tuple[tuple[str, bytes], ...]
 
 
 @dataclass(slots=True)
-class Member:
+class ClassicMember:
     """One member; the tokens are those of its requests that wait for an answer."""
 
     member_id: str
@@ -34,7 +34,7 @@ class Member:
     """Whether it has been in no generation yet: it knows no id, and so sends no heartbeats."""
 
     @classmethod
-    def joining(cls, join: Join, member_id: str) -> Member:
+    def joining(cls, join: Join, member_id: str) -> ClassicMember:
         """A member that is new."""
         return cls(
             member_id,
@@ -48,7 +48,7 @@ class Member:
         )
 
     @classmethod
-    def stored(cls, stored: MemberMetadata, protocol: str | None) -> Member:
+    def stored(cls, stored: MemberMetadata, protocol: str | None) -> ClassicMember:
         """A member as the log knows it: of what it spoke, only the protocol in use is left."""
         return cls(
             stored.member_id,
@@ -70,7 +70,7 @@ class Member:
 class Roster:
     """The members by their ids."""
 
-    members: dict[str, Member] = field(default_factory=dict)
+    members: dict[str, ClassicMember] = field(default_factory=dict)
     leader: str | None = None
     static: dict[str, str] = field(default_factory=dict)
     """Member ids by instance id."""
@@ -82,7 +82,7 @@ class Roster:
     def __len__(self) -> int:
         return len(self.members)
 
-    def add(self, member: Member) -> None:
+    def add(self, member: ClassicMember) -> None:
         """Take in a member; the first one leads."""
         self.members[member.member_id] = member
         self._speakers.update(name for name, _ in member.protocols)
@@ -91,7 +91,7 @@ class Roster:
         if self.leader is None:
             self.leader = member.member_id
 
-    def remove(self, member_id: str) -> Member:
+    def remove(self, member_id: str) -> ClassicMember:
         """Let a member go; if it led, the longest-standing of the others leads."""
         member = self.members.pop(member_id)
         self._forget_protocols(member)
@@ -103,7 +103,7 @@ class Roster:
             self.leader = next(iter(self.members), None)
         return member
 
-    def rename(self, member: Member, member_id: str) -> None:
+    def rename(self, member: ClassicMember, member_id: str) -> None:
         """A static member came back under another id, and takes the place of its old self."""
         old = member.member_id
         # The order of members decides who leads next; the dict is rebuilt to keep it.
@@ -116,7 +116,7 @@ class Roster:
         if self.leader == old:
             self.leader = member_id
 
-    def update(self, member: Member, join: Join) -> None:
+    def update(self, member: ClassicMember, join: Join) -> None:
         """Take what a member says about itself when it joins again."""
         self._forget_protocols(member)
         member.protocols = join.protocols
@@ -124,27 +124,27 @@ class Roster:
         member.rebalance_timeout_ms = join.rebalance_timeout_ms
         member.session_timeout_ms = join.session_timeout_ms
 
-    def _forget_protocols(self, member: Member) -> None:
+    def _forget_protocols(self, member: ClassicMember) -> None:
         for name, _ in member.protocols:
             self._speakers[name] -= 1
             if not self._speakers[name]:
                 del self._speakers[name]
 
-    def wait_to_join(self, member: Member, token: Token[Joined]) -> Token[Joined] | None:
+    def wait_to_join(self, member: ClassicMember, token: Token[Joined]) -> Token[Joined] | None:
         """The member waits for the generation; the token of an earlier wait, now in vain."""
         earlier, member.join_token = member.join_token, token
         if earlier is None:
             self.joining += 1
         return earlier
 
-    def stop_waiting(self, member: Member) -> Token[Joined] | None:
+    def stop_waiting(self, member: ClassicMember) -> Token[Joined] | None:
         """The member waits for the generation no more; its token, if it did."""
         token, member.join_token = member.join_token, None
         if token is not None:
             self.joining -= 1
         return token
 
-    def check(self, member_id: str, instance_id: str | None) -> Member:
+    def check(self, member_id: str, instance_id: str | None) -> ClassicMember:
         """The member, or why it is none: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
         if instance_id is not None:
             known = self.static.get(instance_id)

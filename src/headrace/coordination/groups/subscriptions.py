@@ -7,13 +7,13 @@ from typing import TypeAlias
 from uuid import UUID
 
 from headrace.cluster.image import Image
-from headrace.coordination.consumer_records import MemberMetadata
+from headrace.coordination.consumer_records import ConsumerGroupMemberMetadata
 
 Subscription: TypeAlias = tuple[tuple[str, ...], str | None]
 """Topic names in order, and an expression."""
 
 
-def subscription_of(metadata: MemberMetadata) -> Subscription:
+def subscription_of(metadata: ConsumerGroupMemberMetadata) -> Subscription:
     """What a member subscribes to."""
     return metadata.topics, metadata.expression
 
@@ -35,7 +35,9 @@ class Subscriptions:
         other.resolved.update(self.resolved)
         return other
 
-    def replace(self, old: MemberMetadata | None, new: MemberMetadata | None) -> None:
+    def replace(
+        self, old: ConsumerGroupMemberMetadata | None, new: ConsumerGroupMemberMetadata | None
+    ) -> None:
         """A member has come, changed or gone."""
         if old is not None:
             gone = subscription_of(old)
