@@ -16,7 +16,10 @@ BENCH_ARGS  ?=
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(LOCK)
 
 .DEFAULT_GOAL := help
-.PHONY: help up down demo cluster-up test endurance lint bench lock install dev tools clean
+.PHONY: help up down demo cluster-up check test endurance lint bench lock install dev tools clean
+
+# Tests are compiled once and not in every run, whatever the environment says.
+unexport PYTHONDONTWRITEBYTECODE
 
 help: ## say what can be done
 	@echo "Headrace"
@@ -39,6 +42,9 @@ demo: $(VENV)/.installed ## run the demo for a minute on a broker of its own, wi
 
 cluster-up: dev tools ## three brokers and a ZooKeeper; leaders are killed while clients run (SECONDS=60)
 	@$(BIN)/python examples/cluster/failover.py --seconds "$(SECONDS)" --jars "$$(echo .tools/zookeeper/*)"
+
+check: lint ## lint, types and the tests that start no process and are not slow: under a minute
+	$(BIN)/python -m pytest --fast -q -n 2 $(PYTEST_ARGS)
 
 test: dev tools lint ## install everything the tests need and run them all
 	$(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)

@@ -4,11 +4,12 @@ starts quickly, and programs that can be interrupted."""
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import hypothesis
 import pytest
 
-from tests.support import java, workers
+from tests.support import fast, java, workers
 from tests.support.apache_kafka import ApacheKafka
 
 # A shell starts background jobs with SIGINT ignored, and children inherit that. A handler of our
@@ -18,6 +19,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # How long an example takes says more about the machine than about the code.
 hypothesis.settings.register_profile("any machine", deadline=None)
 hypothesis.settings.load_profile("any machine")
+hypothesis.settings.register_profile("fast", deadline=None, max_examples=25)
 
 # A test is over before Java's optimising compiler has paid for itself.
 QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
@@ -29,11 +31,28 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--endurance", action="store_true", help="run the tests marked so, and only them"
     )
+    parser.addoption(
+        "--fast", action="store_true", help="run only tests that start no process and are not slow"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--fast"):
+        hypothesis.settings.load_profile("fast")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    if not config.getoption("--fast") or collection_path.suffix != ".py":
+        return None
+    return True if not fast.is_fast(collection_path) else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     wanted = bool(config.getoption("--endurance"))
     left_out = {item for item in items if bool(item.get_closest_marker("endurance")) != wanted}
+    if config.getoption("--fast"):
+        left_out |= {item for item in items if item.get_closest_marker("slow")}
+        fast.forbid_processes()
     if left_out:
         config.hook.pytest_deselected(items=list(left_out))
         items[:] = [item for item in items if item not in left_out]

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 from uuid import UUID
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
@@ -34,6 +35,8 @@ from headrace.replication.partition import Partition
 from headrace.types import TopicPartition
 from tests.apis.one_broker import OneBroker
 from tests.coordination.groups.test_migration import subscription
+
+pytestmark = pytest.mark.slow
 
 GROUP = "g"
 NAMES = st.sampled_from(["a", "b", "c"])

@@ -168,6 +168,7 @@ def unprovable(policy: str, stop: bool, path: str, position: int, files: dict[st
     return policy == "compact" and not stop and newest and position == positions(files[path])[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", [True, False], ids=["stopped", "killed"])
 def test_a_flipped_bit_in_a_batch_header_never_keeps_a_log_from_opening(stop: bool) -> None:
     disk, expected = written(SMALL, stop=stop)
@@ -199,6 +200,7 @@ def test_an_extreme_value_in_a_batch_header_never_keeps_a_log_from_opening(
                 spoiled(files | {path: bytes(content)}, SETTINGS[policy], expected, base, told)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", [True, False], ids=["stopped", "killed"])
 def test_a_damaged_byte_beside_the_batches_never_keeps_a_log_from_opening(stop: bool) -> None:
     disk, expected = written(SMALL, stop=stop)

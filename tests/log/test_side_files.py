@@ -132,6 +132,7 @@ def test_a_lost_or_rotten_side_file_changes_no_answer_after_a_clean_stop(
     assert asked(disk) == expected, "and after the crash of the broker that mended it"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [".index", ".timeindex", ".txnindex", ".snapshot"])
 def test_no_flipped_bit_and_no_cut_of_an_index_changes_an_answer(name: str) -> None:
     disk, expected = stopped()

@@ -14,6 +14,7 @@ from headrace.types import TopicPartition
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.world import BROKERS, TOPIC, World
 
+pytestmark = pytest.mark.slow
 EVERYBODY = tuple(range(1, BROKERS + 1))
 SEEDS = range(30)
 if only := os.environ.get("HEADRACE_TEST_SEED"):

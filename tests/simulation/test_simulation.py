@@ -11,6 +11,8 @@ from tests.bugs.bugs import planted
 from tests.bugs.replication_bugs import REPLICATION_BUGS
 from tests.simulation.world import Failure, World
 
+pytestmark = pytest.mark.slow
+
 USUAL_SEEDS = 60
 ENDURANCE_SEEDS = 5000
 UNCLEAN_SEEDS = 20
