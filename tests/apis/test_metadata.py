@@ -10,11 +10,11 @@ import pytest
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
-from headrace.apis.topics.metadata import Metadata, parse_metadata
+from headrace.apis.topics.metadata import Metadata, MetadataRequest, parse_metadata
 from headrace.clock import SystemClock
 from headrace.cluster import metadata as cluster
 from headrace.cluster.controller import Defaults, NewTopic
-from headrace.cluster.image import Broker
+from headrace.cluster.image import Broker, Endpoint, PartitionState, Topic
 from headrace.cluster.sqlite_store import SqliteStore
 from headrace.settings import Settings
 
@@ -137,3 +137,51 @@ def _ask_by_id(services: Any, topic_id: uuid.UUID) -> Any:
     body = bytearray(b"\x02" + topic_id.bytes + b"\0\0" + b"\0\0\0")
     request = parse_metadata(body, memoryview(body), 0, len(body), 12)
     return read(Metadata(services)(request, 12), 12).topics[0]
+
+
+def ask_on(metadata: Metadata, listener: str, version: int) -> Any:
+    """Ask for the topic t on a listener; answers from the cache are the same as the first."""
+    name = b"\x02t" if version >= 9 else b"\0\x01t"
+    count = b"\x02" if version >= 9 else b"\0\0\0\x01"
+    body = bytearray(count + (bytes(16) if version >= 10 else b"") + name)
+    body += b"\0" * (1 if version >= 9 else 0) + b"\0\0\0\0"
+    view = memoryview(body)
+    request = parse_metadata(body, view, 0, len(body), version)
+    answer = metadata(request, version, listener)
+    assert metadata.at_once(body, view, 0, len(body), version, listener) == answer
+    assert metadata(MetadataRequest(None, False, False, False), version, listener)
+    return read(answer, version)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_addresses_are_those_of_the_listener_that_was_asked(services: Any, version: int) -> None:
+    endpoints = (Endpoint("IN", "inside", 1), Endpoint("OUT", "outside", 2))
+    services.metadata.join(Broker(1, "inside", 1, endpoints=endpoints), "folder")
+    services.metadata.create_topic(NewTopic("t"), Defaults(1, 1))
+    metadata = Metadata(services)
+    for listener, *address in (*endpoints, *endpoints):
+        [broker] = ask_on(metadata, listener, version).brokers
+        assert [broker.host, broker.port] == address
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_leader_without_the_listener_is_error_72_or_5(services: Any, version: int) -> None:
+    cluster_metadata = services.metadata
+    both = (Endpoint("IN", "a", 1), Endpoint("OUT", "a", 2))
+    cluster_metadata.join(Broker(1, "a", 1, endpoints=both), "folder")
+    image = cluster_metadata.image.with_broker(Broker(2, "b", 1, endpoints=both[:1]))
+    states = tuple(PartitionState(leader, 0, (1, 2), (1, 2)) for leader in (1, 2))
+    topic = Topic("t", uuid.uuid4(), states, {})
+    cluster_metadata.image = image.with_topics([topic])
+    metadata = Metadata(services)
+    for _ in range(2):
+        inside, outside = (ask_on(metadata, name, version) for name in ("IN", "OUT"))
+        assert [broker.node_id for broker in inside.brokers] == [1, 2]
+        assert [broker.node_id for broker in outside.brokers] == [1]
+        assert leaders(inside) == [(0, 1), (0, 2)]
+        assert leaders(outside) == [(0, 1), (72 if version >= 6 else 5, -1)]
+
+
+def leaders(response: Any) -> list[tuple[int, int]]:
+    [topic] = response.topics
+    return [(int(one.error_code), one.leader_id) for one in topic.partitions]

@@ -29,8 +29,10 @@ class Peer:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
-    settings = Settings.parse({"auto.create.topics.enable": "false"})
-    server = Server(settings, (str(tmp_path),), ("127.0.0.1", 0), None, None)
+    settings = Settings.parse(
+        {"auto.create.topics.enable": "false", "listeners": "PLAINTEXT://127.0.0.1:0"}
+    )
+    server = Server(settings, (str(tmp_path),), None)
     yield server
     server.close()
 

@@ -30,8 +30,8 @@ from headrace.broker.server import Server
 from headrace.cluster.store import Session
 from headrace.settings import Settings
 address, folder = sys.argv[1:]
-settings = Settings.parse({"headrace.metadata": address})
-server = Server(settings, (folder,), ("127.0.0.1", 0), None, 1)
+given = {"headrace.metadata": address, "listeners": "PLAINTEXT://127.0.0.1:0"}
+server = Server(Settings.parse(given), (folder,), 1)
 store = server.parts.store
 other = KazooClient(store._client.hosts[0][0] + ":" + str(store._client.hosts[0][1]),
                     client_id=store._client.client_id)

@@ -15,11 +15,12 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from headrace.broker.supervisor import SupervisorPlan, command
+from headrace.broker.supervisor import SupervisorPlan, command, shared_port
 from headrace.client.cluster import Cluster
 from headrace.client.config import Address, ClientConfig
 from headrace.cluster.sqlite_store import FILE_NAME, SqliteStore
 from headrace.cluster.store import LIVE
+from headrace.settings import Settings
 from tests.support.stores import eventually
 
 PATIENCE_S = 60
@@ -29,7 +30,12 @@ PATIENCE_S = 60
 def started(folder: Path, brokers: int) -> Iterator[subprocess.Popen[str]]:
     """The command, which may not be ready yet."""
     words = ["serve", "--brokers", str(brokers), "--data-dir", str(folder)]
-    words += ["--listen", "127.0.0.1:0"]
+    with running([*words, "--listen", "127.0.0.1:0"]) as process:
+        yield process
+
+
+@contextlib.contextmanager
+def running(words: list[str]) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
         [sys.executable, "-m", "headrace.cli", *words], stdout=subprocess.PIPE, text=True
     )
@@ -123,7 +129,9 @@ def test_brokers_that_never_meet_are_stopped_and_named(tmp_path: Path) -> None:
     impatient = (
         "import sys; from headrace.broker import supervisor; "
         "supervisor._MEET_WITHIN_S = 0; supervisor._ANSWER_WITHIN_S = 0.2; "
-        "plan = supervisor.SupervisorPlan(2, sys.argv[1], ('127.0.0.1', 0), None, ()); "
+        "from headrace.settings import Settings; "
+        "given = Settings.parse({'listeners': 'PLAINTEXT://127.0.0.1:0'}); "
+        "plan = supervisor.SupervisorPlan(2, sys.argv[1], given, ()); "
         "sys.exit(supervisor.main(plan))"
     )
     with (
@@ -189,20 +197,56 @@ def test_no_broker_outlives_the_command(tmp_path: Path) -> None:
         wait_until_gone(pids)
 
 
+def several(listeners: str, advertised: str = "", count: int = 3) -> SupervisorPlan:
+    given = {"listeners": listeners, "listener.security.protocol.map": "A:PLAINTEXT,B:PLAINTEXT"}
+    if advertised:
+        given["advertised.listeners"] = advertised
+    return SupervisorPlan(count, "/d", Settings.parse(given), ("--set", "x=y"))
+
+
 @pytest.mark.parametrize(
-    ("number", "words"),
+    ("number", "folder", "listeners", "advertised"),
     [
-        (1, ["--data-dir", "/d", "--node-id", "1", "--listen", "[::1]:9092"]),
-        (3, ["--data-dir", "/d/lanes/3", "--node-id", "3", "--listen", "[::1]:9094"]),
+        (1, "/d", "A://[::1]:9092,B://0.0.0.0:9192", "A://kafka.lan:19092,B://inside:9192"),
+        (3, "/d/lanes/3", "A://[::1]:9094,B://0.0.0.0:9194", "A://kafka.lan:19094,B://inside:9194"),
     ],
 )
-def test_each_has_its_folder_and_its_port(number: int, words: list[str]) -> None:
-    plan = SupervisorPlan(
-        3, "/d", ("::1", 9092), ("kafka.lan", 19092), ("--set", "num.partitions=3")
-    )
-    found = command(plan, number)
-    assert found[4:6] == ["--set", "num.partitions=3"]
-    assert found[6:12] == words
-    assert found[12:] == [
-        "--advertise", f"kafka.lan:{19091 + number}", "--set", "headrace.metadata=sqlite:/d",
+def test_each_has_its_folder_and_its_ports(
+    number: int, folder: str, listeners: str, advertised: str
+) -> None:
+    plan = several("A://[::1]:9092,B://0.0.0.0:9192", "A://kafka.lan:19092,B://inside:9192")
+    assert command(plan, number)[4:] == [
+        "--set", "x=y", "--data-dir", folder, "--node-id", str(number),
+        "--set", f"listeners={listeners}", "--set", f"advertised.listeners={advertised}",
+        "--set", "headrace.metadata=sqlite:/d",
     ]  # fmt: skip
+
+
+def test_ports_that_the_system_chooses_are_advertised_once_they_are_known() -> None:
+    found = command(several("A://127.0.0.1:0,B://127.0.0.1:0"), 2)
+    assert "listeners=A://127.0.0.1:0,B://127.0.0.1:0" in found
+    assert not any(word.startswith("advertised.listeners") for word in found)
+
+
+def test_listeners_whose_ports_would_meet_are_named() -> None:
+    assert shared_port(several("A://:9092,B://:9095")) == ""
+    assert "B of broker 1 and A of broker 3 would both have port 9094" in shared_port(
+        several("A://:9092,B://:9094")
+    )
+
+
+def test_brokers_with_several_listeners_meet_on_the_one_for_brokers(tmp_path: Path) -> None:
+    settings = (
+        "listeners=CLIENTS://127.0.0.1:0,BROKERS://127.0.0.1:0",
+        "listener.security.protocol.map=CLIENTS:PLAINTEXT,BROKERS:PLAINTEXT",
+        "inter.broker.listener.name=BROKERS",
+    )
+    words = ["serve", "--brokers", "2", "--data-dir", str(tmp_path)]
+    for setting in settings:
+        words += ["--set", setting]
+    with running(words) as process:
+        asked = addresses(process)
+        assert [known_at(one) for one in asked] == [[1, 2], [1, 2]]
+        assert sorted(brokers(asked[0]).values()) == sorted(
+            int(one.rpartition(":")[2]) for one in asked
+        )

@@ -6,13 +6,14 @@ import pytest
 
 from headrace.cli.broker import serve
 from headrace.cli.failures import Failure
+from headrace.settings import Settings
 from tests.cli.conftest import Run
 
 
 def test_without_options_it_serves_this_machine_only() -> None:
     plan = serve.make_plan([], {})
     assert plan == serve.Plan(
-        {}, ("headrace-data",), ("127.0.0.1", 9092), None, None, "text", "info", 1
+        {"listeners": "PLAINTEXT://127.0.0.1:9092"}, ("headrace-data",), None, "text", "info", 1
     )
 
 
@@ -22,10 +23,13 @@ def test_options_reach_the_plan() -> None:
         "--set num.partitions=6 --metrics 127.0.0.1:9180 --log-format json --log-level debug"
     )
     assert serve.make_plan(words.split(), {}) == serve.Plan(
-        settings={"num.partitions": "6", "headrace.metrics.address": "127.0.0.1:9180"},
+        settings={
+            "num.partitions": "6",
+            "headrace.metrics.address": "127.0.0.1:9180",
+            "listeners": "PLAINTEXT://0.0.0.0:19092",
+            "advertised.listeners": "PLAINTEXT://kafka.lan:9092",
+        },
         data_dirs=("/d",),
-        listen=("0.0.0.0", 19092),
-        advertise=("kafka.lan", 9092),
         node_id=3,
         log_format="json",
         log_level="debug",
@@ -36,13 +40,15 @@ def test_options_reach_the_plan() -> None:
 def test_the_environment_stands_in_for_options_and_options_win() -> None:
     env = {"HEADRACE_DATA_DIR": "/env", "HEADRACE_LISTEN": "[::]:1234"}
     plan = serve.make_plan(["--data-dir=/option"], env)
-    assert (plan.data_dirs, plan.listen) == (("/option",), ("::", 1234))
+    assert plan.data_dirs == ("/option",)
+    assert plan.settings == {"listeners": "PLAINTEXT://[::]:1234"}
 
 
 def test_set_wins_over_the_file(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text("num.partitions=2\nlog.retention.hours=5\n")
     plan = serve.make_plan(["--config", str(file), "--set", "num.partitions=7"], {})
+    del plan.settings["listeners"]
     assert plan.settings == {"num.partitions": "7", "log.retention.hours": "5"}
 
 
@@ -59,15 +65,32 @@ def test_a_stock_kafka_file_says_where_to_listen_and_where_data_lives(tmp_path: 
         "advertised.listeners=PLAINTEXT://example.org:9096\nlog.dirs=/data/one, /data/two\n"
     )
     plan = serve.make_plan(["--config", str(file)], {})
-    assert plan.listen == ("0.0.0.0", 9095)
-    assert plan.advertise == ("example.org", 9096)
+    [listener] = Settings.parse(plan.settings).listeners.all
+    assert (listener.bind, listener.advertised) == (("0.0.0.0", 9095), ("example.org", 9096))
     assert (plan.data_dirs, plan.node_id) == (("/data/one", "/data/two"), 4)
+
+
+def test_the_options_move_the_one_listener_of_the_file_and_keep_its_name(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("listeners=SSL://:9095\n")
+    words = ["--config", str(file), "--listen", "127.0.0.1:1", "--advertise", "kafka.lan:2"]
+    assert serve.make_plan(words, {}).settings == {
+        "listeners": "SSL://127.0.0.1:1",
+        "advertised.listeners": "SSL://kafka.lan:2",
+    }
+
+
+def test_one_address_for_several_listeners_is_bad_usage() -> None:
+    words = ["--set", "listeners=PLAINTEXT://:9092,SSL://:9093", "--listen", "127.0.0.1:1"]
+    with pytest.raises(Failure, match="PLAINTEXT, SSL"):
+        serve.make_plan(words, {})
 
 
 def test_toml_tables_become_dotted_names(tmp_path: Path) -> None:
     file = tmp_path / "headrace.toml"
     file.write_text('"num.partitions" = 3\n[log]\nretention.hours = 24\ncleaner.enable = true\n')
     assert serve.make_plan(["--config", str(file)], {}).settings == {
+        "listeners": "PLAINTEXT://127.0.0.1:9092",
         "num.partitions": "3",
         "log.retention.hours": "24",
         "log.cleaner.enable": "true",

@@ -1,6 +1,7 @@
 """The image follows the store, across restarts and with other writers on the same store."""
 
 import base64
+import json
 import sys
 import uuid
 from dataclasses import replace
@@ -17,9 +18,10 @@ from headrace.cluster.controller import (
     NewTopic,
     Operation,
 )
-from headrace.cluster.image import Broker, Image
+from headrace.cluster.image import Broker, Endpoint, Image
 from headrace.cluster.metadata import PRODUCER_ID_BLOCK, FoundTopic, Metadata, new_topic_id
 from headrace.cluster.sqlite_store import SqliteStore
+from headrace.cluster.store import Create
 from headrace.errors import ErrorCode, KafkaError
 from headrace.settings import Settings
 
@@ -205,3 +207,46 @@ def test_many_topics_take_work_in_proportion(metadata: Metadata, tmp_path: Path)
     assert len(restarted.image.topics) == 5500
     states = {id(s) for topic in restarted.image.topics.values() for s in topic.partitions}
     assert len(states) == 1
+
+
+def test_a_registration_carries_every_advertised_endpoint(tmp_path: Path) -> None:
+    endpoints = (Endpoint("IN", "inside", 1), Endpoint("OUT", "outside", 2))
+    store = SqliteStore(str(tmp_path))
+    metadata = Metadata(store, 1, ManualClock())
+    metadata.load()
+    metadata.join(Broker(1, "inside", 1, endpoints=endpoints), "folder")
+    other = Metadata(store, 2, ManualClock(), "OUT")
+    other.load()
+    seen = other.image.brokers[1]
+    assert seen.endpoints == endpoints
+    assert seen.endpoint("ELSEWHERE") is None
+    # A broker is reached by the listener that the one which connects has for brokers.
+    assert (seen.host, seen.port) == ("outside", 2)
+
+
+def test_the_previous_release_finds_the_address_for_brokers_in_a_registration(
+    tmp_path: Path,
+) -> None:
+    store = SqliteStore(str(tmp_path))
+    metadata = Metadata(store, 1, ManualClock())
+    metadata.load()
+    endpoints = (Endpoint("OUT", "outside", 2), Endpoint("IN", "inside", 1))
+    metadata.join(Broker(1, "inside", 1, "rack", endpoints=endpoints), "folder")
+    node = store.get("/live/1")
+    assert node is not None
+    content = json.loads(node.value)
+    read_there = [content[name] for name in ("host", "port", "rack", "epoch", "folder")]
+    assert read_there == ["inside", 1, "rack", 1, "folder"]
+
+
+def test_a_broker_of_the_previous_release_is_reached_there_on_every_listener(
+    tmp_path: Path,
+) -> None:
+    store = SqliteStore(str(tmp_path))
+    old = b'{"host":"old","port":7,"rack":null,"epoch":3,"folder":"x"}'
+    store.commit([Create("/live/2", old, ephemeral=True)])
+    metadata = Metadata(store, 1, ManualClock(), "IN")
+    metadata.load()
+    seen = metadata.image.brokers[2]
+    assert (seen.host, seen.port, seen.epoch) == ("old", 7, 3)
+    assert seen.endpoint("OUT") == Endpoint("OUT", "old", 7)

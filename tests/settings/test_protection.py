@@ -58,8 +58,16 @@ def honoured_or_refused(name: str) -> bool:
     ("given", "named"),
     [
         ({"listeners": "SASL_SSL://0.0.0.0:9092"}, "SASL_SSL"),
-        ({"listeners": "PLAINTEXT://:9092,SSL://:9093"}, "SSL://:9093"),
+        ({"listeners": "PLAINTEXT://:9092,SASL_SSL://:9093"}, "SASL_SSL://0.0.0.0:9093"),
         ({"advertised.listeners": "SSL://a:9093"}, "advertised.listeners"),
+        ({"ssl.client.auth": "required"}, "ssl.client.auth=required"),
+        (
+            {
+                "listeners": "PLAINTEXT://:9092,SSL://:9093",
+                "listener.name.plaintext.ssl.client.auth": "required",
+            },
+            "listener PLAINTEXT has none",
+        ),
         (
             {
                 "listeners": "INTERNAL://:9092",

@@ -114,7 +114,7 @@ def test_kraft_names_are_kept_with_a_note_that_they_do_nothing() -> None:
 
 
 def test_a_setting_for_one_listener_is_checked_like_the_setting() -> None:
-    name = "listener.name.a.max.connections"
+    name = "listener.name.plaintext.max.connections"
     settings = Settings.parse({name: "5"})
     assert settings.explicit[name] == "5"
     assert settings.integer("max.connections") == TABLE["max.connections"].default

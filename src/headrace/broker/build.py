@@ -121,7 +121,7 @@ def build(
     Needs no event loop: nothing runs before `BrokerParts.start`.
     """
     node, clock, store, call = this.id, on.clock, on.opened.store, on.make_call
-    metadata = Metadata(store, node, clock)
+    metadata = Metadata(store, node, clock, settings.listeners.inter_broker_name)
     call("read the metadata", lambda: _load(metadata, directories.first))
     directories.write_meta(
         {"version": "1", "node.id": str(node), "cluster.id": metadata.image.cluster_id}

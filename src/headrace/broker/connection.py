@@ -10,7 +10,6 @@ no memory for the rest of its frame (`receive_memory.py`).
 
 import asyncio
 import logging
-import socket
 from collections import deque
 from collections.abc import Callable, Coroutine
 from functools import partial
@@ -20,7 +19,7 @@ from headrace.apis.context import Caller
 from headrace.apis.records.waiting_fetch import WaitingFetch
 from headrace.broker.buffers import SHARED_BYTES, Buffers
 from headrace.broker.poller import HANGUP, READ, WRITE, Poller
-from headrace.log.slices import Slice
+from headrace.broker.transport import Transport, Waiting
 from headrace.wire.fast import Chunk
 from headrace.wire.framing import MIN_REQUEST_BYTES, SIZE_BYTES, frame_size
 
@@ -32,6 +31,9 @@ Later = Coroutine[None, None, Answer] | WaitingFetch
 
 _JOINED_BYTES = 64 * 1024
 """Answers collected from one read leave once they have this size."""
+
+_TLS_HANDSHAKE = 0x1603
+"""How a TLS connection begins: the type of a record and the first half of its version."""
 
 
 class CloseConnection(Exception):
@@ -71,13 +73,14 @@ class Connection:
 
     __slots__ = (
         "_buffers", "_events", "_exclusive", "_fd", "_fetch", "_filled", "_handle", "_large",
-        "_limits", "_line", "_memory", "_needed", "_on_close", "_out", "_poller", "_private",
-        "_receive_into", "_sock", "_tasks", "active", "caller", "closed",
+        "_limits", "_line", "_memory", "_needed", "_on_close", "_out", "_pending", "_poller",
+        "_private", "_receive_into", "_send_now", "_tasks", "_transport", "active", "caller",
+        "closed",
     )  # fmt: skip
 
     def __init__(
         self,
-        sock: socket.socket,
+        transport: Transport,
         caller: Caller,
         poller: Poller,
         buffers: Buffers,
@@ -89,9 +92,11 @@ class Connection:
         self.active = True
         self.closed = False
         self._on_close = on_close
-        self._sock = sock
-        self._fd = sock.fileno()
-        self._receive_into = sock.recv_into
+        self._transport = transport
+        self._fd = transport.fd
+        self._receive_into = transport.receive_into
+        self._send_now = transport.send
+        self._pending = transport.pending
         self._poller = poller
         self._buffers = buffers
         self._memory = buffers.memory
@@ -101,13 +106,15 @@ class Connection:
         self._filled = 0
         self._needed = 0
         self._large = 0
-        self._out: deque[Chunk | memoryview] = deque()
+        self._out: Waiting = deque()
         self._line: deque[_Waiting] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         self._fetch: WaitingFetch | None = None
         self._exclusive = False
         self._events = READ
         poller.add_hot(self._fd, self, READ)
+        if self._pending is not None:
+            self._read_again()
 
     @property
     def address(self) -> str:
@@ -140,23 +147,24 @@ class Connection:
             if self._exclusive or self._out or (line and len(line) >= self._limits.pipelined):
                 self._stop_reading(events)
                 return
+            buffers = self._buffers
             if self._private is not None:
                 self._receive_more(self._private)
-                return
-            buffers = self._buffers
-            if self._large and (private := buffers.kept(self._large)) is not None:
+            elif self._large and (private := buffers.kept(self._large)) is not None:
                 self._private, self._filled, self._needed = private, 0, 0
                 self._memory.lend(self, len(private))
                 self._receive_more(private)
-                return
-            count = self._receive_into(buffers.view)
-            if count == 0:
-                self.close()
-                return
-            self.active = True
-            used = self._frames(buffers.shared, buffers.view, count)
-            if used < count and not self.closed:
-                self._keep(buffers.view[used:count])
+            else:
+                count = self._receive_into(buffers.view)
+                if count == 0:
+                    self.close()
+                    return
+                self.active = True
+                used = self._frames(buffers.shared, buffers.view, count)
+                if used < count and not self.closed:
+                    self._keep(buffers.view[used:count])
+            if self._pending is not None:
+                self._read_again()
         except BlockingIOError:
             return  # there was nothing to read after all
         except OSError:
@@ -170,12 +178,9 @@ class Connection:
         if not self._exclusive:
             self._want(self._events & ~READ)
             return
-        try:
-            if not self._sock.recv(1, socket.MSG_PEEK):
-                self.close()
-                return
-        except BlockingIOError:
-            pass
+        if self._transport.hung_up():
+            self.close()
+            return
         # With something to read before its end, the socket would report that end for ever.
         hangup = 0 if events & HANGUP else HANGUP
         self._want(self._events & ~(READ | HANGUP) | hangup)
@@ -301,6 +306,14 @@ class Connection:
         return pos
 
     def _refuse_frame(self, size: int) -> None:
+        if size >> 16 == _TLS_HANDSHAKE and self._pending is None:
+            logger.warning(
+                "closing %s: it speaks TLS, and the listener %s has none; correct "
+                "security.protocol or the port in the client's configuration",
+                self.address, self.caller.listener,
+            )  # fmt: skip
+            self.close()
+            return
         logger.warning(
             "closing %s: a frame of %d bytes; expected %d to %d (socket.request.max.bytes)",
             self.address, size, MIN_REQUEST_BYTES, self._limits.frame_bytes,
@@ -400,7 +413,7 @@ class Connection:
             self._out.append(answer)
             return
         try:
-            sent = self._sock.send(answer)
+            sent = self._send_now(answer)
         except BlockingIOError:
             sent = 0
         if sent < len(answer):
@@ -418,38 +431,28 @@ class Connection:
 
     def _drain(self) -> None:
         """Send what waits, in order, until the socket takes no more."""
-        out = self._out
-        try:
-            while out:
-                chunk = out[0]
-                if isinstance(chunk, Slice):
-                    file = chunk.file
-                    sent = file.sendfile(self._fd, file.fd, chunk.position, chunk.length)
-                    if sent == 0:
-                        # The file is shorter than the log says: the frame cannot be finished.
-                        logger.error("%s ends before offset data does", chunk.file)
-                        self.close()
-                        return
-                    if sent < chunk.length:
-                        out[0] = Slice(chunk.file, chunk.position + sent, chunk.length - sent)
-                        continue
-                else:
-                    more = socket.MSG_MORE if len(out) > 1 else 0
-                    sent = self._sock.send(chunk, more)  # type: ignore[arg-type]
-                    if sent < len(chunk):  # type: ignore[arg-type]
-                        out[0] = memoryview(chunk)[sent:]  # type: ignore[arg-type]
-                        continue
-                out.popleft()
-        except BlockingIOError:
+        if not self._transport.drain(self._out):
             self._want(self._events | WRITE)
-            return
-        if self._events & WRITE:
+        elif self._events & WRITE:
             self._want(self._events & ~WRITE)
 
     def _want(self, events: int) -> None:
         if events != self._events:
             self._events = events
             self._poller.change_hot(self._fd, events)
+            if self._pending is not None:
+                self._read_again()
+
+    def _read_again(self) -> None:
+        """Come back for received bytes that the transport holds and the poller does not report."""
+        assert self._pending is not None
+        if not self.closed and self._events & READ and self._pending():
+            asyncio.get_running_loop().call_soon(self._ready_again)
+            self._poller.has_work = True
+
+    def _ready_again(self) -> None:
+        if not self.closed and self._events & READ:
+            self.ready(READ)
 
     def close(self) -> None:
         """Drop the connection and everything that waits for it; may be called twice."""
@@ -457,7 +460,7 @@ class Connection:
             return
         self.closed = True
         self._poller.remove_hot(self._fd)
-        self._sock.close()
+        self._transport.close()
         self._out.clear()
         self._line.clear()
         for task in self._tasks:

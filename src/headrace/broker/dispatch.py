@@ -218,13 +218,14 @@ class Dispatch:
         correlation_id: int,
     ) -> Answer | Coroutine[None, None, Answer]:
         flexible = version >= METADATA.flexible_from
-        at_once = self._metadata.at_once(buf, view, start, end, version)
+        listener = connection.caller.listener
+        at_once = self._metadata.at_once(buf, view, start, end, version, listener)
         if at_once is not None:
             return frame_response(correlation_id, flexible, at_once)
         if len(buf) <= LARGEST_KEPT_BYTES:
             buf = bytearray(view[start:end])  # the next frame uses the buffer again
             start, end = 0, end - start
-        steps = self._metadata.steps(buf, memoryview(buf), start, end, version)
+        steps = self._metadata.steps(buf, memoryview(buf), start, end, version, listener)
         body = self._slices.begin(steps)
         if isinstance(body, list):
             return frame_response(correlation_id, flexible, b"".join(body))

@@ -24,6 +24,8 @@ METRICS = (
            "queued.max.request.bytes bounds."),
     Metric("headrace_receive_waits", "gauge", "Connections that are not read because that memory "
            "is used up."),
+    Metric("headrace_certificate_days_left", "gauge", "Days until the certificate of a listener "
+           "expires.", ("listener",)),
     Metric("headrace_requests_total", "counter", "Requests of clients and of other brokers.",
            ("api",)),
     Metric("headrace_retention_passes_total", "counter", "Looks for segments to delete."),

@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from headrace.apis.context import Caller
+from headrace.broker.acceptor import Acceptor, Reception
 from headrace.broker.buffers import Buffers
 from headrace.broker.build import Surroundings, build
 from headrace.broker.cluster_metrics import ClusterMetrics
@@ -21,8 +22,9 @@ from headrace.broker.damage_report import damage_warnings, watch_damage
 from headrace.broker.metadata_stores import open_store
 from headrace.broker.poller import Poller
 from headrace.broker.starting import StoppedWhileStarting, StoreCalls
+from headrace.broker.transport import Transport
 from headrace.clock import SystemClock
-from headrace.cluster.image import Broker
+from headrace.cluster.image import Broker, Endpoint
 from headrace.cluster.store import StoreError
 from headrace.disk import Disk, OpenFiles, RealDisk
 from headrace.errors import KafkaError, SettingError
@@ -30,9 +32,13 @@ from headrace.log.directories import LogDirectories
 from headrace.log.directory import FolderInUse, LogDirectory
 from headrace.logs import configure_logs
 from headrace.settings import Settings
+from headrace.settings.listeners import Address, Listener
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from headrace.broker.metrics_page import MetricsPage
+    from headrace.client.aio import AsyncConnection, Connect
     from headrace.disk.failpoints import Failpoints
 
 logger = logging.getLogger(__name__)
@@ -44,13 +50,8 @@ FAILPOINTS = "HEADRACE_FAILPOINTS"
 """Environment variable: disk faults that wait from the start, a JSON array of `disk` commands."""
 
 _END_WITHIN_S = 5.0
-_BACKLOG = 1024
-_ACCEPT_PAUSE_S = 0.2
-_ACCEPT_LOG_S = 10.0
-"""How long accepting pauses when descriptors are used up, and how often that is logged."""
+_LOOK_AT_CERTIFICATES_S = 3.0
 _DEFAULT_NODE_ID = 1
-
-Address = tuple[str, int]
 
 
 class Server:
@@ -60,17 +61,11 @@ class Server:
         self,
         settings: Settings,
         data_dirs: tuple[str, ...],
-        listen: Address,
-        advertise: Address | None,
         node_id: int | None,
     ) -> None:
         self._settings = settings
         self._stopping = False
-        self._listener = _listen(listen, settings)
-        port = self._listener.getsockname()[1]
-        self.listen: Address = (listen[0], port)
-        self.advertise: Address = advertise or (_dialable(listen[0]), port)
-
+        self._acceptors = [Acceptor(one, settings) for one in settings.listeners.all]
         clock = SystemClock()
         disk, failpoints = _choose_disk(settings)
         self.directories = LogDirectories(data_dirs, disk, clock)
@@ -93,8 +88,8 @@ class Server:
         )
         undo.callback(opened.store.close)
         executor = ThreadPoolExecutor(2, thread_name_prefix="disk")
-        surroundings = Surroundings(clock, executor, opened, calls.make)
-        this = Broker(node, *self.advertise, settings.text("broker.rack") or None)
+        surroundings = Surroundings(clock, executor, opened, calls.make, self._connect())
+        this = self._this_broker(node)
         self.parts = build(settings, self.directories, this, surroundings)
         self.handler: Handler = self.parts.dispatch
         self._faults = None
@@ -109,10 +104,39 @@ class Server:
             settings.integer("headrace.connection.pipelined.requests"),
         )
         self._poller = Poller(self.parts.replicas.wake)
-        self._accept_again: asyncio.TimerHandle | None = None
-        self._accept_logged_from = 0.0
         self._metrics_page: MetricsPage | None = None
         self._watch()
+
+    @property
+    def listeners(self) -> list[Listener]:
+        """Where this broker listens, with the ports that the system chose."""
+        return [acceptor.listener for acceptor in self._acceptors]
+
+    def _this_broker(self, node: int) -> Broker:
+        """What this broker tells the cluster of itself."""
+        endpoints = tuple(
+            Endpoint(one.name, *one.advertised) for one in self.listeners if one.advertised
+        )
+        name = self._settings.listeners.inter_broker_name
+        _, host, port = next(one for one in endpoints if one.listener == name)
+        rack = self._settings.text("broker.rack") or None
+        return Broker(node, host, port, rack, endpoints=endpoints)
+
+    def _connect(self) -> "Connect | None":
+        """Connects to other brokers over TLS, if their listener has it."""
+        name = self._settings.listeners.inter_broker_name
+        tls = next(one.tls for one in self._acceptors if one.listener.name == name)
+        if tls is None:
+            return None
+        from headrace.client.aio import AsyncConnection
+
+        def connect(
+            host: str, port: int, client_id: str, timeout_s: float
+        ) -> "Awaitable[AsyncConnection]":
+            # The certificate may be another one by now.
+            return AsyncConnection.connect(host, port, client_id, timeout_s, tls.client)
+
+        return connect
 
     def _watch(self) -> None:
         """Let the metrics show what this process does."""
@@ -124,6 +148,14 @@ class Server:
         metrics.watch("headrace_log_dirs_offline", lambda: len(self._broken_folders()))
         watch_damage(metrics, self.directories)
         metrics.watch("headrace_replica_moves", lambda: parts.replicas.moves.under_way)
+        metrics.watch_each(
+            "headrace_certificate_days_left",
+            lambda: {
+                acceptor.listener.name: acceptor.tls.days_left
+                for acceptor in self._acceptors
+                if acceptor.tls is not None
+            },
+        )
         self._cluster_metrics = ClusterMetrics(metrics, parts.metadata, parts.replicas, parts.rules)
 
     def run(self) -> int:
@@ -155,23 +187,35 @@ class Server:
         if self._faults is not None:
             await asyncio.start_unix_server(self._faults.serve, os.environ[FAULT_PORT])
         await self._start_metrics()
-        loop.add_reader(self._listener, self._accept)
+        reception = Reception(
+            self._poller,
+            self._connections,
+            lambda: self.parts.replicas.settings_now.integer("max.connections"),
+            self._serve_client,
+        )
+        for acceptor in self._acceptors:
+            acceptor.start(reception)
+        renewals = self._watch_certificates()
         self.parts.start()
         # Everything built so far stays: the collector need not look at it again.
         gc.collect()
         gc.freeze()
         # A collection stops everything: ten thousand new objects take it a millisecond or two.
         gc.set_threshold(10_000, 10, 1_000)
-        host, port = self.listen
+        first, *others = self.listeners
+        addresses = ", ".join([str(first.bind), *map(str, others)])
         folders = ", ".join(directory.path for directory in self.directories.all)
-        print(f"Headrace is ready on {host}:{port}, data in {folders}", flush=True)
-        loop.run_in_executor(self.parts.executor, _check_advertised, self.advertise)
+        print(f"Headrace is ready on {addresses}, data in {folders}", flush=True)
+        for listener in self.listeners:
+            if listener.advertised is not None:
+                loop.run_in_executor(self.parts.executor, _check_advertised, listener.advertised)
         await stop.wait()
         logger.info("stopping")
         await self.parts.stop()
-        if self._accept_again is not None:
-            self._accept_again.cancel()
-        loop.remove_reader(self._listener)
+        for acceptor in self._acceptors:
+            acceptor.stop()
+        if renewals is not None:
+            renewals.cancel()
         if self._metrics_page is not None:
             self._metrics_page.stop()
         for connection in list(self._connections):
@@ -179,9 +223,30 @@ class Server:
         await _end_tasks()
         self.close()
 
+    def _watch_certificates(self) -> "asyncio.Task[None] | None":
+        """Renew certificates whose files change, and all of them on SIGHUP."""
+        certificates = [one.tls for one in self._acceptors if one.tls is not None]
+        if not certificates:
+            return None
+
+        def renew_all() -> None:
+            for tls in certificates:
+                tls.renew(always=True)
+
+        async def look() -> None:
+            while True:
+                await asyncio.sleep(_LOOK_AT_CERTIFICATES_S)
+                for tls in certificates:
+                    tls.renew()
+
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGHUP, renew_all)
+        return loop.create_task(look())
+
     def close(self) -> None:
-        """Let go of the socket and the data; the logs are left as after a clean stop."""
-        self._listener.close()
+        """Let go of the sockets and the data; the logs are left as after a clean stop."""
+        for acceptor in self._acceptors:
+            acceptor.close()
         self.parts.close()
 
     async def _start_metrics(self) -> None:
@@ -219,60 +284,22 @@ class Server:
             if directory.offline is not None
         ]
 
-    def _accept(self) -> None:
-        allowed = self.parts.replicas.settings_now.integer("max.connections")
-        while True:
-            try:
-                sock, address = self._listener.accept()
-            except BlockingIOError:
-                return
-            except ConnectionAbortedError:
-                continue  # the client gave up while it waited
-            except OSError as error:
-                self._pause_accepting(error)
-                return
-            if len(self._connections) >= allowed:
-                logger.warning("refusing %s: max.connections=%d reached", address[0], allowed)
-                sock.close()
-                continue
-            sock.setblocking(False)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connection = Connection(
-                sock,
-                Caller(f"{address[0]}:{address[1]}"),
-                self._poller,
-                self._buffers,
-                self.handler,
-                self._limits,
-                self._connections.discard,
-            )
-            self._connections.add(connection)
-
-    def _pause_accepting(self, error: OSError) -> None:
-        """Leave new connections in the queue for a moment: descriptors or memory are used up.
-
-        The listener stays ready all the time, so that without a pause this would be a busy loop.
-        """
-        loop = asyncio.get_running_loop()
-        loop.remove_reader(self._listener)
-        self._accept_again = loop.call_later(
-            _ACCEPT_PAUSE_S, loop.add_reader, self._listener, self._accept
+    def _serve_client(self, transport: Transport, caller: Caller) -> None:
+        connection = Connection(
+            transport,
+            caller,
+            self._poller,
+            self._buffers,
+            self.handler,
+            self._limits,
+            self._connections.discard,
         )
-        now = loop.time()
-        if now >= self._accept_logged_from:
-            self._accept_logged_from = now + _ACCEPT_LOG_S
-            logger.error(
-                "cannot accept connections: %s; retrying every %.1f s. The broker has %d client "
-                "connections; raise its limit of open files (ulimit -n) or lower max.connections",
-                error, _ACCEPT_PAUSE_S, len(self._connections),
-            )  # fmt: skip
+        self._connections.add(connection)
 
 
 def main(
     settings: Settings,
     data_dirs: tuple[str, ...],
-    listen: Address,
-    advertise: Address | None,
     node_id: int | None,
     log_format: str,
     log_level: str,
@@ -282,7 +309,7 @@ def main(
     _allow_many_files()
     try:
         _log_without_effect(settings)
-        server = Server(settings, data_dirs, listen, advertise, node_id)
+        server = Server(settings, data_dirs, node_id)
     except StoppedWhileStarting:
         logger.info("stopped before the start was complete")
         return 0
@@ -316,29 +343,6 @@ async def _end_tasks() -> None:
         await asyncio.wait(tasks, timeout=_END_WITHIN_S)
 
 
-def _listen(address: Address, settings: Settings) -> socket.socket:
-    host, port = address
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    for name, option in (
-        ("socket.send.buffer.bytes", socket.SO_SNDBUF),
-        ("socket.receive.buffer.bytes", socket.SO_RCVBUF),
-    ):
-        if settings.integer(name) > 0:
-            listener.setsockopt(socket.SOL_SOCKET, option, settings.integer(name))
-    try:
-        listener.bind((host, port))
-    except OSError as error:
-        raise SettingError(
-            f"cannot listen on {host}:{port} ({error.strerror}). Is another broker running there? "
-            "Choose another address with --listen HOST:PORT."
-        ) from error
-    listener.listen(_BACKLOG)
-    listener.setblocking(False)
-    return listener
-
-
 def _choose_disk(settings: Settings) -> "tuple[Disk, Failpoints | None]":
     """The machine's disk, which fails on demand if a test asked for faults."""
     granted, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -349,11 +353,6 @@ def _choose_disk(settings: Settings) -> "tuple[Disk, Failpoints | None]":
 
     failpoints = armed_failpoints(os.environ.get(FAILPOINTS, "[]"))
     return FaultyDisk(disk, failpoints), failpoints
-
-
-def _dialable(host: str) -> str:
-    """What clients should dial when nothing is advertised: a wildcard is no address."""
-    return "localhost" if host in ("", "0.0.0.0", "::") else host
 
 
 def _check_advertised(address: Address) -> None:

@@ -13,8 +13,16 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headrace.errors import SettingError
+from headrace.settings import Settings
+from headrace.settings.listeners import Address
+
+if TYPE_CHECKING:
+    from headrace.client.config import Security
 
 logger = logging.getLogger(__name__)
 
@@ -27,8 +35,8 @@ _STOP_WITHIN_S = 60.0
 _MEET_WITHIN_S = 60.0
 _ASK_AGAIN_S = 0.02
 _ANSWER_WITHIN_S = 5.0
-
-Address = tuple[str, int]
+_ELSEWHERE = ("HEADRACE_LISTEN", "HEADRACE_ADVERTISE")
+"""Variables that name one address, and each broker has its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +45,8 @@ class SupervisorPlan:
 
     count: int
     data_dir: str
-    listen: Address
-    advertise: Address | None
+    settings: Settings
+    """Of the first broker."""
     words: tuple[str, ...]
 
 
@@ -49,17 +57,38 @@ def command(plan: SupervisorPlan, number: int) -> list[str]:
     if number > 1:
         folder = os.path.join(plan.data_dir, FOLDER, str(number))
     words += ["--data-dir", folder, "--node-id", str(number)]
-    words += ["--listen", _nth(plan.listen, number)]
-    if plan.advertise is not None:
-        words += ["--advertise", _nth(plan.advertise, number)]
+    listeners = plan.settings.listeners.all
+    bound = {one.name: _nth(one.bind, number) for one in listeners}
+    words += ["--set", f"listeners={_listed(bound)}"]
+    advertised = {one.name: _nth(one.advertised, number) for one in listeners if one.advertised}
+    if all(address.port for address in advertised.values()):
+        words += ["--set", f"advertised.listeners={_listed(advertised)}"]
     return [*words, "--set", f"headrace.metadata=sqlite:{plan.data_dir}"]
 
 
-def _nth(address: Address, number: int) -> str:
+def shared_port(plan: SupervisorPlan) -> str:
+    """Which two listeners would have the same port; empty if none would."""
+    owners: dict[tuple[bool, int], str] = {}
+    for number in range(1, plan.count + 1):
+        for listener in plan.settings.listeners.all:
+            host, port = _nth(listener.bind, number)
+            this = f"{listener.name} of broker {number}"
+            other = owners.setdefault((":" in host, port), this)
+            if port and other != this:
+                return (
+                    f"listeners: {other} and {this} would both have port {port}; "
+                    f"leave at least {plan.count} ports between two listeners"
+                )
+    return ""
+
+
+def _nth(address: Address, number: int) -> Address:
     """The address of one of the brokers: the ports follow each other, unless any will do."""
-    host, port = address
-    shown = f"[{host}]" if ":" in host else host
-    return f"{shown}:{port + number - 1 if port else 0}"
+    return address._replace(port=address.port + number - 1 if address.port else 0)
+
+
+def _listed(addresses: Mapping[str, Address]) -> str:
+    return ",".join(f"{name}://{address}" for name, address in addresses.items())
 
 
 def main(plan: SupervisorPlan) -> int:
@@ -68,7 +97,14 @@ def main(plan: SupervisorPlan) -> int:
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
-    children = [_Child(plan, number) for number in range(1, plan.count + 1)]
+    try:
+        security = _security(plan.settings)
+    except SettingError as error:
+        print(f"headrace: cannot start: {error}", file=sys.stderr)
+        return 1
+    children = [_Child(plan, number, security) for number in range(1, plan.count + 1)]
+    if any(listener.tls for listener in plan.settings.listeners.all):
+        signal.signal(signal.SIGHUP, lambda *_: _renew_certificates(children))
     for child in children:
         if not child.start():
             _stop(children)
@@ -87,6 +123,24 @@ def main(plan: SupervisorPlan) -> int:
             child.look()
     _stop(children)
     return 0
+
+
+def _security(settings: Settings) -> "Security":
+    """How this process talks to its brokers: as brokers talk to each other."""
+    from headrace.client.config import Security
+
+    listener = settings.listeners.inter_broker
+    if not listener.tls:
+        return Security()
+    from headrace.security.tls import ListenerTls
+
+    return Security(listener.protocol, context=ListenerTls(listener, settings).client)
+
+
+def _renew_certificates(children: Sequence["_Child"]) -> None:
+    """Have each broker look at its certificates again."""
+    for child in children:
+        child.signal(signal.SIGHUP)
 
 
 def _all_have_met(children: Sequence["_Child"], stopping: threading.Event) -> bool:
@@ -122,8 +176,10 @@ def _stop(children: Sequence["_Child"]) -> None:
 class _Child:
     """One broker's process."""
 
-    def __init__(self, plan: SupervisorPlan, number: int) -> None:
+    def __init__(self, plan: SupervisorPlan, number: int, security: "Security") -> None:
         self._command = command(plan, number)
+        self._security = security
+        self._inter_broker = plan.settings.listeners.inter_broker_name
         self.number = number
         self.address = ""
         self._process: subprocess.Popen[str] | None = None
@@ -135,15 +191,22 @@ class _Child:
         """Returns once it is ready, or False if it ended instead; it has said why."""
         self._started_at = time.monotonic()
         self._process = subprocess.Popen(
-            self._command, stdout=subprocess.PIPE, text=True, preexec_fn=_die_with_parent
-        )
+            self._command, stdout=subprocess.PIPE, text=True, preexec_fn=_die_with_parent,
+            env={name: value for name, value in os.environ.items() if name not in _ELSEWHERE},
+        )  # fmt: skip
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line.startswith(_READY):
             self._process.wait()
             return False
-        self.address = line.removeprefix(_READY).split(",")[0]
+        self.address = self._asked_at(line.removeprefix(_READY))
         return True
+
+    def _asked_at(self, ready: str) -> str:
+        """The address of the listener for brokers, of all in a broker's ready line."""
+        first, *others = ready.split(", ")
+        prefix = f"{self._inter_broker}://"
+        return next((one.removeprefix(prefix) for one in others if one.startswith(prefix)), first)
 
     def known(self) -> set[int]:
         """The brokers that it tells clients of; none if it does not answer."""
@@ -154,7 +217,11 @@ class _Child:
         from headrace.client.errors import ClientError
 
         host, _, port = self.address.rpartition(":")
-        config = ClientConfig((ClientAddress(host, int(port)),), request_timeout_s=_ANSWER_WITHIN_S)
+        config = ClientConfig(
+            (ClientAddress(host.strip("[]"), int(port)),),
+            request_timeout_s=_ANSWER_WITHIN_S,
+            security=self._security,
+        )
         try:
             with Cluster(config) as cluster:
                 return set(cluster.brokers())
@@ -180,6 +247,11 @@ class _Child:
         elif now >= self._again_at:
             self._again_at = 0.0
             self.start()
+
+    def signal(self, number: int) -> None:
+        """Send a signal to its process, if there is one."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(number)
 
     def stop(self) -> None:
         """Stop it cleanly; by force if that takes too long."""

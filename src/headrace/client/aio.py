@@ -6,7 +6,7 @@ Brokers use it for each other.
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from headrace.client.errors import Unreachable
 from headrace.client.protocol import (
@@ -16,6 +16,11 @@ from headrace.client.protocol import (
     NotAResponse,
     Response,
 )
+
+if TYPE_CHECKING:
+    import ssl
+
+    from headrace.client.tls_stream import TlsStream
 
 LARGEST_RESPONSE_BYTES = 1 << 30
 
@@ -29,6 +34,7 @@ class AsyncConnection:
 
     def __init__(self, sock: socket.socket, client_id: str, address: str, timeout_s: float) -> None:
         self._socket = sock
+        self._tls: TlsStream | None = None
         self.conversation = Conversation(client_id, address)
         self.timeout_s = timeout_s
         self._buffer = bytearray(1 << 16)
@@ -37,9 +43,17 @@ class AsyncConnection:
 
     @classmethod
     async def connect(
-        cls, host: str, port: int, client_id: str, timeout_s: float
+        cls,
+        host: str,
+        port: int,
+        client_id: str,
+        timeout_s: float,
+        tls: "ssl.SSLContext | None" = None,
     ) -> "AsyncConnection":
-        """A new connection; Unreachable if the broker does not take it or does not answer."""
+        """A new connection, over TLS if a context is given.
+
+        Unreachable if the broker does not take it, is not trusted, or does not answer.
+        """
         loop = asyncio.get_running_loop()
         address = f"{host}:{port}"
         try:
@@ -54,6 +68,9 @@ class AsyncConnection:
             async with asyncio.timeout(timeout_s):
                 await loop.sock_connect(sock, resolved)
             connection = cls(sock, client_id, address, timeout_s)
+            if tls is not None:
+                async with asyncio.timeout(timeout_s):
+                    await connection.encrypt(tls, host)
             await connection.negotiate()
         except (OSError, TimeoutError) as error:
             sock.close()
@@ -62,6 +79,14 @@ class AsyncConnection:
             sock.close()
             raise
         return connection
+
+    async def encrypt(self, context: "ssl.SSLContext", host: str) -> None:
+        """Use TLS from now on; OSError if one side does not trust the other."""
+        from headrace.client.tls_stream import TlsStream
+
+        stream = TlsStream(self._socket, context, host)
+        await stream.handshake()
+        self._tls = stream
 
     async def negotiate(self) -> None:
         """Learn which versions the broker has; the first exchange of a connection."""
@@ -104,7 +129,10 @@ class AsyncConnection:
             self._asking = None
 
     async def _carry(self, frame: bytes) -> Response:
-        await asyncio.get_running_loop().sock_sendall(self._socket, frame)
+        if self._tls is None:
+            await asyncio.get_running_loop().sock_sendall(self._socket, frame)
+        else:
+            await self._tls.send(frame)
         await self._receive(0, RESPONSE_HEAD_BYTES)
         size = self.conversation.response_bytes(self._buffer)
         if size > LARGEST_RESPONSE_BYTES:
@@ -116,9 +144,13 @@ class AsyncConnection:
 
     async def _receive(self, start: int, end: int) -> None:
         loop = asyncio.get_running_loop()
+        tls = self._tls
         with memoryview(self._buffer) as view:
             while start < end:
-                count = await loop.sock_recv_into(self._socket, view[start:end])
+                if tls is None:
+                    count = await loop.sock_recv_into(self._socket, view[start:end])
+                else:
+                    count = await tls.receive_into(view[start:end])
                 if count == 0:
                     raise Unreachable("the connection was closed")
                 start += count

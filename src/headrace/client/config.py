@@ -3,8 +3,12 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from headrace.client.errors import ClientError
+
+if TYPE_CHECKING:
+    import ssl
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -35,6 +39,8 @@ class Security:
     mechanism: str = "PLAIN"
     username: str = ""
     password: str = field(default="", repr=False)
+    context: "ssl.SSLContext | None" = field(default=None, repr=False, compare=False)
+    """For TLS, in place of one that is made from the files."""
 
     @property
     def tls(self) -> bool:

@@ -140,7 +140,8 @@ def _connect(address: Address, config: ClientConfig) -> socket.socket:
     import ssl
 
     try:
-        return _tls_context(config.security).wrap_socket(sock, server_hostname=address.host)
+        context = config.security.context or _tls_context(config.security)
+        return context.wrap_socket(sock, server_hostname=address.host)
     except ssl.SSLCertVerificationError as error:
         sock.close()
         raise ClientError(

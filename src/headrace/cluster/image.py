@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from headrace.security.state import NOTHING, SecurityState
 from headrace.types import BrokerId, Epoch
@@ -25,16 +25,34 @@ CLUSTER_DEFAULT = ""
 """The name under which `broker_configs` holds what counts for every broker."""
 
 
+class Endpoint(NamedTuple):
+    """Where a broker is reached by the clients of one listener."""
+
+    listener: str
+    host: str
+    port: int
+
+
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """A broker and where clients reach it."""
+    """A broker and where it is reached."""
 
     id: BrokerId
     host: str
     port: int
+    """Host and port are for other brokers."""
     rack: str | None = None
     epoch: int = 0
     """Grows with every start of the broker."""
+    endpoints: tuple[Endpoint, ...] = ()
+    """What it advertises, by listener; empty if it is of a release that had one listener only."""
+
+    def endpoint(self, listener: str) -> Endpoint | None:
+        """Where the clients of a listener reach it; None if it does not have that listener."""
+        for endpoint in self.endpoints:
+            if endpoint.listener == listener:
+                return endpoint
+        return None if self.endpoints else Endpoint(listener, self.host, self.port)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +120,12 @@ class Image:
             if (form := fold(topic.name)) != topic.name or "_" in topic.name:
                 folded[form] = topic.name
         return replace(self, version=self.version + 1, topics=topics, names=names, folded=folded)
+
+    def without_listener(self, listener: str) -> frozenset[BrokerId]:
+        """The brokers that do not have a listener."""
+        return frozenset(
+            broker.id for broker in self.brokers.values() if broker.endpoint(listener) is None
+        )
 
     def with_broker(self, broker: Broker) -> "Image":
         """The image after this broker appeared or moved."""

@@ -26,6 +26,7 @@ from headrace.cluster.image import (
     CLUSTER_DEFAULT,
     NO_LEADER,
     Broker,
+    Endpoint,
     Image,
     PartitionState,
     Topic,
@@ -84,13 +85,17 @@ class _Decision(Generic[_Result]):
 class Metadata:
     """Reads, changes and publishes the image; one per broker, used from one thread."""
 
-    def __init__(self, store: Store, node_id: BrokerId, clock: Clock) -> None:
+    def __init__(
+        self, store: Store, node_id: BrokerId, clock: Clock, inter_broker_listener: str = ""
+    ) -> None:
+        """`inter_broker_listener` names the listener of other brokers that this one connects to."""
         self.image = Image()
         self.listeners: list[Listener] = []
         """Called with the old image and the new one, after each change."""
         self._store = store
         self._node_id = node_id
         self._clock = clock
+        self._inter_broker_listener = inter_broker_listener
         self._versions: dict[str, int] = {}
         # By name: what its node said, and the topic that this means.
         self._topics_read: dict[str, tuple[bytes, Topic]] = {}
@@ -480,7 +485,8 @@ class Metadata:
             if name == CONTROLLER:
                 controller = content["broker"]
             else:
-                brokers[int(name)] = _load_broker(int(name), content)
+                listener = self._inter_broker_listener
+                brokers[int(name)] = _load_broker(int(name), content, listener)
         self._read_version("/controller")
         configs = {
             CLUSTER_DEFAULT if name == "default" else name: content
@@ -633,12 +639,22 @@ def _dump_broker(broker: Broker, folder: str) -> bytes:
             "rack": broker.rack,
             "epoch": broker.epoch,
             "folder": folder,
+            "endpoints": broker.endpoints,
         }
     )
 
 
-def _load_broker(broker_id: int, content: _Content) -> Broker:
-    return Broker(broker_id, content["host"], content["port"], content["rack"], content["epoch"])
+def _load_broker(broker_id: int, content: _Content, inter_broker_listener: str) -> Broker:
+    """A broker as this one sees it: reached through this one's own listener for brokers.
+
+    A cluster may change from one such listener to another broker by broker.
+    """
+    endpoints = tuple(Endpoint(*one) for one in content.get("endpoints", ()))
+    broker = Broker(
+        broker_id, content["host"], content["port"], content["rack"], content["epoch"], endpoints
+    )
+    found = broker.endpoint(inter_broker_listener)
+    return broker if found is None else replace(broker, host=found.host, port=found.port)
 
 
 def _same(old: Image, new: Image) -> bool:

@@ -74,12 +74,12 @@ IDENTITY = (
          "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL", None,
          "Which protocol each listener name speaks: NAME:PROTOCOL, separated by commas."),
     _row("inter.broker.listener.name", STRING, None, None,
-         "The listener that brokers use among themselves; by default the first."),
+         "The listener that brokers use among themselves; by default PLAINTEXT, else the first."),
     _row("controller.listener.names", STRING, None, None,
          "Listener names that belong to a KRaft controller; Headrace does not open them."),
     _row("security.inter.broker.protocol", STRING, "PLAINTEXT",
          one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
-         "The protocol between brokers where inter.broker.listener.name is not given."),
+         "Names the listener for brokers by its protocol, instead of inter.broker.listener.name."),
 )
 
 STORE = (

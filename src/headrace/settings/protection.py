@@ -9,12 +9,13 @@ beyond the default, such as `ssl.client.auth=none`, is accepted.
 from collections.abc import Mapping
 
 from headrace.errors import SettingError
+from headrace.settings.listeners import LISTENER_PREFIX, PLAINTEXT, Listeners
 from headrace.settings.no_effect import BROKER_NO_EFFECT
 from headrace.settings.security_table import SECURITY_ROWS
-from headrace.settings.setting import Setting, Value, format_value, parse_value
+from headrace.settings.setting import Setting, format_value, parse_value
 
-PLAINTEXT = "PLAINTEXT"
-_MAP = "listener.security.protocol.map"
+_SUPPORTED = (PLAINTEXT, "SSL")
+_CLIENT_AUTH = "ssl.client.auth"
 
 _LIMITS = (
     "max.connection.creation.rate",
@@ -27,7 +28,7 @@ _NOT_HONOURED = BROKER_NO_EFFECT & {*(row.name for row in SECURITY_ROWS), *_LIMI
 
 _JAVA_CLASS = "it names a Java class that decides what clients may do, and Headrace loads none"
 _NO_LOGINS = "Headrace has no logins in this version"
-_NO_TLS = "Headrace has no TLS in this version"
+_JAVA_TLS = "it configures Java's TLS, and Headrace uses OpenSSL"
 
 _NAMES = {
     "alter.config.policy.class.name": _JAVA_CLASS,
@@ -35,12 +36,12 @@ _NAMES = {
     "create.topic.policy.class.name": _JAVA_CLASS,
     "principal.builder.class": _JAVA_CLASS,
     "sasl.mechanism.controller.protocol": _NO_LOGINS,
-    "security.providers": _NO_TLS,
-    "ssl.engine.factory.class": _NO_TLS,
-    "ssl.keymanager.algorithm": _NO_TLS,
-    "ssl.provider": _NO_TLS,
-    "ssl.secure.random.implementation": _NO_TLS,
-    "ssl.trustmanager.algorithm": _NO_TLS,
+    "security.providers": _JAVA_TLS,
+    "ssl.engine.factory.class": _JAVA_TLS,
+    "ssl.keymanager.algorithm": _JAVA_TLS,
+    "ssl.provider": _JAVA_TLS,
+    "ssl.secure.random.implementation": _JAVA_TLS,
+    "ssl.trustmanager.algorithm": _JAVA_TLS,
 }
 
 _PREFIXES = {
@@ -97,37 +98,28 @@ def _asks_for_nothing(row: Setting, text: str) -> bool:
     )
 
 
-def check_listeners(values: Mapping[str, Value]) -> None:
-    """SettingError if a listener, or the way between brokers, is to be protected."""
-    controllers = set(_words(values["controller.listener.names"]))
-    protocols = {
-        name.strip().upper(): protocol.strip().upper()
-        for name, _, protocol in (word.partition(":") for word in _words(values[_MAP]))
-    }
-    for setting in ("listeners", "advertised.listeners"):
-        for word in _words(values[setting]):
-            name, found, _ = word.partition("://")
-            if not found or name in controllers or name.upper() == "CONTROLLER":
-                continue
-            protocol = protocols.get(name.upper())
-            if protocol is None:
-                raise SettingError(
-                    f"{setting}={word}: {_MAP} has no security protocol for the listener {name}; "
-                    f"add {name}:{PLAINTEXT} to it"
-                )
-            if protocol != PLAINTEXT:
-                raise _unprotected(f"{setting}={word}", protocol)
-    between = values["security.inter.broker.protocol"]
-    if between != PLAINTEXT:
-        raise _unprotected(f"security.inter.broker.protocol={between}", str(between))
+def check_protocols(listeners: Listeners) -> None:
+    """SettingError if a listener is to be protected in a way that this version does not have."""
+    for listener in listeners.all:
+        if listener.protocol not in _SUPPORTED:
+            raise SettingError(
+                f"listeners: {listener} has the security protocol {listener.protocol}, which this "
+                f"version does not support, only {' and '.join(_SUPPORTED)}. Give the listener one "
+                "of these, on an address that only trusted clients reach"
+            )
 
 
-def _unprotected(setting: str, protocol: str) -> SettingError:
-    return SettingError(
-        f"{setting}: the security protocol {protocol} is not supported in this version, only "
-        f"{PLAINTEXT}. Name a {PLAINTEXT} listener on an address that only trusted clients reach"
-    )
-
-
-def _words(value: Value) -> list[str]:
-    return [word.strip() for word in str(value or "").split(",") if word.strip()]
+def check_client_certificates(given: Mapping[str, str], listeners: Listeners) -> None:
+    """SettingError if client certificates are asked for where no listener has TLS."""
+    with_tls = {one.name.lower() for one in listeners.all if one.tls}
+    for name, text in given.items():
+        prefix, found, rest = name.partition(_CLIENT_AUTH)
+        if not found or rest or text.strip() == "none":
+            continue
+        wanted = prefix.removeprefix(LISTENER_PREFIX).removesuffix(".")
+        if (wanted not in with_tls) if wanted else not with_tls:
+            raise SettingError(
+                f"{name}={text}: client certificates need TLS, and "
+                + (f"the listener {wanted.upper()} has none" if wanted else "no listener has it")
+                + "; use a listener with the protocol SSL"
+            )

@@ -9,7 +9,13 @@ from types import MappingProxyType
 
 from headrace.errors import SettingError
 from headrace.settings.ignored import why_ignored
-from headrace.settings.protection import check_honoured, check_listeners, why_refused
+from headrace.settings.listeners import LISTENER_PREFIX, Listeners, parse_listeners
+from headrace.settings.protection import (
+    check_client_certificates,
+    check_honoured,
+    check_protocols,
+    why_refused,
+)
 from headrace.settings.setting import LONG_MAX, Setting, Value, parse_value
 from headrace.settings.table import TABLE
 from headrace.settings.topic_table import (
@@ -19,17 +25,20 @@ from headrace.settings.topic_table import (
     LogSettings,
 )
 
-LISTENER_PREFIX = "listener.name."
 TOPIC_CONFIG = "topic config"
 
 
 class Settings:
     """The broker's settings, immutable; `explicit` holds what was given, as text."""
 
-    __slots__ = ("_log_defaults", "_values", "explicit", "ignored")
+    __slots__ = ("_log_defaults", "_values", "explicit", "ignored", "listeners")
 
     def __init__(self, explicit: Mapping[str, str], values: dict[str, Value]) -> None:
         self.explicit: Mapping[str, str] = MappingProxyType(dict(explicit))
+        self.listeners: Listeners = parse_listeners(values, explicit)
+        check_protocols(self.listeners)
+        check_client_certificates(explicit, self.listeners)
+        _check_listener_names(explicit, self.listeners)
         self._values = values
         self._log_defaults: LogSettings | None = None
         self.ignored: Mapping[str, str] = {
@@ -50,7 +59,6 @@ class Settings:
             row = check_broker_config(name, text)
             if row is not None and row.name == name:
                 values[name] = parse_value(row, text)
-        check_listeners(values)
         return cls(given, values)
 
     def replace(self, changes: Mapping[str, str | None]) -> "Settings":
@@ -62,6 +70,16 @@ class Settings:
             else:
                 given[name] = text
         return Settings.parse(given)
+
+    def for_listener(self, listener: str) -> "Settings":
+        """The settings with those in place that `listener.name.<listener>.` gives one listener."""
+        prefix = f"{LISTENER_PREFIX}{listener.lower()}."
+        values = dict(self._values)
+        for name, text in self.explicit.items():
+            row = TABLE.get(name.removeprefix(prefix)) if name.startswith(prefix) else None
+            if row is not None:
+                values[row.name] = parse_value(row, text)
+        return Settings(self.explicit, values)
 
     def value(self, name: str) -> Value:
         """The value of `name`; where it has none, that of the first synonym that has one."""
@@ -201,6 +219,19 @@ def unknown(name: str, known: Iterable[str], kind: str) -> SettingError:
     near = get_close_matches(name, known, n=2, cutoff=0.75)
     hint = f"did you mean {' or '.join(near)}?" if near else "see docs/settings.md for all names"
     return SettingError(f"{name}: no such {kind}; {hint}")
+
+
+def _check_listener_names(explicit: Iterable[str], listeners: Listeners) -> None:
+    """SettingError if a setting is for a listener that does not exist: it would do nothing."""
+    known = {*(one.name.lower() for one in listeners.all), *listeners.controllers}
+    for name in explicit:
+        if name.startswith(LISTENER_PREFIX):
+            listener = name[len(LISTENER_PREFIX) :].partition(".")[0]
+            if listener not in known:
+                raise SettingError(
+                    f"{name}: there is no listener {listener.upper()}; listeners has "
+                    + ", ".join(one.name for one in listeners.all)
+                )
 
 
 def _listener_row(name: str) -> Setting | None:

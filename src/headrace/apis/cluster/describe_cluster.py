@@ -1,6 +1,6 @@
 """DescribeCluster (60), versions 0-2.
 
-The cluster's id, its controller and its brokers.
+The cluster's id, its controller and its brokers, as far as they have the client's listener.
 
 v1 the caller says whether it means brokers or controllers; v2 fenced brokers. Not done: there are
 no controllers of their own to describe, and no fenced brokers.
@@ -19,7 +19,7 @@ CONTROLLERS = 2
 
 
 def describe_cluster(
-    services: Services, request: DescribeClusterRequest, _context: RequestContext
+    services: Services, request: DescribeClusterRequest, context: RequestContext
 ) -> DescribeClusterResponse:
     """The cluster as the image has it."""
     image = services.metadata.image
@@ -42,12 +42,13 @@ def describe_cluster(
         brokers=tuple(
             DescribeClusterBroker(
                 broker_id=BrokerId(broker.id),
-                host=broker.host,
-                port=i32(broker.port),
+                host=endpoint.host,
+                port=i32(endpoint.port),
                 rack=broker.rack,
                 is_fenced=False,
             )
             for broker in image.brokers.values()
+            if (endpoint := broker.endpoint(context.caller.listener)) is not None
         ),
         cluster_authorized_operations=i32(operations.ON_CLUSTER if asked else operations.NOT_ASKED),
     )

@@ -26,11 +26,10 @@ from headrace.errors import ErrorCode
 from headrace.wire.primitives import NO_ERROR, BrokerId, error, i32, i64
 
 METADATA_TOPIC = "__cluster_metadata"
-LISTENER = "PLAINTEXT"
 
 
 def describe_quorum(
-    services: Services, request: DescribeQuorumRequest, _context: RequestContext
+    services: Services, request: DescribeQuorumRequest, context: RequestContext
 ) -> DescribeQuorumResponse:
     """The controller as the only voter; any other topic has no quorum."""
     image = services.metadata.image
@@ -53,10 +52,11 @@ def describe_quorum(
         nodes=tuple(
             Node(
                 node_id=BrokerId(broker.id),
-                listeners=(Listener(name=LISTENER, host=broker.host, port=u16(broker.port)),),
+                listeners=(Listener(name=at.listener, host=at.host, port=u16(at.port)),),
             )
             for broker in image.brokers.values()
             if broker.id == image.controller_id
+            and (at := broker.endpoint(context.caller.listener)) is not None
         ),
     )
 

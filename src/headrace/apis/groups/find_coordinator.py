@@ -18,18 +18,19 @@ GROUP, TRANSACTION, SHARE = 0, 1, 2
 
 
 def find_coordinator(
-    services: Services, request: FindCoordinatorRequest, _context: RequestContext
+    services: Services, request: FindCoordinatorRequest, context: RequestContext
 ) -> FindCoordinatorResponse:
-    """The coordinator of each key."""
+    """The coordinator of each key, by its address on the client's listener."""
+    listener = context.caller.listener
     return FindCoordinatorResponse(
         throttle_time=NO_THROTTLE,
         coordinators=tuple(
-            _find(services, request.key_type, key) for key in request.coordinator_keys
+            _find(services, request.key_type, key, listener) for key in request.coordinator_keys
         ),
     )
 
 
-def _find(services: Services, key_type: int, key: str) -> Coordinator:
+def _find(services: Services, key_type: int, key: str, listener: str) -> Coordinator:
     try:
         if key_type not in (GROUP, TRANSACTION, SHARE):
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no key type {key_type}")
@@ -38,7 +39,8 @@ def _find(services: Services, key_type: int, key: str) -> Coordinator:
         coordinator = services.groups if key_type == GROUP else services.transactions
         leader = coordinator.leader_of(key)
         broker = services.metadata.image.brokers.get(leader)
-        if broker is None:
+        endpoint = broker.endpoint(listener) if broker is not None else None
+        if broker is None or endpoint is None:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     except KafkaError as refusal:
         return Coordinator(
@@ -52,8 +54,8 @@ def _find(services: Services, key_type: int, key: str) -> Coordinator:
     return Coordinator(
         key=key,
         node_id=BrokerId(broker.id),
-        host=broker.host,
-        port=i32(broker.port),
+        host=endpoint.host,
+        port=i32(endpoint.port),
         error_code=NO_ERROR,
         error_message="",
     )

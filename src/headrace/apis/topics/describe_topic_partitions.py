@@ -6,7 +6,7 @@ cursor in the answer says where to go on. No topics named means all.
 Not done: eligible leader replicas are kept by none of our controllers, so both lists are empty.
 """
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from kio.schema.describe_topic_partitions.v0.request import DescribeTopicPartitionsRequest
 from kio.schema.describe_topic_partitions.v0.response import (
@@ -32,12 +32,13 @@ _Topic = DescribeTopicPartitionsResponseTopic
 
 
 def describe_topic_partitions(
-    services: Services, request: DescribeTopicPartitionsRequest, _context: RequestContext
+    services: Services, request: DescribeTopicPartitionsRequest, context: RequestContext
 ) -> Steps[DescribeTopicPartitionsResponse]:
     """One page of topics."""
     image = services.metadata.image
     names, first_index = _page_start(image, request)
     left = max(1, min(MAX_PARTITIONS, request.response_partition_limit))
+    absent = image.without_listener(context.caller.listener)
     topics = []
     cursor = None
     for name in names:
@@ -52,7 +53,7 @@ def describe_topic_partitions(
             continue
         start, first_index = first_index, 0
         end = min(len(topic.partitions), start + left)
-        topics.append(_describe(topic, start, end))
+        topics.append(_describe(topic, start, end, absent))
         left -= max(0, end - start)
         if end < len(topic.partitions):
             cursor = _cursor(name, end)
@@ -83,23 +84,24 @@ def _page_start(image: Image, request: DescribeTopicPartitionsRequest) -> tuple[
     return names, cursor.partition_index if at_topic else 0
 
 
-def _describe(topic: Topic, start: int, end: int) -> _Topic:
+def _describe(topic: Topic, start: int, end: int, absent: Container[int]) -> _Topic:
     return _Topic(
         error_code=NO_ERROR,
         name=TopicName(topic.name),
         topic_id=topic.id,
         is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=tuple(_partition(n, topic.partitions[n]) for n in range(start, end)),
+        partitions=tuple(_partition(n, topic.partitions[n], absent) for n in range(start, end)),
         topic_authorized_operations=i32(operations.ON_TOPIC),
     )
 
 
-def _partition(index: int, state: PartitionState) -> _Partition:
-    led = state.leader != NO_LEADER
+def _partition(index: int, state: PartitionState, absent: Container[int]) -> _Partition:
+    """A partition; `absent` are brokers that clients of this listener cannot reach."""
+    led = state.leader != NO_LEADER and state.leader not in absent
     return _Partition(
         error_code=NO_ERROR if led else error(ErrorCode.LEADER_NOT_AVAILABLE),
         partition_index=i32(index),
-        leader_id=BrokerId(state.leader),
+        leader_id=BrokerId(state.leader if led else NO_LEADER),
         leader_epoch=i32(state.leader_epoch),
         replica_nodes=tuple(map(BrokerId, state.replicas)),
         isr_nodes=tuple(map(BrokerId, state.isr)),

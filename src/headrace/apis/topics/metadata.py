@@ -2,7 +2,9 @@
 
 Brokers, the controller, and topics with their partitions: all of them, or those named. A topic
 that is named and missing is created where the client and `auto.create.topics.enable` allow it.
-Written by hand, and each topic's part is kept per version: clients ask often, topics change rarely.
+Addresses are those of the listener that the client is connected to; a leader without that listener
+is LISTENER_NOT_FOUND (72), before v6 LEADER_NOT_AVAILABLE (5). Written by hand, and each topic's
+part is kept per version: clients ask often, topics change rarely.
 
 v0 an empty list means all, later null does; v1 controller and racks; v2 cluster id; v4 the client
 may forbid creation; v7 leader epochs; v8 authorised operations; v9 flexible; v10 topic ids; v12
@@ -11,13 +13,15 @@ topics may be asked for by id alone; v13 an error code for the whole answer.
 
 import struct
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
 from headrace.apis.context import Services
 from headrace.cluster.controller import Defaults, NewTopic, check_topic_name
-from headrace.cluster.image import INTERNAL_TOPICS, Image, PartitionState, Topic
+from headrace.cluster.image import INTERNAL_TOPICS, NO_LEADER, Image, PartitionState, Topic
 from headrace.errors import ErrorCode, KafkaError, MalformedRequest
+from headrace.settings.listeners import PLAINTEXT
+from headrace.types import BrokerId
 from headrace.wire.steps import Steps, finish
 from headrace.wire.varint import read_uvarint, uvarint
 
@@ -28,6 +32,7 @@ _ALL_TOPIC_OPERATIONS = 0b1101_1111_1000
 _ALL_CLUSTER_OPERATIONS = 0b1_1111_1010_0000
 """CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE."""
 _ZERO_ID = bytes(16)
+_NO_LEADER_CODE = ErrorCode.LEADER_NOT_AVAILABLE
 _SMALL_BYTES = 512
 _STRIDE = 64
 """Topics or partitions between two yields."""
@@ -102,21 +107,38 @@ def _parse(
     return MetadataRequest(topics, may_create, cluster_operations, topic_operations)
 
 
+_Absent: TypeAlias = frozenset[BrokerId]
+"""The brokers that do not have the listener of the client."""
+
+
+class _Head(NamedTuple):
+    image: Image
+    encoded: bytes
+    absent: _Absent
+
+
 class Metadata:
     """Answers Metadata requests from the cluster's image."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._parts: dict[tuple[str, int], tuple[Topic, bytes]] = {}
-        self._all: tuple[Image, int, bytes] | None = None
+        self._parts: dict[tuple[str, int, _Absent], tuple[Topic, bytes]] = {}
+        self._all: tuple[Image, int, _Absent, bytes] | None = None
         self._hearsay: tuple[Image, Image] | None = None
+        self._heads: dict[tuple[str, int], _Head] = {}
 
-    def __call__(self, request: MetadataRequest, version: int) -> bytes:
+    def __call__(self, request: MetadataRequest, version: int, listener: str = PLAINTEXT) -> bytes:
         """The response body."""
-        return b"".join(finish(self._answer(request, version)))
+        return b"".join(finish(self._answer(request, version, listener)))
 
     def at_once(
-        self, buf: bytearray, view: memoryview, pos: int, end: int, version: int
+        self,
+        buf: bytearray,
+        view: memoryview,
+        pos: int,
+        end: int,
+        version: int,
+        listener: str = PLAINTEXT,
     ) -> bytes | None:
         """The response body to a small request for topics whose parts are kept, else None."""
         if end - pos > _SMALL_BYTES:
@@ -124,10 +146,13 @@ class Metadata:
         request = parse_metadata(buf, view, pos, end, version)
         if request.topics is None:
             return None
-        parts = [self._head(self._image(), version), _count(len(request.topics), version)]
+        head = self._head(self._image(), version, listener)
+        parts = [head.encoded, _count(len(request.topics), version)]
         for name in request.topics:
             topic = self._find(name)
-            part = self._kept(topic, version, request.topic_operations) if topic else None
+            part = None
+            if topic is not None:
+                part = self._kept(topic, version, request.topic_operations, head.absent)
             if part is None:
                 return None
             parts.append(part)
@@ -135,25 +160,38 @@ class Metadata:
         return b"".join(parts)
 
     def steps(
-        self, buf: bytearray, view: memoryview, pos: int, end: int, version: int
+        self,
+        buf: bytearray,
+        view: memoryview,
+        pos: int,
+        end: int,
+        version: int,
+        listener: str = PLAINTEXT,
     ) -> Steps[list[bytes]]:
         """The pieces of the response body to the request in [pos, end), in steps."""
         request = yield from _parse(buf, view, pos, end, version)
-        return (yield from self._answer(request, version))
+        return (yield from self._answer(request, version, listener))
 
-    def _answer(self, request: MetadataRequest, version: int) -> Steps[list[bytes]]:
+    def _answer(self, request: MetadataRequest, version: int, listener: str) -> Steps[list[bytes]]:
+        image = self._image()
         if request.topics is None:
-            image = self._image()
-            topics = [(yield from self._all_topics(image, version, request.topic_operations))]
+            head = self._head(image, version, listener)
+            operations = request.topic_operations
+            topics = [(yield from self._all_topics(image, version, operations, head.absent))]
         else:
-            topics = yield from self._named(request.topics, request, version)
-            image = self._image()
-        return [self._head(image, version), *topics, _tail(request, version)]
+            topics = yield from self._named(request.topics, request, version, listener)
+            head = self._head(self._image(), version, listener)
+        return [head.encoded, *topics, _tail(request, version)]
 
     def _named(
-        self, names: Iterable[str | bytes | None], request: MetadataRequest, version: int
+        self,
+        names: Iterable[str | bytes | None],
+        request: MetadataRequest,
+        version: int,
+        listener: str,
     ) -> Steps[list[bytes]]:
         """The topics asked for, as an array in a few pieces."""
+        absent = self._head(self._image(), version, listener).absent
         pieces: list[bytes] = []
         parts: list[bytes] = []
         missing: list[str] = []
@@ -161,7 +199,8 @@ class Metadata:
         for count, name in enumerate(names, 1):
             topic = self._find(name)
             if topic is not None:
-                parts.append((yield from self._known(topic, version, request.topic_operations)))
+                operations = request.topic_operations
+                parts.append((yield from self._known(topic, version, operations, absent)))
             elif isinstance(name, str):
                 missing.append(name)
             elif name is None:
@@ -169,7 +208,7 @@ class Metadata:
             else:
                 parts.append(_missing(None, name, ErrorCode.UNKNOWN_TOPIC_ID, version))
             if len(missing) == _CREATED_AT_ONCE:
-                parts += yield from self._create(missing, request, version)
+                parts += yield from self._create(missing, request, version, absent)
                 missing.clear()
                 yield
             elif not count % _STRIDE:
@@ -177,7 +216,7 @@ class Metadata:
             if len(parts) > _JOINED:
                 pieces.append(b"".join(parts))
                 parts.clear()
-        parts += yield from self._create(missing, request, version)
+        parts += yield from self._create(missing, request, version, absent)
         return [_count(count, version), *pieces, b"".join(parts)]
 
     def _find(self, name: str | bytes | None) -> Topic | None:
@@ -199,11 +238,17 @@ class Metadata:
             self._hearsay = (image, image.without_broker(self._services.node_id))
         return self._hearsay[1]
 
-    def _head(self, image: Image, version: int) -> bytes:
+    def _head(self, image: Image, version: int, listener: str) -> _Head:
+        """What stands before the topics; the same until the image changes."""
+        kept = self._heads.get((listener, version))
+        if kept is not None and kept.image is image:
+            return kept
+        found = ((broker, broker.endpoint(listener)) for broker in image.brokers.values())
+        present = [(broker, at) for broker, at in found if at is not None]
         head = b"\0\0\0\0" if version >= 3 else b""
-        head += _count(len(image.brokers), version)
-        for broker in image.brokers.values():
-            head += _i32.pack(broker.id) + _string(broker.host, version) + _i32.pack(broker.port)
+        head += _count(len(present), version)
+        for broker, at in present:
+            head += _i32.pack(broker.id) + _string(at.host, version) + _i32.pack(at.port)
             if version >= 1:
                 head += _nullable(broker.rack, version)
             if version >= FLEXIBLE_FROM:
@@ -212,24 +257,35 @@ class Metadata:
             head += _nullable(image.cluster_id, version)
         if version >= 1:
             head += _i32.pack(image.controller_id)
-        return head
+        absent = image.without_listener(listener)
+        if absent and kept is not None and absent != kept.absent:
+            self._parts.clear()  # such sets come and go with brokers
+        new = self._heads[listener, version] = _Head(image, head, absent)
+        return new
 
-    def _all_topics(self, image: Image, version: int, operations: bool) -> Steps[bytes]:
+    def _all_topics(
+        self, image: Image, version: int, operations: bool, absent: _Absent
+    ) -> Steps[bytes]:
         kept = self._all
-        if kept is not None and kept[0] is image and kept[1] == version and not operations:
-            return kept[2]
+        if (
+            kept is not None
+            and kept[0] is image
+            and kept[1:3] == (version, absent)
+            and not operations
+        ):
+            return kept[3]
         parts = [_count(len(image.topics), version)]
         for number, topic in enumerate(image.topics.values()):
-            parts.append((yield from self._known(topic, version, operations)))
+            parts.append((yield from self._known(topic, version, operations, absent)))
             if number % _STRIDE == _STRIDE - 1:
                 yield
         body = b"".join(parts)
         if not operations:
-            self._all = (image, version, body)
+            self._all = (image, version, absent, body)
         return body
 
     def _create(
-        self, names: list[str], request: MetadataRequest, version: int
+        self, names: list[str], request: MetadataRequest, version: int, absent: _Absent
     ) -> Steps[list[bytes]]:
         """The parts of topics that are missing, created if that is allowed."""
         results: list[Topic | KafkaError]
@@ -250,20 +306,21 @@ class Metadata:
             if isinstance(result, KafkaError):
                 parts.append(_missing(name, _ZERO_ID, result.code, version))
             else:
-                parts.append((yield from self._known(result, version, request.topic_operations)))
+                operations = request.topic_operations
+                parts.append((yield from self._known(result, version, operations, absent)))
         return parts
 
-    def _known(self, topic: Topic, version: int, operations: bool) -> Steps[bytes]:
-        kept = self._kept(topic, version, operations)
+    def _known(self, topic: Topic, version: int, operations: bool, absent: _Absent) -> Steps[bytes]:
+        kept = self._kept(topic, version, operations, absent)
         if kept is None:
-            part = yield from _topic(topic, version)
-            self._parts[topic.name, version] = (topic, part)
-            kept = self._kept(topic, version, operations)
+            part = yield from _topic(topic, version, absent)
+            self._parts[topic.name, version, absent] = (topic, part)
+            kept = self._kept(topic, version, operations, absent)
             assert kept is not None, "the part of a topic is kept"
         return kept
 
-    def _kept(self, topic: Topic, version: int, operations: bool) -> bytes | None:
-        kept = self._parts.get((topic.name, version))
+    def _kept(self, topic: Topic, version: int, operations: bool, absent: _Absent) -> bytes | None:
+        kept = self._parts.get((topic.name, version, absent))
         if kept is None or kept[0] is not topic:
             return None
         part = kept[1]
@@ -293,7 +350,7 @@ def _unknown(name: str) -> KafkaError:
     return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
-def _topic(topic: Topic, version: int) -> Steps[bytes]:
+def _topic(topic: Topic, version: int, absent: _Absent) -> Steps[bytes]:
     """A topic and its partitions, all but the authorised operations at its end."""
     parts = [b"\0\0", _string(topic.name, version)]
     if version >= 10:
@@ -301,19 +358,25 @@ def _topic(topic: Topic, version: int) -> Steps[bytes]:
     if version >= 1:
         parts.append(b"\x01" if topic.name in INTERNAL_TOPICS else b"\0")
     parts.append(_count(len(topic.partitions), version))
-    same: dict[PartitionState, bytes] = {}
+    same: dict[PartitionState, tuple[bytes, bytes]] = {}
     for index, state in enumerate(topic.partitions):
-        tail = same.get(state)
-        if tail is None:
-            tail = same[state] = _partition_tail(state, version)
-        parts += (b"\0\0" if state.leader >= 0 else b"\0\x05", _i32.pack(index), tail)
+        known = same.get(state)
+        if known is None:
+            code, leader = ErrorCode.NONE, state.leader
+            if leader in absent:
+                code = ErrorCode.LISTENER_NOT_FOUND if version >= 6 else _NO_LEADER_CODE
+                leader = NO_LEADER
+            elif leader < 0:
+                code = _NO_LEADER_CODE
+            known = same[state] = (_i16.pack(code), _partition_tail(state, leader, version))
+        parts += (known[0], _i32.pack(index), known[1])
         if index % _STRIDE == _STRIDE - 1:
             yield
     return b"".join(parts)
 
 
-def _partition_tail(state: PartitionState, version: int) -> bytes:
-    tail = _i32.pack(state.leader)
+def _partition_tail(state: PartitionState, leader: BrokerId, version: int) -> bytes:
+    tail = _i32.pack(leader)
     if version >= 7:
         tail += _i32.pack(state.leader_epoch)
     for brokers in (state.replicas, state.isr):

@@ -7,9 +7,12 @@ same table gives `serve_help.py` the help page and the completion.
 
 import os
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.cli.failures import bad_usage
+
+if TYPE_CHECKING:
+    from headrace.settings import Settings
 
 SUMMARY = "Start a broker on this machine."
 DETAILS = """
@@ -97,10 +100,8 @@ OPTIONS = (
 class Plan(NamedTuple):
     """What the command line asks for, before the settings table has judged it."""
 
-    settings: Mapping[str, str]
+    settings: dict[str, str]
     data_dirs: tuple[str, ...]
-    listen: tuple[str, int]
-    advertise: tuple[str, int] | None
     node_id: int | None
     log_format: str
     log_level: str
@@ -118,14 +119,12 @@ def start(words: list[str]) -> int:
     except SettingError as error:
         raise bad_usage(str(error)) from None
     if plan.brokers > 1:
-        return _start_several(plan, words)
+        return _start_several(plan, settings, words)
     from headrace.broker import server
 
     return server.main(
         settings,
         plan.data_dirs,
-        plan.listen,
-        plan.advertise,
         plan.node_id,
         plan.log_format,
         plan.log_level,
@@ -144,15 +143,12 @@ def make_plan(words: list[str], env: Mapping[str, str]) -> Plan:
     node_id = one["--node-id"] or settings.get("node.id") or settings.get("broker.id") or ""
     if node_id and not node_id.isdecimal():
         raise bad_usage(f"the node id must be a whole number, not {node_id!r}")
-    listen = one["--listen"] or _listener(settings.get("listeners")) or DEFAULT_LISTEN
-    advertise = one["--advertise"] or _listener(settings.get("advertised.listeners"))
+    _set_listeners(settings, one["--listen"], one["--advertise"])
     words = [folder for folder in given["--data-dir"] if folder]
     named = words or (settings.get("log.dirs") or settings.get("log.dir") or "").split(",")
     return Plan(
         settings=settings,
         data_dirs=_folders(named) or (DEFAULT_DATA_DIR,),
-        listen=_address(listen, "--listen", lowest_port=0),
-        advertise=_address(advertise, "--advertise", lowest_port=1) if advertise else None,
         node_id=int(node_id) if node_id else None,
         log_format=one["--log-format"].lower(),
         log_level=one["--log-level"].lower(),
@@ -168,7 +164,7 @@ def _brokers(text: str) -> int:
     return int(text)
 
 
-def _start_several(plan: Plan, words: list[str]) -> int:
+def _start_several(plan: Plan, settings: "Settings", words: list[str]) -> int:
     """Several brokers at once; what is not said for each apart goes to all."""
     for flag, given, why in (
         ("--node-id", plan.node_id is not None, "the brokers are numbered from 1"),
@@ -189,11 +185,10 @@ def _start_several(plan: Plan, words: list[str]) -> int:
         value = value if equals else next(following, "")
         if flag in ("--config", "--set", "--log-format", "--log-level"):
             rest += [flag, value]
-    return supervisor.main(
-        supervisor.SupervisorPlan(
-            plan.brokers, plan.data_dirs[0], plan.listen, plan.advertise, tuple(rest)
-        )
-    )
+    several = supervisor.SupervisorPlan(plan.brokers, plan.data_dirs[0], settings, tuple(rest))
+    if trouble := supervisor.shared_port(several):
+        raise bad_usage(trouble)
+    return supervisor.main(several)
 
 
 def _folders(names: list[str]) -> tuple[str, ...]:
@@ -252,19 +247,31 @@ def _meant(flag: str) -> str:
     return f"; did you mean {close[0]}?" if close else ""
 
 
-def _listener(text: str | None) -> str | None:
-    """The client listener among Kafka's `NAME://host:port` words; the controller's is not ours."""
-    for word in (text or "").split(","):
-        name, scheme, address = word.strip().partition("://")
-        if not scheme:
-            address = name
-        if address and name.upper() != "CONTROLLER":
-            return f"0.0.0.0{address}" if address.startswith(":") else address
-    return None
+def _set_listeners(settings: dict[str, str], listen: str, advertise: str) -> None:
+    """Put the addresses of --listen and --advertise into the settings, for the one listener."""
+    names = [
+        name
+        for word in settings.get("listeners", "").split(",")
+        if (name := word.partition("://")[0].strip()) and name.upper() != "CONTROLLER"
+    ]
+    for option, setting, text, lowest_port in (
+        ("--listen", "listeners", listen, 0),
+        ("--advertise", "advertised.listeners", advertise, 1),
+    ):
+        if not text:
+            continue
+        if len(names) > 1:
+            raise bad_usage(
+                f"{option} is the address of one listener, and listeners names several "
+                f"({', '.join(names)}); give their addresses in {setting}"
+            )
+        name = names[0] if names else "PLAINTEXT"
+        settings[setting] = f"{name}://{_address(text, option, lowest_port)}"
+    settings.setdefault("listeners", f"PLAINTEXT://{DEFAULT_LISTEN}")
 
 
-def _address(text: str, option: str, *, lowest_port: int) -> tuple[str, int]:
+def _address(text: str, option: str, lowest_port: int) -> str:
     host, _, port = text.rpartition(":")
     if not host or not port.isdecimal() or not lowest_port <= int(port) < 65536:
         raise bad_usage(f"{option} {text!r} is not of the form HOST:PORT")
-    return host.strip("[]"), int(port)
+    return text

@@ -1,0 +1,147 @@
+"""Accepts the connections of one listener."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Sized
+from typing import TYPE_CHECKING, NamedTuple
+
+from headrace.apis.context import ANONYMOUS, Caller
+from headrace.broker.poller import Poller
+from headrace.broker.transport import PlainTransport, Transport
+from headrace.errors import SettingError
+from headrace.settings import Settings
+from headrace.settings.listeners import Address, Listener
+
+if TYPE_CHECKING:
+    from headrace.broker.handshakes import Handshakes
+    from headrace.security.tls import ListenerTls
+
+logger = logging.getLogger(__name__)
+
+_BACKLOG = 1024
+_PAUSE_S = 0.2
+_LOG_S = 10.0
+"""How long accepting pauses when descriptors are used up, and how often that is logged."""
+
+
+class Reception(NamedTuple):
+    """Where accepted connections go."""
+
+    poller: Poller
+    connections: Sized
+    """Those of the whole broker."""
+    most_connections: Callable[[], int]
+    serve: Callable[[Transport, Caller], None]
+
+
+class Acceptor:
+    """The listening socket of one listener."""
+
+    def __init__(self, listener: Listener, settings: Settings) -> None:
+        """Binds the address; SettingError if that, or the listener's certificate, fails."""
+        self._socket = _listen(listener.bind, settings)
+        self.listener = listener.bound(self._socket.getsockname()[1])
+        self.tls = _load_tls(self.listener, settings) if listener.tls else None
+        self._setup_timeout_s = settings.integer("socket.connection.setup.timeout.ms") / 1000
+        self._handshakes: Handshakes | None = None
+        self._resume: asyncio.TimerHandle | None = None
+        self._log_from = 0.0
+
+    def start(self, reception: Reception) -> None:
+        """Accept connections; needs a running event loop."""
+        self._reception = reception
+        if self.tls is not None:
+            from headrace.broker.handshakes import Handshakes
+
+            self._handshakes = Handshakes(
+                self.listener, self.tls, reception.poller, self._setup_timeout_s, self._serve
+            )
+        asyncio.get_running_loop().add_reader(self._socket, self._accept)
+
+    def stop(self) -> None:
+        """Accept no more connections."""
+        if self._resume is not None:
+            self._resume.cancel()
+        asyncio.get_running_loop().remove_reader(self._socket)
+        if self._handshakes is not None:
+            self._handshakes.close()
+
+    def close(self) -> None:
+        """Close the listening socket."""
+        self._socket.close()
+
+    def _accept(self) -> None:
+        allowed = self._reception.most_connections()
+        while True:
+            try:
+                sock, (host, port, *_) = self._socket.accept()
+            except BlockingIOError:
+                return
+            except ConnectionAbortedError:
+                continue  # the client gave up while it waited
+            except OSError as error:
+                self._pause(error)
+                return
+            if len(self._reception.connections) >= allowed:
+                logger.warning("refusing %s: max.connections=%d reached", host, allowed)
+                sock.close()
+                continue
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._handshakes is not None:
+                self._handshakes.begin(sock, host, port)
+            else:
+                self._serve(PlainTransport(sock), f"{host}:{port}", None)
+
+    def _serve(self, transport: Transport, address: str, principal: str | None) -> None:
+        caller = Caller(address, self.listener.name, principal or ANONYMOUS)
+        self._reception.serve(transport, caller)
+
+    def _pause(self, error: OSError) -> None:
+        """Leave new connections in the queue for a moment: descriptors or memory are used up.
+
+        The socket stays ready all the time, so that without a pause this would be a busy loop.
+        """
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._socket)
+        self._resume = loop.call_later(_PAUSE_S, loop.add_reader, self._socket, self._accept)
+        now = loop.time()
+        if now >= self._log_from:
+            self._log_from = now + _LOG_S
+            logger.error(
+                "cannot accept connections: %s; retrying every %.1f s. The broker has %d client "
+                "connections; raise its limit of open files (ulimit -n) or lower max.connections",
+                error, _PAUSE_S, len(self._reception.connections),
+            )  # fmt: skip
+
+
+def _load_tls(listener: Listener, settings: Settings) -> "ListenerTls":
+    # Imported here: it takes as long as a good part of the start.
+    from headrace.security.tls import ListenerTls
+
+    return ListenerTls(listener, settings)
+
+
+def _listen(address: Address, settings: Settings) -> socket.socket:
+    host, port = address
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    for name, option in (
+        ("socket.send.buffer.bytes", socket.SO_SNDBUF),
+        ("socket.receive.buffer.bytes", socket.SO_RCVBUF),
+    ):
+        if settings.integer(name) > 0:
+            listening.setsockopt(socket.SOL_SOCKET, option, settings.integer(name))
+    try:
+        listening.bind((host, port))
+    except OSError as error:
+        listening.close()
+        raise SettingError(
+            f"cannot listen on {host}:{port} ({error.strerror}). Is another broker running there? "
+            "Choose another address with --listen HOST:PORT."
+        ) from error
+    listening.listen(_BACKLOG)
+    listening.setblocking(False)
+    return listening

@@ -1,0 +1,136 @@
+"""A connection over TLS, once its handshake is done (`handshakes.py`).
+
+OpenSSL reads and writes one record of at most 16 KB per call. Bytes that are decrypted and not yet
+received are unknown to the poller; `pending` counts them.
+"""
+
+import socket
+import ssl
+from collections.abc import Callable
+
+from headrace.broker.transport import Waiting, file_too_short
+from headrace.log.slices import Slice
+
+_RECORD_BYTES = 16 * 1024
+_READ_BYTES = 128 * 1024
+"""How much of a file is read at once to be encrypted."""
+
+
+class TlsTransport:
+    """A socket with encryption; files are read, because the kernel cannot encrypt them."""
+
+    __slots__ = ("_sock", "fd", "pending", "receive_into", "send")
+
+    def __init__(self, sock: ssl.SSLSocket) -> None:
+        self._sock = sock
+        self.fd = sock.fileno()
+        self.receive_into: Callable[[memoryview], int] = self._receive_into
+        self.send: Callable[[bytes], int] = self._send
+        self.pending: Callable[[], int] | None = sock.pending
+
+    def _receive_into(self, view: memoryview) -> int:
+        """Fill the buffer with as many records as have arrived."""
+        read = self._sock.read
+        filled, room = 0, len(view)
+        try:
+            while filled < room:
+                count = read(room - filled, view[filled:])
+                if not count:
+                    break  # the end; it is found again by the next call
+                filled += count  # type: ignore[operator]
+        except ssl.SSLWantReadError:
+            if not filled:
+                raise BlockingIOError from None
+        return filled
+
+    def _send(self, data: bytes) -> int:
+        sent = self._write(data)
+        if not sent:
+            raise BlockingIOError
+        return sent
+
+    def _write(self, data: bytes | memoryview) -> int:
+        """Encrypt and send; how much of it the socket took.
+
+        A record that the socket did not take whole is kept by OpenSSL and counted when it is
+        offered again.
+        """
+        write = self._sock.write
+        if len(data) <= _RECORD_BYTES:
+            try:
+                return write(data)
+            except ssl.SSLWantWriteError:
+                return 0
+        sent = 0
+        with memoryview(data) as view:
+            try:
+                while sent < len(view):
+                    sent += write(view[sent : sent + _RECORD_BYTES])
+            except ssl.SSLWantWriteError:
+                pass
+        return sent
+
+    def drain(self, out: Waiting) -> bool:
+        while out:
+            block = _next_block(out)
+            sent = self._write(block)
+            _take(out, sent)
+            if sent < len(block):
+                return False
+        return True
+
+    def hung_up(self) -> bool:
+        try:
+            # The socket's own bytes: OpenSSL cannot be asked without taking them.
+            return not socket.socket.recv(self._sock, 1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return False
+
+    def close(self) -> None:
+        self._sock.close()
+
+
+def _next_block(out: Waiting) -> bytes | memoryview:
+    """The next bytes to send. Small pieces are joined, so that they share a record.
+
+    The same bytes come first each time until they are taken out of `out`.
+    """
+    first = out[0]
+    if isinstance(first, Slice):
+        return _read(first, _READ_BYTES)
+    assert isinstance(first, bytes | memoryview)
+    if len(first) >= _RECORD_BYTES or len(out) == 1:
+        return first
+    parts: list[bytes | memoryview] = []
+    room = _RECORD_BYTES
+    for chunk in out:
+        part = _read(chunk, room) if isinstance(chunk, Slice) else memoryview(chunk)[:room]  # type: ignore[arg-type]
+        parts.append(part)
+        room -= len(part)
+        if room <= 0:
+            break
+    return b"".join(parts)
+
+
+def _read(chunk: Slice, most_bytes: int) -> bytes:
+    file = chunk.file
+    data = file.pread(file.fd, min(chunk.length, most_bytes), chunk.position)
+    if not data:
+        raise file_too_short(chunk)
+    return data
+
+
+def _take(out: Waiting, count: int) -> None:
+    """Take the first bytes out, now that they are sent."""
+    while count:
+        chunk = out[0]
+        size = chunk.length if isinstance(chunk, Slice) else len(chunk)  # type: ignore[arg-type]
+        if count >= size:
+            out.popleft()
+            count -= size
+            continue
+        if isinstance(chunk, Slice):
+            out[0] = Slice(chunk.file, chunk.position + count, size - count)
+        else:
+            out[0] = memoryview(chunk)[count:]  # type: ignore[arg-type]
+        return

@@ -1,0 +1,94 @@
+"""How the bytes of a connection travel: receive, send, and what is in flight between.
+
+`PlainTransport` hands them to the socket as they are. `tls_transport.py` has the other one. A
+transport never waits: if it can do nothing at present, it raises BlockingIOError.
+"""
+
+import logging
+import socket
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
+
+from headrace.log.slices import Slice
+from headrace.wire.fast import Chunk
+
+logger = logging.getLogger(__name__)
+
+Waiting: TypeAlias = deque[Chunk | memoryview]
+"""What a connection has yet to send, in order."""
+
+
+class Transport(Protocol):
+    """What a connection needs of its socket.
+
+    `receive_into` and `send` are attributes, so that a plain socket's own methods can be used
+    without a call between.
+    """
+
+    fd: int
+    receive_into: Callable[[memoryview], int]
+    """Fills a buffer; the number of bytes, 0 at the end."""
+    send: Callable[[bytes], int]
+    """Sends some of the bytes; how many."""
+    pending: Callable[[], int] | None
+    """How many received bytes wait that the poller does not know of; None if there never are."""
+
+    def drain(self, out: Waiting) -> bool:
+        """Send what waits and take it out of `out`; False if the socket takes no more now."""
+
+    def hung_up(self) -> bool:
+        """Whether the client has closed the connection and nothing is left to be received."""
+
+    def close(self) -> None: ...
+
+
+class PlainTransport:
+    """A socket without encryption; files leave by sendfile."""
+
+    __slots__ = ("_sock", "fd", "pending", "receive_into", "send")
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self.fd = sock.fileno()
+        self.receive_into: Callable[[memoryview], int] = sock.recv_into
+        self.send: Callable[[bytes], int] = sock.send
+        self.pending: Callable[[], int] | None = None
+
+    def drain(self, out: Waiting) -> bool:
+        try:
+            while out:
+                chunk = out[0]
+                if isinstance(chunk, Slice):
+                    file = chunk.file
+                    sent = file.sendfile(self.fd, file.fd, chunk.position, chunk.length)
+                    if sent == 0:
+                        raise file_too_short(chunk)
+                    if sent < chunk.length:
+                        out[0] = Slice(chunk.file, chunk.position + sent, chunk.length - sent)
+                        continue
+                else:
+                    more = socket.MSG_MORE if len(out) > 1 else 0
+                    sent = self._sock.send(chunk, more)  # type: ignore[arg-type]
+                    if sent < len(chunk):  # type: ignore[arg-type]
+                        out[0] = memoryview(chunk)[sent:]  # type: ignore[arg-type]
+                        continue
+                out.popleft()
+        except BlockingIOError:
+            return False
+        return True
+
+    def hung_up(self) -> bool:
+        try:
+            return not self._sock.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return False
+
+    def close(self) -> None:
+        self._sock.close()
+
+
+def file_too_short(chunk: Slice) -> OSError:
+    """The error for a file that is shorter than the log says: the frame cannot be finished."""
+    logger.error("%s ends before offset data does", chunk.file)
+    return OSError("a log file ends too early")

@@ -1,0 +1,92 @@
+"""The name that a client is known by: from its certificate, by `ssl.principal.mapping.rules`.
+
+A rule is `RULE:pattern/replacement/` with an optional L or U (lower or upper case) at its end, or
+DEFAULT, which takes the name as it is. The first rule whose pattern matches the whole distinguished
+name decides.
+"""
+
+import re
+from typing import NamedTuple
+
+from headrace.errors import SettingError
+
+ANONYMOUS = "User:ANONYMOUS"
+"""The principal of a client that has not said who it is."""
+
+_SETTING = "ssl.principal.mapping.rules"
+_RULE = re.compile(
+    r"\s*(?:(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?))\s*(?:,\s*|$)"
+)
+_BACK_REFERENCE = re.compile(r"\\(.)|\$(\d+)")
+
+
+class _Rule(NamedTuple):
+    pattern: re.Pattern[str] | None
+    """None for DEFAULT."""
+    replacement: str
+    case: str
+
+    def apply(self, name: str) -> str | None:
+        if self.pattern is None:
+            return name
+        match = self.pattern.fullmatch(name)
+        if match is None:
+            return None
+        result = _BACK_REFERENCE.sub(lambda found: _replaced(found, match), self.replacement)
+        if self.case == "L":
+            return result.lower()
+        return result.upper() if self.case == "U" else result
+
+
+def _replaced(found: re.Match[str], match: re.Match[str]) -> str:
+    """What stands for `$12` or `\\x`; of `$12` only as much is a group as there are groups."""
+    if found[1]:
+        return found[1]
+    digits = found[2]
+    groups = match.re.groups
+    if int(digits[0]) > groups:
+        return found[0]
+    used = 1
+    while used < len(digits) and int(digits[: used + 1]) <= groups:
+        used += 1
+    return (match[int(digits[:used])] or "") + digits[used:]
+
+
+class PrincipalRules:
+    """The parsed rules of one listener."""
+
+    def __init__(self, text: str) -> None:
+        """SettingError if a rule is not one."""
+        self._rules = []
+        text = text.strip()
+        at = 0
+        while at < len(text):
+            found = _RULE.match(text, at)
+            if found is None:
+                raise SettingError(
+                    f"{_SETTING}={text}: {text[at:]!r} is not a rule; expected DEFAULT or "
+                    "RULE:pattern/replacement/ with L or U at its end"
+                )
+            self._rules.append(_rule(found))
+            at = found.end()
+        if not self._rules:
+            self._rules.append(_Rule(None, "", ""))
+
+    def principal(self, distinguished_name: str) -> str | None:
+        """The principal of a certificate's subject; None if no rule applies."""
+        for rule in self._rules:
+            name = rule.apply(distinguished_name)
+            if name is not None:
+                return f"User:{name}"
+        return None
+
+
+def _rule(found: re.Match[str]) -> _Rule:
+    if found[1]:
+        return _Rule(None, "", "")
+    try:
+        return _Rule(re.compile(found[2]), found[3], found[4])
+    except re.error as error:
+        raise SettingError(
+            f"{_SETTING}: {found[2]!r} is not a regular expression: {error}"
+        ) from error

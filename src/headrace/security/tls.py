@@ -1,0 +1,253 @@
+"""TLS contexts of a listener: for clients that connect to it, and for brokers that it connects to.
+
+TLS 1.2 and 1.3 with AEAD cipher suites and forward secrecy; no renegotiation, no compression.
+Certificates are renewed without a restart: new handshakes use the new ones, open connections stay.
+A renewal that is not right is refused, and the present certificate stays in use.
+"""
+
+import logging
+import os
+import ssl
+import time
+from datetime import UTC, datetime
+
+from headrace.errors import SettingError
+from headrace.security.key_stores import KeyStore, load_key_store, load_trusted, stamps
+from headrace.security.principals import PrincipalRules
+from headrace.security.x509 import Certificate
+from headrace.settings import Settings
+from headrace.settings.listeners import Listener
+
+logger = logging.getLogger(__name__)
+
+_SUITES = "ECDHE+AESGCM:ECDHE+CHACHA20"
+_TLS_1_3_SUITES = {
+    "TLS_AES_128_GCM_SHA256",
+    "TLS_AES_256_GCM_SHA384",
+    "TLS_CHACHA20_POLY1305_SHA256",
+}
+_TLS_1_2_SUITES = {
+    "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256": "ECDHE-ECDSA-AES128-GCM-SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384": "ECDHE-ECDSA-AES256-GCM-SHA384",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-ECDSA-CHACHA20-POLY1305",
+    "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256": "ECDHE-RSA-AES128-GCM-SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384": "ECDHE-RSA-AES256-GCM-SHA384",
+    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-RSA-CHACHA20-POLY1305",
+}
+_CLIENT_AUTH = {
+    "none": ssl.CERT_NONE,
+    "requested": ssl.CERT_OPTIONAL,
+    "required": ssl.CERT_REQUIRED,
+}
+_WARN_DAYS = 30
+
+
+class ListenerTls:
+    """The certificates of one listener and the contexts that are made of them."""
+
+    def __init__(self, listener: Listener, settings: Settings) -> None:
+        """SettingError if the settings of this listener do not make a context."""
+        self._listener = listener
+        self._settings = settings.for_listener(listener.name)
+        self.rules = PrincipalRules(self._settings.text("ssl.principal.mapping.rules"))
+        self._stamps = stamps(self._settings)
+        keys, server, client = self._load()
+        self._check_host(keys.chain[0])
+        self._own = keys.chain[0]
+        self.server: ssl.SSLContext = server
+        """For clients that connect to this listener."""
+        self.client: ssl.SSLContext = client
+        """For connections to other brokers."""
+        self._warn_of_expiry()
+
+    @property
+    def certificate(self) -> Certificate:
+        """The broker's own certificate."""
+        return self._own
+
+    @property
+    def days_left(self) -> float:
+        """How long the certificate is still valid."""
+        return (self._own.not_after - _now()).total_seconds() / 86_400
+
+    def renew(self, *, always: bool = False) -> None:
+        """Use the certificates that are in the files now, if the files have changed."""
+        found = stamps(self._settings)
+        if found == self._stamps and not always:
+            return
+        self._stamps = found
+        try:
+            keys, server, client = self._load()
+            self._check_successor(keys.chain[0])
+            self._check_host(keys.chain[0])
+        except SettingError as error:
+            logger.error(
+                "listener %s keeps its certificate of %s: %s",
+                self._listener.name, self._own.distinguished_name, error,
+                extra={"fields": {"event": "certificate_refused"}},
+            )  # fmt: skip
+            return
+        self._own, self.server, self.client = keys.chain[0], server, client
+        logger.info(
+            "listener %s uses a certificate of %s, valid until %s",
+            self._listener.name, self._own.distinguished_name, self._own.not_after,
+            extra={"fields": {"event": "certificate_renewed"}},
+        )  # fmt: skip
+        self._warn_of_expiry()
+
+    def _load(self) -> tuple[KeyStore, ssl.SSLContext, ssl.SSLContext]:
+        name = self._listener.name
+        keys = load_key_store(self._settings)
+        if keys is None:
+            raise SettingError(
+                f"listener {name} speaks {self._listener.protocol} and has no certificate; set "
+                "ssl.keystore.location to a PEM file with the private key and the certificates"
+            )
+        now = _now()
+        for certificate in keys.chain:
+            if not certificate.not_before <= now <= certificate.not_after:
+                raise SettingError(
+                    f"{keys.origin}: the certificate of {certificate.distinguished_name} is valid "
+                    f"from {certificate.not_before} to {certificate.not_after} only"
+                )
+        trusted = load_trusted(self._settings)
+        return (
+            keys,
+            _server_context(self._settings, keys, trusted),
+            _client_context(self._settings, keys, trusted),
+        )
+
+    def _check_host(self, own: Certificate) -> None:
+        """Clients check that the certificate names the host that they were told to connect to."""
+        advertised = self._listener.advertised
+        if advertised is None or own.names(advertised.host):
+            return
+        text = (
+            f"listener {self._listener.name} advertises {advertised}, but its certificate names "
+            f"only {', '.join(sorted(own.hosts)) or 'no host'}: clients would refuse it. Advertise "
+            f"one of these names, or get a certificate with {advertised.host} among its subject "
+            "alternative names"
+        )
+        if self._settings.text("ssl.endpoint.identification.algorithm"):
+            raise SettingError(text)
+        logger.warning("%s", text)
+
+    def _check_successor(self, new: Certificate) -> None:
+        """A new certificate must be for the same broker, as in Kafka."""
+        old = self._own
+        if (
+            new.distinguished_name.lower() != old.distinguished_name.lower()
+            and not self._settings.boolean("ssl.allow.dn.changes")
+        ):
+            raise SettingError(
+                f"the new certificate has another name, {new.distinguished_name}; "
+                "ssl.allow.dn.changes=true allows that"
+            )
+        lost = old.hosts - new.hosts
+        if lost and not self._settings.boolean("ssl.allow.san.changes"):
+            raise SettingError(
+                f"the new certificate does not name {', '.join(sorted(lost))} any more; "
+                "ssl.allow.san.changes=true allows that"
+            )
+
+    def _warn_of_expiry(self) -> None:
+        if self.days_left < _WARN_DAYS:
+            logger.warning(
+                "the certificate of listener %s ends in %d days, on %s",
+                self._listener.name, self.days_left, self._own.not_after,
+            )  # fmt: skip
+
+
+def _now() -> datetime:
+    return datetime.fromtimestamp(time.time(), UTC)
+
+
+def _server_context(settings: Settings, keys: KeyStore, trusted: bytes | None) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    _prepare(context, settings, keys, trusted)
+    context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE
+    wanted = settings.text("ssl.client.auth")
+    if wanted != "none" and trusted is None:
+        raise SettingError(
+            f"ssl.client.auth={wanted}: set ssl.truststore.location to a PEM file with the "
+            "authorities whose client certificates are trusted"
+        )
+    context.verify_mode = _CLIENT_AUTH[wanted]
+    return context
+
+
+def _client_context(settings: Settings, keys: KeyStore, trusted: bytes | None) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = bool(settings.text("ssl.endpoint.identification.algorithm"))
+    _prepare(context, settings, keys, trusted)
+    if trusted is None:
+        context.load_default_certs()
+    return context
+
+
+def _prepare(
+    context: ssl.SSLContext, settings: Settings, keys: KeyStore, trusted: bytes | None
+) -> None:
+    """Versions, cipher suites, own key, and trusted authorities."""
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
+    suites, has_1_3 = _suites(settings)
+    versions = set(settings.words("ssl.enabled.protocols"))
+    if settings.text("ssl.protocol") == "TLSv1.2" or not has_1_3:
+        versions.discard("TLSv1.3")
+    if not suites:
+        versions.discard("TLSv1.2")
+    if not versions:
+        raise SettingError(
+            "ssl.enabled.protocols, ssl.protocol and ssl.cipher.suites leave no version of TLS"
+        )
+    low, high = min(versions), max(versions)
+    context.minimum_version = _VERSIONS[low]
+    context.maximum_version = _VERSIONS[high]
+    if suites:
+        context.set_ciphers(suites)
+    _load_chain(context, keys)
+    if trusted is not None:
+        try:
+            context.load_verify_locations(cadata=trusted)
+        except ssl.SSLError as error:
+            raise SettingError(f"the trusted certificates cannot be used: {error}") from error
+
+
+_VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+
+
+def _suites(settings: Settings) -> tuple[str, bool]:
+    """The suites of TLS 1.2 in OpenSSL's names, and whether TLS 1.3 has any."""
+    wanted = settings.words("ssl.cipher.suites")
+    if not wanted:
+        return _SUITES, True
+    unknown = set(wanted) - _TLS_1_3_SUITES - _TLS_1_2_SUITES.keys()
+    if unknown:
+        raise SettingError(
+            f"ssl.cipher.suites: {', '.join(sorted(unknown))} is not allowed; choose from "
+            + ", ".join(sorted({*_TLS_1_3_SUITES, *_TLS_1_2_SUITES}))
+        )
+    newest = _TLS_1_3_SUITES & set(wanted)
+    if newest and newest != _TLS_1_3_SUITES:
+        raise SettingError(
+            "ssl.cipher.suites: Headrace cannot choose among the suites of TLS 1.3; name "
+            f"{', '.join(sorted(_TLS_1_3_SUITES))}, or none of them"
+        )
+    older = [_TLS_1_2_SUITES[name] for name in wanted if name in _TLS_1_2_SUITES]
+    return ":".join(older), bool(newest)
+
+
+def _load_chain(context: ssl.SSLContext, keys: KeyStore) -> None:
+    # OpenSSL's Python module reads files only: this one exists in memory alone.
+    file = os.memfd_create("key-store")
+    try:
+        os.write(file, keys.pem.encode())
+        # Without a function it would ask for a password on the terminal.
+        context.load_cert_chain(f"/proc/self/fd/{file}", password=lambda: keys.password)
+    except ssl.SSLError as error:
+        why = "the private key does not belong to the certificate"
+        if error.reason != "KEY_VALUES_MISMATCH":
+            why = f"the private key cannot be read (is ssl.key.password right?): {error.reason}"
+        raise SettingError(f"{keys.origin}: {why}") from error
+    finally:
+        os.close(file)
