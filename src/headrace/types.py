@@ -2,6 +2,7 @@
 
 import base64
 import uuid
+from enum import IntEnum
 from typing import NamedTuple, TypeAlias
 
 Offset: TypeAlias = int
@@ -17,6 +18,16 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+class ConfigResourceType(IntEnum):
+    """What has configs, by the numbers on the wire."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
 
 
 def encode_uuid(value: uuid.UUID) -> str:

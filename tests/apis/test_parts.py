@@ -9,7 +9,7 @@ from kio.schema.list_offsets.v10.request import (
     ListOffsetsTopic,
 )
 
-from headrace.apis.parts import CUTS, Cut, Joined, Pace, is_large, parts, prepare
+from headrace.apis.parts import CUTS, CombinedResponse, Cut, Pace, is_large, parts, prepare
 from headrace.apis.routes import ROUTES
 from headrace.wire import codec, codec_fields
 from headrace.wire.steps import finish
@@ -38,7 +38,7 @@ def cut_up(request: Any, cut: Cut) -> list[Any]:
 
 
 def joined(responses: list[Any], cut: Cut) -> Any:
-    whole = Joined(cut.answers)
+    whole = CombinedResponse(cut.answers)
     for response in responses:
         if not whole.add(response):
             break

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.apis.records.fetch_sessions import Session
+from headrace.apis.records.fetch_sessions import FetchSession
 from headrace.apis.records.waiting_fetch import Times, WaitingFetch
 from headrace.wire.fast import Chunk, FetchRequest
 
@@ -27,7 +27,7 @@ class Waits:
     def fetch(self, name: str, patience_ms: int = 60_000) -> WaitingFetch:
         request = FetchRequest(-1, patience_ms, 1, 1, 0, 0, -1, [], [])
         waiting = WaitingFetch(
-            Session(0, False, request), self.look, patience_ms, self.due, self.times
+            FetchSession(0, False, request), self.look, patience_ms, self.due, self.times
         )
 
         def answered(answer: Answer) -> None:
@@ -136,7 +136,7 @@ def test_one_that_breaks_our_code_is_told_so_and_harms_nobody_else(
 def test_a_cancelled_task_leaves_nothing_that_is_watched(waits: Waits) -> None:
     async def run() -> None:
         request = FetchRequest(-1, 60_000, 1, 1, 0, 0, -1, [], [])
-        session = Session(0, False, request)
+        session = FetchSession(0, False, request)
         waiting = WaitingFetch(session, waits.look, 60_000, waits.due, waits.times)
         task = asyncio.ensure_future(waiting)
         await asyncio.sleep(0)

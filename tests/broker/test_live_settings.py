@@ -10,13 +10,14 @@ from headrace.broker.compaction import Compaction
 from headrace.broker.metrics import Metrics
 from headrace.client.cluster import Cluster
 from headrace.client.config import ClientConfig, parse_bootstrap
-from headrace.client.configs import ResourceType, alter_configs
+from headrace.client.configs import alter_configs
 from headrace.clock import ManualClock
 from headrace.cluster.controller import Alteration, ConfigChange, Operation
 from headrace.errors import ErrorCode
 from headrace.settings import TABLE, Settings, log_settings
 from headrace.testing.plugin import BrokerFactory
 from headrace.testing.running import RunningBroker
+from headrace.types import ConfigResourceType
 from headrace.wire.compression import GZIP
 from tests.apis.one_broker import OneBroker
 from tests.support.raw import RawClient, batch_of, create, produce, produce_error
@@ -146,7 +147,7 @@ def broker(headrace_factory: BrokerFactory) -> RunningBroker:
 def alter(broker: RunningBroker, name: str, value: str) -> None:
     config = ClientConfig(parse_bootstrap(broker.bootstrap_servers))
     with Cluster(config) as cluster:
-        alter_configs(cluster, ResourceType.BROKER, "1", {name: value})
+        alter_configs(cluster, ConfigResourceType.BROKER, "1", {name: value})
 
 
 def wait_until(what: str, holds: Callable[[], object]) -> None:
@@ -182,9 +183,9 @@ def test_a_limit_of_connections_can_be_raised_while_it_is_reached(
     config = ClientConfig(parse_bootstrap(broker.bootstrap_servers))
     with Cluster(config) as cluster, RawClient(broker.bootstrap_servers) as first:
         create(first, "orders")
-        alter_configs(cluster, ResourceType.BROKER, "1", {"log.retention.ms": "100000000"})
+        alter_configs(cluster, ConfigResourceType.BROKER, "1", {"log.retention.ms": "100000000"})
         assert is_refused(broker)
-        alter_configs(cluster, ResourceType.BROKER, "1", {"max.connections": "9"})
+        alter_configs(cluster, ConfigResourceType.BROKER, "1", {"max.connections": "9"})
         assert not is_refused(broker)
 
 

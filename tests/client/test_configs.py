@@ -6,13 +6,9 @@ import pytest
 
 from headrace.client.brokers import describe_cluster
 from headrace.client.cluster import Cluster
-from headrace.client.configs import (
-    ResourceType,
-    alter_configs,
-    describe_configs,
-    topic_config,
-)
+from headrace.client.configs import alter_configs, describe_configs, topic_config
 from headrace.errors import ErrorCode, KafkaError
+from headrace.types import ConfigResourceType
 
 PATIENCE_S = 60
 
@@ -21,7 +17,7 @@ def until(cluster: Cluster, topic: str, value: tuple[str | None, str]) -> None:
     """Wait until retention.ms has this value and source."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
-        configs = describe_configs(cluster, ResourceType.TOPIC, topic)
+        configs = describe_configs(cluster, ConfigResourceType.TOPIC, topic)
         found = {each.name: (each.value, each.source) for each in configs}["retention.ms"]
         if found == value:
             return
@@ -31,15 +27,15 @@ def until(cluster: Cluster, topic: str, value: tuple[str | None, str]) -> None:
 
 def test_a_config_is_set_and_put_back_to_its_default(cluster: Cluster, topic: str) -> None:
     until(cluster, topic, ("604800000", "default"))
-    alter_configs(cluster, ResourceType.TOPIC, topic, {"retention.ms": "70000"})
+    alter_configs(cluster, ConfigResourceType.TOPIC, topic, {"retention.ms": "70000"})
     until(cluster, topic, ("70000", "topic"))
-    alter_configs(cluster, ResourceType.TOPIC, topic, {}, ["retention.ms"])
+    alter_configs(cluster, ConfigResourceType.TOPIC, topic, {}, ["retention.ms"])
     until(cluster, topic, ("604800000", "default"))
 
 
 def test_a_bad_value_is_refused_and_names_the_config(cluster: Cluster, topic: str) -> None:
     with pytest.raises(KafkaError, match=r"cleanup\.policy") as caught:
-        alter_configs(cluster, ResourceType.TOPIC, topic, {"cleanup.policy": "burn"})
+        alter_configs(cluster, ConfigResourceType.TOPIC, topic, {"cleanup.policy": "burn"})
     assert caught.value.code is ErrorCode.INVALID_CONFIG
 
 
@@ -52,5 +48,5 @@ def test_one_config_of_many_topics_leaves_out_those_that_do_not_exist(
 
 def test_a_broker_tells_its_own_configs(cluster: Cluster) -> None:
     broker = next(iter(describe_cluster(cluster).brokers))
-    configs = describe_configs(cluster, ResourceType.BROKER, str(broker))
+    configs = describe_configs(cluster, ConfigResourceType.BROKER, str(broker))
     assert {"num.partitions", "log.retention.ms"} <= {each.name for each in configs}

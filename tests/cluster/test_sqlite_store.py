@@ -12,7 +12,7 @@ import pytest
 
 from headrace.cluster import sqlite_store
 from headrace.cluster.sqlite_store import FILE_NAME, SESSIONS_FILE_NAME, SqliteStore
-from headrace.cluster.store import Create, Node, Put, StoreError
+from headrace.cluster.store import Create, Put, StoreError, StoreNode
 from tests.support.stores import eventually, python_process
 
 
@@ -27,7 +27,7 @@ def test_what_is_committed_survives_a_kill(tmp_path: Path) -> None:
     )
     with python_process(script, str(tmp_path)) as process:
         assert process.wait(60) == -signal.SIGKILL
-    assert SqliteStore(str(tmp_path)).get("/a") == Node(b"1", 0)
+    assert SqliteStore(str(tmp_path)).get("/a") == StoreNode(b"1", 0)
 
 
 def test_a_file_that_is_no_store_is_named_in_the_error(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_a_file_of_the_first_version_opens_with_all_its_nodes(tmp_path: Path) ->
     old.close()
     store = SqliteStore(str(tmp_path))
     store.commit([Put("/topics/a", b"2", 7), Create("/live/1", b"", ephemeral=True)])
-    assert store.get("/topics/a") == Node(b"2", 8)
+    assert store.get("/topics/a") == StoreNode(b"2", 8)
     store.close()
 
 
@@ -149,7 +149,7 @@ def test_opening_does_not_end_the_sessions_of_others(tmp_path: Path) -> None:
     store.commit([Create("/live/1", b"", ephemeral=True)])
     for _ in range(2):
         other = SqliteStore(str(tmp_path))
-        assert other.children("/live") == {"1": Node(b"", 0)}
+        assert other.children("/live") == {"1": StoreNode(b"", 0)}
         other.close()
     store.close()
 

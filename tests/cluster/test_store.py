@@ -12,14 +12,14 @@ import pytest
 
 from headrace.cluster.store import (
     Change,
-    Check,
+    CheckVersion,
     Conflict,
     Create,
     Delete,
-    Node,
     Put,
-    Session,
     Store,
+    StoreNode,
+    StoreSession,
 )
 from tests.simulation.store import Ensemble
 from tests.support.stores import Place, eventually, open_store, python_process
@@ -81,9 +81,9 @@ real_only = pytest.mark.parametrize("place", REAL, indirect=True)
 def test_a_node_counts_its_writes(place: Place) -> None:
     store = place.open()
     store.commit([Create("/a/b", b"1")])
-    assert store.get("/a/b") == Node(b"1", 0)
+    assert store.get("/a/b") == StoreNode(b"1", 0)
     store.commit([Put("/a/b", b"2", 0)])
-    assert store.get("/a/b") == Node(b"2", 1)
+    assert store.get("/a/b") == StoreNode(b"2", 1)
     store.commit([Delete("/a/b", 1)])
     assert store.get("/a/b") is None
 
@@ -97,8 +97,8 @@ def test_a_node_counts_its_writes(place: Place) -> None:
         Put("/b", b"", 0),
         Delete("/a", 7),
         Delete("/b", 0),
-        Check("/a", 7),
-        Check("/b", 0),
+        CheckVersion("/a", 7),
+        CheckVersion("/b", 0),
     ],
 )
 def test_a_change_of_something_else_is_a_conflict_and_nothing_happens(
@@ -109,24 +109,24 @@ def test_a_change_of_something_else_is_a_conflict_and_nothing_happens(
     with pytest.raises(Conflict, match=change.path) as raised:
         store.commit([Create("/new", b""), change, Put("/a", b"2", 0)])
     assert raised.value.path == change.path
-    assert store.get("/a") == Node(b"1", 0)
+    assert store.get("/a") == StoreNode(b"1", 0)
     assert store.get("/new") is None
-    assert place.open().children("") == {"a": Node(b"1", 0)}
+    assert place.open().children("") == {"a": StoreNode(b"1", 0)}
 
 
 def test_a_check_changes_nothing(place: Place) -> None:
     store = place.open()
     store.commit([Create("/a", b"1")])
-    store.commit([Check("/a", 0), Create("/b", b"")])
-    assert store.children("") == {"a": Node(b"1", 0), "b": Node(b"", 0)}
+    store.commit([CheckVersion("/a", 0), Create("/b", b"")])
+    assert store.children("") == {"a": StoreNode(b"1", 0), "b": StoreNode(b"", 0)}
 
 
 def test_several_changes_of_one_node_happen_in_their_order(place: Place) -> None:
     store = place.open()
-    store.commit([Create("/a", b"1"), Put("/a", b"2", 0), Check("/a", 1)])
-    assert store.get("/a") == Node(b"2", 1)
+    store.commit([Create("/a", b"1"), Put("/a", b"2", 0), CheckVersion("/a", 1)])
+    assert store.get("/a") == StoreNode(b"2", 1)
     store.commit([Delete("/a", 1), Create("/a", b"3")])
-    assert store.get("/a") == place.open().get("/a") == Node(b"3", 0)
+    assert store.get("/a") == place.open().get("/a") == StoreNode(b"3", 0)
 
 
 def test_children_are_those_directly_below(place: Place) -> None:
@@ -135,8 +135,8 @@ def test_children_are_those_directly_below(place: Place) -> None:
         [Create("/t/a", b"1"), Create("/t/b", b"2"), Create("/t/a/x", b""), Create("/t", b"")]
     )
     for each in (store, place.open()):
-        assert each.children("/t") == {"a": Node(b"1", 0), "b": Node(b"2", 0)}
-        assert each.children("") == {"t": Node(b"", 0)}
+        assert each.children("/t") == {"a": StoreNode(b"1", 0), "b": StoreNode(b"2", 0)}
+        assert each.children("") == {"t": StoreNode(b"", 0)}
         assert each.children("/nothing") == {}
 
 
@@ -144,7 +144,7 @@ def test_children_belong_to_who_asked(place: Place) -> None:
     store = place.open()
     store.commit([Create("/t/a", b"1")])
     store.children("/t").clear()
-    assert store.children("/t") == {"a": Node(b"1", 0)}
+    assert store.children("/t") == {"a": StoreNode(b"1", 0)}
 
 
 def test_everything_is_there_for_whoever_opens_the_store_next(place: Place) -> None:
@@ -164,7 +164,7 @@ def test_after_a_conflict_reads_show_what_it_was_in_conflict_with(place: Place) 
         other.commit([Put(f"/{round_}", b"2", 0)])
         with pytest.raises(Conflict):
             store.commit([Put(f"/{round_}", b"3", 0)])
-        assert store.get(f"/{round_}") == Node(b"2", 1)
+        assert store.get(f"/{round_}") == StoreNode(b"2", 1)
 
 
 @real_only
@@ -176,18 +176,20 @@ def test_processes_that_count_at_the_same_time_lose_nothing(place: Place) -> Non
             stack.enter_context(python_process(INCREMENT, place.address, "25")) for _ in range(4)
         ]
         assert [process.wait(60) for process in counting] == [0, 0, 0, 0]
-    assert place.open().get("/counter") == Node(b"100", 100)
-    eventually(lambda: store.get("/counter") == Node(b"100", 100), "the news reached the first")
+    assert place.open().get("/counter") == StoreNode(b"100", 100)
+    eventually(
+        lambda: store.get("/counter") == StoreNode(b"100", 100), "the news reached the first"
+    )
 
 
-def random_change(random: Random, nodes: dict[str, Node]) -> Change:
+def random_change(random: Random, nodes: dict[str, StoreNode]) -> Change:
     """Mostly one that fits."""
     path = random.choice(["/a", "/t/a", "/t/b", "/t/a/x", "/live/1", "/live/2"])
     version = nodes[path].version if path in nodes else 0
     if random.random() < 0.1:
         version = random.choice([version + 1, max(0, version - 1)])
     kind = random.choice(
-        [Create, Put, Put, Delete, Check] if path in nodes else [Create, Create, Put]
+        [Create, Put, Put, Delete, CheckVersion] if path in nodes else [Create, Create, Put]
     )
     if kind is Create:
         return Create(path, random.randbytes(3), path.startswith("/live") and random.random() < 0.5)
@@ -196,7 +198,7 @@ def random_change(random: Random, nodes: dict[str, Node]) -> Change:
     return kind(path, version)
 
 
-def below(store: Store, parent: str, nodes: dict[str, Node]) -> bool:
+def below(store: Store, parent: str, nodes: dict[str, StoreNode]) -> bool:
     return store.children(parent) == nodes
 
 
@@ -247,9 +249,9 @@ def test_an_ephemeral_node_goes_with_the_session_that_made_it(place: Place) -> N
     other.commit([Create("/live/2", b"two", ephemeral=True)])
     eventually(lambda: other.children("/live").keys() == {"1", "2"}, "both are seen")
     place.close(store)
-    eventually(lambda: other.children("/live") == {"2": Node(b"two", 0)}, "the end is seen")
-    assert other.get("/stays") == Node(b"", 0)
-    assert place.open().children("/live") == {"2": Node(b"two", 0)}
+    eventually(lambda: other.children("/live") == {"2": StoreNode(b"two", 0)}, "the end is seen")
+    assert other.get("/stays") == StoreNode(b"", 0)
+    assert place.open().children("/live") == {"2": StoreNode(b"two", 0)}
 
 
 def test_an_ephemeral_node_can_be_written_and_deleted_by_others(place: Place) -> None:
@@ -260,7 +262,7 @@ def test_an_ephemeral_node_can_be_written_and_deleted_by_others(place: Place) ->
     eventually(lambda: store.get("/live/1") is None, "the delete is seen")
     other.commit([Create("/live/1", b"mine", ephemeral=True)])
     place.close(store)  # takes nothing with it: the node is no longer its own
-    assert place.open().get("/live/1") == other.get("/live/1") == Node(b"mine", 0)
+    assert place.open().get("/live/1") == other.get("/live/1") == StoreNode(b"mine", 0)
 
 
 def test_an_ephemeral_node_can_be_taken_over_in_one_commit(place: Place) -> None:
@@ -269,9 +271,9 @@ def test_an_ephemeral_node_can_be_taken_over_in_one_commit(place: Place) -> None
     before.commit([Create("/live/1", b"before", ephemeral=True)])
     eventually(lambda: store.get("/live/1") is not None, "it is seen")
     store.commit([Delete("/live/1", 0), Create("/live/1", b"now", ephemeral=True)])
-    eventually(lambda: other.get("/live/1") == Node(b"now", 0), "the others see it")
+    eventually(lambda: other.get("/live/1") == StoreNode(b"now", 0), "the others see it")
     place.close(before)
-    assert place.open().get("/live/1") == Node(b"now", 0)
+    assert place.open().get("/live/1") == StoreNode(b"now", 0)
     place.close(store)
     eventually(lambda: other.get("/live/1") is None, "it goes with its new session")
 
@@ -290,7 +292,7 @@ def test_a_persistent_node_below_live_stays(place: Place) -> None:
     store = place.open()
     store.commit([Create("/live/1", b""), Create("/live/2", b"", ephemeral=True)])
     place.close(store)
-    assert place.open().children("/live") == {"1": Node(b"", 0)}
+    assert place.open().children("/live") == {"1": StoreNode(b"", 0)}
 
 
 @real_only
@@ -300,13 +302,13 @@ def test_a_killed_process_takes_its_ephemeral_nodes_with_it(place: Place) -> Non
     with python_process(LIVE_FOREVER, place.address) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
-        eventually(lambda: store.get("/live/7") == Node(b"here", 0), "it is seen alive")
+        eventually(lambda: store.get("/live/7") == StoreNode(b"here", 0), "it is seen alive")
         store.watch(changed.set)
         process.kill()
         process.wait()
     eventually(lambda: store.get("/live/7") is None, "its end is seen")
     assert changed.wait(60)
-    assert store.get("/stays") == Node(b"", 0)
+    assert store.get("/stays") == StoreNode(b"", 0)
 
 
 def test_an_ephemeral_node_elsewhere_is_a_mistake() -> None:
@@ -317,11 +319,11 @@ def test_an_ephemeral_node_elsewhere_is_a_mistake() -> None:
 
 
 def test_a_session_says_at_once_that_it_stands(place: Place) -> None:
-    told: list[Session] = []
+    told: list[StoreSession] = []
     store = place.open()
     store.on_session(told.append)
     store.commit([Create("/live/1", b"", ephemeral=True)])
-    assert told == [Session.CONNECTED]
+    assert told == [StoreSession.CONNECTED]
 
 
 # ------------------------------------------------------------------------------------------ news
@@ -342,7 +344,7 @@ def test_a_watch_is_told_of_the_end_of_an_ephemeral_node(place: Place) -> None:
     store, other = place.open(), place.open()
     other.commit([Create("/live/1", b"", ephemeral=True)])
     eventually(lambda: store.get("/live/1") is not None, "it is seen alive")
-    lists: list[dict[str, Node]] = []
+    lists: list[dict[str, StoreNode]] = []
     store.watch(lambda: lists.append(store.children("/live")))
     place.close(other)
     eventually(lambda: {} in lists, "a notification after which it is gone")

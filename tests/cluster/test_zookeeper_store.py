@@ -11,7 +11,15 @@ import pytest
 from kazoo.client import KazooClient
 
 from headrace.broker.metadata_stores import open_store
-from headrace.cluster.store import Conflict, Create, Delete, Node, Put, Session, StoreError
+from headrace.cluster.store import (
+    Conflict,
+    Create,
+    Delete,
+    Put,
+    StoreError,
+    StoreNode,
+    StoreSession,
+)
 from headrace.cluster.zookeeper_journal import COMMITS, load_journal
 from headrace.cluster.zookeeper_store import COMMIT_BYTES, ZookeeperStore
 from headrace.settings import Settings
@@ -70,11 +78,11 @@ class Told:
     """What a store said of its session."""
 
     def __init__(self, store: ZookeeperStore) -> None:
-        self.news: list[Session] = []
+        self.news: list[StoreSession] = []
         store.on_session(self.news.append)
 
-    def wait_for(self, *news: Session) -> None:
-        expected = [Session.CONNECTED, *news]
+    def wait_for(self, *news: StoreSession) -> None:
+        expected = [StoreSession.CONNECTED, *news]
         eventually(lambda: self.news == expected, f"{expected}; told was {self.news}")
 
 
@@ -86,15 +94,15 @@ def test_a_lost_connection_is_told_and_made_again_with_the_session(
 ) -> None:
     store, other = opened(link, lasting=True), opened()
     store.commit([Create("/live/1", b"", ephemeral=True), Create("/a", b"")])
-    seen: list[Node | None] = []
+    seen: list[StoreNode | None] = []
     store.on_session(lambda news: seen.append(store.get("/a")))
     told = Told(store)
     link.refuse()
-    told.wait_for(Session.SUSPENDED)
+    told.wait_for(StoreSession.SUSPENDED)
     other.commit([Put("/a", b"meanwhile", 0)])
     link.heal()
-    told.wait_for(Session.SUSPENDED, Session.CONNECTED)
-    assert seen[-1] == Node(b"meanwhile", 1), "told before the reads were as new"
+    told.wait_for(StoreSession.SUSPENDED, StoreSession.CONNECTED)
+    assert seen[-1] == StoreNode(b"meanwhile", 1), "told before the reads were as new"
     assert other.children("/live").keys() == {"1"}
     changed = threading.Event()
     store.watch(changed.set)
@@ -109,7 +117,7 @@ def test_a_silent_cut_is_told_then_the_end_of_the_session_and_nothing_waits_mean
     store.commit([Create("/live/1", b"", ephemeral=True)])
     told = Told(store)
     link.cut()
-    told.wait_for(Session.SUSPENDED)
+    told.wait_for(StoreSession.SUSPENDED)
     for _ in range(1000):  # would take most of an hour if each waited for an answer
         with pytest.raises(StoreError, match="no connection"):
             store.commit([Create("/a", b"")])
@@ -117,11 +125,11 @@ def test_a_silent_cut_is_told_then_the_end_of_the_session_and_nothing_waits_mean
     eventually(lambda: other.children("/live") == {}, "the session has ended for the others")
     link.hang_up()
     link.heal()
-    told.wait_for(Session.SUSPENDED, Session.EXPIRED)
+    told.wait_for(StoreSession.SUSPENDED, StoreSession.EXPIRED)
     assert store.children("/live") == {}
     assert store.get("/a") is None
     store.commit([Create("/live/1", b"again", ephemeral=True)])
-    eventually(lambda: other.get("/live/1") == Node(b"again", 0), "it is seen alive again")
+    eventually(lambda: other.get("/live/1") == StoreNode(b"again", 0), "it is seen alive again")
 
 
 def test_a_process_that_was_stopped_for_too_long_is_told_that_its_session_expired(
@@ -153,9 +161,9 @@ def test_a_commit_whose_answer_is_lost_is_an_error_and_reads_show_that_it_happen
         store.commit([Put("/a", b"happened", 0)])
     link.hang_up()
     link.heal()
-    eventually(lambda: told.news[-1] is not Session.SUSPENDED, f"told was {told.news}")
-    assert store.get("/a") == Node(b"happened", 1)
-    eventually(lambda: other.get("/a") == Node(b"happened", 1), "the others see it too")
+    eventually(lambda: told.news[-1] is not StoreSession.SUSPENDED, f"told was {told.news}")
+    assert store.get("/a") == StoreNode(b"happened", 1)
+    eventually(lambda: other.get("/a") == StoreNode(b"happened", 1), "the others see it too")
 
 
 def test_a_commit_that_never_arrived_is_an_error_and_reads_show_that_it_did_not_happen(
@@ -169,8 +177,8 @@ def test_a_commit_that_never_arrived_is_an_error_and_reads_show_that_it_did_not_
         store.commit([Put("/a", b"never", 0)])
     link.hang_up()
     link.heal()
-    eventually(lambda: told.news[-1] is not Session.SUSPENDED, f"told was {told.news}")
-    assert store.get("/a") == Node(b"", 0)
+    eventually(lambda: told.news[-1] is not StoreSession.SUSPENDED, f"told was {told.news}")
+    assert store.get("/a") == StoreNode(b"", 0)
     store.commit([Put("/a", b"now", 0)])
 
 
@@ -185,11 +193,11 @@ def test_a_commit_that_takes_too_long_suspends_the_session_until_it_is_known(
     link.cut_behind(b"happens")
     with pytest.raises(StoreError, match="in time"):
         store.commit([Put("/a", b"happens", 0)])
-    assert told.news == [Session.CONNECTED, Session.SUSPENDED]
-    assert store.get("/a") == Node(b"", 0)
+    assert told.news == [StoreSession.CONNECTED, StoreSession.SUSPENDED]
+    assert store.get("/a") == StoreNode(b"", 0)
     link.heal()
-    told.wait_for(Session.SUSPENDED, Session.CONNECTED)
-    assert store.get("/a") == Node(b"happens", 1)
+    told.wait_for(StoreSession.SUSPENDED, StoreSession.CONNECTED)
+    assert store.get("/a") == StoreNode(b"happens", 1)
     store.close()
 
 
@@ -204,12 +212,12 @@ def test_one_who_fell_further_behind_than_the_journal_reaches_reads_everything(
     eventually(lambda: len(store.children("/t")) == 2, "the beginning is seen")
     told = Told(store)
     link.refuse()
-    told.wait_for(Session.SUSPENDED)
+    told.wait_for(StoreSession.SUSPENDED)
     other.commit([Delete("/t/goes", 0), Create("/u/new", b"")])
     for number in range(COMMITS + 1):
         other.commit([Create(f"/v/{number}", b"")])
     link.heal()
-    eventually(lambda: told.news[-1] is not Session.SUSPENDED, f"told was {told.news}")
+    eventually(lambda: told.news[-1] is not StoreSession.SUSPENDED, f"told was {told.news}")
     for parent in ("/t", "/u", "/v"):
         assert store.children(parent) == other.children(parent)
     assert store.children("/t").keys() == {"stays"}
@@ -219,7 +227,7 @@ def test_one_who_fell_further_behind_than_the_journal_reaches_reads_everything(
 def test_all_of_a_commit_is_seen_or_nothing(opened: Open) -> None:
     store, other = opened(), opened()
     other.commit([Create("/pair", b"0")])
-    torn: list[tuple[Node | None, Node | None]] = []
+    torn: list[tuple[StoreNode | None, StoreNode | None]] = []
     done = threading.Event()
 
     def look() -> None:
@@ -283,7 +291,7 @@ def test_metadata_that_are_not_the_same_any_more_are_never_taken_for_deleted(
             opened()
     client.stop()
     client.close()
-    told.wait_for(Session.SUSPENDED)
+    told.wait_for(StoreSession.SUSPENDED)
     with pytest.raises(StoreError):
         store.commit([Create("/topics/c", b"")])
     assert store.children("/topics").keys() == {"a", "b"}
@@ -352,7 +360,7 @@ def test_with_a_login_nobody_else_reads_or_writes(zookeeper: ZooKeeper, chroot: 
             ZookeeperStore(address, login=login)
     given = {"headrace.metadata": address, "headrace.metadata.login": "headrace:secret"}
     again = open_store(Settings.parse(given), "").store
-    assert again.get("/a") == Node(b"1", 0)
+    assert again.get("/a") == StoreNode(b"1", 0)
     again.close()
     store.close()
 
@@ -378,7 +386,7 @@ def test_commits_go_on_when_the_leader_of_an_ensemble_is_killed(tmp_path: Path) 
                         store.commit([Put("/counter", value, before.version)])
                 except (StoreError, Conflict):
                     pass  # only we write: it has happened, or nobody knows
-                return store.get("/counter") == Node(value, before.version + 1)
+                return store.get("/counter") == StoreNode(value, before.version + 1)
 
             eventually(happened, "one more")
 
@@ -390,6 +398,6 @@ def test_commits_go_on_when_the_leader_of_an_ensemble_is_killed(tmp_path: Path) 
             add_one()
         assert ensemble.leader() is not killed
         fresh = ZookeeperStore(ensemble.address("/headrace"))
-        assert fresh.get("/counter") == Node(b"40", 40)
+        assert fresh.get("/counter") == StoreNode(b"40", 40)
         fresh.close()
         store.close()

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from headrace.disk import Disk
 from headrace.log.compaction.compaction import compact
 from headrace.log.compaction.job import Cleaned, Failed, Finished
-from headrace.log.compaction.plan import Plan
-from headrace.log.compaction.start import Limits, job_for, plan_for
+from headrace.log.compaction.plan import CompactionPlan
+from headrace.log.compaction.start import CompactionLimits, job_for, plan_for
 from headrace.log.compaction.swap import put_in_place
 from headrace.log.log import Log
 from headrace.settings import LogSettings
@@ -21,7 +21,7 @@ COMPACT = LogSettings(
     cleanup_policy=frozenset({"compact"}),
     delete_retention_ms=1000,
 )
-LIMITS = Limits(1 << 20, 0.9, 1e18, 1 << 26)
+LIMITS = CompactionLimits(1 << 20, 0.9, 1e18, 1 << 26)
 
 
 def put(
@@ -57,7 +57,7 @@ def seal(log: Log) -> None:
     log.transactions.settled_below(log.end_offset)
 
 
-def planned(log: Log, cleaned_to: int | None = None, now_ms: int = NOW) -> Plan:
+def planned(log: Log, cleaned_to: int | None = None, now_ms: int = NOW) -> CompactionPlan:
     return plan_for(log, cleaned_to, log.last_stable_offset(log.end_offset), now_ms)
 
 
@@ -65,7 +65,7 @@ def compacted(
     log: Log,
     cleaned_to: int | None = None,
     now_ms: int = NOW,
-    limits: Limits = LIMITS,
+    limits: CompactionLimits = LIMITS,
     disk: Disk | None = None,
 ) -> Finished:
     """Compact the log as the broker does, whether it is due or not."""

@@ -8,7 +8,7 @@ import pytest
 from headrace.disk import MemoryDisk
 from headrace.log.compaction.compaction import compact
 from headrace.log.compaction.job import Failed
-from headrace.log.compaction.start import Limits, job_for
+from headrace.log.compaction.start import CompactionLimits, job_for
 from headrace.log.log import Log
 from headrace.log.segment import LOG
 from headrace.settings import LogSettings
@@ -475,7 +475,7 @@ def test_a_map_that_is_too_small_only_takes_longer() -> None:
     whole = Model(log, 0, NOW).survivors()
     cleaned_to = 0
     while cleaned_to < planned(log).end:
-        limits = Limits(24 * 7, 0.9, 1e18, 1 << 26)
+        limits = CompactionLimits(24 * 7, 0.9, 1e18, 1 << 26)
         done = compacted(log, cleaned_to, limits=limits)
         assert done.clean_to > cleaned_to
         cleaned_to = done.clean_to

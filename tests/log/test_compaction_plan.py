@@ -15,7 +15,13 @@ from headrace.log.compaction.job import (
     encode_answer,
     encode_job,
 )
-from headrace.log.compaction.plan import Plan, Source, first_dirty_offset, groups, plan
+from headrace.log.compaction.plan import (
+    CompactionPlan,
+    SourceSegment,
+    first_dirty_offset,
+    groups,
+    plan,
+)
 from headrace.settings import LogSettings
 
 NOW = 1_000_000
@@ -59,18 +65,18 @@ SEGMENTS = [Stub(0, 100), Stub(10, 200), Stub(20, 300), Stub(30, 400)]
 @pytest.mark.parametrize(
     ("first_dirty", "stable", "expected"),
     [
-        (0, 40, Plan(0, 30, 0, 600, False)),
-        (10, 40, Plan(10, 30, 100, 500, False)),
-        (30, 40, Plan(30, 30, 600, 0, False)),
-        (0, 30, Plan(0, 30, 0, 600, False)),
-        (0, 29, Plan(0, 20, 0, 300, False)),
-        (0, 5, Plan(0, 0, 0, 0, False)),
-        (15, 40, Plan(15, 30, 300, 500, False)),
-        (30, 12, Plan(30, 10, 100, 0, False)),
+        (0, 40, CompactionPlan(0, 30, 0, 600, False)),
+        (10, 40, CompactionPlan(10, 30, 100, 500, False)),
+        (30, 40, CompactionPlan(30, 30, 600, 0, False)),
+        (0, 30, CompactionPlan(0, 30, 0, 600, False)),
+        (0, 29, CompactionPlan(0, 20, 0, 300, False)),
+        (0, 5, CompactionPlan(0, 0, 0, 0, False)),
+        (15, 40, CompactionPlan(15, 30, 300, 500, False)),
+        (30, 12, CompactionPlan(30, 10, 100, 0, False)),
     ],
 )
 def test_what_is_sealed_committed_and_not_yet_compacted_is_dirty(
-    first_dirty: int, stable: int, expected: Plan
+    first_dirty: int, stable: int, expected: CompactionPlan
 ) -> None:
     assert plan(SEGMENTS, first_dirty, stable, SETTINGS, NOW) == expected
 
@@ -113,22 +119,28 @@ def test_a_checkpoint_outside_of_the_log_says_nothing(
     assert first_dirty_offset(cleaned_to, 5, 20) == expected
 
 
-def grouped(*sources: Source, job: Job = JOB) -> list[list[int]]:
+def grouped(*sources: SourceSegment, job: Job = JOB) -> list[list[int]]:
     return [[base for base, _ in group] for group in groups(sources, job)]
 
 
 def test_a_group_keeps_to_the_sizes_of_one_segment() -> None:
-    assert grouped(Source(0, 50, 1, 1), Source(1, 50, 1, 1), Source(2, 1, 1, 1)) == [[0, 1], [2]]
-    assert grouped(Source(0, 1, 25, 1), Source(1, 1, 25, 1), Source(2, 1, 1, 1)) == [[0, 1], [2]]
-    assert grouped(Source(0, 1, 1, 25), Source(1, 1, 1, 26)) == [[0], [1]]
-    assert grouped(Source(0, 500, 1, 1), Source(1, 1, 1, 1)) == [[0], [1]]
+    assert grouped(
+        SourceSegment(0, 50, 1, 1), SourceSegment(1, 50, 1, 1), SourceSegment(2, 1, 1, 1)
+    ) == [[0, 1], [2]]
+    assert grouped(
+        SourceSegment(0, 1, 25, 1), SourceSegment(1, 1, 25, 1), SourceSegment(2, 1, 1, 1)
+    ) == [[0, 1], [2]]
+    assert grouped(SourceSegment(0, 1, 1, 25), SourceSegment(1, 1, 1, 26)) == [[0], [1]]
+    assert grouped(SourceSegment(0, 500, 1, 1), SourceSegment(1, 1, 1, 1)) == [[0], [1]]
 
 
 def test_a_group_keeps_to_the_offsets_of_one_segment() -> None:
     far = replace(JOB, end=2**31 + 1)
-    assert grouped(Source(0, 1, 1, 1), Source(9, 1, 1, 1), job=far) == [[0], [9]]
-    assert grouped(Source(0, 1, 1, 1), Source(9, 0, 1, 1), job=far) == [[0, 9]]
-    assert grouped(Source(0, 1, 1, 1), Source(9, 1, 1, 1), job=replace(JOB, end=2**31)) == [[0, 9]]
+    assert grouped(SourceSegment(0, 1, 1, 1), SourceSegment(9, 1, 1, 1), job=far) == [[0], [9]]
+    assert grouped(SourceSegment(0, 1, 1, 1), SourceSegment(9, 0, 1, 1), job=far) == [[0, 9]]
+    assert grouped(
+        SourceSegment(0, 1, 1, 1), SourceSegment(9, 1, 1, 1), job=replace(JOB, end=2**31)
+    ) == [[0, 9]]
 
 
 def test_a_job_is_one_line() -> None:

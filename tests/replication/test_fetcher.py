@@ -16,7 +16,7 @@ from headrace.replication.throttle import Throttle
 from headrace.settings import Settings
 from headrace.wire.fast import FetchRequest, parse_fetch
 from headrace.wire.records import Record, encode_batch
-from headrace.wire.replica_fetch import FetchAnswer, Fetched
+from headrace.wire.replica_fetch import FetchAnswer, FetchedPartition
 from tests.apis.one_broker import NOW, OneBroker
 
 
@@ -55,7 +55,7 @@ def test_an_answer_from_before_the_log_was_cut_leaves_no_hole(tmp_path: Path) ->
     partition = broker.replicas.partition("t", 0)
     fetcher = fetcher_of(broker)
     late = encode_batch([Record(0, NOW, None, b"v")], 7)
-    fetched = Fetched(partition.topic_id.bytes, 0, 0, 8, 0, 0, len(late))
+    fetched = FetchedPartition(partition.topic_id.bytes, 0, 0, 8, 0, 0, len(late))
 
     async def take() -> None:
         partition.use_state(PartitionState(2, 4, (1, 2), (1, 2)))

@@ -13,7 +13,7 @@ from headrace.apis.records.produce import Produce
 from headrace.cluster.image import PartitionState
 from headrace.errors import ErrorCode, KafkaError
 from headrace.replication.partition import Partition
-from headrace.replication.verification import Verification
+from headrace.replication.verification import VerificationGuard
 from headrace.wire.batch import (
     CODEC_MASK,
     LOG_APPEND_TIME,
@@ -335,7 +335,7 @@ def in_transaction(sequence: int, epoch: int = 0, producer_id: int = 7) -> bytea
 
 
 def append_verified(
-    partition: Partition, data: bytearray, verification: Verification | None = None
+    partition: Partition, data: bytearray, verification: VerificationGuard | None = None
 ) -> int:
     header = read_header(data, 0)
     verification = verification or partition.begin_verification(header[9], header[10])
@@ -344,7 +344,7 @@ def append_verified(
 
 
 def refused_verified(
-    partition: Partition, data: bytearray, verification: Verification | None = None
+    partition: Partition, data: bytearray, verification: VerificationGuard | None = None
 ) -> ErrorCode:
     before = partition.log.end_offset
     with pytest.raises(KafkaError) as raised:

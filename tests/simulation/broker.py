@@ -13,7 +13,7 @@ from headrace.broker.metadata_stores import Opened
 from headrace.client.aio import AsyncConnection
 from headrace.cluster.image import Broker
 from headrace.cluster.metadata import Metadata
-from headrace.cluster.store import Change, Node, Session
+from headrace.cluster.store import Change, StoreNode, StoreSession
 from headrace.disk import MemoryDisk
 from headrace.log.directories import LogDirectories
 from headrace.replication.replicas import Replicas
@@ -160,14 +160,14 @@ class _ProcessStore:
         self._store = store
         self._process = process
         self.commit: Callable[[Sequence[Change]], None] = store.commit
-        self.get: Callable[[str], Node | None] = store.get
-        self.children: Callable[[str], dict[str, Node]] = store.children
+        self.get: Callable[[str], StoreNode | None] = store.get
+        self.children: Callable[[str], dict[str, StoreNode]] = store.children
         self.close: Callable[[], None] = store.close
 
     def watch(self, changed: Callable[[], None]) -> None:
         self._store.watch(lambda: self._process.soon(changed))
 
-    def on_session(self, told: Callable[[Session], None]) -> None:
+    def on_session(self, told: Callable[[StoreSession], None]) -> None:
         self._store.on_session(lambda session: self._process.soon(told, session))
 
 

@@ -11,7 +11,7 @@ from headrace.errors import ErrorCode
 from headrace.wire import replica_fetch
 from headrace.wire.batch import HEADER_BYTES, OVERHEAD, read_header
 from headrace.wire.records import Record, encode_batch, iterate
-from headrace.wire.replica_fetch import Limits, Wanted
+from headrace.wire.replica_fetch import FetchLimits, PartitionToFetch
 from headrace.wire.varint import uvarint
 from tests.simulation.broker import PORT
 from tests.simulation.loop import Process
@@ -21,7 +21,7 @@ MOST_UNDER_WAY = 5
 """Batches of one producer, as Kafka's clients have it."""
 _TIMEOUT_S = 2.0
 _PRODUCE, _PRODUCE_VERSION = 0, 9
-_LIMITS = Limits(500, 1, 1 << 20, 1 << 20)
+_LIMITS = FetchLimits(500, 1, 1 << 20, 1 << 20)
 _produced = struct.Struct(">ihq").unpack_from
 _RETRIED = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -199,7 +199,7 @@ class SimulatedReader(_Client):
 
     async def run(self) -> None:
         while not self.stopping:
-            wanted = Wanted(self._topic_id, 0, -1, self.offset, 0)
+            wanted = PartitionToFetch(self._topic_id, 0, -1, self.offset, 0)
             body = replica_fetch.fetch_request((-1, -1), _LIMITS, (0, -1), [wanted], ())
             raw = await self._ask(replica_fetch.API_KEY, replica_fetch.VERSION, body)
             if raw is None:

@@ -12,14 +12,14 @@ from random import Random
 
 from headrace.cluster.store import (
     Change,
-    Check,
+    CheckVersion,
     Conflict,
     Create,
     Delete,
-    Node,
     Put,
-    Session,
     StoreError,
+    StoreNode,
+    StoreSession,
     parent_and_name,
 )
 
@@ -42,10 +42,10 @@ class Ensemble:
         self.session_timeout_s = session_timeout_s
         self.lateness_s = lateness_s
         """The most that news is late."""
-        self.nodes: dict[str, Node] = {}
+        self.nodes: dict[str, StoreNode] = {}
         self.owners: dict[str, int] = {}
         """The sessions of ephemeral nodes, by path."""
-        self.history: list[dict[str, Node | None]] = []
+        self.history: list[dict[str, StoreNode | None]] = []
         """What each commit, and each end of a session, left behind."""
         self.stores: list[SimulatedStore] = []
         # A simulation has one thread; the tests of the port have several.
@@ -108,13 +108,13 @@ class Ensemble:
     def apply(self, changes: Sequence[Change], session: int) -> None:
         """All of them or Conflict."""
         nodes, owners = dict(self.nodes), dict(self.owners)
-        touched: dict[str, Node | None] = {}
+        touched: dict[str, StoreNode | None] = {}
         for change in changes:
             path, node = change.path, nodes.get(change.path)
             if (node is not None) == isinstance(change, Create):
                 raise Conflict(path)
             if isinstance(change, Create):
-                nodes[path] = touched[path] = Node(change.value, 0)
+                nodes[path] = touched[path] = StoreNode(change.value, 0)
                 if change.ephemeral:
                     owners[path] = session
                 continue
@@ -122,13 +122,13 @@ class Ensemble:
             if node.version != change.version:
                 raise Conflict(path)
             if isinstance(change, Put):
-                nodes[path] = touched[path] = Node(change.value, node.version + 1)
+                nodes[path] = touched[path] = StoreNode(change.value, node.version + 1)
             elif isinstance(change, Delete):
                 del nodes[path]
                 owners.pop(path, None)
                 touched[path] = None
             else:
-                assert isinstance(change, Check)
+                assert isinstance(change, CheckVersion)
         self.nodes, self.owners = nodes, owners
         self._happened(touched)
 
@@ -143,7 +143,7 @@ class Ensemble:
         if gone:
             self._happened(dict.fromkeys(gone))
 
-    def _happened(self, touched: dict[str, Node | None]) -> None:
+    def _happened(self, touched: dict[str, StoreNode | None]) -> None:
         self.history.append(touched)
         for store in self.stores:
             self.later(self._delay(self.lateness_s), store.hear)
@@ -171,11 +171,11 @@ class SimulatedStore:
 
     def __init__(self, ensemble: Ensemble) -> None:
         self._ensemble = ensemble
-        self._nodes: dict[str, Node] = {}
+        self._nodes: dict[str, StoreNode] = {}
         self._seen = 0  # how much of the history
         self._changed: list[Callable[[], None]] = []
-        self._told: list[Callable[[Session], None]] = []
-        self._state = Session.CONNECTED
+        self._told: list[Callable[[StoreSession], None]] = []
+        self._state = StoreSession.CONNECTED
         self._loses: list[bool] = []
         self.session = ensemble.new_session()
         self.session_ended = False
@@ -185,11 +185,11 @@ class SimulatedStore:
         self.gone = False
         self._catch_up(len(ensemble.history))
 
-    def get(self, path: str) -> Node | None:
+    def get(self, path: str) -> StoreNode | None:
         with self._ensemble.lock:
             return self._nodes.get(path)
 
-    def children(self, path: str) -> dict[str, Node]:
+    def children(self, path: str) -> dict[str, StoreNode]:
         with self._ensemble.lock:
             found = {}
             for each, node in self._nodes.items():
@@ -201,7 +201,7 @@ class SimulatedStore:
     def commit(self, changes: Sequence[Change]) -> None:
         ensemble = self._ensemble
         with ensemble.lock:
-            if self._state is Session.SUSPENDED:
+            if self._state is StoreSession.SUSPENDED:
                 raise StoreError("simulated: no connection")
             if not self.linked:  # finds out by this very commit, which never arrives
                 self.suspend()
@@ -225,7 +225,7 @@ class SimulatedStore:
     def watch(self, changed: Callable[[], None]) -> None:
         self._changed.append(changed)
 
-    def on_session(self, told: Callable[[Session], None]) -> None:
+    def on_session(self, told: Callable[[StoreSession], None]) -> None:
         with self._ensemble.lock:
             self._told.append(told)
             told(self._state)
@@ -264,9 +264,9 @@ class SimulatedStore:
 
     def suspend(self) -> None:
         """The store finds out that it is cut off."""
-        if not self.gone and self._state is not Session.SUSPENDED:
-            self._state = Session.SUSPENDED
-            self._tell(Session.SUSPENDED)
+        if not self.gone and self._state is not StoreSession.SUSPENDED:
+            self._state = StoreSession.SUSPENDED
+            self._tell(StoreSession.SUSPENDED)
 
     def reconnect(self) -> None:
         """The store and the ensemble are in touch again, in the old session or in a new one."""
@@ -277,11 +277,11 @@ class SimulatedStore:
             self.suspend()
             self.linked = True
             self.losses += 1
-            news = Session.EXPIRED if self.session_ended else Session.CONNECTED
+            news = StoreSession.EXPIRED if self.session_ended else StoreSession.CONNECTED
             if self.session_ended:
                 self.session, self.session_ended = ensemble.new_session(), False
             self._catch_up(len(ensemble.history))
-            self._state = Session.CONNECTED
+            self._state = StoreSession.CONNECTED
             self._tell(news)
             self._tell_changed()
 
@@ -294,7 +294,7 @@ class SimulatedStore:
                     self._nodes[path] = node
         self._seen = max(seen, self._seen)
 
-    def _tell(self, news: Session) -> None:
+    def _tell(self, news: StoreSession) -> None:
         for told in self._told:
             told(news)
 

@@ -7,7 +7,16 @@ from random import Random
 
 import pytest
 
-from headrace.cluster.store import Change, Conflict, Create, Delete, Node, Put, Session, StoreError
+from headrace.cluster.store import (
+    Change,
+    Conflict,
+    Create,
+    Delete,
+    Put,
+    StoreError,
+    StoreNode,
+    StoreSession,
+)
 from tests.simulation.store import Ensemble, SimulatedStore
 
 
@@ -36,8 +45,8 @@ def world(seed: int = 1) -> tuple[Time, Ensemble]:
     return time, Ensemble(Random(seed), time.later)
 
 
-def told(store: SimulatedStore) -> list[Session]:
-    news: list[Session] = []
+def told(store: SimulatedStore) -> list[StoreSession]:
+    news: list[StoreSession] = []
     store.on_session(news.append)
     return news
 
@@ -51,7 +60,7 @@ def test_news_is_late_and_comes() -> None:
     assert store.get("/a") is None
     assert heard == []
     time.pass_by(ensemble.lateness_s)
-    assert store.get("/a") == Node(b"1", 0)
+    assert store.get("/a") == StoreNode(b"1", 0)
     assert len(heard) == 1
     assert 0 < heard[0] < ensemble.lateness_s
 
@@ -65,7 +74,7 @@ def test_whoever_is_cut_off_is_told_and_loses_the_session_unless_it_heals(heals:
     time.pass_by(1)
     ensemble.cut(store)
     time.pass_by(ensemble.session_timeout_s * 2 / 3)
-    assert news == [Session.CONNECTED, Session.SUSPENDED]
+    assert news == [StoreSession.CONNECTED, StoreSession.SUSPENDED]
     with pytest.raises(StoreError):
         store.commit([Create("/a", b"")])
     if heals:
@@ -74,7 +83,7 @@ def test_whoever_is_cut_off_is_told_and_loses_the_session_unless_it_heals(heals:
     assert (other.get("/live/1") is None) != heals
     ensemble.heal(store)
     time.pass_by(1)
-    assert news[2:] == [Session.CONNECTED if heals else Session.EXPIRED]
+    assert news[2:] == [StoreSession.CONNECTED if heals else StoreSession.EXPIRED]
     assert store.children("/live") == other.children("/live")
     store.commit([Create("/live/2", b"", ephemeral=True)])
 
@@ -89,12 +98,12 @@ def test_a_paused_store_believes_in_a_session_that_has_ended() -> None:
     time.pass_by(10)
     assert other.get("/live/1") is None
     assert store.get("/live/1") is not None
-    assert news == [Session.CONNECTED]
+    assert news == [StoreSession.CONNECTED]
     with pytest.raises(StoreError):
         store.commit([Put("/live/1", b"zombie", 0)])
     ensemble.heal(store)
     time.pass_by(1)
-    assert news == [Session.CONNECTED, Session.SUSPENDED, Session.EXPIRED]
+    assert news == [StoreSession.CONNECTED, StoreSession.SUSPENDED, StoreSession.EXPIRED]
 
 
 def test_a_killed_store_hears_nothing_and_its_session_ends() -> None:
@@ -103,12 +112,12 @@ def test_a_killed_store_hears_nothing_and_its_session_ends() -> None:
     store.commit([Create("/live/1", b"", ephemeral=True)])
     time.pass_by(1)
     news = told(store)
-    store.watch(lambda: news.append(Session.CONNECTED))
+    store.watch(lambda: news.append(StoreSession.CONNECTED))
     ensemble.kill(store)
     other.commit([Create("/a", b"")])
     ensemble.heal(store)
     time.pass_by(10)
-    assert news == [Session.CONNECTED]
+    assert news == [StoreSession.CONNECTED]
     assert other.children("/live") == {}
 
 
@@ -122,7 +131,7 @@ def test_of_a_lost_commit_reads_tell_later_whether_it_happened(happens: bool) ->
         store.commit([Create("/a", b"")])
     assert store.get("/a") is None
     time.pass_by(1)
-    assert news == [Session.CONNECTED, Session.SUSPENDED, Session.CONNECTED]
+    assert news == [StoreSession.CONNECTED, StoreSession.SUSPENDED, StoreSession.CONNECTED]
     assert (store.get("/a") is not None) == happens
 
 
@@ -155,7 +164,7 @@ def walk(seed: int) -> list[object]:
             assert store.get(path) == ensemble.nodes.get(path)
         except StoreError:
             trace.append("unknown")
-            assert news[number][-1] is Session.SUSPENDED
+            assert news[number][-1] is StoreSession.SUSPENDED
         time.pass_by(random.uniform(0, 1))
     for store in stores:
         ensemble.heal(store)
@@ -164,8 +173,8 @@ def walk(seed: int) -> list[object]:
         assert store.children("/n") == {
             path.removeprefix("/n/"): node for path, node in ensemble.nodes.items()
         }
-        assert heard[-1] is not Session.SUSPENDED
-        kinds = [one is Session.SUSPENDED for one in heard]
+        assert heard[-1] is not StoreSession.SUSPENDED
+        kinds = [one is StoreSession.SUSPENDED for one in heard]
         assert all(a != b for a, b in pairwise(kinds)), heard
     return [*trace, *news]
 

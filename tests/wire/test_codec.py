@@ -29,7 +29,7 @@ SAME_SHAPE = [
 ]
 
 
-def _value(field: codec_fields.Field, rng: random.Random) -> object:
+def _value(field: codec_fields.MessageField, rng: random.Random) -> object:
     if field.nullable and field.tag is None and rng.random() < 0.2:
         return None
     if field.array:
@@ -37,7 +37,7 @@ def _value(field: codec_fields.Field, rng: random.Random) -> object:
     return _scalar(field, rng)
 
 
-def _scalar(field: codec_fields.Field, rng: random.Random) -> object:
+def _scalar(field: codec_fields.MessageField, rng: random.Random) -> object:
     if field.entity is not None:
         return _message(field.entity, rng)
     match field.kind:

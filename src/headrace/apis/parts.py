@@ -180,7 +180,7 @@ def _split(whole: _Message, path: tuple[str, ...], pace: Pace) -> Iterator[tuple
         yield replace(whole, **{field: tuple(together)}), count
 
 
-class Joined:
+class CombinedResponse:
     """The response to a request that was handled in parts."""
 
     def __init__(self, answers: tuple[str, ...]) -> None:

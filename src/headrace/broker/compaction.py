@@ -26,8 +26,8 @@ from headrace.log.compaction.job import (
     decode_answer,
     encode_job,
 )
-from headrace.log.compaction.plan import Plan
-from headrace.log.compaction.start import Limits, job_for, plan_for
+from headrace.log.compaction.plan import CompactionPlan
+from headrace.log.compaction.start import CompactionLimits, job_for, plan_for
 from headrace.log.compaction.swap import put_in_place, remove_cleaned
 from headrace.log.directory import LogDirectory
 from headrace.log.log import Log
@@ -54,7 +54,7 @@ class _Stale(Exception):
 class _Failures:
     count: int
     rest_until: float
-    plan: Plan | None
+    plan: CompactionPlan | None
 
 
 class Worker:
@@ -164,10 +164,10 @@ class Compaction:
 
     # -- choosing -------------------------------------------------------------------------------
 
-    def _filthiest(self) -> tuple[Partition, Plan] | None:
+    def _filthiest(self) -> tuple[Partition, CompactionPlan] | None:
         """Of the logs that are due, the one with the largest dirty part."""
         now_ms, now = self._clock.now_ms(), self._clock.monotonic()
-        plans: list[tuple[Partition, Plan]] = []
+        plans: list[tuple[Partition, CompactionPlan]] = []
         unopened = _OPENED_AT_ONCE
         wanted = [
             partition
@@ -203,7 +203,7 @@ class Compaction:
         due = [item for item in plans if item[1].is_due(item[0].settings)]
         return max(due, key=lambda item: item[1].dirty_ratio, default=None)
 
-    def _tell(self, now_ms: int, plans: list[Plan]) -> None:
+    def _tell(self, now_ms: int, plans: list[CompactionPlan]) -> None:
         """What operators want to know after each look."""
         failed = [failures.plan for failures in self._failures.values()]
         known = [*plans, *(found for found in failed if found is not None)]
@@ -215,7 +215,7 @@ class Compaction:
         ):
             self._metrics.set(f"headrace_compaction_{metric}", value)
 
-    def _plan(self, partition: Partition, now_ms: int) -> Plan:
+    def _plan(self, partition: Partition, now_ms: int) -> CompactionPlan:
         cleaned_to = self._home(partition.name).cleaned_to(partition.name)
         return plan_for(partition.log, cleaned_to, partition.last_stable_offset, now_ms)
 
@@ -225,7 +225,7 @@ class Compaction:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "its topic was deleted")
         return home
 
-    def _note_failure(self, name: TopicPartition, found: Plan | None = None) -> None:
+    def _note_failure(self, name: TopicPartition, found: CompactionPlan | None = None) -> None:
         known = self._failures.get(name)
         count = known.count + 1 if known is not None else 1
         backoff_ms = max(self._settings.integer("log.cleaner.backoff.ms"), 1000)
@@ -235,7 +235,7 @@ class Compaction:
 
     # -- doing ----------------------------------------------------------------------------------
 
-    async def _compact(self, worker: Worker, partition: Partition, found: Plan) -> None:
+    async def _compact(self, worker: Worker, partition: Partition, found: CompactionPlan) -> None:
         name, log = partition.name, partition.log
         home = self._home(name)
         self._in_progress.add(name)
@@ -309,10 +309,10 @@ class Compaction:
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(self._executor, remove_cleaned, log.disk, log.folder)
 
-    def _limits(self) -> Limits:
+    def _limits(self) -> CompactionLimits:
         settings = self._settings
         threads = max(settings.integer("log.cleaner.threads"), 1)
-        return Limits(
+        return CompactionLimits(
             settings.integer("log.cleaner.dedupe.buffer.size") // threads,
             settings.real("log.cleaner.io.buffer.load.factor"),
             settings.real("log.cleaner.io.max.bytes.per.second") / threads,
@@ -331,7 +331,7 @@ def _save(home: LogDirectory, log: Log) -> None:
             raise log.fail(f"saving how far {log.folder} is compacted failed: {error}") from error
 
 
-def _report(name: TopicPartition, found: Plan, finished: Finished) -> None:
+def _report(name: TopicPartition, found: CompactionPlan, finished: Finished) -> None:
     logger.info(
         "compacted %s, dirty from offset %d to %d: %d of %d records left, %.1f of %.1f MB, "
         "in %.1f s (%.1f MB/s)",

@@ -17,7 +17,16 @@ from typing import cast
 
 from headrace.apis import api_versions
 from headrace.apis.context import RequestContext, Services
-from headrace.apis.parts import CUTS, PRODUCED, Cut, Joined, Pace, is_large, parts, prepare
+from headrace.apis.parts import (
+    CUTS,
+    PRODUCED,
+    CombinedResponse,
+    Cut,
+    Pace,
+    is_large,
+    parts,
+    prepare,
+)
 from headrace.apis.records.fetch import Fetch
 from headrace.apis.records.fetch_sessions import INITIAL_EPOCH
 from headrace.apis.records.produce import Produce, SilentFailure
@@ -119,7 +128,7 @@ class Dispatch:
             request = await self._slices.finish(codec.read_steps(_PRODUCE, version, body))
         except _UNREADABLE as error:
             raise CloseConnection(f"unreadable request: {error}") from error
-        joined = Joined(PRODUCED.answers)
+        joined = CombinedResponse(PRODUCED.answers)
         answered = False
         pace = Pace(PRODUCED)
         for part in parts(request, PRODUCED, pace):
@@ -304,7 +313,7 @@ class Dispatch:
         self, route: Route, request: object, cut: Cut, context: RequestContext
     ) -> object:
         """Handle a request as several small ones, and join what they are answered."""
-        joined = Joined(cut.answers)
+        joined = CombinedResponse(cut.answers)
         pace = Pace(cut)
         for whole in await self._slices.finish(prepare(request, cut)):
             for part in parts(whole, cut, pace):

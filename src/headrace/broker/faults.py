@@ -27,7 +27,7 @@ from headrace.wire.varint import skip_tagged_fields
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class RequestFault:
     """What happens to one request: an error instead of an answer, a delay, or a cut."""
 
     kind: str
@@ -42,7 +42,7 @@ class Faults:
         self._dispatch = dispatch
         self._clock = clock
         self._failpoints = failpoints
-        self._waiting: dict[int, deque[Fault]] = {}
+        self._waiting: dict[int, deque[RequestFault]] = {}
 
     def handle(
         self, connection: Connection, buf: bytearray, view: memoryview, pos: int, end: int
@@ -60,7 +60,7 @@ class Faults:
         connection.hold()
         return self._later(connection, frame, fault)
 
-    async def _later(self, connection: Connection, frame: bytearray, fault: Fault) -> Answer:
+    async def _later(self, connection: Connection, frame: bytearray, fault: RequestFault) -> Answer:
         await asyncio.sleep(fault.seconds)
         answer = self._dispatch.handle(connection, frame, memoryview(frame), 0, len(frame))
         if isinstance(answer, Coroutine | WaitingFetch):
@@ -97,7 +97,7 @@ class Faults:
                 passed, self._failpoints.trace = self._failpoints.trace, []
                 return {"points": passed or []}
             case {"do": ("error" | "delay" | "cut" | "drop") as kind, "api": str(api), **rest}:
-                fault = Fault(
+                fault = RequestFault(
                     kind,
                     ErrorCode(int(str(rest.get("code", 0)))),
                     float(str(rest.get("seconds", 0))),

@@ -13,7 +13,7 @@ from headrace.clock import Clock
 from headrace.cluster.image import Broker, Image
 from headrace.cluster.membership import Membership
 from headrace.cluster.metadata import Metadata
-from headrace.cluster.store import Session, Store
+from headrace.cluster.store import Store, StoreSession
 from headrace.errors import KafkaError
 from headrace.replication.damage import Damage
 from headrace.replication.fetchers import Fetchers
@@ -75,7 +75,7 @@ class Replication:
         def changed() -> None:
             loop.call_soon_threadsafe(self._soon, self._refresh)
 
-        def told(session: Session) -> None:
+        def told(session: StoreSession) -> None:
             loop.call_soon_threadsafe(self._session, session)
 
         self._store.watch(changed)
@@ -132,11 +132,11 @@ class Replication:
             logger.warning("this broker's session has ended while it started; registering again")
             self._join_again()
 
-    def _session(self, session: Session) -> None:
+    def _session(self, session: StoreSession) -> None:
         if self._out_at is not None:
             self._out_at.cancel()
             self._out_at = None
-        if session is Session.SUSPENDED:
+        if session is StoreSession.SUSPENDED:
             self._in_sync.suspended()
             # Long enough for ZooKeeper to elect a leader of its own. If another broker takes over
             # before that, nothing is acknowledged here with acks=all, since nobody follows.
@@ -144,7 +144,7 @@ class Replication:
             loop = asyncio.get_running_loop()
             self._out_at = loop.call_later(timeout_s, self._step_down)
             logger.warning("the metadata are out of reach; leading on for %g s at most", timeout_s)
-        elif session is Session.EXPIRED:
+        elif session is StoreSession.EXPIRED:
             logger.warning("this broker's session has ended; registering again")
             self._step_down()
             self._do(self._connected)

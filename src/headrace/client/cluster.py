@@ -30,7 +30,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
-class Topic:
+class TopicLeaders:
     """A topic's partitions, in their order, and the leader of each; -1 where there is none."""
 
     name: str
@@ -47,7 +47,7 @@ class Cluster:
         self.config = config
         self._brokers: dict[int, Address] = {}
         self._connections: dict[Address, Connection] = {}
-        self._topics: dict[str, Topic] = {}
+        self._topics: dict[str, TopicLeaders] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
         self._controller: int | None = None
         self._failed: set[Address] = set()
@@ -127,9 +127,9 @@ class Cluster:
         self._controller = controller if controller in self._brokers else None
         return answer
 
-    def topics(self, names: Iterable[str] | None) -> dict[str, Topic]:
+    def topics(self, names: Iterable[str] | None) -> dict[str, TopicLeaders]:
         """These topics, or all; those that do not exist are left out."""
-        found: dict[str, Topic] = {}
+        found: dict[str, TopicLeaders] = {}
         for row in self.metadata(names).topics:
             code = int(row.error_code)
             if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or row.name is None:
@@ -138,7 +138,9 @@ class Cluster:
                 check(code, f"asking about topic {row.name}")
             parts = sorted(row.partitions, key=lambda part: part.partition_index)
             leaders = tuple(int(part.leader_id) for part in parts)
-            found[str(row.name)] = Topic(str(row.name), leaders, row.is_internal, row.topic_id)
+            found[str(row.name)] = TopicLeaders(
+                str(row.name), leaders, row.is_internal, row.topic_id
+            )
         self._topics |= found
         return found
 
@@ -227,10 +229,10 @@ class Cluster:
                 time.sleep(pause_s)
                 pause_s = min(pause_s * 2, self.config.retry_backoff_max_s)
 
-    def existing_topics(self, names: Sequence[str]) -> dict[str, Topic]:
+    def existing_topics(self, names: Sequence[str]) -> dict[str, TopicLeaders]:
         """These topics, all of them; an error names those that do not exist."""
 
-        def attempt() -> dict[str, Topic]:
+        def attempt() -> dict[str, TopicLeaders]:
             found = self.topics(names)
             missing = [name for name in names if name not in found]
             if missing:

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import IntEnum
 
 from headrace.client.cluster import Cluster
 from headrace.client.errors import check
 from headrace.errors import ErrorCode
+from headrace.types import ConfigResourceType
 from headrace.wire.primitives import i8
 
 SET, DELETE = 0, 1
@@ -19,13 +19,6 @@ SOURCES = {
     8: "group",
 }
 """What a value is set by, by the numbers of DescribeConfigs."""
-
-
-class ResourceType(IntEnum):
-    """What has configs, by the numbers on the wire."""
-
-    TOPIC = 2
-    BROKER = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +41,7 @@ class ConfigValue:
         return self.source == "topic"
 
 
-def describe_configs(cluster: Cluster, kind: ResourceType, name: str) -> list[ConfigValue]:
+def describe_configs(cluster: Cluster, kind: ConfigResourceType, name: str) -> list[ConfigValue]:
     """All configs of a topic or broker, by name; an empty name is the default of all brokers."""
     from kio.schema.describe_configs.v4.request import (
         DescribeConfigsRequest,
@@ -90,7 +83,7 @@ def topic_config(cluster: Cluster, topics: Iterable[str], key: str) -> dict[str,
     request = DescribeConfigsRequest(
         resources=tuple(
             DescribeConfigsResource(
-                resource_type=i8(ResourceType.TOPIC),
+                resource_type=i8(ConfigResourceType.TOPIC),
                 resource_name=name,
                 configuration_keys=(key,),
             )
@@ -112,7 +105,7 @@ def topic_config(cluster: Cluster, topics: Iterable[str], key: str) -> dict[str,
 
 def alter_configs(
     cluster: Cluster,
-    kind: ResourceType,
+    kind: ConfigResourceType,
     name: str,
     to_set: Mapping[str, str],
     to_delete: Iterable[str] = (),
@@ -151,6 +144,6 @@ def alter_configs(
     cluster.patiently(f"changing the configs of {what}", attempt)
 
 
-def _broker(kind: ResourceType, name: str) -> int | None:
+def _broker(kind: ConfigResourceType, name: str) -> int | None:
     """The broker to ask: one that is named knows its own configs, any knows the others."""
-    return int(name) if kind is ResourceType.BROKER and name else None
+    return int(name) if kind is ConfigResourceType.BROKER and name else None

@@ -27,7 +27,7 @@ class Committed:
 
 
 @dataclass(frozen=True, slots=True)
-class Membership:
+class GroupMembership:
     """As whom to commit; a group without members takes commits from nobody in particular."""
 
     generation: int = -1
@@ -35,7 +35,7 @@ class Membership:
     instance_id: str | None = None
 
 
-NOBODY = Membership()
+NOBODY = GroupMembership()
 
 CLASSIC, CONSUMER = "classic", "consumer"
 DEAD = "Dead"
@@ -284,7 +284,7 @@ def commit_offsets(
     cluster: Cluster,
     group: str,
     offsets: Mapping[TopicPartition, Committed],
-    member: Membership = NOBODY,
+    member: GroupMembership = NOBODY,
     timeout_s: float | None = None,
 ) -> None:
     """Commit for a group; patient."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from headrace.client.cluster import GROUP, Cluster
 from headrace.client.config import ClientConfig
 from headrace.client.errors import ClientError, check, is_retriable
-from headrace.client.groups import Committed, Membership, commit_offsets
+from headrace.client.groups import Committed, GroupMembership, commit_offsets
 from headrace.errors import ErrorCode, KafkaError
 from headrace.types import TopicPartition
 from headrace.wire.primitives import GroupId, i32, milliseconds
@@ -82,7 +82,7 @@ class GroupMember:
         with self._lock:
             for last in (False, False, True):
                 self._join_if_needed()
-                member = Membership(self._generation, self._member_id, self._instance_id)
+                member = GroupMembership(self._generation, self._member_id, self._instance_id)
                 try:
                     commit_offsets(self._cluster, self._group, committed, member, COMMIT_WITHIN_S)
                     return

@@ -36,14 +36,14 @@ from headrace.cluster.security_nodes import SecurityNodes, changed_nodes
 from headrace.cluster.store import (
     LIVE,
     Change,
-    Check,
+    CheckVersion,
     Conflict,
     Create,
     Delete,
-    Node,
     Put,
     Store,
     StoreError,
+    StoreNode,
 )
 from headrace.errors import ErrorCode, KafkaError, SettingError
 from headrace.security.state import SecurityState
@@ -247,7 +247,7 @@ class Metadata:
             raise KafkaError(
                 ErrorCode.NOT_CONTROLLER if as_controller else ErrorCode.STALE_BROKER_EPOCH
             )
-        return [Check(path, version)]
+        return [CheckVersion(path, version)]
 
     # ----------------------------------------------------------------------------- topics
 
@@ -453,7 +453,7 @@ class Metadata:
         for change in changes:
             if isinstance(change, Delete):
                 del self._versions[change.path]
-            elif not isinstance(change, Check):
+            elif not isinstance(change, CheckVersion):
                 version = change.version + 1 if isinstance(change, Put) else 0
                 self._versions[change.path] = version
 
@@ -514,7 +514,7 @@ class Metadata:
         """All topics; one whose node is as it was is the very same object."""
         nodes = self._store.children("/topics")
         known, self._topics_read = self._topics_read, {}
-        fresh: list[tuple[str, Node]] = []
+        fresh: list[tuple[str, StoreNode]] = []
         for name, node in nodes.items():
             self._versions[f"/topics/{name}"] = node.version
             before = known.get(name)

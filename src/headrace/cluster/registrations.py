@@ -3,12 +3,12 @@
 import json
 from collections.abc import Iterable
 
-from headrace.cluster.store import Check, Store
+from headrace.cluster.store import CheckVersion, Store
 from headrace.errors import ErrorCode, KafkaError
 from headrace.types import BrokerId
 
 
-def same_starts(store: Store, starts: Iterable[tuple[BrokerId, int]]) -> list[Check]:
+def same_starts(store: Store, starts: Iterable[tuple[BrokerId, int]]) -> list[CheckVersion]:
     """What to check in a commit that counts on these (broker, epoch); KafkaError if one is over.
 
     A broker that has started since may have lost what it had.
@@ -21,5 +21,5 @@ def same_starts(store: Store, starts: Iterable[tuple[BrokerId, int]]) -> list[Ch
             raise KafkaError(
                 ErrorCode.STALE_BROKER_EPOCH, f"broker {broker} has restarted since it fetched"
             )
-        checks.append(Check(path, node.version))
+        checks.append(CheckVersion(path, node.version))
     return checks

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from headrace.cluster.store import Node, Store
+from headrace.cluster.store import Store, StoreNode
 from headrace.security.state import (
     NOTHING,
     SecurityState,
@@ -48,7 +48,7 @@ class SecurityNodes:
 
     def __init__(self) -> None:
         self._state = NOTHING
-        self._nodes: dict[str, dict[str, Node]] = {kind.parent: {} for kind in _KINDS}
+        self._nodes: dict[str, dict[str, StoreNode]] = {kind.parent: {} for kind in _KINDS}
 
     def read(self, store: Store, versions: dict[str, int]) -> SecurityState:
         """The state; notes the version of each node."""
@@ -66,7 +66,7 @@ class SecurityNodes:
         return self._state
 
 
-def _loaded(kind: _Kind, nodes: Mapping[str, Node]) -> dict[Any, Any]:
+def _loaded(kind: _Kind, nodes: Mapping[str, StoreNode]) -> dict[Any, Any]:
     contents = json.loads(b"[" + b",".join(node.value for node in nodes.values()) + b"]")
     return dict(kind.load(content) for content in contents)
 

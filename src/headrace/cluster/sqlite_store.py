@@ -19,14 +19,14 @@ from headrace.cluster.session_file import SessionFile
 from headrace.cluster.store import (
     LIVE,
     Change,
-    Check,
+    CheckVersion,
     Conflict,
     Create,
     Delete,
-    Node,
     Put,
-    Session,
     StoreError,
+    StoreNode,
+    StoreSession,
     StoreUnreachable,
     parent_and_name,
     tell_all,
@@ -77,20 +77,20 @@ class SqliteStore:
             if _session_numbers(self._connection):
                 self._clear_up(self._connection)  # after a kill of all, nobody else has
 
-    def get(self, path: str) -> Node | None:
+    def get(self, path: str) -> StoreNode | None:
         with self._readable_errors():
             row = self._connection.execute(
                 "select value, version from nodes where parent = ? and name = ?",
                 parent_and_name(path),
             ).fetchone()
-        return Node(*row) if row else None
+        return StoreNode(*row) if row else None
 
-    def children(self, path: str) -> dict[str, Node]:
+    def children(self, path: str) -> dict[str, StoreNode]:
         with self._readable_errors():
             rows = self._connection.execute(
                 "select name, value, version from nodes where parent = ?", (path,)
             )
-            return {name: Node(value, version) for name, value, version in rows}
+            return {name: StoreNode(value, version) for name, value, version in rows}
 
     def commit(self, changes: Sequence[Change]) -> None:
         with self._readable_errors():
@@ -107,9 +107,9 @@ class SqliteStore:
                 self._watch = _Watch(self, self._connect())
         self._watch.listeners.append(changed)
 
-    def on_session(self, told: Callable[[Session], None]) -> None:
+    def on_session(self, told: Callable[[StoreSession], None]) -> None:
         # A file is never out of reach, and the lock goes only with this process.
-        told(Session.CONNECTED)
+        told(StoreSession.CONNECTED)
 
     def close(self) -> None:
         if self._watch is not None:
@@ -156,7 +156,7 @@ class SqliteStore:
             if done and place[0] == LIVE:
                 execute("delete from ephemerals where name = ?", (place[1],))
         else:
-            assert isinstance(change, Check)
+            assert isinstance(change, CheckVersion)
             found = execute(
                 "select 1 from nodes where parent = ? and name = ? and version = ?",
                 (*place, change.version),

@@ -20,7 +20,7 @@ LIVE = "/live"
 """The parent of all ephemeral nodes."""
 
 
-class Node(NamedTuple):
+class StoreNode(NamedTuple):
     """What stands at a path, and how often it was written (0 at its creation)."""
 
     value: bytes
@@ -62,17 +62,17 @@ class Delete:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class CheckVersion:
     """No change; a conflict unless the node has `version`."""
 
     path: str
     version: int
 
 
-Change: TypeAlias = Create | Put | Delete | Check
+Change: TypeAlias = Create | Put | Delete | CheckVersion
 
 
-class Session(Enum):
+class StoreSession(Enum):
     """What becomes of the session that holds a store's ephemeral nodes."""
 
     CONNECTED = "connected"
@@ -105,14 +105,14 @@ class Store(Protocol):
     Every call returns or raises within a few seconds.
     """
 
-    def get(self, path: str) -> Node | None:
+    def get(self, path: str) -> StoreNode | None:
         """The node at `path`, or None.
 
         At least as new as every notification that was delivered, every commit of this store, and
         what a commit of this store was in conflict with. While SUSPENDED: what was known last.
         """
 
-    def children(self, path: str) -> dict[str, Node]:
+    def children(self, path: str) -> dict[str, StoreNode]:
         """The nodes directly below `path`, by their names; as new as `get`."""
 
     def commit(self, changes: Sequence[Change]) -> None:
@@ -127,7 +127,7 @@ class Store(Protocol):
         node's end. Perhaps too often, never too seldom.
         """
 
-    def on_session(self, told: Callable[[Session], None]) -> None:
+    def on_session(self, told: Callable[[StoreSession], None]) -> None:
         """Have `told` called, from any thread, with the session's state now and when it changes."""
 
     def close(self) -> None:
@@ -140,7 +140,7 @@ def parent_and_name(path: str) -> tuple[str, str]:
     return parent, name
 
 
-def tell_all(listeners: Iterable[Callable[..., None]], *news: Session) -> None:
+def tell_all(listeners: Iterable[Callable[..., None]], *news: StoreSession) -> None:
     """Call every listener; whatever is wrong with one of them, the others hear of it."""
     for listener in listeners:
         try:

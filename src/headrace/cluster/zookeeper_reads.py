@@ -13,7 +13,7 @@ from typing import ClassVar, Final
 
 from kazoo.exceptions import EXCEPTIONS, NoNodeError
 
-from headrace.cluster.store import Node
+from headrace.cluster.store import StoreNode
 
 _HEADER: Final = struct.Struct(">iBi")
 _INT: Final = struct.Struct(">i")
@@ -40,9 +40,9 @@ class ReadNodes:
             parts += [_GET, _INT.pack(len(path)), path, b"\0"]
         return b"".join([*parts, _END])
 
-    def deserialize(self, answer: bytes, offset: int) -> list[Node | None]:
+    def deserialize(self, answer: bytes, offset: int) -> list[StoreNode | None]:
         """The nodes; whatever else is wrong with one of them is raised."""
-        nodes: list[Node | None] = []
+        nodes: list[StoreNode | None] = []
         while True:
             kind, end, _ = _HEADER.unpack_from(answer, offset)
             offset += _HEADER.size
@@ -59,4 +59,4 @@ class ReadNodes:
             value = answer[offset : offset + length]
             stat = _STAT.unpack_from(answer, offset + length)
             offset += length + _STAT.size
-            nodes.append(Node(value, stat[_STAT_VERSION]))
+            nodes.append(StoreNode(value, stat[_STAT_VERSION]))

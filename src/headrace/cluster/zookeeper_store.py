@@ -43,14 +43,14 @@ from kazoo.security import make_digest_acl
 from headrace.cluster.store import (
     LIVE,
     Change,
-    Check,
+    CheckVersion,
     Conflict,
     Create,
     Delete,
-    Node,
     Put,
-    Session,
     StoreError,
+    StoreNode,
+    StoreSession,
     StoreUnreachable,
     parent_and_name,
     tell_all,
@@ -93,7 +93,7 @@ _TRANSIENT = (
 _ROUNDS = 100
 """How often to look again whether there was a commit while we read; then take what we have."""
 
-_Nodes: TypeAlias = Mapping[str, Mapping[str, Node]]  # by parent and name
+_Nodes: TypeAlias = Mapping[str, Mapping[str, StoreNode]]  # by parent and name
 _Question: TypeAlias = Callable[[], Any]  # asks kazoo, which will have an answer
 
 
@@ -126,10 +126,10 @@ class ZookeeperStore:
         self._asking = threading.Lock()
         # Held while telling of the session, so that everybody hears it in the order it happened.
         self._telling = threading.RLock()
-        self._session = Session.SUSPENDED
+        self._session = StoreSession.SUSPENDED
         self._losses = 0
         self._expired = False
-        self._told: list[Callable[[Session], None]] = []
+        self._told: list[Callable[[StoreSession], None]] = []
         self._changed: list[Callable[[], None]] = []
         self._stopped = threading.Event()
         self._news = threading.Event()
@@ -139,11 +139,11 @@ class ZookeeperStore:
         self._thread = threading.Thread(target=self._follow, name="metadata watch", daemon=True)
         self._start(connect_timeout_ms / 1000, stop_requested)
 
-    def get(self, path: str) -> Node | None:
+    def get(self, path: str) -> StoreNode | None:
         parent, name = parent_and_name(path)
         return self._nodes.get(parent, {}).get(name)
 
-    def children(self, path: str) -> dict[str, Node]:
+    def children(self, path: str) -> dict[str, StoreNode]:
         return dict(self._nodes.get(path, {}))
 
     def commit(self, changes: Sequence[Change]) -> None:
@@ -166,7 +166,7 @@ class ZookeeperStore:
     def watch(self, changed: Callable[[], None]) -> None:
         self._changed.append(changed)
 
-    def on_session(self, told: Callable[[Session], None]) -> None:
+    def on_session(self, told: Callable[[StoreSession], None]) -> None:
         with self._telling:
             self._told.append(told)
             told(self._session)
@@ -188,7 +188,7 @@ class ZookeeperStore:
                 self._make_container(change.path, deadline)
         assert self._journal is not None, "everything was read at the start"
         journal = self._journal.after(
-            change.path for change in changes if not isinstance(change, Check)
+            change.path for change in changes if not isinstance(change, CheckVersion)
         )
         transaction: TransactionRequest = self._client.transaction()
         for change in changes:
@@ -266,7 +266,7 @@ class ZookeeperStore:
             raise
         with self._telling:
             if losses == self._losses:
-                self._session = Session.CONNECTED
+                self._session = StoreSession.CONNECTED
                 self._expired = False  # nothing was registered in an earlier session
         self._thread.start()
 
@@ -329,7 +329,7 @@ class ZookeeperStore:
 
     def _catch_up(self, deadline: float) -> None:
         """Read what was touched since the last time; the nodes are then those of one moment."""
-        if self._session is Session.SUSPENDED:
+        if self._session is StoreSession.SUSPENDED:
             # We may be with a server that is behind the one that took our last commit.
             _wait(self._client.sync_async(self._changes), deadline)
         nodes, journal = self._nodes, self._journal
@@ -422,19 +422,19 @@ class ZookeeperStore:
         with self._telling:
             self._losses += 1
             self._expired |= expired
-            if self._session is not Session.SUSPENDED:
+            if self._session is not StoreSession.SUSPENDED:
                 logger.warning("ZooKeeper is out of reach")
-                self._session = Session.SUSPENDED
-                tell_all(self._told, Session.SUSPENDED)
+                self._session = StoreSession.SUSPENDED
+                tell_all(self._told, StoreSession.SUSPENDED)
 
     def _connected(self, losses: int) -> None:
         """We have caught up; it counts if the connection was not lost once more meanwhile."""
         with self._telling:
-            if self._session is Session.SUSPENDED and losses == self._losses:
-                news = Session.EXPIRED if self._expired else Session.CONNECTED
+            if self._session is StoreSession.SUSPENDED and losses == self._losses:
+                news = StoreSession.EXPIRED if self._expired else StoreSession.CONNECTED
                 logger.warning("ZooKeeper is within reach again; the session: %s", news.value)
                 self._expired = False
-                self._session = Session.CONNECTED
+                self._session = StoreSession.CONNECTED
                 tell_all(self._told, news)
 
     # ------------------------------------------------------------------------------- paths
@@ -454,7 +454,7 @@ class ZookeeperStore:
     # ------------------------------------------------------------------------------ errors
 
     def _check_connected(self) -> None:
-        if self._session is Session.SUSPENDED:
+        if self._session is StoreSession.SUSPENDED:
             raise StoreUnreachable(f"{self.address}: no connection to ZooKeeper; trying to get one")
 
     @contextmanager
@@ -552,25 +552,27 @@ def _parent(container: str) -> str:
     return "" if container == _TOP else f"/{unquote(container)}"
 
 
-def _found(paths: Iterable[str], answers: Iterable[list[Node | None]]) -> dict[str, Node | None]:
+def _found(
+    paths: Iterable[str], answers: Iterable[list[StoreNode | None]]
+) -> dict[str, StoreNode | None]:
     return dict(zip(paths, chain.from_iterable(answers), strict=True))
 
 
 def _with_commit(nodes: _Nodes, changes: Iterable[Change]) -> _Nodes:
-    found: dict[str, Node | None] = {}
+    found: dict[str, StoreNode | None] = {}
     for change in changes:
         if isinstance(change, Create):
-            found[change.path] = Node(change.value, 0)
+            found[change.path] = StoreNode(change.value, 0)
         elif isinstance(change, Put):
-            found[change.path] = Node(change.value, change.version + 1)
+            found[change.path] = StoreNode(change.value, change.version + 1)
         elif isinstance(change, Delete):
             found[change.path] = None
     return _with_nodes(nodes, found)
 
 
-def _with_nodes(nodes: _Nodes, found: Mapping[str, Node | None]) -> _Nodes:
+def _with_nodes(nodes: _Nodes, found: Mapping[str, StoreNode | None]) -> _Nodes:
     """Other dictionaries: readers see all of a commit or nothing."""
-    changed: dict[str, dict[str, Node]] = {}
+    changed: dict[str, dict[str, StoreNode]] = {}
     for path, node in found.items():
         parent, name = parent_and_name(path)
         below = changed.get(parent)

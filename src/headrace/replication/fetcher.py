@@ -27,7 +27,7 @@ from headrace.types import Epoch, TopicPartition
 from headrace.wire import replica_fetch
 from headrace.wire.batch import CHECKSUMMED_FROM, HEADER_BYTES, OVERHEAD, read_header
 from headrace.wire.checksum import crc32c
-from headrace.wire.replica_fetch import FetchAnswer, Fetched, Limits, Wanted
+from headrace.wire.replica_fetch import FetchAnswer, FetchedPartition, FetchLimits, PartitionToFetch
 
 logger = logging.getLogger(__name__)
 
@@ -89,7 +89,7 @@ class Fetcher:
         self._clock = clock
         self._executor = executor
         self._throttle = throttle
-        self._limits = Limits(
+        self._limits = FetchLimits(
             settings.integer("replica.fetch.wait.max.ms"),
             settings.integer("replica.fetch.min.bytes"),
             settings.integer("replica.fetch.response.max.bytes"),
@@ -282,7 +282,9 @@ class Fetcher:
             if one.asked != log.end_offset:
                 one.asked = log.end_offset
                 topic_id, index = one.key
-                wanted.append(Wanted(topic_id, index, one.epoch, one.asked, log.start_offset))
+                wanted.append(
+                    PartitionToFetch(topic_id, index, one.epoch, one.asked, log.start_offset)
+                )
         # A leader adds first and forgets then: what is followed anew must not be among both.
         again = {(one.topic_id, one.partition) for one in wanted}
         forgotten = [key for key in self._forgotten if self._session[0] and key not in again]
@@ -340,7 +342,7 @@ class Fetcher:
             if isinstance(outcome, KafkaError):
                 self._cannot_follow(one, outcome)
 
-    def _take_one(self, one: _Followed, fetched: Fetched, view: memoryview) -> None:
+    def _take_one(self, one: _Followed, fetched: FetchedPartition, view: memoryview) -> None:
         partition = one.partition
         log = partition.log
         if fetched.error:
@@ -355,7 +357,7 @@ class Fetcher:
             log.delete_records_before(min(fetched.log_start, log.end_offset))
         partition.follow_to(fetched.high_watermark)
 
-    def _failed(self, one: _Followed, fetched: Fetched) -> None:
+    def _failed(self, one: _Followed, fetched: FetchedPartition) -> None:
         partition = one.partition
         if fetched.error == ErrorCode.OFFSET_OUT_OF_RANGE:
             if fetched.log_start > partition.log.end_offset:

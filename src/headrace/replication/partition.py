@@ -27,7 +27,7 @@ from headrace.replication.batch_rules import (
 )
 from headrace.replication.leadership import Leadership
 from headrace.replication.schema_ids import SchemaIds
-from headrace.replication.verification import Verification
+from headrace.replication.verification import VerificationGuard
 from headrace.replication.waiters import CommitWaiters
 from headrace.settings import LONG_MAX, LogSettings
 from headrace.types import BrokerId, Epoch, Offset, TopicPartition
@@ -108,7 +108,7 @@ class Partition:
         self.flushes_first = self.held = False
         self.watchers: dict[Watcher, None] = {}
         # By producer id; one lives as long as a request that holds it.
-        self.verifications: WeakValueDictionary[int, Verification] | None = None
+        self.verifications: WeakValueDictionary[int, VerificationGuard] | None = None
         self._waiters = CommitWaiters()
         self._high_watermark = 0
         self._flushed = 0
@@ -274,7 +274,7 @@ class Partition:
         end: int,
         acks: int,
         now_ms: int,
-        verification: Verification | None = None,
+        verification: VerificationGuard | None = None,
     ) -> tuple[Offset, int, Offset]:
         """Judge and append a client's batch: (base offset, append time or -1, log start).
 
@@ -377,18 +377,18 @@ class Partition:
         self._shared.wake()
         return offset
 
-    def begin_verification(self, producer_id: int, producer_epoch: int) -> Verification:
+    def begin_verification(self, producer_id: int, producer_epoch: int) -> VerificationGuard:
         """What a transactional batch of this producer needs; before the coordinator is asked."""
         if (self._log or self.log).producers.is_open(producer_id, producer_epoch):
-            return Verification(needed=False)
+            return VerificationGuard(needed=False)
         if self.verifications is None:
             self.verifications = WeakValueDictionary()
         verification = self.verifications.get(producer_id)
         if verification is None:
-            verification = self.verifications[producer_id] = Verification(needed=True)
+            verification = self.verifications[producer_id] = VerificationGuard(needed=True)
         return verification
 
-    def is_verified(self, producer_id: int, verification: Verification) -> bool:
+    def is_verified(self, producer_id: int, verification: VerificationGuard) -> bool:
         """Whether no marker of the producer has come since `begin_verification`."""
         if not verification.needed:
             return (self._log or self.log).producers.open_transactions.get(producer_id) is not None
@@ -400,7 +400,7 @@ class Partition:
         return producer_id in (self._log or self.log).producers.open_transactions
 
     def _check_transaction(
-        self, log: Log, header: batch.Header, verification: Verification | None
+        self, log: Log, header: batch.Header, verification: VerificationGuard | None
     ) -> None:
         producer_id = header[9]
         if verification is None:

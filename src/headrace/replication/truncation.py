@@ -12,7 +12,7 @@ from headrace.log.epochs import NO_EPOCH, EpochCache
 from headrace.types import Epoch, Offset
 
 
-class Step(NamedTuple):
+class TruncationStep(NamedTuple):
     """Cut the log to `end`; then ask about `epoch`, or begin to fetch if that is None."""
 
     end: Offset
@@ -21,15 +21,15 @@ class Step(NamedTuple):
 
 def next_step(
     epochs: EpochCache, log_end: Offset, high_watermark: Offset, answer: tuple[Epoch, Offset]
-) -> Step:
+) -> TruncationStep:
     """What follows from the leader's answer (epoch, its end)."""
     epoch, end = answer
     if epoch == NO_EPOCH:
         # The leader knows nothing of that time: what is committed is all that can be relied on.
-        return Step(min(high_watermark, log_end), None)
+        return TruncationStep(min(high_watermark, log_end), None)
     own_epoch, own_end = epochs.end_offset(min(epoch, epochs.latest), log_end)
     if own_epoch == epoch:
-        return Step(min(end, own_end), None)
+        return TruncationStep(min(end, own_end), None)
     if own_epoch == NO_EPOCH or own_end <= 0:
-        return Step(min(high_watermark, log_end), None)
-    return Step(min(end, own_end), own_epoch)
+        return TruncationStep(min(high_watermark, log_end), None)
+    return TruncationStep(min(end, own_end), own_epoch)

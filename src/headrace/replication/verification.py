@@ -1,7 +1,7 @@
 """Leave to write in a transaction."""
 
 
-class Verification:
+class VerificationGuard:
     """A producer's leave to open a transaction in one partition, until the next marker comes.
 
     It is asked for before the coordinator is, so that a marker that overtakes the coordinator's

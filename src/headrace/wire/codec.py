@@ -31,11 +31,11 @@ from headrace.wire.codec_fields import (
     INT64,
     NUMBERS,
     Class,
-    Field,
+    MessageField,
     arrays,
     fields,
 )
-from headrace.wire.codec_writing import STRIDE, Sink, entity_write_steps, entity_writer
+from headrace.wire.codec_writing import STRIDE, ResponseWriter, entity_write_steps, entity_writer
 from headrace.wire.steps import Steps, finish
 from headrace.wire.varint import MAX_TAGGED_FIELDS
 
@@ -161,7 +161,7 @@ def _malformed(api_key: int, version: int, error: Exception) -> MalformedRequest
 
 def encode(api_key: int, version: int, response: Message) -> bytes:
     """The body of a response as `version` has it, from one in its API's newest shape."""
-    out = Sink()
+    out = ResponseWriter()
     shape = response_class(api_key, version)
     entity_writer(shape)(out, _restored(api_key, version, response))
     return bytes(out)
@@ -169,7 +169,7 @@ def encode(api_key: int, version: int, response: Message) -> bytes:
 
 def encode_steps(api_key: int, version: int, response: Message) -> Steps[bytearray]:
     """As `encode`, in steps."""
-    out = Sink()
+    out = ResponseWriter()
     shape = response_class(api_key, version)
     yield from entity_write_steps(shape)(out, _restored(api_key, version, response))
     return out
@@ -207,7 +207,7 @@ def _elements_left(message: object, left: int) -> int:
 
 def encode_request(version: int, request: Message) -> bytes:
     """The body of a request as `version` has it, from one of kio's classes of that API."""
-    out = Sink()
+    out = ResponseWriter()
     entity_writer(request_class(request.__api_key__, version))(out, request)  # type: ignore[attr-defined]
     return bytes(out)
 
@@ -362,7 +362,9 @@ def _read_tags(
         data.elements = inner.elements
 
 
-def _field_reader(field: Field, shaped: Field, flexible: bool) -> tuple[Read, ReadSteps | None]:
+def _field_reader(
+    field: MessageField, shaped: MessageField, flexible: bool
+) -> tuple[Read, ReadSteps | None]:
     """How to read a field at once, and in steps if it is an array that may be long."""
     steps: ReadSteps | None = None
     if field.entity is not None:
@@ -379,7 +381,7 @@ def _field_reader(field: Field, shaped: Field, flexible: bool) -> tuple[Read, Re
     return _array_reader(field, one, flexible), _array_read_steps(field, one, steps, flexible)
 
 
-def _length_of_array(field: Field, flexible: bool) -> Callable[[_Source], int]:
+def _length_of_array(field: MessageField, flexible: bool) -> Callable[[_Source], int]:
     """Reads how many elements follow; -1 stands for null."""
 
     def read_length(data: _Source) -> int:
@@ -393,7 +395,7 @@ def _length_of_array(field: Field, flexible: bool) -> Callable[[_Source], int]:
     return read_length
 
 
-def _array_reader(field: Field, one: Read, flexible: bool) -> Read:
+def _array_reader(field: MessageField, one: Read, flexible: bool) -> Read:
     number = NUMBERS.get(field.kind)
     code = number.format[1:] if number else ""
     length_of = _length_of_array(field, flexible)
@@ -410,7 +412,7 @@ def _array_reader(field: Field, one: Read, flexible: bool) -> Read:
 
 
 def _array_read_steps(
-    field: Field, one: Read, steps: ReadSteps | None, flexible: bool
+    field: MessageField, one: Read, steps: ReadSteps | None, flexible: bool
 ) -> ReadSteps | None:
     """As `_array_reader`, in steps; None for numbers, which are read in no time."""
     if field.kind in NUMBERS:

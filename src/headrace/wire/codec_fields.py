@@ -11,7 +11,7 @@ Class: typing.TypeAlias = type
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Field:
+class MessageField:
     """One field of a message, as kio's class declares it."""
 
     name: str
@@ -23,13 +23,13 @@ class Field:
     default: object  # what stands where the wire has nothing
 
 
-def fields(message: Class) -> list[Field]:
+def fields(message: Class) -> list[MessageField]:
     """The fields of one of kio's classes, in their order on the wire."""
     assert dataclasses.is_dataclass(message), message
     return [_describe(field) for field in dataclasses.fields(message)]
 
 
-def _describe(field: "dataclasses.Field[object]") -> Field:
+def _describe(field: "dataclasses.Field[object]") -> MessageField:
     declared = field.type
     nullable = array = False
     if isinstance(declared, types.UnionType):
@@ -51,7 +51,9 @@ def _describe(field: "dataclasses.Field[object]") -> Field:
         default = entity(**{nested.name: nested.default for nested in fields(entity)})
     else:
         default = _ABSENT[kind]
-    return Field(field.name, kind, entity, array, nullable, field.metadata.get("tag"), default)
+    return MessageField(
+        field.name, kind, entity, array, nullable, field.metadata.get("tag"), default
+    )
 
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)

@@ -19,20 +19,20 @@ from headrace.wire.codec_fields import (
     INT64,
     NUMBERS,
     Class,
-    Field,
+    MessageField,
     arrays,
     fields,
 )
 from headrace.wire.steps import Steps
 
-Write: TypeAlias = Callable[["Sink", object], None]
-WriteSteps: TypeAlias = Callable[["Sink", object], Steps[None]]
+Write: TypeAlias = Callable[["ResponseWriter", object], None]
+WriteSteps: TypeAlias = Callable[["ResponseWriter", object], Steps[None]]
 
 STRIDE = 16
 """Array elements between two yields."""
 
 
-class Sink(bytearray):
+class ResponseWriter(bytearray):
     """A response in the making, and where in it each array of messages stands.
 
     Handlers put one and the same tuple into many places (the configs of a thousand topics that
@@ -45,7 +45,7 @@ class Sink(bytearray):
         super().__init__()
         self.arrays: dict[tuple[int, str, Class | None], slice] = {}
 
-    def copy_array(self, values: object, field: Field) -> bool:
+    def copy_array(self, values: object, field: MessageField) -> bool:
         """Write an array as it was written before; False if it was not."""
         known = self.arrays.get((id(values), field.name, field.entity))
         if known is not None:
@@ -61,7 +61,7 @@ def entity_writer(target: Class) -> Write:
              if field.tag is None]  # fmt: skip
     tagged = _tagged_writer(target)
 
-    def write_entity(out: Sink, entity: object) -> None:
+    def write_entity(out: ResponseWriter, entity: object) -> None:
         for name, write in plain:
             write(out, getattr(entity, name))
         if flexible:
@@ -81,7 +81,7 @@ def entity_write_steps(target: Class) -> WriteSteps:
             plain.append((field.name, None if steps else _field_writer(field, flexible), steps))
     tagged = _tagged_writer(target)
 
-    def write_entity(out: Sink, entity: object) -> Steps[None]:
+    def write_entity(out: ResponseWriter, entity: object) -> Steps[None]:
         for name, write, steps in plain:
             if write is not None:
                 write(out, getattr(entity, name))
@@ -105,11 +105,11 @@ def _tagged_writer(target: Class) -> Write:
         key=lambda row: row[0],
     )
 
-    def write_tagged(out: Sink, entity: object) -> None:
+    def write_tagged(out: ResponseWriter, entity: object) -> None:
         set_tags = [row for row in tagged if getattr(entity, row[1]) != row[2]]
         _write_varint(out, len(set_tags))
         for tag, name, _, write in set_tags:
-            body = Sink()
+            body = ResponseWriter()
             write(body, getattr(entity, name))
             _write_varint(out, tag)
             _write_varint(out, len(body))
@@ -118,7 +118,7 @@ def _tagged_writer(target: Class) -> Write:
     return write_tagged
 
 
-def _field_writer(field: Field, flexible: bool) -> Write:
+def _field_writer(field: MessageField, flexible: bool) -> Write:
     one = (
         entity_writer(field.entity)
         if field.entity is not None
@@ -129,7 +129,7 @@ def _field_writer(field: Field, flexible: bool) -> Write:
     if field.entity is None or not field.nullable or field.tag is not None:
         return one
 
-    def write_nullable(out: Sink, entity: object) -> None:
+    def write_nullable(out: ResponseWriter, entity: object) -> None:
         out += b"\xff" if entity is None else b"\x01"
         if entity is not None:
             one(out, entity)
@@ -137,11 +137,11 @@ def _field_writer(field: Field, flexible: bool) -> Write:
     return write_nullable
 
 
-def _array_writer(field: Field, one: Write, flexible: bool) -> Write:
+def _array_writer(field: MessageField, one: Write, flexible: bool) -> Write:
     number = NUMBERS.get(field.kind)
     code = number.format[1:] if number else ""
 
-    def write_array(out: Sink, values: object) -> None:
+    def write_array(out: ResponseWriter, values: object) -> None:
         elements = _write_length(out, values, field, flexible)
         if not elements:
             return
@@ -158,7 +158,7 @@ def _array_writer(field: Field, one: Write, flexible: bool) -> Write:
     return write_array
 
 
-def _array_write_steps(field: Field, flexible: bool) -> WriteSteps | None:
+def _array_write_steps(field: MessageField, flexible: bool) -> WriteSteps | None:
     """As `_array_writer`, in steps; None for what is no array, or an array of numbers."""
     if not field.array or field.kind in NUMBERS:
         return None
@@ -170,7 +170,7 @@ def _array_write_steps(field: Field, flexible: bool) -> WriteSteps | None:
         if arrays(field.entity):
             steps = entity_write_steps(field.entity)
 
-    def write_array(out: Sink, values: object) -> Steps[None]:
+    def write_array(out: ResponseWriter, values: object) -> Steps[None]:
         elements = _write_length(out, values, field, flexible)
         if not elements or out.copy_array(elements, field):
             return
@@ -188,7 +188,7 @@ def _array_write_steps(field: Field, flexible: bool) -> WriteSteps | None:
 
 
 def _write_length(
-    out: "Sink", values: object, field: Field, flexible: bool
+    out: "ResponseWriter", values: object, field: MessageField, flexible: bool
 ) -> tuple[object, ...] | list[object]:
     """Write how many elements follow, and return them."""
     if values is None:
@@ -209,7 +209,7 @@ def _scalar_writer(kind: str, flexible: bool, nullable: bool) -> Write:
     if number is not None:
         pack = number.pack
 
-        def write_number(out: Sink, value: object) -> None:
+        def write_number(out: ResponseWriter, value: object) -> None:
             out += pack(value)
 
         return write_number
@@ -226,7 +226,7 @@ def _scalar_writer(kind: str, flexible: bool, nullable: bool) -> Write:
     raise NotImplementedError(f"no writer for Kafka's type {kind}")
 
 
-def _write_varint(out: Sink, value: int) -> None:
+def _write_varint(out: ResponseWriter, value: int) -> None:
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
         value >>= 7
@@ -241,7 +241,7 @@ def _raw(value: object) -> bytes:
 
 
 def _compact_writer(nullable: bool) -> Write:
-    def write_compact(out: Sink, value: object) -> None:
+    def write_compact(out: ResponseWriter, value: object) -> None:
         if value is None and nullable:
             out.append(0)
             return
@@ -253,7 +253,7 @@ def _compact_writer(nullable: bool) -> Write:
 
 
 def _sized_writer(width: struct.Struct, nullable: bool) -> Write:
-    def write_sized(out: Sink, value: object) -> None:
+    def write_sized(out: ResponseWriter, value: object) -> None:
         if value is None and nullable:
             out += width.pack(-1)
             return
@@ -264,19 +264,19 @@ def _sized_writer(width: struct.Struct, nullable: bool) -> Write:
     return write_sized
 
 
-def _write_uuid(out: Sink, value: object) -> None:
+def _write_uuid(out: ResponseWriter, value: object) -> None:
     out += value.bytes if isinstance(value, uuid.UUID) else bytes(16)
 
 
 def _timedelta_writer(width: struct.Struct) -> Write:
-    def write_timedelta(out: Sink, value: object) -> None:
+    def write_timedelta(out: ResponseWriter, value: object) -> None:
         assert isinstance(value, datetime.timedelta)
         out += width.pack(value // datetime.timedelta(milliseconds=1))
 
     return write_timedelta
 
 
-def _write_datetime(out: Sink, value: object) -> None:
+def _write_datetime(out: ResponseWriter, value: object) -> None:
     if value is None:
         out += INT64.pack(-1)
         return

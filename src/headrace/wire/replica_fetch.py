@@ -24,7 +24,7 @@ _i32 = struct.Struct(">i").pack
 _UNKNOWN_EPOCH = -1
 
 
-class Wanted(NamedTuple):
+class PartitionToFetch(NamedTuple):
     """A partition to be followed, and from where on."""
 
     topic_id: bytes
@@ -34,7 +34,7 @@ class Wanted(NamedTuple):
     log_start: int
 
 
-class Limits(NamedTuple):
+class FetchLimits(NamedTuple):
     """How long to wait for how much."""
 
     wait_ms: int
@@ -43,7 +43,7 @@ class Limits(NamedTuple):
     partition_bytes: int
 
 
-class Fetched(NamedTuple):
+class FetchedPartition(NamedTuple):
     """What the leader says of one partition; its batches are in [start, end) of the answer."""
 
     topic_id: bytes
@@ -60,14 +60,14 @@ class FetchAnswer(NamedTuple):
 
     error: int
     session_id: int
-    partitions: list[Fetched]
+    partitions: list[FetchedPartition]
 
 
 def fetch_request(
     replica: tuple[int, int],
-    limits: Limits,
+    limits: FetchLimits,
     session: tuple[int, int],
-    wanted: Iterable[Wanted],
+    wanted: Iterable[PartitionToFetch],
     forgotten: Iterable[tuple[bytes, int]],
 ) -> bytes:
     """The body of a Fetch by (broker, its epoch) in the session (id, epoch)."""
@@ -93,7 +93,7 @@ def fetch_request(
 def read_answer(data: bytearray, pos: int, end: int) -> FetchAnswer:
     """The answer's body in [pos, end); ValueError, IndexError or struct.error if it is none."""
     _, error, session_id = _answer_head(data, pos)
-    found: list[Fetched] = []
+    found: list[FetchedPartition] = []
     topics, pos = read_uvarint(data, pos + 10)
     for _ in range(topics - 1):
         topic_id = bytes(data[pos : pos + 16])
@@ -107,7 +107,9 @@ def read_answer(data: bytearray, pos: int, end: int) -> FetchAnswer:
             start, pos = pos, pos + max(size - 1, 0)
             if pos > end:
                 raise ValueError("records reach past the end of the answer")
-            found.append(Fetched(topic_id, index, code, high_watermark, log_start, start, pos))
+            found.append(
+                FetchedPartition(topic_id, index, code, high_watermark, log_start, start, pos)
+            )
             pos = skip_tagged_fields(data, pos)
         pos = skip_tagged_fields(data, pos)
     return FetchAnswer(error, session_id, found)

@@ -26,17 +26,7 @@ from headrace.settings.setting import parse_value
 INTERNAL_PREFIX = "internal."
 
 
-class ResourceType(IntEnum):
-    """What has configs, by the numbers on the wire."""
-
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
-
-
-class Source(IntEnum):
+class ConfigSource(IntEnum):
     """Where a value comes from, by the numbers on the wire."""
 
     TOPIC = 1
@@ -49,26 +39,26 @@ class Source(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Synonym:
+class ConfigSynonym:
     """A place that has a value for a config, under the name it has there."""
 
     name: str
     value: str | None
-    source: Source
+    source: ConfigSource
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ConfigEntry:
     """One config of a resource; the value is None where it is secret, or there is none."""
 
     name: str
     value: str | None
-    source: Source
+    source: ConfigSource
     read_only: bool
     sensitive: bool
     type: int
     doc: str
-    synonyms: tuple[Synonym, ...]
+    synonyms: tuple[ConfigSynonym, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,24 +79,24 @@ class BrokerConfigs:
         now = static.replace({**of_all, **own}) if own or of_all else static
         return cls(own, of_all, static.explicit, now)
 
-    def synonyms(self, names: Iterable[str]) -> Iterator[Synonym]:
+    def synonyms(self, names: Iterable[str]) -> Iterator[ConfigSynonym]:
         """Every value that one of `names` has here, the one that counts first."""
         names = tuple(names)
         for source, given in (
-            (Source.DYNAMIC_BROKER, self.own),
-            (Source.DYNAMIC_DEFAULT_BROKER, self.of_all),
-            (Source.STATIC_BROKER, self.static),
+            (ConfigSource.DYNAMIC_BROKER, self.own),
+            (ConfigSource.DYNAMIC_DEFAULT_BROKER, self.of_all),
+            (ConfigSource.STATIC_BROKER, self.static),
         ):
             for name in names:
                 if name in given:
-                    yield Synonym(name, given[name], source)
+                    yield ConfigSynonym(name, given[name], source)
         for name in names:
             default = TABLE[name].default
             if default is not None:
-                yield Synonym(name, format_value(default), Source.DEFAULT)
+                yield ConfigSynonym(name, format_value(default), ConfigSource.DEFAULT)
 
 
-def topic_entries(broker: BrokerConfigs, configs: Mapping[str, str]) -> list[Entry]:
+def topic_entries(broker: BrokerConfigs, configs: Mapping[str, str]) -> list[ConfigEntry]:
     """Every config of a topic that was given `configs`."""
     return [
         _topic_entry(broker, configs, row)
@@ -115,60 +105,60 @@ def topic_entries(broker: BrokerConfigs, configs: Mapping[str, str]) -> list[Ent
     ]
 
 
-def broker_entries(broker: BrokerConfigs) -> list[Entry]:
+def broker_entries(broker: BrokerConfigs) -> list[ConfigEntry]:
     """Every config of this broker, and what it was given beyond those it knows."""
     entries = [_broker_entry(broker, row) for row in TABLE.values()]
     entries += [
         # Nobody knows what such a value holds, so it is not shown.
-        Entry(name, None, Source.STATIC_BROKER, True, True, 0, "", ())
+        ConfigEntry(name, None, ConfigSource.STATIC_BROKER, True, True, 0, "", ())
         for name in broker.static
         if name not in TABLE
     ]
     return entries
 
 
-def group_entries(broker: Settings, configs: Mapping[str, str]) -> list[Entry]:
+def group_entries(broker: Settings, configs: Mapping[str, str]) -> list[ConfigEntry]:
     """Every config of a group that was given `configs`; a default is the broker's value."""
     entries = []
     for name, row in GROUP_TABLE.items():
         value = format_value(group_value(broker, configs, name))
-        source = Source.GROUP if name in configs else Source.DEFAULT
-        synonyms = (Synonym(name, value, source),)
-        entries.append(Entry(name, value, source, False, False, row.type, row.doc, synonyms))
+        source = ConfigSource.GROUP if name in configs else ConfigSource.DEFAULT
+        synonyms = (ConfigSynonym(name, value, source),)
+        entries.append(ConfigEntry(name, value, source, False, False, row.type, row.doc, synonyms))
     return entries
 
 
-def cluster_entries(broker: BrokerConfigs) -> list[Entry]:
+def cluster_entries(broker: BrokerConfigs) -> list[ConfigEntry]:
     """The live configs that were set for all brokers."""
     entries = []
     for name, value in broker.of_all.items():
         row = TABLE[name]
         shown = _shown(row, value)
-        synonym = Synonym(name, shown, Source.DYNAMIC_DEFAULT_BROKER)
+        synonym = ConfigSynonym(name, shown, ConfigSource.DYNAMIC_DEFAULT_BROKER)
         entries.append(
-            Entry(
+            ConfigEntry(
                 name, shown, synonym.source, not row.live, row.secret, row.type, row.doc, (synonym,)
             )
         )
     return entries
 
 
-def _topic_entry(broker: BrokerConfigs, configs: Mapping[str, str], row: Setting) -> Entry:
+def _topic_entry(broker: BrokerConfigs, configs: Mapping[str, str], row: Setting) -> ConfigEntry:
     name = row.name
     synonyms = tuple(broker.synonyms(synonym.name for synonym in row.synonyms))
     if name in configs:
-        synonyms = (Synonym(name, configs[name], Source.TOPIC), *synonyms)
+        synonyms = (ConfigSynonym(name, configs[name], ConfigSource.TOPIC), *synonyms)
     value = format_value(broker.now.topic_value(name, configs))
-    source = synonyms[0].source if synonyms else Source.DEFAULT
-    return Entry(name, value, source, False, row.secret, row.type, row.doc, synonyms)
+    source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
+    return ConfigEntry(name, value, source, False, row.secret, row.type, row.doc, synonyms)
 
 
-def _broker_entry(broker: BrokerConfigs, row: Setting) -> Entry:
+def _broker_entry(broker: BrokerConfigs, row: Setting) -> ConfigEntry:
     found = tuple(broker.synonyms((row.name, *(synonym.name for synonym in row.synonyms))))
-    synonyms = tuple(Synonym(one.name, _shown(row, one.value), one.source) for one in found)
+    synonyms = tuple(ConfigSynonym(one.name, _shown(row, one.value), one.source) for one in found)
     own = next((one.value for one in found if one.name == row.name), None)
-    source = synonyms[0].source if synonyms else Source.DEFAULT
-    return Entry(
+    source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
+    return ConfigEntry(
         row.name, _shown(row, own), source, not row.live, row.secret, row.type, row.doc, synonyms
     )
 

@@ -29,9 +29,8 @@ from kio.schema.incremental_alter_configs.v1 import response as altered
 from headrace.apis.configs import broker_loggers
 from headrace.apis.configs.config_entries import (
     BrokerConfigs,
-    Entry,
-    ResourceType,
-    Source,
+    ConfigEntry,
+    ConfigSource,
     broker_entries,
     cluster_entries,
     group_entries,
@@ -41,6 +40,7 @@ from headrace.apis.context import RequestContext, Services
 from headrace.cluster.controller import Alteration, ConfigChange, Operation, check_topic_name
 from headrace.errors import ErrorCode, KafkaError
 from headrace.settings import Type
+from headrace.types import ConfigResourceType
 from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, error, i8
 
 _Shown = tuple[DescribeConfigsResourceResult, ...]
@@ -84,19 +84,19 @@ class _Describer:
     def __call__(self, resource: DescribeConfigsResource) -> _Shown:
         name = resource.resource_name
         match resource.resource_type:
-            case ResourceType.TOPIC:
+            case ConfigResourceType.TOPIC:
                 return self._topic(resource)
-            case ResourceType.GROUP:
+            case ConfigResourceType.GROUP:
                 if not name:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
                 configs = self._services.metadata.image.group_configs.get(name, {})
                 return self._show(group_entries(self._services.settings, configs), resource)
-            case ResourceType.BROKER if not name:
+            case ConfigResourceType.BROKER if not name:
                 return self._show(cluster_entries(self._broker), resource)
-            case ResourceType.BROKER:
+            case ConfigResourceType.BROKER:
                 _check_node(name, self._services.node_id)
                 return self._show(broker_entries(self._broker), resource)
-            case ResourceType.BROKER_LOGGER:
+            case ConfigResourceType.BROKER_LOGGER:
                 if not name:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
                 _check_node(name, self._services.node_id)
@@ -119,11 +119,11 @@ class _Describer:
             self._topics[key] = self._show(entries, resource)
         return self._topics[key]
 
-    def _show(self, entries: Iterable[Entry], resource: DescribeConfigsResource) -> _Shown:
+    def _show(self, entries: Iterable[ConfigEntry], resource: DescribeConfigsResource) -> _Shown:
         wanted = resource.configuration_keys
         return tuple(self._entry(entry) for entry in entries if not wanted or entry.name in wanted)
 
-    def _entry(self, entry: Entry) -> DescribeConfigsResourceResult:
+    def _entry(self, entry: ConfigEntry) -> DescribeConfigsResourceResult:
         synonyms = entry.synonyms if self._request.include_synonyms else ()
         return DescribeConfigsResourceResult(
             name=entry.name,
@@ -140,10 +140,10 @@ class _Describer:
         )
 
 
-def _logger_entries() -> Iterable[Entry]:
+def _logger_entries() -> Iterable[ConfigEntry]:
     for name, level in broker_loggers.levels().items():
-        source = Source.DYNAMIC_BROKER_LOGGER
-        yield Entry(name, level, source, False, False, Type.STRING, "", ())
+        source = ConfigSource.DYNAMIC_BROKER_LOGGER
+        yield ConfigEntry(name, level, source, False, False, Type.STRING, "", ())
 
 
 # --- AlterConfigs and IncrementalAlterConfigs -----------------------------------------------------
@@ -226,7 +226,7 @@ def _alter(
                     ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."
                 )
             changes = _checked(changes_at(place))
-            if resource.resource_type == ResourceType.BROKER_LOGGER and not fresh:
+            if resource.resource_type == ConfigResourceType.BROKER_LOGGER and not fresh:
                 _check_node(resource.resource_name, services.node_id)
                 broker_loggers.alter(changes, validate_only=validate_only)
             else:
@@ -242,16 +242,16 @@ def _alteration(
     services: Services, resource: _Resource, changes: tuple[ConfigChange, ...], fresh: bool
 ) -> Alteration:
     name = resource.resource_name
-    if resource.resource_type == ResourceType.TOPIC:
+    if resource.resource_type == ConfigResourceType.TOPIC:
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
         check_topic_name(name)
         return Alteration("topic", name, changes, fresh)
-    if resource.resource_type == ResourceType.GROUP:
+    if resource.resource_type == ConfigResourceType.GROUP:
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
         return Alteration("group", name, changes, fresh, services.settings)
-    if resource.resource_type == ResourceType.BROKER:
+    if resource.resource_type == ConfigResourceType.BROKER:
         if name:
             _check_node(name, services.node_id)
             name = str(services.node_id)

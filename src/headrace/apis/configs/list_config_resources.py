@@ -15,9 +15,9 @@ from kio.schema.list_config_resources.v1.response import (
     ListConfigResourcesResponse,
 )
 
-from headrace.apis.configs.config_entries import ResourceType
 from headrace.apis.context import RequestContext, Services
 from headrace.errors import ErrorCode
+from headrace.types import ConfigResourceType
 from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, error, i8
 from headrace.wire.steps import Steps
 
@@ -26,10 +26,10 @@ def list_config_resources(
     services: Services, request: ListConfigResourcesRequest, context: RequestContext
 ) -> Steps[ListConfigResourcesResponse]:
     """Every resource of the types asked for."""
-    known: set[int] = set(ResourceType)
+    known: set[int] = set(ConfigResourceType)
     types: set[int] = set(request.resource_types) or known
     if context.version == 0:
-        types = {ResourceType.CLIENT_METRICS}
+        types = {ConfigResourceType.CLIENT_METRICS}
     if not types <= known:
         return ListConfigResourcesResponse(
             throttle_time=NO_THROTTLE,
@@ -49,10 +49,10 @@ def list_config_resources(
 def _names(services: Services, kind: int) -> Iterable[str]:
     image = services.metadata.image
     match kind:
-        case ResourceType.TOPIC:
+        case ConfigResourceType.TOPIC:
             return image.topics
-        case ResourceType.BROKER | ResourceType.BROKER_LOGGER:
+        case ConfigResourceType.BROKER | ConfigResourceType.BROKER_LOGGER:
             return map(str, image.brokers)
-        case ResourceType.GROUP:
+        case ConfigResourceType.GROUP:
             return image.group_configs
     return ()

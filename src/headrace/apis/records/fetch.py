@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TypeAlias
 
-from headrace.apis.records.fetch_sessions import Entry, Session, SessionCache
+from headrace.apis.records.fetch_sessions import FetchSession, SessionCache, SessionPartition
 from headrace.apis.records.waiting_fetch import Times, WaitingFetch
 from headrace.clock import Clock
 from headrace.errors import ErrorCode, KafkaError
@@ -129,7 +129,7 @@ class Fetch:
 
     def _look(
         self,
-        session: Session,
+        session: FetchSession,
         request: FetchRequest,
         incremental: bool,
         version: int,
@@ -147,10 +147,10 @@ class Fetch:
 
     def read(
         self,
-        session: Session,
+        session: FetchSession,
         request: FetchRequest,
         incremental: bool,
-        entries: Iterable[Entry] | None = None,
+        entries: Iterable[SessionPartition] | None = None,
         total: int = 0,
     ) -> tuple[_Topics, bool]:
         """What there is to answer now, and whether it is worth sending before the deadline.
@@ -163,7 +163,7 @@ class Fetch:
             entries = session.dirty if incremental else session.entries.values()
         failed = False
         grouped: dict[TopicKey, list[FetchResult]] = {}
-        quiet: list[Entry] = []
+        quiet: list[SessionPartition] = []
         committed = request.isolation == READ_COMMITTED
         for entry in entries:
             if request.replica_id >= 0:
@@ -201,7 +201,7 @@ class Fetch:
         return list(grouped.items()), failed or total >= request.min_bytes
 
     def _read_entry(
-        self, entry: Entry, max_bytes: int, whole_first: bool, committed: bool, rack: str
+        self, entry: SessionPartition, max_bytes: int, whole_first: bool, committed: bool, rack: str
     ) -> FetchResult:
         partition = self._partition(entry)
         if not isinstance(partition, Partition):
@@ -228,7 +228,7 @@ class Fetch:
         )  # fmt: skip
 
     def _read_for_follower(
-        self, entry: Entry, max_bytes: int, whole_first: bool, request: FetchRequest
+        self, entry: SessionPartition, max_bytes: int, whole_first: bool, request: FetchRequest
     ) -> tuple[FetchResult, int]:
         """What a replica lacks, and the end of the log."""
         partition = self._partition(entry)
@@ -254,7 +254,7 @@ class Fetch:
     def _read_throttled(
         self,
         partition: Partition,
-        entry: Entry,
+        entry: SessionPartition,
         max_bytes: int,
         whole_first: bool,
         request: FetchRequest,
@@ -270,7 +270,7 @@ class Fetch:
             throttle.copied(records.length)
         return records
 
-    def _partition(self, entry: Entry) -> Partition | ErrorCode:
+    def _partition(self, entry: SessionPartition) -> Partition | ErrorCode:
         """The partition that the entry follows, found again if it was closed."""
         partition = entry.partition
         if partition is not None and not partition.closed:
@@ -281,7 +281,7 @@ class Fetch:
             entry.partition = found
         return found
 
-    def _find(self, entry: Entry) -> Partition | ErrorCode:
+    def _find(self, entry: SessionPartition) -> Partition | ErrorCode:
         partitions = self._by_key.get(entry.key)
         if partitions is None:
             if entry.session.by_ids:
@@ -291,7 +291,7 @@ class Fetch:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return partitions[entry.index]
 
-    def sent(self, session: Session, topics: _Topics) -> None:
+    def sent(self, session: FetchSession, topics: _Topics) -> None:
         """Remember what the client knows now, and let those with data go to the end of the line."""
         for key, results in topics:
             for index, _, high_watermark, _, start, records, _ in results:
@@ -303,6 +303,6 @@ class Fetch:
                     session.dirty[entry] = None
 
 
-def _watch(session: Session) -> None:
+def _watch(session: FetchSession) -> None:
     for entry in session.dirty if session.id else session.entries.values():
         entry.watch()

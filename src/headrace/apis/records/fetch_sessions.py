@@ -24,7 +24,7 @@ class Waiting(Protocol):
     def stir(self) -> None: ...
 
 
-class Entry:
+class SessionPartition:
     """One partition that a session follows."""
 
     __slots__ = (
@@ -32,7 +32,7 @@ class Entry:
         "sent_start", "session",
     )  # fmt: skip
 
-    def __init__(self, session: "Session", key: TopicKey, wanted: FetchPartition) -> None:
+    def __init__(self, session: "FetchSession", key: TopicKey, wanted: FetchPartition) -> None:
         self.session = session
         self.key = key
         self.index = wanted[0]
@@ -62,7 +62,7 @@ class Entry:
             self.partition = None
 
 
-class Session:
+class FetchSession:
     """A set of partitions, and which of them may have news."""
 
     __slots__ = ("by_ids", "dirty", "entries", "epoch", "id", "used_at", "waiting")
@@ -73,8 +73,8 @@ class Session:
         self.epoch = 1
         self.used_at = 0.0
         self.waiting: Waiting | None = None
-        self.entries: dict[tuple[TopicKey, int], Entry] = {}
-        self.dirty: dict[Entry, None] = {}
+        self.entries: dict[tuple[TopicKey, int], SessionPartition] = {}
+        self.dirty: dict[SessionPartition, None] = {}
         self.update(request)
 
     def update(self, request: FetchRequest) -> None:
@@ -84,7 +84,7 @@ class Session:
             for wanted in partitions:
                 entry = entries.get((key, wanted[0]))
                 if entry is None:
-                    entry = entries[key, wanted[0]] = Entry(self, key, wanted)
+                    entry = entries[key, wanted[0]] = SessionPartition(self, key, wanted)
                 else:
                     entry.epoch, entry.offset, entry.max_bytes = wanted[1], wanted[2], wanted[5]
                 dirty[entry] = None
@@ -106,18 +106,18 @@ class SessionCache:
     def __init__(self, slots: int, clock: Clock) -> None:
         self._slots = slots
         self._clock = clock
-        self._sessions: OrderedDict[int, Session] = OrderedDict()
+        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def session_for(self, request: FetchRequest, by_ids: bool) -> tuple[Session, bool]:
+    def session_for(self, request: FetchRequest, by_ids: bool) -> tuple[FetchSession, bool]:
         """The session that the request speaks of or opens, and whether it is incremental."""
         if request.session_epoch <= INITIAL_EPOCH:
             if request.session_id:
                 self.drop(request.session_id)
             if request.session_epoch == FINAL_EPOCH or not self._has_room():
-                return Session(0, by_ids, request), False
+                return FetchSession(0, by_ids, request), False
             return self._open(request, by_ids), False
         session = self._sessions.get(request.session_id)
         if session is None:
@@ -132,11 +132,11 @@ class SessionCache:
         session.update(request)
         return session, True
 
-    def _open(self, request: FetchRequest, by_ids: bool) -> Session:
+    def _open(self, request: FetchRequest, by_ids: bool) -> FetchSession:
         session_id = random.randint(1, 0x7FFFFFFF)
         while session_id in self._sessions:
             session_id = random.randint(1, 0x7FFFFFFF)
-        session = self._sessions[session_id] = Session(session_id, by_ids, request)
+        session = self._sessions[session_id] = FetchSession(session_id, by_ids, request)
         session.used_at = self._clock.monotonic()
         return session
 

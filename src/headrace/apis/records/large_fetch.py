@@ -13,7 +13,12 @@ from itertools import islice
 from typing import Any
 
 from headrace.apis.records.fetch import READ_COMMITTED, Fetch
-from headrace.apis.records.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, Entry, Session
+from headrace.apis.records.fetch_sessions import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    FetchSession,
+    SessionPartition,
+)
 from headrace.wire.fast import (
     FETCH_TOPIC_IDS_FROM,
     Chunk,
@@ -106,14 +111,18 @@ def read_steps(fetch: Fetch, request: FetchRequest, version: int) -> Steps[Read]
     for key, partitions in request.topics:
         for start in range(0, max(len(partitions), 1), _TOGETHER):
             part = request._replace(topics=[(key, partitions[start : start + _TOGETHER])])
-            session = Session(0, by_ids, part)
+            session = FetchSession(0, by_ids, part)
             _read_some(fetch, session, list(session.entries.values()), request, read)
             yield
     return read
 
 
 def _read_some(
-    fetch: Fetch, session: Session, entries: list[Entry], request: FetchRequest, read: Read
+    fetch: Fetch,
+    session: FetchSession,
+    entries: list[SessionPartition],
+    request: FetchRequest,
+    read: Read,
 ) -> None:
     left = request._replace(max_bytes=max(request.max_bytes - read.total_bytes, 0))
     topics, ready = fetch.read(session, left, False, entries, read.total_bytes)
@@ -131,7 +140,7 @@ def _read_some(
 
 
 def _watch_if_quiet(
-    session: Session, entry: Entry, result: FetchResult, request: FetchRequest
+    session: FetchSession, entry: SessionPartition, result: FetchResult, request: FetchRequest
 ) -> None:
     """Spare the next request a partition that has nothing new."""
     end = result[3] if request.isolation == READ_COMMITTED else result[2]

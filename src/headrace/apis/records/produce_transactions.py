@@ -13,7 +13,7 @@ from headrace.apis.transactions.transaction_errors import when_writing
 from headrace.coordination.transactions import Identity
 from headrace.errors import ErrorCode, KafkaError
 from headrace.replication.partition import Partition
-from headrace.replication.verification import Verification
+from headrace.replication.verification import VerificationGuard
 from headrace.types import TopicPartition
 from headrace.wire import batch
 from headrace.wire.fast import ProduceRequest
@@ -28,10 +28,10 @@ class Leave:
     __slots__ = ("_refused", "_verifications")
 
     def __init__(self) -> None:
-        self._verifications: dict[Partition, Verification] = {}
+        self._verifications: dict[Partition, VerificationGuard] = {}
         self._refused: dict[Partition, KafkaError] = {}
 
-    def of(self, partition: Partition) -> Verification | None:
+    def of(self, partition: Partition) -> VerificationGuard | None:
         """What `Partition.append` needs; KafkaError where the coordinator refused."""
         if partition in self._refused:
             raise self._refused[partition]

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Generator
 from typing import TypeAlias
 
-from headrace.apis.records.fetch_sessions import Session
+from headrace.apis.records.fetch_sessions import FetchSession
 from headrace.wire.fast import Chunk
 
 logger = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ class WaitingFetch:
 
     def __init__(
         self,
-        session: Session,
+        session: FetchSession,
         look: Callable[[bool], list[Chunk] | None],
         patience_ms: int,
         due: list[Callable[[], None]],

@@ -27,7 +27,7 @@ from headrace.coordination.outcome import Outcome, Reply, Result, Token
 from headrace.coordination.transactions import Identity
 from headrace.errors import ErrorCode, KafkaError
 from headrace.replication.partition import Partition
-from headrace.replication.verification import Verification
+from headrace.replication.verification import VerificationGuard
 from headrace.types import TopicPartition
 from headrace.wire.primitives import NO_THROTTLE, error
 
@@ -52,7 +52,9 @@ def txn_offset_commit(
     return _commit_later(services, request, context.version, missing, leave)
 
 
-def _begin(services: Services, request: TxnOffsetCommitRequest) -> tuple[Partition, Verification]:
+def _begin(
+    services: Services, request: TxnOffsetCommitRequest
+) -> tuple[Partition, VerificationGuard]:
     """What tells later whether the transaction has ended since; before the coordinator is asked."""
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
@@ -85,7 +87,7 @@ async def _commit_later(
     request: TxnOffsetCommitRequest,
     version: int,
     missing: Coroutine[None, None, frozenset[TopicPartition]],
-    leave: tuple[Partition, Verification],
+    leave: tuple[Partition, VerificationGuard],
 ) -> TxnOffsetCommitResponse:
     partition, verification = leave
     try:

@@ -18,7 +18,7 @@ from headrace.cli.options import (
 
 if TYPE_CHECKING:
     from headrace.client.cluster import Cluster as Connected
-    from headrace.client.configs import ResourceType
+    from headrace.types import ConfigResourceType
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -115,10 +115,10 @@ def _shown(value: str | None, sensitive: bool) -> str:
     return "[dim](none)[/]" if value is None else escape(value) or '[dim]""[/]'
 
 
-def _type(kind: Kind) -> "ResourceType":
-    from headrace.client.configs import ResourceType
+def _type(kind: Kind) -> "ConfigResourceType":
+    from headrace.types import ConfigResourceType
 
-    return ResourceType.TOPIC if kind is Kind.TOPIC else ResourceType.BROKER
+    return ConfigResourceType.TOPIC if kind is Kind.TOPIC else ConfigResourceType.BROKER
 
 
 def _check_name(connected: "Connected", kind: Kind, name: str) -> None:

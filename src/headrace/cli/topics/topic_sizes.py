@@ -17,13 +17,13 @@ from headrace.cli.client import Cluster
 from headrace.cli.failures import bad_usage
 from headrace.cli.records import positions
 from headrace.client.brokers import partition_sizes
-from headrace.client.configs import ResourceType, describe_configs
+from headrace.client.configs import describe_configs
 from headrace.client.topics import TopicDescription, describe_topics
 from headrace.disk import RealDisk
 from headrace.log.indexes import last_time
 from headrace.log.retention import LogView, Reason, decide, left_of
 from headrace.settings import LogSettings, Settings, log_settings
-from headrace.types import TopicPartition
+from headrace.types import ConfigResourceType, TopicPartition
 
 if TYPE_CHECKING:
     from headrace.client.cluster import Cluster as Connected
@@ -189,7 +189,7 @@ def _topic(
 
 def _settings(connected: "Connected", topic: str) -> LogSettings:
     """The topic's own settings and those that it inherits, as far as the cluster has them."""
-    configs = describe_configs(connected, ResourceType.TOPIC, topic)
+    configs = describe_configs(connected, ConfigResourceType.TOPIC, topic)
     told = {each.name: each.value for each in configs}
     known = {name: value for name in _LIMITS if (value := told.get(name)) is not None}
     return log_settings(Settings.parse({}), known)

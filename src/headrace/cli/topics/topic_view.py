@@ -44,7 +44,8 @@ class TopicView:
 def look(cluster: Cluster, names: Sequence[str]) -> list[TopicView]:
     """The named topics as they are now."""
     from headrace.client.brokers import partition_sizes
-    from headrace.client.configs import ResourceType, describe_configs
+    from headrace.client.configs import describe_configs
+    from headrace.types import ConfigResourceType
 
     views = []
     with client.admin(cluster) as connected:
@@ -53,7 +54,7 @@ def look(cluster: Cluster, names: Sequence[str]) -> list[TopicView]:
         sizes = partition_sizes(connected, client.replica_brokers(found), partitions)
         for topic in found:
             limits = positions.bounds(connected, topic.name, topic.led) if topic.led else {}
-            configs = describe_configs(connected, ResourceType.TOPIC, topic.name)
+            configs = describe_configs(connected, ConfigResourceType.TOPIC, topic.name)
             views.append(
                 TopicView(
                     name=topic.name,

@@ -279,7 +279,8 @@ def alter(
     """
     from headrace.cli import client
     from headrace.cli.topics import config_changes
-    from headrace.client.configs import ResourceType, alter_configs
+    from headrace.client.configs import alter_configs
+    from headrace.types import ConfigResourceType
 
     if replication_factor is not None:
         if to_set or to_unset:
@@ -294,7 +295,7 @@ def alter(
     cluster = client.connect(bootstrap, client_config)
     with client.admin(cluster) as connected:
         client.describe_topics(connected, [name])
-        alter_configs(connected, ResourceType.TOPIC, name, changes.to_set, changes.to_unset)
+        alter_configs(connected, ConfigResourceType.TOPIC, name, changes.to_set, changes.to_unset)
     config_changes.report(f"topic {name}", changes, as_json=as_json)
 
 

@@ -73,7 +73,7 @@ def _too_many() -> KafkaError:
     return KafkaError(ErrorCode.INVALID_RECORD, "a batch has more records than bytes")
 
 
-class Records:
+class BatchRecords:
     """The records of some batches, none of them empty."""
 
     __slots__ = ("batches", "buffer", "columns", "firsts", "offsets", "which")
@@ -110,12 +110,12 @@ class Records:
 
 def decoded(
     buffer: bytes, batches: Sequence[Batch], max_decompressed_bytes: int
-) -> Iterator[Records]:
+) -> Iterator[BatchRecords]:
     """The records of these batches of one chunk, in several parts if they unpack to much."""
     if not any(batch.header[5] & CODEC_MASK for batch in batches):
         if batches:
             begins = [batch.at + HEADER_BYTES for batch in batches]
-            yield Records([*batches], buffer, begins, [batch.end for batch in batches])
+            yield BatchRecords([*batches], buffer, begins, [batch.end for batch in batches])
         return
     unpacked, begins, ends, part = bytearray(), list[int](), list[int](), list[Batch]()
     view = memoryview(buffer)
@@ -126,7 +126,7 @@ def decoded(
         ends.append(len(unpacked))
         part.append(batch)
         if len(unpacked) >= _UNPACKED_BYTES:
-            yield Records(part, unpacked, begins, ends)
+            yield BatchRecords(part, unpacked, begins, ends)
             unpacked, begins, ends, part = bytearray(), [], [], []
     if part:
-        yield Records(part, unpacked, begins, ends)
+        yield BatchRecords(part, unpacked, begins, ends)

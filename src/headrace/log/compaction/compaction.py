@@ -15,14 +15,14 @@ import numpy as np
 
 from headrace.disk import Disk
 from headrace.errors import KafkaError
-from headrace.log.compaction.batches import Batch, Records, chunks, decoded
+from headrace.log.compaction.batches import Batch, BatchRecords, chunks, decoded
 from headrace.log.compaction.job import Answer, Failed, Finished, Job
 from headrace.log.compaction.keys import KeyMap
-from headrace.log.compaction.pace import Pace
-from headrace.log.compaction.plan import Source, groups
+from headrace.log.compaction.plan import SourceSegment, groups
 from headrace.log.compaction.rewrite import Rewrite
 from headrace.log.compaction.swap import remove_cleaned
-from headrace.log.compaction.transactions import Transactions
+from headrace.log.compaction.throttler import Throttler
+from headrace.log.compaction.transactions import CleanedTransactions
 from headrace.log.segment import INDEX, LOG, TIME_INDEX, segment_path
 from headrace.wire.batch import CONTROL, TRANSACTIONAL
 from headrace.wire.markers import decode_marker
@@ -35,7 +35,7 @@ _FULL_PART = 256
 def compact(job: Job, disk: Disk) -> Iterator[Answer]:
     """Do the job; an answer as soon as there is one."""
     began = time.monotonic()
-    pace = Pace(job.bytes_per_second)
+    pace = Throttler(job.bytes_per_second)
     try:
         walk = FirstWalk(job, disk, pace)
         walk.run()
@@ -56,9 +56,9 @@ def compact(job: Job, disk: Disk) -> Iterator[Answer]:
     )
 
 
-def _sources(job: Job, disk: Disk, map_end: int) -> list[Source]:
+def _sources(job: Job, disk: Disk, map_end: int) -> list[SourceSegment]:
     return [
-        Source(base, size, _size(disk, job, base, INDEX), _size(disk, job, base, TIME_INDEX))
+        SourceSegment(base, size, _size(disk, job, base, INDEX), _size(disk, job, base, TIME_INDEX))
         for base, size in job.segments
         if base <= map_end
     ]
@@ -74,11 +74,11 @@ def _size(disk: Disk, job: Job, base: int, suffix: str) -> int:
 class FirstWalk:
     """Fills the key map from the dirty part of the log."""
 
-    def __init__(self, job: Job, disk: Disk, pace: Pace) -> None:
+    def __init__(self, job: Job, disk: Disk, pace: Throttler) -> None:
         self._job = job
         self._disk = disk
         self._pace = pace
-        self._transactions = Transactions(job.aborted)
+        self._transactions = CleanedTransactions(job.aborted)
         expected = job.end - job.first_dirty
         self.keys = KeyMap(job.map_bytes, job.map_load_factor, expected)
         self.map_end = job.first_dirty - 1
@@ -118,7 +118,7 @@ class FirstWalk:
             return False
         return batch.header[12] > 0 and last >= self._job.first_dirty
 
-    def _put(self, records: Records) -> bool:
+    def _put(self, records: BatchRecords) -> bool:
         keys, offsets = self.keys, records.offsets
         chosen = np.flatnonzero(
             (records.columns.key_bytes >= 0) & (offsets >= self._job.first_dirty)

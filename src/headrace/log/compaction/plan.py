@@ -29,7 +29,7 @@ class Sealed(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CompactionPlan:
     """What compacting a log now would be about."""
 
     first_dirty: int
@@ -69,7 +69,7 @@ def plan(
     stable: int,
     settings: LogSettings,
     now_ms: int,
-) -> Plan:
+) -> CompactionPlan:
     """What could be compacted of a log with these segments, of which the last is active.
 
     `stable` is the offset below which everything is committed, ended and flushed.
@@ -90,7 +90,7 @@ def plan(
     clean_bytes = sum(segment.size for segment in sealed[: count - len(dirty)])
     if dirty and dirty[0].base_offset < first_dirty:
         clean_bytes += dirty[0].size  # the key map was full in the middle of it
-    return Plan(
+    return CompactionPlan(
         first_dirty,
         segments[count].base_offset,
         clean_bytes,
@@ -106,7 +106,7 @@ def _overdue(dirty: Sequence[Sealed], settings: LogSettings, now_ms: int) -> boo
     return any(0 < segment.first_time() < latest_ms for segment in dirty)
 
 
-class Source(NamedTuple):
+class SourceSegment(NamedTuple):
     """A segment to compact, with the sizes of its files."""
 
     base_offset: int
@@ -115,7 +115,7 @@ class Source(NamedTuple):
     time_index_bytes: int
 
 
-def groups(sources: Sequence[Source], job: Job) -> Iterator[list[tuple[int, int]]]:
+def groups(sources: Sequence[SourceSegment], job: Job) -> Iterator[list[tuple[int, int]]]:
     """Which neighbours become one segment: (base offset, bytes) of each.
 
     Together they keep to segment.bytes and to segment.index.bytes even if nothing goes, and

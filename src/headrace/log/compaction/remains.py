@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from headrace.log.compaction.batches import Records
+from headrace.log.compaction.batches import BatchRecords
 from headrace.wire.batch import (
     CODEC_MASK,
     CONTROL,
@@ -39,7 +39,7 @@ class Remains:
     __slots__ = ("_latest", "_records", "_run_ends", "_run_starts", "_runs", "_stay", "counts",
                  "tombstones")  # fmt: skip
 
-    def __init__(self, records: Records, stay: Flags) -> None:
+    def __init__(self, records: BatchRecords, stay: Flags) -> None:
         columns, firsts = records.columns, records.firsts
         self._records = records
         self._stay = stay

@@ -18,12 +18,12 @@ import numpy as np
 
 from headrace.disk import CREATE, READ_WRITE, TRUNCATE, Buffer, Disk, write_file, write_fully
 from headrace.errors import ErrorCode, KafkaError
-from headrace.log.compaction.batches import Batch, Records, chunks, decoded
+from headrace.log.compaction.batches import Batch, BatchRecords, chunks, decoded
 from headrace.log.compaction.job import Cleaned, Job
 from headrace.log.compaction.keys import KeyMap
-from headrace.log.compaction.pace import Pace
 from headrace.log.compaction.remains import Flags, Remains, emptied
-from headrace.log.compaction.transactions import Transactions
+from headrace.log.compaction.throttler import Throttler
+from headrace.log.compaction.transactions import CleanedTransactions
 from headrace.log.segment import (
     CLEANED,
     INDEX,
@@ -106,14 +106,14 @@ class _Output:
 class Rewrite:
     """The walk over all groups of one job."""
 
-    def __init__(self, disk: Disk, job: Job, keys: KeyMap, map_end: int, pace: Pace) -> None:
+    def __init__(self, disk: Disk, job: Job, keys: KeyMap, map_end: int, pace: Throttler) -> None:
         """Everything up to `map_end` is in `keys`."""
         self._disk = disk
         self._job = job
         self._keys = keys
         self._map_end = map_end
         self._pace = pace
-        self._transactions = Transactions(job.aborted)
+        self._transactions = CleanedTransactions(job.aborted)
         self._aborted = {row[2]: row for row in job.aborted}
         self._last_data = {row[0]: row[1] for row in job.producers}
         self._last_epoch = {row[0]: row[2] for row in job.producers}
@@ -202,7 +202,7 @@ class Rewrite:
             for index in range(len(records.batches)):
                 yield remains, index
 
-    def _stay(self, records: Records) -> Flags:
+    def _stay(self, records: BatchRecords) -> Flags:
         """Which of the records stay."""
         columns, offsets = records.columns, records.offsets
         stay: Flags = offsets > self._map_end

@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 
 from headrace.log.compaction.job import Job
-from headrace.log.compaction.plan import Plan, first_dirty_offset, plan
+from headrace.log.compaction.plan import CompactionPlan, first_dirty_offset, plan
 from headrace.log.log import Log
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class CompactionLimits:
     """What the broker's settings allow a compaction."""
 
     map_bytes: int
@@ -17,7 +17,7 @@ class Limits:
     max_decompressed_bytes: int
 
 
-def plan_for(log: Log, cleaned_to: int | None, last_stable: int, now_ms: int) -> Plan:
+def plan_for(log: Log, cleaned_to: int | None, last_stable: int, now_ms: int) -> CompactionPlan:
     """What compacting this log now would be about; `cleaned_to` is its checkpoint."""
     return plan(
         log.segments,
@@ -28,7 +28,7 @@ def plan_for(log: Log, cleaned_to: int | None, last_stable: int, now_ms: int) ->
     )
 
 
-def job_for(log: Log, chosen: Plan, limits: Limits, now_ms: int) -> Job:
+def job_for(log: Log, chosen: CompactionPlan, limits: CompactionLimits, now_ms: int) -> Job:
     """Everything that the other process has to know."""
     settings = log.settings
     return Job(

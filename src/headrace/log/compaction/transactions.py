@@ -12,7 +12,7 @@ Aborted = tuple[int, int, int, int]
 """Producer id, first offset, the marker's offset, last stable offset."""
 
 
-class Transactions:
+class CleanedTransactions:
     """The transactions that are open at the place of the walk."""
 
     __slots__ = ("_aborted", "_coming", "_committed", "_seen", "kept")

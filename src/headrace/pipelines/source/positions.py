@@ -3,7 +3,7 @@
 import re
 from typing import NamedTuple
 
-from headrace.client.cluster import Cluster, Topic
+from headrace.client.cluster import Cluster, TopicLeaders
 from headrace.client.offsets import EARLIEST, LATEST, list_offsets
 from headrace.pipelines.source.options import OptionError, Position, Selection, SourceOptions
 from headrace.types import TopicPartition, encode_uuid
@@ -42,7 +42,9 @@ def find_partitions(
     return FoundPartitions(existing, topic_ids)
 
 
-def _find_topics(cluster: Cluster, selection: Selection, all_must_exist: bool) -> dict[str, Topic]:
+def _find_topics(
+    cluster: Cluster, selection: Selection, all_must_exist: bool
+) -> dict[str, TopicLeaders]:
     if selection.pattern is not None:
         pattern = re.compile(selection.pattern)
         topics_now = cluster.patiently("listing topics", lambda: cluster.topics(None))

@@ -3,7 +3,7 @@
 import time
 
 
-class Pace:
+class Throttler:
     """Sleeps as soon as more bytes went than the time that has passed allows."""
 
     def __init__(self, bytes_per_second: float) -> None:
