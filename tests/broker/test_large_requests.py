@@ -5,6 +5,7 @@ many times; a broker that works on it at once answers the canary once or twice. 
 takes is measured by `benchmarks/large_requests.py`.
 """
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,8 +13,11 @@ import pytest
 
 from headrace.testing.running import RunningBroker
 from headrace.wire import codec
+from headrace.wire.compression import LZ4
+from headrace.wire.records import Record, encode_batch
 from tests.support.large_requests import (
     CASES,
+    bomb,
     create_topics,
     item,
     metadata,
@@ -21,9 +25,11 @@ from tests.support.large_requests import (
     request,
     send_beside_a_canary,
 )
-from tests.support.raw import RawClient, batch_of, end_offset, frame, produce
+from tests.support.raw import RawClient, batch_of, end_offset, frame, produce, produce_error
 
 ELEMENTS = 20_000
+ORDERED = "ordered"
+NOW_MS = int(time.time() * 1000)
 ANSWERS = 5
 SHORT = {
     # So little work that there may be no need to let others in between.
@@ -158,3 +164,44 @@ def test_batches_for_many_partitions_are_appended_in_order(broker: RunningBroker
         offsets = [(one.index, one.base_offset, one.error_code) for one in found]
         assert offsets == [(n % 2, n // 2, 0) for n in range(LISTED)]
         assert end_offset(client, "appended", 1) == LISTED // 2
+
+
+def test_produces_behind_a_long_one_are_appended_and_answered_after_it(
+    broker: RunningBroker,
+) -> None:
+    """Long and short batches of one idempotent producer, all sent at once."""
+    counts = [5_000, 1, 1, 3_000, 1]
+    sent, sequence = b"", 0
+    for count in counts:
+        batch = encode_batch(
+            [Record(0, NOW_MS, b"k", b"v" * 100)] * count,
+            codec=3, producer_id=7_000_000, producer_epoch=0, base_sequence=sequence,
+        )  # fmt: skip
+        sent += produce(ORDERED, batch)
+        sequence += count
+    with RawClient(broker.bootstrap_servers) as client:
+        client.ask(create_topics([ORDERED], cleanup_policy="compact"))
+        client.send(sent)
+        answers = [produce_error(client.answer(), ORDERED) for _ in counts]
+        assert end_offset(client, ORDERED) == sequence
+    assert answers == [(0, sum(counts[:n])) for n in range(len(counts))]
+
+
+def test_a_long_produce_ends_with_its_connection(broker: RunningBroker) -> None:
+    batch = bomb(LZ4, 300_000)
+    with RawClient(broker.bootstrap_servers) as other:
+        other.ask(create_topics(["left"], cleanup_policy="compact", max_message_bytes="10000000"))
+        with RawClient(broker.bootstrap_servers) as client:
+            client.send(produce("left", batch))
+        # Takes as long, so that the first one would be appended before it.
+        assert produce_error(other.ask(produce("left", batch)), "left") == (0, 0)
+
+
+def test_a_long_batch_that_fails_without_acks_closes_the_connection(broker: RunningBroker) -> None:
+    keyless = encode_batch([Record(0, NOW_MS, None, b"v")] * 5_000, codec=4)
+    with RawClient(broker.bootstrap_servers) as other:
+        other.ask(create_topics(["silent"], cleanup_policy="compact"))
+        with RawClient(broker.bootstrap_servers) as client:
+            client.send(produce("silent", keyless, acks=0))
+            assert client.socket.recv(1) == b""
+        assert end_offset(other, "silent") == 0

@@ -99,6 +99,24 @@ def test_a_topic_with_a_codec_of_its_own_still_reads_the_same(
     assert [m.offset() for m in messages] == list(range(100))
 
 
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("topic_codec", ["producer", "zstd"])
+def test_large_batches_whose_records_are_checked_are_read_in_order(
+    bootstrap: str, make_topic: MakeTopic, codec: str, topic_codec: str
+) -> None:
+    """An idempotent producer with five requests under way; each batch takes the broker long."""
+    topic = make_topic(**{"record.validation": "full", "compression.type": topic_codec})
+    values: list[bytes | None] = [b"mill " * 100 + b"%d" % n for n in range(20_000)]
+    send(
+        bootstrap, topic, values, compression_type=codec, linger_ms=100, enable_idempotence=True,
+        batch_num_messages=5_000, batch_size=10_000_000, message_max_bytes=1_000_000,
+    )  # fmt: skip
+    with consuming(bootstrap, TopicPartition(topic, 0, 0)) as consumer:
+        messages = take(consumer, len(values), 60)
+    assert [m.value() for m in messages] == values
+    assert [m.offset() for m in messages] == list(range(len(values)))
+
+
 @pytest.mark.parametrize("acks", ["0", "1", "all"])
 def test_every_acks_level_stores_the_records(bootstrap: str, topic: str, acks: str) -> None:
     values: list[bytes | None] = [b"%d" % n for n in range(50)]

@@ -6,6 +6,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from headrace.apis.context import Caller
+from headrace.apis.records.produce import LongProduce
 from headrace.apis.records.waiting_fetch import WaitingFetch
 from headrace.broker.build import BrokerParts, Surroundings, build
 from headrace.broker.connection import Answer, CloseConnection, Connection
@@ -129,7 +130,7 @@ class SimulatedBroker:
         connection = cast("Connection", _Connection())
         try:
             answer = self.parts.dispatch.handle(connection, frame, memoryview(frame), 0, len(frame))
-            if isinstance(answer, Coroutine | WaitingFetch):
+            if isinstance(answer, Coroutine | LongProduce | WaitingFetch):
                 answer = await answer
         except CloseConnection:
             self.network.reset(link)

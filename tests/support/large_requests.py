@@ -15,12 +15,19 @@ from pathlib import Path
 
 from headrace.testing.running import RunningBroker
 from headrace.wire import codec, codec_fields
+from headrace.wire.compression import GZIP, LZ4, SNAPPY, ZSTD
+from headrace.wire.records import Record, encode_batch
 from headrace.wire.varint import uvarint
 from tests.support.messages import filled
-from tests.support.raw import RawClient, frame
+from tests.support.raw import RawClient, frame, produce
 
 API_VERSIONS = frame(18, 0, b"")
 TOPIC = "wide"
+COMPACTED = "compacted"
+PACKED = "packed"
+"""A topic with a codec of its own."""
+UNPACKED = 48_000_000
+"""Less than headrace.max.decompressed.bytes."""
 
 
 @dataclass(slots=True)
@@ -64,6 +71,11 @@ def prepare(broker: RunningBroker, partitions: int) -> None:
     """The topics that the cases speak of, and coordinators that are ready."""
     with RawClient(broker.bootstrap_servers) as client:
         client.ask(create_topics([TOPIC], partitions=partitions))
+        client.ask(
+            create_topics([COMPACTED], 100, cleanup_policy="compact", max_message_bytes="10000000")
+        )
+        client.ask(create_topics([PACKED], compression_type="zstd"))
+        client.ask(produce(TOPIC, bomb(LZ4, records=100_000, bytes_each=400), partition=0))
         for key_type, key in ((0, "group"), (1, "tx")):
             client.ask(request(10, 4, key_type=key_type, coordinator_keys=(key,)))
         client.ask(request(9, 8, groups=(_item(9, 8, "groups", group_id="group", topics=None),)))
@@ -101,12 +113,21 @@ def metadata(names: list[str], *, may_create: bool = False, version: int = 12) -
     return frame(3, version, b"\0" + body)
 
 
-def create_topics(names: list[str], partitions: int = 1, *, validate_only: bool = False) -> bytes:
+def create_topics(
+    names: list[str], partitions: int = 1, *, validate_only: bool = False, **configs: str
+) -> bytes:
     """A CreateTopics request for these names."""
-    topics = tuple(
-        _item(19, 7, "topics", name=name, num_partitions=partitions, replication_factor=1)
-        for name in names
+    given = tuple(
+        _item(19, 7, "topics.configs", name=name.replace("_", "."), value=value)
+        for name, value in configs.items()
     )
+    topics = tuple(
+        _item(
+            19, 7, "topics", name=name, num_partitions=partitions, replication_factor=1,
+            configs=given,
+        )
+        for name in names
+    )  # fmt: skip
     return request(19, 7, topics=topics, validate_only=validate_only)
 
 
@@ -142,6 +163,28 @@ def _produce(topics: int) -> bytes:
     return frame(0, 9, body + b"\0\0")
 
 
+def bomb(packing: int, records: int = 1, bytes_each: int = 0) -> bytearray:
+    """A small batch with very many records, or very large ones, when it is decompressed.
+
+    Its last record is the latest one.
+    """
+    now_ms = int(time.time() * 1000)
+    value = bytes(bytes_each)
+    alike = [Record(0, now_ms - 1, b"k", value)] * (records - 1)
+    return encode_batch([*alike, Record(0, now_ms, b"k", value)], codec=packing)
+
+
+def _produce_each(topic: str, batch: bytearray, count: int) -> bytes:
+    """The same batch for each of many partitions."""
+    shape = codec.request_class(0, 9)
+    batches = tuple(
+        item(shape, "topic_data.partition_data", index=n, records=bytes(batch))
+        for n in range(count)
+    )
+    topics = (item(shape, "topic_data", name=topic, partition_data=batches),)
+    return request(0, 9, acks=1, topic_data=topics)
+
+
 def _fetch(partitions: int, *, session_epoch: int = -1) -> bytes:
     head = b"\0" + struct.pack(">iiiibii", -1, 0, 1, 1 << 20, 0, 0, session_epoch)
     body = head + b"\x02" + uvarint(len(TOPIC) + 1) + TOPIC.encode() + uvarint(partitions + 1)
@@ -175,6 +218,15 @@ CASES: dict[str, Case] = {
     "Metadata of all topics": lambda n: frame(3, 12, b"\0\0\0\0\0"),
     "Metadata creating topics": lambda n: metadata(_fresh(n // 100), may_create=True),
     "Produce to partitions without a batch": lambda n: _produce(n),
+    "Produce of a large gzip batch": lambda n: produce(COMPACTED, bomb(GZIP, 1, UNPACKED)),
+    "Produce of a large snappy batch": lambda n: produce(COMPACTED, bomb(SNAPPY, 1, UNPACKED)),
+    "Produce of a large lz4 batch": lambda n: produce(COMPACTED, bomb(LZ4, 1, UNPACKED)),
+    "Produce of a large zstd batch": lambda n: produce(COMPACTED, bomb(ZSTD, 1, UNPACKED)),
+    "Produce of a batch of many records": lambda n: produce(COMPACTED, bomb(LZ4, 10 * n)),
+    "Produce of a batch in another codec": lambda n: produce(PACKED, bomb(GZIP, n, 400)),
+    "Produce of many compressed batches": lambda n: _produce_each(
+        COMPACTED, bomb(ZSTD, 900, 200), n // 1000
+    ),
     "Fetch of partitions": lambda n: _fetch(n),
     "Fetch of partitions in a session": lambda n: _fetch(n // 5, session_epoch=0),
     "tagged fields in a header": lambda n: _header_tags(10 * n),

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from headrace.apis.records.long_batches import LongBatches
+from headrace.apis.slices import Slices
 from headrace.clock import Clock
 from headrace.cluster.metadata import Metadata
 from headrace.replication.peers import Peers
@@ -32,8 +34,15 @@ class Services:
     make_transactions: Callable[[], TransactionCoordinator]
     """Likewise the coordinator of transactions."""
     peers: Peers
+    slices: Slices = field(init=False)
+    """Shares the event loop between requests that take long."""
+    long_batches: LongBatches = field(init=False)
     _groups: GroupCoordinator | None = field(default=None, init=False)
     _transactions: TransactionCoordinator | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self.slices = Slices(self.clock.monotonic)
+        self.long_batches = LongBatches(self.slices)
 
     @property
     def groups(self) -> GroupCoordinator:

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Protocol
 
 from headrace.apis.context import Caller
+from headrace.apis.records.produce import LongProduce, SilentFailure
 from headrace.apis.records.waiting_fetch import WaitingFetch
 from headrace.broker.buffers import SHARED_BYTES, Buffers
 from headrace.broker.poller import HANGUP, READ, WRITE, Poller
@@ -26,7 +27,7 @@ from headrace.wire.framing import MIN_REQUEST_BYTES, SIZE_BYTES, frame_size
 logger = logging.getLogger(__name__)
 
 Answer = bytes | list[Chunk] | None
-Later = Coroutine[None, None, Answer] | WaitingFetch
+Later = Coroutine[None, None, Answer] | LongProduce | WaitingFetch
 """What gives an answer later."""
 
 _JOINED_BYTES = 64 * 1024
@@ -334,6 +335,8 @@ class Connection:
             if work.start(partial(self._fetched, place)):
                 self._poller.has_work = True
             return
+        if isinstance(work, LongProduce):
+            self.hold()  # the order of a producer's batches is kept
         task = asyncio.get_running_loop().create_task(self._finish(work, place))
         self._poller.has_work = True
         self._tasks.add(task)
@@ -345,10 +348,12 @@ class Connection:
         place.done = True
         self._line.append(place)
 
-    async def _finish(self, work: Coroutine[None, None, Answer], place: _Waiting) -> None:
+    async def _finish(
+        self, work: Coroutine[None, None, Answer] | LongProduce, place: _Waiting
+    ) -> None:
         try:
             place.answer = await work
-        except CloseConnection as reason:
+        except (CloseConnection, SilentFailure) as reason:
             logger.warning("closing %s: %s", self.address, reason)
             self.close()
             return

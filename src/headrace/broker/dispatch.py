@@ -2,7 +2,7 @@
 
 Produce, Fetch, Metadata and ApiVersions have paths of their own; everything else goes through the
 route table and the codec. A request or response that takes long is worked on in slices
-(`slices.py`), and one that names much in parts (`apis/parts.py`); its connection is not read
+(`apis/slices.py`), and one that names much in parts (`apis/parts.py`); its connection is not read
 meanwhile. A handler's KafkaError becomes the answer; a request that is no request
 closes its connection; a mistake of ours is logged with its trace and closes the connection too.
 """
@@ -29,12 +29,11 @@ from headrace.apis.parts import (
 )
 from headrace.apis.records.fetch import Fetch
 from headrace.apis.records.fetch_sessions import INITIAL_EPOCH
-from headrace.apis.records.produce import Produce, SilentFailure
+from headrace.apis.records.produce import LongProduce, Produce, SilentFailure
 from headrace.apis.routes import METADATA, PRODUCE, ROUTES, Route
 from headrace.apis.topics.metadata import Metadata
 from headrace.broker.buffers import LARGEST_KEPT_BYTES
 from headrace.broker.connection import Answer, CloseConnection, Connection, Later
-from headrace.broker.slices import Slices
 from headrace.errors import ErrorCode, KafkaError, MalformedRequest
 from headrace.wire.fast import ManyPartitions, parse_fetch
 from headrace.wire.framing import (
@@ -69,7 +68,7 @@ class Dispatch:
         self._produce = produce
         self._fetch = fetch
         self._metadata = Metadata(services)
-        self._slices = Slices(services.clock.monotonic)
+        self._slices = services.slices
         self._ranges = [(key, row.min_version, row.max_version) for key, row in ROUTES.items()]
 
     def requests(self) -> dict[str, int]:
@@ -113,7 +112,7 @@ class Dispatch:
         except _UNREADABLE as error:
             raise CloseConnection(f"unreadable request: {error}") from error
         except SilentFailure as error:
-            raise CloseConnection("a produce with acks=0 failed") from error
+            raise CloseConnection(str(error)) from error
         except CloseConnection:
             raise
         except Exception as error:
@@ -138,10 +137,10 @@ class Dispatch:
             try:
                 answer = self._produce(buf, memoryview(buf), 0, len(buf), version, 0)
                 pace.took(perf_counter() - began)
-                if iscoroutine(answer):
+                if iscoroutine(answer) or isinstance(answer, LongProduce):
                     answer = await answer
             except SilentFailure as error:
-                raise CloseConnection("a produce with acks=0 failed") from error
+                raise CloseConnection(str(error)) from error
             if isinstance(answer, bytes):
                 shape = codec.response_class(_PRODUCE, version)
                 start = _FLEXIBLE_ANSWER if version >= PRODUCE.flexible_from else _PLAIN_ANSWER

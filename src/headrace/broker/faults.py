@@ -12,7 +12,7 @@ from collections.abc import Coroutine
 from dataclasses import dataclass
 
 from headrace.apis.records.fetch_sessions import FINAL_EPOCH
-from headrace.apis.records.produce import refuse_produce
+from headrace.apis.records.produce import LongProduce, refuse_produce
 from headrace.apis.records.waiting_fetch import WaitingFetch
 from headrace.apis.routes import FETCH, METADATA, PRODUCE, ROUTES, Route
 from headrace.apis.topics.metadata import parse_metadata, refuse_metadata
@@ -63,7 +63,7 @@ class Faults:
     async def _later(self, connection: Connection, frame: bytearray, fault: RequestFault) -> Answer:
         await asyncio.sleep(fault.seconds)
         answer = self._dispatch.handle(connection, frame, memoryview(frame), 0, len(frame))
-        if isinstance(answer, Coroutine | WaitingFetch):
+        if isinstance(answer, Coroutine | LongProduce | WaitingFetch):
             answer = await answer
         if fault.kind == "drop":
             raise CloseConnection("cut after the request was worked on, as a test asked")

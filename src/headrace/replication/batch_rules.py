@@ -8,6 +8,7 @@ from headrace.settings import LONG_MAX, LogSettings
 from headrace.wire import batch
 from headrace.wire.compression import ZSTD
 from headrace.wire.records import MIN_RECORD_BYTES, Record
+from headrace.wire.steps import Steps
 
 _REFUSED_ATTRIBUTES = batch.CONTROL | batch.LOG_APPEND_TIME
 
@@ -16,6 +17,7 @@ DECODED_BYTES = 4 << 20
 """Batches of no more records, and no more bytes when decompressed, are decoded if their header has
 no usable timestamps. Larger ones are not: decoding would keep all clients waiting."""
 
+_STRIDE_MASK = 255
 _MAX_RECORD_ERRORS = 1000
 """After so many refused records the rest of a batch is not checked."""
 
@@ -43,14 +45,15 @@ def check_packed_count(header: batch.Header, max_decompressed_bytes: int) -> Non
         )
 
 
-def check_each_record(
-    topic: str, records: Iterable[Record], settings: LogSettings, now_ms: int
-) -> int:
+def record_steps(
+    topic: str, records: Iterable[Record | None], settings: LogSettings, now_ms: int
+) -> Steps[int]:
     """Refuse records without a key on a compacted topic, and timestamps that are out of range.
 
-    Returns the largest timestamp of the records, or -1 if none of them has one. Any other negative
-    timestamp counts as absent too, but is checked against the limits, as in Apache Kafka. The error
-    names the refused records, up to a limit that keeps the response small.
+    Works in steps; None among the records ends one. Returns the largest timestamp of the records,
+    or -1 if none of them has one. Any other negative timestamp counts as absent too, but is checked
+    against the limits, as in Apache Kafka. The error names the refused records, up to a limit that
+    keeps the response small.
     """
     needs_key = "compact" in settings.cleanup_policy
     by_producer = settings.message_timestamp_type == "CreateTime"
@@ -59,7 +62,14 @@ def check_each_record(
     largest = NO_TIMESTAMP
     code = ErrorCode.INVALID_RECORD
     refused: list[tuple[int, str]] = []
-    for index, record in enumerate(records):
+    index = -1
+    for record in records:
+        if record is None:
+            yield
+            continue
+        index += 1
+        if index & _STRIDE_MASK == _STRIDE_MASK:
+            yield
         timestamp = record.timestamp
         if needs_key and record.key is None:
             refused.append((index, f"topic {topic} is compacted: every record needs a key"))

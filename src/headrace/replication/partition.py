@@ -16,15 +16,8 @@ from headrace.errors import ErrorCode, KafkaError
 from headrace.log.log import Log
 from headrace.log.retention import LogView
 from headrace.log.slices import Slice
-from headrace.replication.batch_rules import (
-    DECODED_BYTES,
-    DECODED_RECORDS,
-    check_attributes,
-    check_each_record,
-    check_packed_count,
-    compression_level,
-    largest_by_header,
-)
+from headrace.replication.batch_rules import check_attributes, check_packed_count
+from headrace.replication.examination import Examination, Examined
 from headrace.replication.leadership import Leadership
 from headrace.replication.schema_ids import SchemaIds
 from headrace.replication.verification import VerificationGuard
@@ -35,7 +28,6 @@ from headrace.wire import batch
 from headrace.wire.compression import CODECS
 from headrace.wire.markers import encode_marker
 from headrace.wire.record_checks import SMALL_RECORDS, check_fields, check_lengths
-from headrace.wire.records import iterate, recompress
 
 
 class Watcher(Protocol):
@@ -275,10 +267,12 @@ class Partition:
         acks: int,
         now_ms: int,
         verification: VerificationGuard | None = None,
+        examined: Examined | None = None,
     ) -> tuple[Offset, int, Offset]:
         """Judge and append a client's batch: (base offset, append time or -1, log start).
 
-        A transactional batch needs what `begin_verification` gave for its producer.
+        A transactional batch needs what `begin_verification` gave for its producer. TakesLong: its
+        examination has to be completed first, and the result be given as `examined`.
         """
         if not self.leads:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -313,7 +307,7 @@ class Partition:
         append_time = -1
         if doubtful or self._rewrites:
             buf, view, pos, end, header, append_time = self._rewrite(
-                buf, view, pos, end, header, now_ms, doubtful
+                buf, view, pos, end, header, now_ms, doubtful, examined
             )
         base = log.append(buf, view, pos, end, header, self.leader_epoch, now_ms)
         if self.held:
@@ -436,7 +430,7 @@ class Partition:
 
     def _rewrite(
         self, buf: bytearray, view: memoryview, pos: int, end: int, header: batch.Header,
-        now_ms: int, doubtful: bool,
+        now_ms: int, doubtful: bool, examined: Examined | None,
     ) -> tuple[bytearray, memoryview, int, int, batch.Header, int]:  # fmt: skip
         """What a topic's settings ask of a batch beyond taking it as it is.
 
@@ -449,59 +443,35 @@ class Partition:
                 f"only brokers write to the internal topic {self.name.topic}",
             )
         by_producer = settings.message_timestamp_type == "CreateTime"
-        if self._checks_each_record or (by_producer and doubtful):
-            largest = self._check_each_record(view, pos, end, header, now_ms)
-            if by_producer and largest != header[8]:
-                batch.put_max_timestamp(buf, view, pos, end, largest)
-                header = batch.read_header(buf, pos)
-        if settings.key_schema_validation or settings.value_schema_validation:
-            self._check_schema_ids(view, pos, end)
         codec = CODECS.get(settings.compression_type)
-        if codec is not None and codec != header[5] & batch.CODEC_MASK:
-            buf = recompress(
-                view,
-                pos,
-                end,
-                codec,
-                compression_level(settings),
-                self._shared.max_decompressed_bytes,
-            )
-            view, pos, end = memoryview(buf), 0, len(buf)
-            header = batch.read_header(buf, 0)
+        if codec == header[5] & batch.CODEC_MASK:
+            codec = None
+        largest = None
+        if (
+            self._checks_each_record
+            or (by_producer and doubtful)
+            or codec is not None
+            or settings.key_schema_validation
+            or settings.value_schema_validation
+        ):
+            if examined is None or examined.settings is not settings:
+                examined = Examination(
+                    self.name.topic, settings, self._shared, view[pos:end], header, now_ms,
+                    all_records=self._checks_each_record, doubtful=by_producer and doubtful,
+                    codec=codec,
+                ).at_once()  # fmt: skip
+            largest = examined.largest
+            if examined.batch is not None:
+                buf = examined.batch
+                view, pos, end = memoryview(buf), 0, len(buf)
+                header = batch.read_header(buf, 0)
         if not by_producer:
             batch.stamp_append_time(buf, view, pos, end, now_ms)
             return buf, view, pos, end, batch.read_header(buf, pos), now_ms
+        if largest is not None and largest != header[8]:
+            batch.put_max_timestamp(buf, view, pos, end, largest)
+            header = batch.read_header(buf, pos)
         return buf, view, pos, end, header, -1
-
-    def _check_each_record(
-        self, view: memoryview, pos: int, end: int, header: batch.Header, now_ms: int
-    ) -> int:
-        """The largest timestamp of the records, or -1 if they have none or it is not known.
-
-        A topic that has no other reason to decode records does not do so where that takes long.
-        """
-        topic, settings = self.name.topic, self.settings
-        if self._checks_each_record:
-            records = iterate(view, pos, end, self._shared.max_decompressed_bytes)
-            return check_each_record(topic, records, settings, now_ms)
-        if header[12] <= DECODED_RECORDS:
-            cap = min(self._shared.max_decompressed_bytes, DECODED_BYTES)
-            try:
-                records = iterate(view, pos, end, cap)
-                return check_each_record(topic, records, settings, now_ms)
-            except KafkaError as error:
-                if error.code is not ErrorCode.MESSAGE_TOO_LARGE:
-                    raise
-        return largest_by_header(topic, header, settings, now_ms)
-
-    def _check_schema_ids(self, view: memoryview, pos: int, end: int) -> None:
-        """Every key or value must carry the id of a registered schema, where the topic says so."""
-        known, settings, topic = self._shared.schema_ids, self.settings, self.name.topic
-        for record in iterate(view, pos, end, self._shared.max_decompressed_bytes):
-            if settings.key_schema_validation:
-                known.check(topic, "key", record.key)
-            if settings.value_schema_validation:
-                known.check(topic, "value", record.value)
 
     # --------------------------------------------------------------------------- replication
 

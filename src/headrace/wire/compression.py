@@ -8,6 +8,7 @@ The native modules are imported when first needed: most brokers never unpack a b
 """
 
 import struct
+import time
 import zlib
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -105,6 +106,21 @@ def _corrupt(codec: Literal["gzip", "snappy", "lz4", "zstd"], why: object) -> Ka
     )
 
 
+def _room(size: int) -> bytearray:
+    """A buffer of this size, made in pieces.
+
+    The kernel clears every page, and other threads would wait for that if it were one call.
+    """
+    if size <= PIECE_BYTES:
+        return bytearray(size)
+    out, piece = bytearray(), bytes(PIECE_BYTES)
+    while len(out) + PIECE_BYTES < size:
+        out += piece
+        time.sleep(0)  # lets other threads run
+    out += bytes(size - len(out))
+    return out
+
+
 def _unknown(codec: int) -> KafkaError:
     return KafkaError(
         ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
@@ -182,7 +198,7 @@ def _unsnappy(data: memoryview, max_bytes: int) -> bytes | bytearray:
     total = sum(sizes)
     if total > max_bytes:
         raise _too_large(max_bytes)
-    out = bytearray(total)
+    out = _room(total)
     target = memoryview(out)
     pos = 0
     for block, size in zip(blocks, sizes, strict=True):
@@ -241,7 +257,7 @@ def _unzstd(data: memoryview, max_bytes: int) -> bytes | bytearray:
         allowed = max(max_bytes - window, max_bytes // 2)
     if least > allowed:
         raise _too_large(max_bytes)
-    out = bytearray(min(most, allowed))
+    out = _room(min(most, allowed))
     try:
         written = zstd.decompress_into(data, out) if out else 0
     except (DecompressionError, OSError) as error:

@@ -14,6 +14,7 @@ from itertools import repeat
 from typing import TypeAlias
 
 from headrace.wire.records import MIN_RECORD_BYTES, invalid, read_varint
+from headrace.wire.steps import Steps
 
 Buffer: TypeAlias = bytes | bytearray
 
@@ -94,6 +95,23 @@ def check_lengths(buf: Buffer, pos: int, count: int, end: int) -> None:
             pos = _hop(buf, pos, min(hops, left))
             left -= min(hops, left)
             window, hops = _WINDOW_RECORDS, min(2 * hops, _MOST_HOPS)
+    except IndexError:
+        pos = -1
+    if pos != end:
+        raise invalid(f"{count} records do not fill the batch")
+
+
+def length_steps(buf: Buffer, pos: int, count: int, end: int) -> Steps[None]:
+    """As `check_lengths`, in steps."""
+    if count <= 0 or count * MIN_RECORD_BYTES > end - pos:
+        raise invalid(f"{count} records cannot fit in {end - pos} bytes")
+    left = count
+    try:
+        while left:
+            some = min(left, _MOST_HOPS)
+            pos = _hop(buf, pos, some)
+            left -= some
+            yield
     except IndexError:
         pos = -1
     if pos != end:

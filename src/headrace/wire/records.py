@@ -15,7 +15,7 @@ decompression (all numbers but the attributes are zigzag variable-length integer
 
 import struct
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, cast
 
 from headrace.errors import ErrorCode, KafkaError
 from headrace.wire.batch import (
@@ -37,6 +37,9 @@ RecordHeader: TypeAlias = tuple[str, bytes | None]
 MIN_RECORD_BYTES = 7
 
 LENGTH_AT = 8
+_WHOLE = 1 << 31
+_START_BYTES = 8
+_MANY_HEADERS = 1000
 
 _put_int32 = struct.Struct(">i").pack_into
 _put_int16 = struct.Struct(">h").pack_into
@@ -58,7 +61,21 @@ def iterate(view: Buffer, start: int, end: int, max_decompressed: int) -> Iterat
     The caller has checked the batch's checksum.
     """
     header = _header(view, start, end)
-    payload = _payload(view, start, end, header, max_decompressed)
+    payload = unpack(view, start, end, header, max_decompressed)
+    return cast("Iterator[Record]", _walk(payload, header, _WHOLE))
+
+
+def walk_starts(payload: bytes | bytearray, header: Header) -> Iterator[Record | None]:
+    """The records in a batch's decompressed payload; INVALID_RECORD as soon as one is wrong.
+
+    For checks of batches that may be large: keys and values are cut after a few bytes, which are
+    enough for a schema id, and very many headers are checked but not returned. None stands where
+    such headers take long, so that others can have their turn.
+    """
+    return _walk(payload, header, _START_BYTES)
+
+
+def _walk(payload: bytes | bytearray, header: Header, field_bytes: int) -> Iterator[Record | None]:
     count, attributes = header[12], header[5]
     base_offset, last_delta, base_timestamp = header[0], header[6], header[7]
     append_time = header[8] if attributes & LOG_APPEND_TIME else None
@@ -66,10 +83,13 @@ def iterate(view: Buffer, start: int, end: int, max_decompressed: int) -> Iterat
         raise invalid(f"{count} records cannot fit in {len(payload)} bytes")
     pos, previous = 0, -1
     for _ in range(count):
-        pos, timestamp_delta, delta, key, value, headers = _read_record(payload, pos)
+        pos, timestamp_delta, delta, key, value, headers = _read_record(payload, pos, field_bytes)
         if not previous < delta <= last_delta:
             raise invalid(f"offset delta {delta} after {previous}, with {last_delta} as the last")
         previous = delta
+        if headers and isinstance(headers, _ManyHeaders):
+            yield from _check_headers(payload, headers)
+            headers = ()
         timestamp = base_timestamp + timestamp_delta if append_time is None else append_time
         yield Record(base_offset + delta, timestamp, key, value, headers)
     if pos != len(payload):
@@ -127,13 +147,20 @@ def recompress(
     from headrace.wire.record_checks import check_lengths
 
     header = _header(view, start, end)
-    payload = _payload(view, start, end, header, max_decompressed)
+    payload = unpack(view, start, end, header, max_decompressed)
     check_lengths(payload, 0, header[12], len(payload))
+    return repack(memoryview(view)[start : start + HEADER_BYTES], header, payload, codec, level)
+
+
+def repack(
+    old: Buffer, header: Header, payload: bytes | bytearray, codec: int, level: int | None
+) -> bytearray:
+    """The batch whose header is `old`, with its payload packed by another codec."""
     if codec:
         from headrace.wire.compression import compress
 
         payload = compress(codec, payload, level)
-    out = bytearray(memoryview(view)[start : start + HEADER_BYTES])
+    out = bytearray(old)
     _put_int32(out, LENGTH_AT, HEADER_BYTES - OVERHEAD + len(payload))
     _put_int16(out, ATTRIBUTES_AT, header[5] & ~CODEC_MASK | codec)
     out += payload
@@ -175,7 +202,7 @@ def _header(view: Buffer, start: int, end: int) -> Header:
     return header
 
 
-def _payload(
+def unpack(
     view: Buffer, start: int, end: int, header: Header, max_decompressed: int
 ) -> bytes | bytearray:
     """The records, decompressed; a copy, because indexing bytes is faster than a memoryview."""
@@ -189,8 +216,8 @@ def _payload(
 
 
 def _read_record(
-    buf: bytes | bytearray, pos: int
-) -> tuple[int, int, int, bytes | None, bytes | None, tuple[RecordHeader, ...]]:
+    buf: bytes | bytearray, pos: int, field_bytes: int
+) -> tuple[int, int, int, bytes | None, bytes | None, "tuple[RecordHeader, ...] | _ManyHeaders"]:
     """The position after the record at `pos`, its deltas, key, value and headers."""
     try:
         length, pos = read_varint(buf, pos)
@@ -199,17 +226,42 @@ def _read_record(
             raise invalid(f"a record of {length} bytes does not fit")
         timestamp_delta, pos = read_varint(buf, pos + 1, 63)
         offset_delta, pos = read_varint(buf, pos)
-        key, pos = _read_bytes(buf, pos, end)
-        value, pos = _read_bytes(buf, pos, end)
+        key, pos = _read_bytes(buf, pos, end, field_bytes)
+        value, pos = _read_bytes(buf, pos, end, field_bytes)
         count, pos = read_varint(buf, pos)
-        headers: tuple[RecordHeader, ...] = ()
+        headers: tuple[RecordHeader, ...] | _ManyHeaders = ()
         if count:
-            headers, pos = _read_headers(buf, pos, end, count)
+            if count > _MANY_HEADERS and field_bytes != _WHOLE:
+                headers, pos = _ManyHeaders(count, pos, end), end
+            else:
+                headers, pos = _read_headers(buf, pos, end, count)
     except IndexError:
         raise invalid("a record reaches past its end") from None
     if pos != end:
         raise invalid(f"a record's fields end at byte {pos} and the record at {end}")
     return pos, timestamp_delta, offset_delta, key, value, headers
+
+
+class _ManyHeaders(NamedTuple):
+    """The headers of a record that has very many of them."""
+
+    number: int
+    pos: int
+    end: int
+
+
+def _check_headers(buf: bytes | bytearray, headers: _ManyHeaders) -> Iterator[None]:
+    left, pos, end = headers
+    try:
+        while left:
+            some = min(left, _MANY_HEADERS)
+            _, pos = _read_headers(buf, pos, end, some)
+            left -= some
+            yield None
+    except IndexError:
+        raise invalid("a record reaches past its end") from None
+    if pos != end:
+        raise invalid(f"a record's fields end at byte {pos} and the record at {end}")
 
 
 def _read_headers(
@@ -229,7 +281,9 @@ def _read_headers(
     return tuple(headers), pos
 
 
-def _read_bytes(buf: bytes | bytearray, pos: int, end: int) -> tuple[bytes | None, int]:
+def _read_bytes(
+    buf: bytes | bytearray, pos: int, end: int, most: int = _WHOLE
+) -> tuple[bytes | None, int]:
     length, pos = read_varint(buf, pos)
     if length < 0:
         if length == -1:
@@ -238,7 +292,7 @@ def _read_bytes(buf: bytes | bytearray, pos: int, end: int) -> tuple[bytes | Non
     stop = pos + length
     if stop > end:
         raise invalid(f"a field of {length} bytes reaches past its record")
-    return bytes(buf[pos:stop]), stop
+    return bytes(buf[pos : stop if length <= most else pos + most]), stop
 
 
 def read_varint(buf: bytes | bytearray, pos: int, max_shift: int = 28) -> tuple[int, int]:

@@ -1,6 +1,6 @@
 """Work that can be interrupted: a generator that yields between two steps and returns its result.
 
-Decoding, handling and encoding of large messages are written in this form. `broker/slices.py` runs
+Decoding, handling and encoding of large messages are written in this form. `apis/slices.py` runs
 such work in slices; `finish` runs it at once.
 """
 

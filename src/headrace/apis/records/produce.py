@@ -4,6 +4,10 @@ Appends one record batch per partition and answers with its base offset. `acks=0
 (and closes the connection on an error, as the client could not learn of it otherwise), `acks=1`
 and `acks=all` answer once the batch is committed as the topic asks.
 
+A batch whose records take long to look at is examined in steps (`long_batches.py`). Nothing more is
+read from its connection meanwhile, so that batches are appended in the order of requests; whether
+it may be appended is decided when that is done.
+
 A request with a transactional id asks the transaction coordinator first whether its partitions
 are in the transaction (`produce_transactions.py`); all others never hear of it.
 
@@ -15,12 +19,12 @@ TRANSACTION_ABORTABLE; v12 adds partitions to the transaction itself (KIP-890); 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Generator
 from typing import TYPE_CHECKING
 
 from headrace.apis.context import Services
 from headrace.errors import ErrorCode, KafkaError
-from headrace.replication.partition import Partition
+from headrace.replication.examination import Examination, Examined, TakesLong
 from headrace.wire.fast import (
     PRODUCE_FLEXIBLE_FROM,
     PRODUCE_TOPIC_IDS_FROM,
@@ -37,12 +41,39 @@ if TYPE_CHECKING:
     from headrace.apis.records.produce_transactions import Leave, Leaves
 
 _Topics = list[tuple[TopicKey, list[ProduceResult]]]
-_Pending = list[tuple[list[ProduceResult], int, Partition, int]]
-"""Where the answer stands that has to wait, its partition, and the offset to be committed."""
+_Pending = list[tuple[list[ProduceResult], int, asyncio.Future[None]]]
+"""Where the answer stands that has to wait, and for what."""
+
+_Answer = bytes | Coroutine[None, None, bytes | None] | None
+_Appending = Generator[Examination | None, Examined | KafkaError | None, _Answer]
+"""Appends the batches of a request. It yields the examination that it waits for, or None to let
+others have their turn, and returns the answer."""
+
+_AT_ONCE_S = 0.002
+"""After so long, the rest of a request waits until other clients have been served."""
 
 
 class SilentFailure(Exception):
     """An `acks=0` produce failed; closing the connection is the only way to tell the client."""
+
+    def __init__(self) -> None:
+        super().__init__("a produce with acks=0 failed")
+
+
+class LongProduce:
+    """A Produce that takes long. Its connection may not be read until it is answered."""
+
+    __slots__ = ("appended",)
+
+    def __init__(self, appended: Coroutine[None, None, _Answer]) -> None:
+        self.appended = appended
+        """Appends everything and gives the answer, or what waits for the commit."""
+
+    def __await__(self) -> Generator[None, None, bytes | None]:
+        answer = yield from self.appended.__await__()
+        if isinstance(answer, Coroutine):
+            answer = yield from answer.__await__()
+        return answer
 
 
 class Produce:
@@ -53,6 +84,8 @@ class Produce:
         self._clock = services.clock
         self._services = services
         self._leaves: Leaves | None = None
+        self._slices = services.slices
+        self._long_batches = services.long_batches
 
     def __call__(
         self,
@@ -62,8 +95,8 @@ class Produce:
         end: int,
         version: int,
         correlation_id: int,
-    ) -> bytes | Coroutine[None, None, bytes | None] | None:
-        """The answer, None where none is due, or a coroutine that waits for the commit."""
+    ) -> _Answer | LongProduce:
+        """The answer, None where none is due, or what waits for it."""
         if version >= PRODUCE_FLEXIBLE_FROM:
             usual = parse_usual_produce(buf, pos, end, version)
             if usual is not None:
@@ -79,11 +112,14 @@ class Produce:
                         except KafkaError as error:
                             failed = _refused(index, error)
                             return _answer(acks, [(key, [failed])], version, correlation_id)
-                        if acks == 0:
-                            return None
-                        return usual_produce_response(
-                            version, correlation_id, key, index, base, append_time, log_start
-                        )
+                        except TakesLong:
+                            pass
+                        else:
+                            if acks == 0:
+                                return None
+                            return usual_produce_response(
+                                version, correlation_id, key, index, base, append_time, log_start
+                            )
         request = parse_produce(buf, view, pos, end, version)
         if request.transactional_id is None:
             return self._append_all(request, buf, view, version, correlation_id)
@@ -115,7 +151,12 @@ class Produce:
         leave = await asked
         view = memoryview(buf)
         request = parse_produce(buf, view, 0, len(buf), version)
-        answer = self._append_all(request, buf, view, version, correlation_id, leave)
+        try:
+            answer = self._append_all(request, buf, view, version, correlation_id, leave)
+            if isinstance(answer, LongProduce):
+                answer = await answer.appended
+        finally:
+            leave.end_turn()
         return answer if answer is None or isinstance(answer, bytes) else await answer
 
     def _append_all(
@@ -126,40 +167,98 @@ class Produce:
         version: int,
         correlation_id: int,
         leave: Leave | None = None,
-    ) -> bytes | Coroutine[None, None, bytes | None] | None:
+    ) -> _Answer | LongProduce:
+        steps = self._append_steps(request, buf, view, version, correlation_id, leave)
+        try:
+            wanted = next(steps)
+        except StopIteration as end:
+            answer: _Answer = end.value
+            return answer
+        return LongProduce(self._finish(steps, wanted))
+
+    def _append_steps(
+        self,
+        request: ProduceRequest,
+        buf: bytearray,
+        view: memoryview,
+        version: int,
+        correlation_id: int,
+        leave: Leave | None = None,
+    ) -> _Appending:
+        """Append all batches. `buf` is copied before others get their turn, who may use it."""
         acks = request.acks
         if not -1 <= acks <= 1:
             return refuse_produce(request, ErrorCode.INVALID_REQUIRED_ACKS, version, correlation_id)
         now_ms = self._clock.now_ms()
         topics: _Topics = []
-        pending: _Pending | None = None
+        pending: _Pending = []
+        first, copied = 0, False
+        several = len(request.topics) != 1 or len(request.topics[0][1]) != 1
+        now = self._slices.now
+        until = now() + _AT_ONCE_S if several else 0.0
         for key, batches in request.topics:
-            partitions = self._by_key.get(key)
             results: list[ProduceResult] = []
-            for index, start, end in batches:
-                if partitions is None or not 0 <= index < len(partitions):
-                    results.append(_unknown(index, partitions is None, version))
-                    continue
-                partition = partitions[index]
-                try:
-                    base, append_time, log_start = partition.append(
-                        buf, view, start, end, acks, now_ms,
-                        None if leave is None else leave.of(partition),
-                    )  # fmt: skip
-                except KafkaError as error:
-                    results.append(_refused(index, error))
-                    continue
-                if (acks < 0 or partition.flushes_first) and not partition.is_committed(base + 1):
-                    if pending is None:
-                        pending = []
-                    pending.append((results, len(results), partition, partition.log.end_offset))
-                results.append((index, 0, base, append_time, log_start, None, ()))
             topics.append((key, results))
-        if pending is not None and acks != 0:
-            # At once: whoever stops leading before the answer is awaited fails them.
-            commits = [partition.wait_committed(offset) for _, _, partition, offset in pending]
-            return _wait(commits, pending, topics, request.timeout_ms, version, correlation_id)
+            for index, start, end in batches:
+                wanted: Examination | None = None
+                examined: Examined | None = None
+                pause = several and now() > until
+                while True:
+                    if pause:
+                        if not copied:
+                            first, buf = _copy(request, view)
+                            view, copied = memoryview(buf), True
+                        if wanted is not None:
+                            wanted.batch = view[start - first : end - first]
+                        found = yield wanted
+                        if isinstance(found, KafkaError):
+                            results.append(_refused(index, found))
+                            break
+                        examined = found
+                        now_ms, until = self._clock.now_ms(), now() + _AT_ONCE_S
+                    partitions = self._by_key.get(key)
+                    if partitions is None or not 0 <= index < len(partitions):
+                        results.append(_unknown(index, partitions is None, version))
+                        break
+                    partition = partitions[index]
+                    try:
+                        base, append_time, log_start = partition.append(
+                            buf, view, start - first, end - first, acks, now_ms,
+                            None if leave is None else leave.of(partition), examined,
+                        )  # fmt: skip
+                    except KafkaError as error:
+                        results.append(_refused(index, error))
+                        break
+                    except TakesLong as long:
+                        wanted, pause = long.examination, True
+                        continue
+                    waits = acks < 0 or (acks and partition.flushes_first)
+                    if waits and not partition.is_committed(base + 1):
+                        # At once: if this broker stops leading, that fails what waits here.
+                        commit = partition.wait_committed(partition.log.end_offset)
+                        pending.append((results, len(results), commit))
+                    results.append((index, 0, base, append_time, log_start, None, ()))
+                    break
+        if pending:
+            return _wait(pending, topics, request.timeout_ms, version, correlation_id)
         return _answer(acks, topics, version, correlation_id)
+
+    async def _finish(self, steps: _Appending, wanted: Examination | None) -> _Answer:
+        """Do what the steps wait for until they have appended everything."""
+        while True:
+            found: Examined | KafkaError | None = None
+            if wanted is None:
+                await self._slices.turn()
+            else:
+                try:
+                    found = await self._long_batches.examine(wanted)
+                except KafkaError as error:
+                    found = error
+            try:
+                wanted = steps.send(found)
+            except StopIteration as end:
+                answer: _Answer = end.value
+                return answer
 
 
 def _answer(acks: int, topics: _Topics, version: int, correlation_id: int) -> bytes | None:
@@ -171,16 +270,12 @@ def _answer(acks: int, topics: _Topics, version: int, correlation_id: int) -> by
 
 
 async def _wait(
-    commits: list[asyncio.Future[None]],
-    pending: _Pending,
-    topics: _Topics,
-    timeout_ms: int,
-    version: int,
-    correlation_id: int,
+    pending: _Pending, topics: _Topics, timeout_ms: int, version: int, correlation_id: int
 ) -> bytes:
     """Answer when every batch is committed, or when the producer's patience ends."""
+    commits = [commit for _, _, commit in pending]
     await asyncio.wait(commits, timeout=max(timeout_ms, 0) / 1000)
-    for commit, (results, place, _, _) in zip(commits, pending, strict=True):
+    for results, place, commit in pending:
         index, _, _, _, log_start, _, _ = results[place]
         if not commit.done():
             commit.cancel()
@@ -192,6 +287,14 @@ async def _wait(
             code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
             results[place] = (index, code, -1, -1, log_start, str(error), ())
     return produce_response(version, correlation_id, topics)
+
+
+def _copy(request: ProduceRequest, view: memoryview) -> tuple[int, bytearray]:
+    """A copy of the request's batches, and the position where they began in `view`."""
+    places = [place for _, batches in request.topics for place in batches if place[1] >= 0]
+    first = min((start for _, start, _ in places), default=0)
+    last = max((end for _, _, end in places), default=0)
+    return first, bytearray(view[first:last])
 
 
 def _refused(index: int, error: KafkaError) -> ProduceResult:

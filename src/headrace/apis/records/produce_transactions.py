@@ -6,7 +6,8 @@ again: only the first batch of a transaction in a partition asks.
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from functools import partial
 
 from headrace.apis.context import Services
 from headrace.apis.transactions.transaction_errors import when_writing
@@ -25,9 +26,11 @@ ADDS_FROM = 12
 class Leave:
     """Which partitions a request may write to in its transaction, and why not to the others."""
 
-    __slots__ = ("_refused", "_verifications")
+    __slots__ = ("_refused", "_verifications", "end_turn")
 
     def __init__(self) -> None:
+        self.end_turn: Callable[[], None] = _nothing
+        """Called by a request that has waited for its turn, when its batches are appended."""
         self._verifications: dict[Partition, VerificationGuard] = {}
         self._refused: dict[Partition, KafkaError] = {}
 
@@ -132,23 +135,41 @@ class Leaves:
         version: int,
         answer: Coroutine[None, None, frozenset[TopicPartition]] | None,
     ) -> Leave:
-        """Wait for whatever waits before us, and for the coordinator."""
+        """Wait for whatever waits before us, and for the coordinator.
+
+        The turn lasts until the caller has appended its batches, which may take long.
+        """
+        end_turn = self._leave_line
         try:
-            async with turn:
-                if answer is None and asked:
-                    answer = self._enlist(name, asked, leave, version)
-                if answer is not None:
-                    try:
-                        _refuse_missing(asked, leave, await answer, version)
-                    except KafkaError as error:
-                        _refuse_all(asked, leave, error)
-        finally:
-            turn, count = self._turns[name]
-            if count == 1:
-                del self._turns[name]
-            else:
-                self._turns[name] = (turn, count - 1)
+            await turn.acquire()
+            end_turn = self._end_turn
+            if answer is None and asked:
+                answer = self._enlist(name, asked, leave, version)
+            if answer is not None:
+                try:
+                    _refuse_missing(asked, leave, await answer, version)
+                except KafkaError as error:
+                    _refuse_all(asked, leave, error)
+        except BaseException:
+            end_turn(name)
+            raise
+        leave.end_turn = partial(self._end_turn, name)
         return leave
+
+    def _end_turn(self, name: str) -> None:
+        self._turns[name][0].release()
+        self._leave_line(name)
+
+    def _leave_line(self, name: str) -> None:
+        turn, count = self._turns[name]
+        if count == 1:
+            del self._turns[name]
+        else:
+            self._turns[name] = (turn, count - 1)
+
+
+def _nothing() -> None:
+    """Ends the turn of a request that did not wait for one."""
 
 
 def _refuse_all(asked: list[tuple[Partition, Identity]], leave: Leave, error: KafkaError) -> None:

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from headrace.broker.slices import FIRST_SLICE_S, SLICE_S, Slices
+from headrace.apis.slices import FIRST_SLICE_S, SLICE_S, Slices
 from headrace.wire.steps import Steps
 
 

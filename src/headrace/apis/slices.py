@@ -32,7 +32,7 @@ class Slices:
     """Shares the event loop's time between work that takes long."""
 
     def __init__(self, now: Callable[[], float] = time.perf_counter) -> None:
-        self._now = now
+        self.now = now
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     def begin(self, steps: Steps[_Result]) -> _Result | Coroutine[None, None, _Result]:
@@ -72,7 +72,7 @@ class Slices:
 
     def _advance(self, steps: Steps[_Result], slice_s: float) -> _Done[_Result] | None:
         """Run the work for one slice; its result if that has ended it."""
-        now = self._now
+        now = self.now
         until = now() + slice_s
         try:
             next(steps)

@@ -1,0 +1,196 @@
+"""What a topic's settings ask about the records of a client's batch: checks, and another codec.
+
+Most batches are examined at once, while they are appended. One with very many records, or with very
+many bytes when it is decompressed, would keep the event loop busy: `Examination.at_once` raises
+`TakesLong` for it. The caller completes the examination in steps and in a worker thread
+(`apis/records/long_batches.py`), and then appends the batch with the result.
+"""
+
+from typing import NamedTuple, Protocol
+
+from headrace.errors import ErrorCode, KafkaError
+from headrace.replication.batch_rules import (
+    DECODED_BYTES,
+    DECODED_RECORDS,
+    compression_level,
+    largest_by_header,
+    record_steps,
+)
+from headrace.replication.schema_ids import SchemaIds
+from headrace.settings import LogSettings
+from headrace.wire import batch
+from headrace.wire.record_checks import check_lengths, length_steps
+from headrace.wire.records import repack, unpack, walk_starts
+from headrace.wire.steps import Steps, finish
+
+AT_ONCE_RECORDS = 1000
+AT_ONCE_BYTES = 256 * 1024
+"""Batches of up to this many records and decompressed bytes are examined at once."""
+
+_STRIDE = 256
+"""Records that are looked at between two yields."""
+
+
+class Limits(Protocol):
+    """What all batches of a broker are measured by."""
+
+    max_decompressed_bytes: int
+    schema_ids: SchemaIds
+
+
+class Examined(NamedTuple):
+    """The result of an examination."""
+
+    settings: LogSettings
+    """The topic's settings that it was made for."""
+    largest: int | None
+    """The largest timestamp, -1 if there is none, None if it was not looked for."""
+    batch: bytearray | None
+    """The whole batch in the topic's codec, if that is another one."""
+
+
+class Examination:
+    """Examines the records of one batch: `unpack`, then `steps`, then `pack`."""
+
+    __slots__ = (
+        "_cap", "_codec", "_each", "_header", "_limits", "_needed", "_now_ms", "_payload",
+        "_schemas", "_settings", "_topic", "_walks", "batch",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        topic: str,
+        settings: LogSettings,
+        limits: Limits,
+        whole: memoryview,
+        header: batch.Header,
+        now_ms: int,
+        *,
+        all_records: bool,
+        doubtful: bool,
+        codec: int | None,
+    ) -> None:
+        """`codec`: the topic's, if the batch has another one.
+
+        `all_records`: the topic asks for a look at every record. `doubtful`: the header does not
+        prove the timestamps; a large batch is not decoded for that alone.
+        """
+        self.batch = whole
+        """The whole batch. A caller that completes the examination later replaces it by a copy."""
+        self._topic = topic
+        self._settings = settings
+        self._limits = limits
+        self._header = header
+        self._now_ms = now_ms
+        self._codec = codec
+        self._payload: bytes | bytearray | None = None
+        self._schemas = settings.key_schema_validation or settings.value_schema_validation
+        self._each = all_records or doubtful
+        self._walks = all_records or self._schemas or (header[12] <= DECODED_RECORDS and doubtful)
+        """Whether each record is looked at."""
+        self._needed = all_records or self._schemas or codec is not None
+        """Whether a batch that is too large is refused. Otherwise its header has to do."""
+        self._cap = 0
+        """How much the batch may hold when decompressed; 0 if it is not decompressed."""
+        if self._needed:
+            self._cap = limits.max_decompressed_bytes
+        elif self._walks:
+            self._cap = min(limits.max_decompressed_bytes, DECODED_BYTES)
+
+    def at_once(self) -> Examined:
+        """The result; TakesLong if that would keep other clients waiting."""
+        cap = self._cap
+        if cap:
+            if self._walks and self._header[12] > AT_ONCE_RECORDS:
+                raise TakesLong(self)
+            if self._codec is not None and len(self.batch) > AT_ONCE_BYTES:
+                raise TakesLong(self)
+            try:
+                self._unpack(min(cap, AT_ONCE_BYTES))
+            except KafkaError as error:
+                if error.code is not ErrorCode.MESSAGE_TOO_LARGE:
+                    raise
+                if cap > AT_ONCE_BYTES:
+                    raise TakesLong(self) from error
+                if self._needed:
+                    raise
+        largest = finish(self.steps())
+        return self.pack(largest)
+
+    def unpack(self) -> None:
+        """Decompress the records. May run in a worker thread."""
+        try:
+            self._unpack(self._cap)
+        except KafkaError as error:
+            if self._needed or error.code is not ErrorCode.MESSAGE_TOO_LARGE:
+                raise
+
+    def _unpack(self, cap: int) -> None:
+        self._payload = unpack(self.batch, 0, len(self.batch), self._header, cap)
+
+    def steps(self) -> Steps[int | None]:
+        """Check the records; their largest timestamp, if that was looked for."""
+        header, payload = self._header, self._payload
+        largest = None
+        if self._each:
+            topic, settings, now_ms = self._topic, self._settings, self._now_ms
+            if payload is None or not self._walks:
+                largest = largest_by_header(topic, header, settings, now_ms)
+            else:
+                records = walk_starts(payload, header)
+                largest = yield from record_steps(topic, records, settings, now_ms)
+        if payload is None:
+            return largest
+        if self._schemas:
+            yield from self._schema_id_steps(payload)
+        elif not self._walks:
+            if len(payload) <= AT_ONCE_BYTES:
+                check_lengths(payload, 0, header[12], len(payload))
+            else:
+                yield from length_steps(payload, 0, header[12], len(payload))
+        return largest
+
+    def _schema_id_steps(self, payload: bytes | bytearray) -> Steps[None]:
+        """Every key or value must carry the id of a registered schema, where the topic says so."""
+        known, settings, topic = self._limits.schema_ids, self._settings, self._topic
+        for number, record in enumerate(walk_starts(payload, self._header)):
+            if record is None:
+                yield
+                continue
+            if settings.key_schema_validation:
+                known.check(topic, "key", record.key)
+            if settings.value_schema_validation:
+                known.check(topic, "value", record.value)
+            if number % _STRIDE == _STRIDE - 1:
+                yield
+
+    def pack(self, largest: int | None) -> Examined:
+        """The result, with the batch in the topic's codec. May run in a worker thread."""
+        payload, codec, settings = self._payload, self._codec, self._settings
+        self._payload = None
+        if codec is None or payload is None:
+            return Examined(settings, largest, None)
+        if not codec:
+            self._check_size(batch.HEADER_BYTES + len(payload))
+        level = compression_level(settings)
+        packed = repack(self.batch[: batch.HEADER_BYTES], self._header, payload, codec, level)
+        self._check_size(len(packed))
+        return Examined(settings, largest, packed)
+
+    def _check_size(self, size: int) -> None:
+        """The batch may have grown: it must still be one that the topic accepts."""
+        settings = self._settings
+        if size > settings.max_message_bytes:
+            raise KafkaError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"the batch has {size} bytes with compression.type={settings.compression_type} of "
+                f"topic {self._topic}; its max.message.bytes is {settings.max_message_bytes}",
+            )
+
+
+class TakesLong(Exception):
+    """A batch cannot be appended before its examination, which takes long, is completed."""
+
+    def __init__(self, examination: Examination) -> None:
+        super().__init__()
+        self.examination = examination
