@@ -48,6 +48,26 @@ def test_no_name_says_nothing() -> None:
     assert vague == []
 
 
+NAMES_OF_TWO_CLASSES = frozenset({"Connection"})
+"""The same noun from two sides: a connection of the broker, and one of the client."""
+
+
+def public_classes() -> Iterator[tuple[str, Path]]:
+    for path in SOURCES:
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                yield node.name, path
+
+
+def test_no_two_public_classes_have_the_same_name() -> None:
+    found: dict[str, list[str]] = {}
+    for name, path in public_classes():
+        found.setdefault(name, []).append(named(path))
+    twice = {name: paths for name, paths in found.items() if len(paths) > 1}
+    assert {name: twice[name] for name in twice.keys() - NAMES_OF_TWO_CLASSES} == {}
+    assert twice.keys() >= NAMES_OF_TWO_CLASSES, "remove names that only one class has"
+
+
 def test_every_module_says_what_lives_in_it() -> None:
     silent = [named(path) for path in SOURCES if not ast.get_docstring(ast.parse(path.read_text()))]
     assert silent == []

@@ -13,8 +13,8 @@ from house_rules import ALERTS, AVERAGES, READINGS
 from picture import Average, Flow
 from production import Production
 
-from headrace.pipelines.running.progress import Query, State
-from headrace.pipelines.running.progress_topic import Watcher
+from headrace.pipelines.running.progress import Query, QueryState
+from headrace.pipelines.running.progress_topic import QueryWatcher
 
 QUERIES = ("averages", "alerts", "table")
 PARTITIONS = 2
@@ -39,7 +39,7 @@ class Observation:
             [TopicPartition(t, p, 0) for t in (AVERAGES, ALERTS) for p in range(PARTITIONS)]
         )
         self._progress = _reader(bootstrap)
-        self._watcher = Watcher(self._progress)
+        self._watcher = QueryWatcher(self._progress)
 
     def __enter__(self) -> Self:
         return self
@@ -105,7 +105,7 @@ class Observation:
     def settled(self) -> bool:
         """Whether Spark has processed all that was produced and now waits for more."""
         first = self.query("averages")
-        return first is not None and first.state is State.IDLE and not self.waiting
+        return first is not None and first.state is QueryState.IDLE and not self.waiting
 
     def view(self, remark: str) -> screen.View:
         """What the terminal should show now."""

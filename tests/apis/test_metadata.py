@@ -10,7 +10,7 @@ import pytest
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
-from headrace.apis.topics.metadata import Metadata, MetadataRequest, parse_metadata
+from headrace.apis.topics.metadata import MetadataHandler, MetadataRequest, parse_metadata
 from headrace.clock import SystemClock
 from headrace.cluster import metadata as cluster
 from headrace.cluster.controller import Defaults, NewTopic
@@ -56,7 +56,7 @@ def ask(services: Any, version: int, names: list[str] | None, **flags: object) -
     out = io.BytesIO()
     entity_writer(schema)(out, schema(**values))
     body = bytearray(out.getvalue())
-    metadata, view = Metadata(services), memoryview(body)
+    metadata, view = MetadataHandler(services), memoryview(body)
     answer = metadata(parse_metadata(body, view, 0, len(body), version), version)
     # The second time all parts are kept, so that small requests for known topics are short work.
     at_once = metadata.at_once(body, view, 0, len(body), version)
@@ -136,10 +136,10 @@ def test_a_topic_can_be_asked_for_by_id_alone(services: SimpleNamespace) -> None
 def _ask_by_id(services: Any, topic_id: uuid.UUID) -> Any:
     body = bytearray(b"\x02" + topic_id.bytes + b"\0\0" + b"\0\0\0")
     request = parse_metadata(body, memoryview(body), 0, len(body), 12)
-    return read(Metadata(services)(request, 12), 12).topics[0]
+    return read(MetadataHandler(services)(request, 12), 12).topics[0]
 
 
-def ask_on(metadata: Metadata, listener: str, version: int) -> Any:
+def ask_on(metadata: MetadataHandler, listener: str, version: int) -> Any:
     """Ask for the topic t on a listener; answers from the cache are the same as the first."""
     name = b"\x02t" if version >= 9 else b"\0\x01t"
     count = b"\x02" if version >= 9 else b"\0\0\0\x01"
@@ -158,7 +158,7 @@ def test_addresses_are_those_of_the_listener_that_was_asked(services: Any, versi
     endpoints = (Endpoint("IN", "inside", 1), Endpoint("OUT", "outside", 2))
     services.metadata.join(Broker(1, "inside", 1, endpoints=endpoints), "folder")
     services.metadata.create_topic(NewTopic("t"), Defaults(1, 1))
-    metadata = Metadata(services)
+    metadata = MetadataHandler(services)
     for listener, *address in (*endpoints, *endpoints):
         [broker] = ask_on(metadata, listener, version).brokers
         assert [broker.host, broker.port] == address
@@ -173,7 +173,7 @@ def test_a_leader_without_the_listener_is_error_72_or_5(services: Any, version: 
     states = tuple(PartitionState(leader, 0, (1, 2), (1, 2)) for leader in (1, 2))
     topic = Topic("t", uuid.uuid4(), states, {})
     cluster_metadata.image = image.with_topics([topic])
-    metadata = Metadata(services)
+    metadata = MetadataHandler(services)
     for _ in range(2):
         inside, outside = (ask_on(metadata, name, version) for name in ("IN", "OUT"))
         assert [broker.node_id for broker in inside.brokers] == [1, 2]

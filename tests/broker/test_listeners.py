@@ -15,8 +15,9 @@ from kio.schema.find_coordinator.v6.response import FindCoordinatorResponse
 from kio.schema.metadata.v13.request import MetadataRequest
 from kio.schema.metadata.v13.response import MetadataResponse
 
-from headrace.client.config import Address, ClientConfig
+from headrace.client.config import ClientConfig
 from headrace.client.connection import Connection
+from headrace.types import Address
 from headrace.wire.primitives import i8
 from tests.support.stores import eventually
 

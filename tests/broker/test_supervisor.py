@@ -17,10 +17,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from headrace.broker.supervisor import SupervisorPlan, command, shared_port
 from headrace.client.cluster import Cluster
-from headrace.client.config import Address, ClientConfig
+from headrace.client.config import ClientConfig
 from headrace.cluster.sqlite_store import FILE_NAME, SqliteStore
 from headrace.cluster.store import LIVE
 from headrace.settings import Settings
+from headrace.types import Address
 from tests.support.stores import eventually
 
 PATIENCE_S = 60

@@ -6,7 +6,7 @@ import pytest
 
 import headrace.cli
 from headrace.cli.client import (
-    Cluster,
+    ClusterOptions,
     checked_properties,
     create_topic,
     open_client,
@@ -48,7 +48,7 @@ def test_the_admin_client_gets_the_security_properties_of_the_file() -> None:
         "sasl.password": "secret",
         "ssl.ca.location": "ca.pem",
     }
-    security = open_client(Cluster("a:1", properties)).config.security
+    security = open_client(ClusterOptions("a:1", properties)).config.security
     assert (security.tls, security.login, security.mechanism) == (True, True, "SCRAM-SHA-512")
     assert (security.username, security.ca_file) == ("alice", "ca.pem")
 
@@ -78,7 +78,7 @@ def test_an_advertised_address_that_cannot_be_reached_is_named(
     headrace_factory: BrokerFactory,
 ) -> None:
     broker = headrace_factory({"advertised.listeners": "PLAINTEXT://127.0.0.1:1"})
-    cluster = Cluster(broker.bootstrap_servers)
+    cluster = ClusterOptions(broker.bootstrap_servers)
     with (
         pytest.raises(Failure, match=r"calls itself 127\.0\.0\.1:1, .* refused") as caught,
         translated(cluster),

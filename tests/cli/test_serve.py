@@ -12,7 +12,7 @@ from tests.cli.conftest import Run
 
 def test_without_options_it_serves_this_machine_only() -> None:
     plan = serve.make_plan([], {})
-    assert plan == serve.Plan(
+    assert plan == serve.ServeOptions(
         {"listeners": "PLAINTEXT://127.0.0.1:9092"}, ("headrace-data",), None, "text", "info", 1
     )
 
@@ -22,7 +22,7 @@ def test_options_reach_the_plan() -> None:
         "--data-dir /d --listen 0.0.0.0:19092 --advertise kafka.lan:9092 --node-id 3 "
         "--set num.partitions=6 --metrics 127.0.0.1:9180 --log-format json --log-level debug"
     )
-    assert serve.make_plan(words.split(), {}) == serve.Plan(
+    assert serve.make_plan(words.split(), {}) == serve.ServeOptions(
         settings={
             "num.partitions": "6",
             "headrace.metrics.address": "127.0.0.1:9180",

@@ -10,7 +10,7 @@ import pytest
 from headrace.cli.topics.topic_sizes import (
     Next,
     PartitionSize,
-    SegmentFile,
+    SegmentSize,
     TopicSize,
     earliest,
     next_of,
@@ -80,8 +80,8 @@ def test_what_is_not_there_is_said_with_its_exit_code(run: Run, tmp_path: Path) 
     assert "nowhere" in missing.err
 
 
-def piece(base: int, size: int, age_ms: int) -> SegmentFile:
-    return SegmentFile(base, size, NOW - age_ms)
+def piece(base: int, size: int, age_ms: int) -> SegmentSize:
+    return SegmentSize(base, size, NOW - age_ms)
 
 
 def test_what_is_due_is_counted_as_the_broker_would() -> None:

@@ -2,8 +2,9 @@
 
 import pytest
 
-from headrace.client.config import Address, client_config, parse_bootstrap
+from headrace.client.config import client_config, parse_bootstrap
 from headrace.client.errors import ClientError
+from headrace.types import Address
 
 HERE = {"bootstrap.servers": "a:1"}
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from headrace.client.config import Address
 from headrace.client.errors import ClientError
 from headrace.pipelines.cluster_client import cluster_client
 from headrace.pipelines.sink import options as sink_options
 from headrace.pipelines.source import options
+from headrace.types import Address
 
 
 def test_an_option_wins_over_the_environment() -> None:

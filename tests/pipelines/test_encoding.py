@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.pipelines.sink.encoding import Columns, Stamp, cuts, encode, encode_headers
+from headrace.pipelines.sink.encoding import RecordArrays, Stamp, cuts, encode, encode_headers
 from headrace.wire.batch import TRANSACTIONAL, checked_header
 from headrace.wire.records import Record, iterate
 
@@ -35,7 +35,7 @@ def test_every_record_comes_back_as_it_was(
 ) -> None:
     keys, values, heads = zip(*given, strict=True)
     lists = [[{"key": k, "value": v} for k, v in each] for each in heads]
-    columns = Columns(
+    columns = RecordArrays(
         pa.array(keys, pa.binary()),
         pa.array(values, pa.binary()),
         encode_headers(pa.array(lists, HEADERS)),
@@ -52,7 +52,7 @@ def test_every_record_comes_back_as_it_was(
 
 @pytest.mark.parametrize("codec", [0, 1, 2, 3, 4])
 def test_the_header_says_who_wrote_what_and_when(codec: int) -> None:
-    columns = Columns(None, pa.array([b"x" * 100] * 1000, pa.binary()), None)
+    columns = RecordArrays(None, pa.array([b"x" * 100] * 1000, pa.binary()), None)
     stamp = Stamp(7, 2, True, codec, 1_700_000_000_000)
     first, second = encode(columns, [0, 600, 1000], stamp, [5, 605])
     header = checked_header(second, memoryview(second), 0, len(second))
@@ -70,7 +70,7 @@ def test_batches_are_cut_at_the_wished_size_and_a_large_record_stands_alone() ->
 
 
 def test_a_slice_of_columns_is_encoded_as_itself() -> None:
-    columns = Columns(
+    columns = RecordArrays(
         pa.array([b"a", None, b"c", b"d"], pa.binary()),
         pa.array([b"1", b"2", None, b"4"], pa.binary()),
         None,
@@ -85,7 +85,7 @@ def test_a_header_without_a_key_is_refused() -> None:
 
 
 def test_records_without_a_list_of_headers_have_none() -> None:
-    columns = Columns(
+    columns = RecordArrays(
         None,
         pa.array([b"1", b"2"], pa.binary()),
         encode_headers(pa.array([None, [{"key": "k", "value": None}]], HEADERS)),

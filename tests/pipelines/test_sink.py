@@ -13,7 +13,7 @@ from headrace.client import producing
 from headrace.client.cluster import Cluster
 from headrace.errors import KafkaError as WireError
 from headrace.pipelines.sink.epoch import Epoch
-from headrace.pipelines.sink.ledger import Entry, Ledger, LedgerError, Page
+from headrace.pipelines.sink.ledger import Ledger, LedgerEntry, LedgerError, Page
 from headrace.pipelines.sink.options import parse_options
 from headrace.pipelines.sink.sink import Sink, TaskDone
 from headrace.testing.plugin import BrokerFactory
@@ -280,7 +280,7 @@ def test_a_topic_that_was_created_again_has_no_ledger(query: Query) -> None:
 
 
 def test_a_page_may_have_more_tasks_than_one_offset_has_room_for(query: Query) -> None:
-    page = Page(4, tuple(Entry(1 << 40 | number, number % 9) for number in range(620)))
+    page = Page(4, tuple(LedgerEntry(1 << 40 | number, number % 9) for number in range(620)))
     with query.cluster() as cluster:
         driver = query.ledger().begin(cluster, query.name)
         query.ledger().decide(cluster, driver, query.name, page)

@@ -4,7 +4,8 @@ import pytest
 
 from headrace.errors import SettingError
 from headrace.settings import Settings
-from headrace.settings.listeners import Address, Listener
+from headrace.settings.listeners import Listener
+from headrace.types import Address
 
 MAP = {"listener.security.protocol.map": "IN:PLAINTEXT,OUT:PLAINTEXT,PLAINTEXT:PLAINTEXT"}
 

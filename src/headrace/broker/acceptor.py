@@ -11,7 +11,8 @@ from headrace.broker.poller import Poller
 from headrace.broker.transport import PlainTransport, Transport
 from headrace.errors import SettingError
 from headrace.settings import Settings
-from headrace.settings.listeners import Address, Listener
+from headrace.settings.listeners import Listener
+from headrace.types import Address
 
 if TYPE_CHECKING:
     from headrace.broker.handshakes import Handshakes

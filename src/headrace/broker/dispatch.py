@@ -31,7 +31,7 @@ from headrace.apis.records.fetch import Fetch
 from headrace.apis.records.fetch_sessions import INITIAL_EPOCH
 from headrace.apis.records.produce import LongProduce, Produce, SilentFailure
 from headrace.apis.routes import METADATA, PRODUCE, ROUTES, Route
-from headrace.apis.topics.metadata import Metadata
+from headrace.apis.topics.metadata import MetadataHandler
 from headrace.broker.buffers import LARGEST_KEPT_BYTES
 from headrace.broker.connection import Answer, CloseConnection, Connection, Later
 from headrace.errors import ErrorCode, KafkaError, MalformedRequest
@@ -67,7 +67,7 @@ class Dispatch:
         self._services = services
         self._produce = produce
         self._fetch = fetch
-        self._metadata = Metadata(services)
+        self._metadata = MetadataHandler(services)
         self._slices = services.slices
         self._ranges = [(key, row.min_version, row.max_version) for key, row in ROUTES.items()]
 

@@ -32,7 +32,8 @@ from headrace.log.directories import LogDirectories
 from headrace.log.directory import FolderInUse, LogDirectory
 from headrace.logs import configure_logs
 from headrace.settings import Settings
-from headrace.settings.listeners import Address, Listener
+from headrace.settings.listeners import Listener
+from headrace.types import Address
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable

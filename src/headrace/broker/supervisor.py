@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from headrace.errors import SettingError
 from headrace.settings import Settings
-from headrace.settings.listeners import Address
+from headrace.types import Address
 
 if TYPE_CHECKING:
     from headrace.client.config import Security
@@ -212,13 +212,12 @@ class _Child:
         """The brokers that it tells clients of; none if it does not answer."""
         # Imported here, for whoever runs several brokers.
         from headrace.client.cluster import Cluster
-        from headrace.client.config import Address as ClientAddress
         from headrace.client.config import ClientConfig
         from headrace.client.errors import ClientError
 
         host, _, port = self.address.rpartition(":")
         config = ClientConfig(
-            (ClientAddress(host.strip("[]"), int(port)),),
+            (Address(host.strip("[]"), int(port)),),
             request_timeout_s=_ANSWER_WITHIN_S,
             security=self._security,
         )

@@ -35,7 +35,7 @@ EPILOG = f"""[bold]Examples[/bold]
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CommandEntry:
     """One word after `headrace`: the module that has it, and the heading it stands under."""
 
     module: str
@@ -49,35 +49,43 @@ PIPELINES = "Pipelines"
 INSIDE = "Look inside"
 
 ENTRIES = {
-    "serve": Entry("broker.serve_help", RUN, "Start a broker on this machine."),
-    "registry": Entry("schemas.registry", RUN, "Start a schema registry beside a cluster."),
-    "topics": Entry("topics.topics", DATA, "List, create, describe, alter and delete topics."),
-    "produce": Entry("records.produce", DATA, "Write records from stdin or a file."),
-    "consume": Entry("records.consume", DATA, "Read records, from any offset or time."),
-    "offsets": Entry(
+    "serve": CommandEntry("broker.serve_help", RUN, "Start a broker on this machine."),
+    "registry": CommandEntry("schemas.registry", RUN, "Start a schema registry beside a cluster."),
+    "topics": CommandEntry(
+        "topics.topics", DATA, "List, create, describe, alter and delete topics."
+    ),
+    "produce": CommandEntry("records.produce", DATA, "Write records from stdin or a file."),
+    "consume": CommandEntry("records.consume", DATA, "Read records, from any offset or time."),
+    "offsets": CommandEntry(
         "records.offsets", DATA, "First and last offsets of a topic, or those of a time."
     ),
-    "groups": Entry(
+    "groups": CommandEntry(
         "groups.groups", DATA, "Consumer groups: members, lag, offsets; watch them live."
     ),
-    "transactions": Entry(
+    "transactions": CommandEntry(
         "records.transactions", DATA, "Transactional ids: list, describe, abort."
     ),
-    "spark": Entry(
+    "spark": CommandEntry(
         "spark.spark", PIPELINES, "Run PySpark programs; watch their streaming queries."
     ),
-    "lake": Entry(
+    "lake": CommandEntry(
         "spark.lake", PIPELINES, "Verify that a Delta or Iceberg table holds a topic, once."
     ),
-    "schemas": Entry("schemas.schemas", DATA, "Schemas of topics: list, register, check, compare."),
-    "configs": Entry("topics.configs", INSIDE, "Show and change settings of topics and brokers."),
-    "cluster": Entry("cluster.cluster", INSIDE, "Brokers, controller, health; balance and drain."),
-    "log": Entry("broker.log", INSIDE, "Read a partition's files from disk."),
-    "bench": Entry("records.bench", INSIDE, "Measure throughput and latency of a cluster."),
+    "schemas": CommandEntry(
+        "schemas.schemas", DATA, "Schemas of topics: list, register, check, compare."
+    ),
+    "configs": CommandEntry(
+        "topics.configs", INSIDE, "Show and change settings of topics and brokers."
+    ),
+    "cluster": CommandEntry(
+        "cluster.cluster", INSIDE, "Brokers, controller, health; balance and drain."
+    ),
+    "log": CommandEntry("broker.log", INSIDE, "Read a partition's files from disk."),
+    "bench": CommandEntry("records.bench", INSIDE, "Measure throughput and latency of a cluster."),
 }
 
 
-class _Root(help_style.Group):
+class _Root(help_style.CommandGroup):
     wanted_order = tuple(ENTRIES)
 
 

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Producer
 
     from headrace.client.cluster import Cluster as Connected
-    from headrace.client.config import Address
     from headrace.client.topics import TopicDescription
     from headrace.errors import KafkaError as ProtocolError
+    from headrace.types import Address
 
 CLIENT_ID = "headrace-cli"
 CONNECT_TIMEOUT_S = 2.0
@@ -35,7 +35,7 @@ _silent.propagate = False
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class ClusterOptions:
     """Where the cluster is, and the client properties that the user gave."""
 
     bootstrap: str
@@ -46,9 +46,11 @@ class Cluster:
         return [parse_address(word) for word in self.bootstrap.split(",") if word.strip()]
 
 
-def connect(bootstrap: str, client_config: str | None = None) -> Cluster:
+def connect(bootstrap: str, client_config: str | None = None) -> ClusterOptions:
     """The cluster, after a first look that something listens there."""
-    cluster = Cluster(bootstrap, read_properties_file(client_config) if client_config else {})
+    cluster = ClusterOptions(
+        bootstrap, read_properties_file(client_config) if client_config else {}
+    )
     check_listening(cluster)
     return cluster
 
@@ -79,7 +81,7 @@ def read_properties_file(path: str) -> dict[str, str]:
     return {name: value for _, name, value in read_properties(text)}
 
 
-def check_listening(cluster: Cluster) -> None:
+def check_listening(cluster: ClusterOptions) -> None:
     """Fail at once where a client would try for long."""
     reason = "no address given"
     for host, port in cluster.addresses:
@@ -98,7 +100,7 @@ def _reason(error: OSError) -> str:
     return (error.strerror or str(error)).lower()
 
 
-def unreachable(cluster: Cluster, reason: str) -> Failure:
+def unreachable(cluster: ClusterOptions, reason: str) -> Failure:
     """Nothing listens there, or what listens does not answer as Kafka does."""
     return Failure(
         f"no Kafka cluster at {cluster.bootstrap}: {reason}",
@@ -108,14 +110,14 @@ def unreachable(cluster: Cluster, reason: str) -> Failure:
     )
 
 
-def producer(cluster: Cluster, settings: Mapping[str, object]) -> "Producer":
+def producer(cluster: ClusterOptions, settings: Mapping[str, object]) -> "Producer":
     from confluent_kafka import Producer
 
     with _translated_library(cluster):
         return Producer(_configuration(cluster, settings), logger=_silent)
 
 
-def consumer(cluster: Cluster, settings: Mapping[str, object]) -> "Consumer":
+def consumer(cluster: ClusterOptions, settings: Mapping[str, object]) -> "Consumer":
     """A consumer outside any group; it tells when it reaches the end of a partition."""
     from confluent_kafka import Consumer
 
@@ -134,7 +136,7 @@ def consumer(cluster: Cluster, settings: Mapping[str, object]) -> "Consumer":
         return Consumer(_configuration(cluster, {**fixed, **settings}), logger=_silent)
 
 
-def _configuration(cluster: Cluster, settings: Mapping[str, object]) -> dict[str, object]:
+def _configuration(cluster: ClusterOptions, settings: Mapping[str, object]) -> dict[str, object]:
     return {
         "bootstrap.servers": cluster.bootstrap,
         "client.id": CLIENT_ID,
@@ -145,7 +147,7 @@ def _configuration(cluster: Cluster, settings: Mapping[str, object]) -> dict[str
     }
 
 
-def open_client(cluster: Cluster, timeout_s: float = 2 * ANSWER_TIMEOUT_S) -> "Connected":
+def open_client(cluster: ClusterOptions, timeout_s: float = 2 * ANSWER_TIMEOUT_S) -> "Connected":
     """The client for everything but records; a request is repeated for `timeout_s` at most.
 
     Its exceptions are not translated: see `admin` and `translated`.
@@ -169,7 +171,7 @@ def open_client(cluster: Cluster, timeout_s: float = 2 * ANSWER_TIMEOUT_S) -> "C
 
 
 @contextlib.contextmanager
-def admin(cluster: Cluster) -> "Iterator[Connected]":
+def admin(cluster: ClusterOptions) -> "Iterator[Connected]":
     """A client for everything but records, for the length of a block; its errors are translated."""
     with translated(cluster), open_client(cluster) as connected:
         yield connected
@@ -205,7 +207,7 @@ def _check_names(properties: Mapping[str, str]) -> None:
 
 
 @contextlib.contextmanager
-def translated(cluster: Cluster) -> Iterator[None]:
+def translated(cluster: ClusterOptions) -> Iterator[None]:
     """Turns the exceptions of `headrace.client` into Failures."""
     from headrace.client.errors import ClientError, Unreachable
     from headrace.errors import KafkaError
@@ -305,7 +307,7 @@ def create_topic(
 
 
 @contextlib.contextmanager
-def _translated_library(cluster: Cluster) -> Iterator[None]:
+def _translated_library(cluster: ClusterOptions) -> Iterator[None]:
     """Turns librdkafka's exceptions into Failures."""
     from confluent_kafka import KafkaException
 
@@ -315,7 +317,7 @@ def _translated_library(cluster: Cluster) -> Iterator[None]:
         raise failure(cluster, error.args[0]) from None
 
 
-def failure(cluster: Cluster, error: "KafkaError", what: str = "") -> Failure:
+def failure(cluster: ClusterOptions, error: "KafkaError", what: str = "") -> Failure:
     """The Failure for one of librdkafka's errors."""
     from confluent_kafka import KafkaError
 
@@ -354,7 +356,7 @@ def _timed_out(message: str) -> Failure:
     )
 
 
-def _no_answer(cluster: Cluster, reason: str) -> Failure:
+def _no_answer(cluster: ClusterOptions, reason: str) -> Failure:
     """A broker that cannot be reached: often at an advertised address that only brokers know."""
     for address in _advertised(cluster):
         try:
@@ -371,7 +373,7 @@ def _no_answer(cluster: Cluster, reason: str) -> Failure:
     return unreachable(cluster, reason)
 
 
-def _advertised(cluster: Cluster) -> "list[Address]":
+def _advertised(cluster: ClusterOptions) -> "list[Address]":
     from headrace.client.errors import ClientError
     from headrace.errors import KafkaError
 
@@ -382,7 +384,7 @@ def _advertised(cluster: Cluster) -> "list[Address]":
         return []
 
 
-def open_briefly(cluster: Cluster, timeout_s: float) -> "Connected":
+def open_briefly(cluster: ClusterOptions, timeout_s: float) -> "Connected":
     """A client that gives up soon, whatever the properties say."""
     from headrace.client.cluster import Cluster as Connected
 
@@ -416,7 +418,7 @@ def _names_now(bootstrap: str, ask: Callable[["Connected"], Iterable[str]]) -> l
     try:
         host, port = parse_address(bootstrap.split(",")[0])
         socket.create_connection((host, port), 0.2).close()
-        with open_briefly(Cluster(bootstrap), 1.0) as connected:
+        with open_briefly(ClusterOptions(bootstrap), 1.0) as connected:
             found = ask(connected)
     except (OSError, ClientError, KafkaError, Failure):
         return []

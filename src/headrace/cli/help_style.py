@@ -27,7 +27,7 @@ class Command(TyperCommand):
         return _tidy(super().get_params(ctx))
 
 
-class Group(TyperGroup):
+class CommandGroup(TyperGroup):
     """A group that lists its commands in the order of `wanted_order`, or as they were added."""
 
     wanted_order: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ class Group(TyperGroup):
 
 def apply(app: "typer.Typer") -> None:
     """Give an application's commands this look."""
-    app.info.cls = Group
+    app.info.cls = CommandGroup
     for command in app.registered_commands:
         command.cls = Command
     for group in app.registered_groups:

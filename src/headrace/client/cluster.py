@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from headrace.client.config import Address, ClientConfig
+from headrace.client.config import ClientConfig
 from headrace.client.connection import Connection
 from headrace.client.errors import ClientError, Unreachable, check, error_of, is_retriable
 from headrace.errors import ErrorCode, KafkaError
-from headrace.types import TopicPartition
+from headrace.types import Address, TopicPartition
 from headrace.wire.primitives import TopicName, i8
 
 if TYPE_CHECKING:

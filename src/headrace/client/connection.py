@@ -4,7 +4,7 @@ import socket
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from headrace.client.config import Address, ClientConfig, Security
+from headrace.client.config import ClientConfig, Security
 from headrace.client.errors import ClientError, Unreachable, check
 from headrace.client.login import login
 from headrace.client.protocol import (
@@ -14,6 +14,7 @@ from headrace.client.protocol import (
     NotAResponse,
     Response,
 )
+from headrace.types import Address
 
 if TYPE_CHECKING:
     import ssl

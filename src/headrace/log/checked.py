@@ -115,13 +115,13 @@ def _check(segment: Segment, position: int, stop: int, upper: int) -> tuple[int,
     if whole == position:
         if not segment.examined:
             segment.examine()
-            raise Examined
+            raise DamageFound
         raise _damaged(segment, position)
     segment.checked.add(position, whole)
     return (stop, None) if whole >= stop else (whole, following)
 
 
-class Examined(Exception):
+class DamageFound(Exception):
     """Damage was met, and the segment knows now what of it is whole."""
 
 

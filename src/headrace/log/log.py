@@ -13,7 +13,7 @@ from contextlib import suppress
 from headrace.disk import Disk, is_broken, write_fully
 from headrace.errors import ErrorCode, KafkaError
 from headrace.log import snapshots
-from headrace.log.checked import Examined, whole_to
+from headrace.log.checked import DamageFound, whole_to
 from headrace.log.damage import offsets_of, write_holes
 from headrace.log.epochs import EpochCache
 from headrace.log.lookup import index_of, locate, offset_behind, stop_at
@@ -388,7 +388,7 @@ class Log:
                 self._remember(following, segment, stop)
             segment.used = True
             file = segment.file or segment.opened()
-        except Examined:
+        except DamageFound:
             self._hints.clear()
             return self.read(offset, max_bytes, limit, whole_first)
         except OSError as error:

@@ -31,7 +31,7 @@ _STRIDE = 256
 """Records that are looked at between two yields."""
 
 
-class Limits(Protocol):
+class BatchLimits(Protocol):
     """What all batches of a broker are measured by."""
 
     max_decompressed_bytes: int
@@ -61,7 +61,7 @@ class Examination:
         self,
         topic: str,
         settings: LogSettings,
-        limits: Limits,
+        limits: BatchLimits,
         whole: memoryview,
         header: batch.Header,
         now_ms: int,

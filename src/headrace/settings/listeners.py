@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from headrace.errors import SettingError
 from headrace.settings.setting import Value
+from headrace.types import Address
 
 PLAINTEXT = "PLAINTEXT"
 LISTENER_PREFIX = "listener.name."
@@ -25,16 +26,6 @@ _INTER_BROKER = "inter.broker.listener.name"
 _INTER_BROKER_PROTOCOL = "security.inter.broker.protocol"
 _CONTROLLERS = "controller.listener.names"
 _ALL_INTERFACES = ("0.0.0.0", "::")
-
-
-class Address(NamedTuple):
-    """A host and a port."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -202,13 +202,13 @@ def test_a_task_with_many_partitions_keeps_few_files_open_and_loses_no_row(
     monkeypatch.setattr(open_files, "WAITING_BYTES", 20_000)
     monkeypatch.setattr(open_files, "OPEN_FILES", 4)
     opened: list[int] = []
-    original = open_files.OpenFiles._write
+    original = open_files.OpenTableFiles._write
 
-    def counted(self: open_files.OpenFiles, values: partitioning.Values) -> None:
+    def counted(self: open_files.OpenTableFiles, values: partitioning.Values) -> None:
         original(self, values)
         opened.append(len(self._open))
 
-    monkeypatch.setattr(open_files.OpenFiles, "_write", counted)
+    monkeypatch.setattr(open_files.OpenTableFiles, "_write", counted)
     schema = StructType([*SPARK_SCHEMA.fields, StructField("key", IntegerType())])
     batches = [
         rows(offsets := range(start, start + 500)).append_column(

@@ -12,7 +12,7 @@ import pyarrow.fs as pafs
 from deltalake import DeltaTable
 
 from headrace.pipelines.lake.files import TableFolder
-from headrace.pipelines.lake.partitioning import Layout
+from headrace.pipelines.lake.partitioning import FileLayout
 from headrace.pipelines.sink.epoch import Epoch
 from tests.pipelines.lake.lakes import Lake, rows
 
@@ -20,7 +20,7 @@ from tests.pipelines.lake.lakes import Lake, rows
 def statistics(tmp_path: Path, table: pa.Table) -> dict[str, Any]:
     """Those of a file with these rows."""
     folder = TableFolder(pafs.LocalFileSystem(), str(tmp_path))
-    layout = Layout(table.schema)
+    layout = FileLayout(table.schema)
     done = folder.write(Epoch("q", 0), 0, iter(table.to_batches()), layout)
     (file,) = done.files
     found: dict[str, Any] = json.loads(file.statistics)

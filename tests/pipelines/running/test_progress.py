@@ -7,7 +7,7 @@ import pytest
 
 from headrace.pipelines.running import progress
 from headrace.pipelines.running.gauges import values
-from headrace.pipelines.running.progress import Query, State
+from headrace.pipelines.running.progress import Query, QueryState
 
 NEW = Query("id", "run", "orders", "shop", "local-1", 1000, 1000)
 # As Spark 4.3 writes it for two sources; offsets of a Python source are JSON in JSON.
@@ -48,7 +48,7 @@ REPORT: dict[str, Any] = {
 
 def test_a_report_becomes_rates_lag_times_and_state() -> None:
     query = progress.advanced(NEW, REPORT)
-    assert query.state is State.RUNNING
+    assert query.state is QueryState.RUNNING
     assert (query.batch, query.batch_ms, query.rows) == (4, 250, 30)
     assert (query.input_rows_per_s, query.processed_rows_per_s) == (60.0, 120.0)
     assert (query.state_rows, query.state_bytes, query.late_rows) == (12, 150, 2)
@@ -93,19 +93,19 @@ def test_fields_of_a_later_version_are_passed_over() -> None:
 def test_an_end_with_an_error_is_a_failure_that_keeps_its_first_line() -> None:
     failed = progress.ended(NEW, 2000, "\nboom: no such topic\n\tat org.apache.spark...\n")
     assert (failed.state, failed.error, failed.time_ms) == (
-        State.FAILED,
+        QueryState.FAILED,
         "boom: no such topic",
         2000,
     )
     stopped = progress.ended(NEW, 2000, None)
-    assert (stopped.state, stopped.error) == (State.STOPPED, None)
+    assert (stopped.state, stopped.error) == (QueryState.STOPPED, None)
     assert not failed.state.alive
     assert not stopped.state.alive
 
 
 def test_an_idle_query_runs_but_reads_nothing() -> None:
     query = progress.idle(progress.advanced(NEW, REPORT), 3000)
-    assert (query.state, query.state.alive, query.rows) == (State.IDLE, True, 0)
+    assert (query.state, query.state.alive, query.rows) == (QueryState.IDLE, True, 0)
     assert (query.input_rows_per_s, query.rows_total) == (0.0, 30)
 
 

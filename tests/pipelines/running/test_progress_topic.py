@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 
 from headrace.pipelines.running import progress
 from headrace.pipelines.running.progress import Query
-from headrace.pipelines.running.progress_topic import TOPIC, Publisher, Watcher
+from headrace.pipelines.running.progress_topic import TOPIC, Publisher, QueryWatcher
 from headrace.testing.plugin import BrokerFactory
 from headrace.testing.running import RunningBroker
 from tests.support.ports import free_port
@@ -45,7 +45,7 @@ def test_the_last_word_of_every_query_is_read(broker: RunningBroker, consumer: C
     for each in (one, two, replace(one, rows_total=5), progress.ended(two, 2000, "boom")):
         publisher.publish(each)
     publisher.flush(10)
-    watcher = Watcher(consumer)
+    watcher = QueryWatcher(consumer)
     assert watcher.catch_up(10)
     assert watcher.queries == {
         one.id: replace(one, rows_total=5),
@@ -74,7 +74,7 @@ def test_a_second_program_finds_the_topic_there(broker: RunningBroker, consumer:
         publisher = Publisher(broker.bootstrap_servers, {})
         publisher.publish(each)
         publisher.flush(10)
-    watcher = Watcher(consumer)
+    watcher = QueryWatcher(consumer)
     assert watcher.catch_up(10)
     assert set(watcher.queries) == {one.id, two.id}
 
@@ -89,7 +89,7 @@ def test_what_is_no_query_does_not_disturb(broker: RunningBroker, consumer: Cons
     for key, value in [("x", b"\xff\xfe"), ("y", b"{}"), (gone.id, None), ("w", b"[]")]:
         producer.produce(TOPIC, key=key, value=value)
     assert producer.flush(10) == 0
-    watcher = Watcher(consumer)
+    watcher = QueryWatcher(consumer)
     assert watcher.catch_up(10)
     assert watcher.queries == {one.id: one}
 

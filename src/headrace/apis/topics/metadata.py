@@ -117,7 +117,7 @@ class _Head(NamedTuple):
     absent: _Absent
 
 
-class Metadata:
+class MetadataHandler:
     """Answers Metadata requests from the cluster's image."""
 
     def __init__(self, services: Services) -> None:

@@ -97,7 +97,7 @@ OPTIONS = (
 )  # fmt: skip
 
 
-class Plan(NamedTuple):
+class ServeOptions(NamedTuple):
     """What the command line asks for, before the settings table has judged it."""
 
     settings: dict[str, str]
@@ -131,7 +131,7 @@ def start(words: list[str]) -> int:
     )
 
 
-def make_plan(words: list[str], env: Mapping[str, str]) -> Plan:
+def make_plan(words: list[str], env: Mapping[str, str]) -> ServeOptions:
     """Options, environment and file, put together by their precedence."""
     given = _parse(words, env)
     one = {flag: values[0] for flag, values in given.items()}
@@ -146,7 +146,7 @@ def make_plan(words: list[str], env: Mapping[str, str]) -> Plan:
     _set_listeners(settings, one["--listen"], one["--advertise"])
     words = [folder for folder in given["--data-dir"] if folder]
     named = words or (settings.get("log.dirs") or settings.get("log.dir") or "").split(",")
-    return Plan(
+    return ServeOptions(
         settings=settings,
         data_dirs=_folders(named) or (DEFAULT_DATA_DIR,),
         node_id=int(node_id) if node_id else None,
@@ -164,7 +164,7 @@ def _brokers(text: str) -> int:
     return int(text)
 
 
-def _start_several(plan: Plan, settings: "Settings", words: list[str]) -> int:
+def _start_several(plan: ServeOptions, settings: "Settings", words: list[str]) -> int:
     """Several brokers at once; what is not said for each apart goes to all."""
     for flag, given, why in (
         ("--node-id", plan.node_id is not None, "the brokers are numbered from 1"),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from headrace.cli import output
 
 if TYPE_CHECKING:
-    from headrace.cli.client import Cluster
+    from headrace.cli.client import ClusterOptions
     from headrace.client.brokers import ApiRange, LiveBroker
     from headrace.client.cluster import Cluster as Connected
     from headrace.client.layout import Held, Layout
@@ -53,7 +53,7 @@ class ClusterView:
         return asdict(self)
 
 
-def look(cluster: "Cluster") -> ClusterView:
+def look(cluster: "ClusterOptions") -> ClusterView:
     """Ask for everything."""
     from headrace.cli import client
     from headrace.client.brokers import describe_cluster, describe_support

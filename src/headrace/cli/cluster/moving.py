@@ -14,7 +14,7 @@ from headrace.cli import output
 from headrace.cli.failures import Failure, bad_usage, raise_all
 
 if TYPE_CHECKING:
-    from headrace.cli.client import Cluster
+    from headrace.cli.client import ClusterOptions
     from headrace.cli.cluster.balance import Plan, Replicas
     from headrace.client.cluster import Cluster as Connected
     from headrace.client.layout import Layout
@@ -34,7 +34,7 @@ Planner = Callable[["Layout"], "Plan"]
 
 
 def run(
-    cluster: "Cluster",
+    cluster: "ClusterOptions",
     planner: Planner,
     *,
     yes: bool,

@@ -12,8 +12,8 @@ from headrace.cli.failures import Failure, not_found
 
 if TYPE_CHECKING:
     from headrace.client.cluster import Cluster as Connected
-    from headrace.client.config import Address
     from headrace.client.groups import GroupDescription, ListedGroup, MemberDescription
+    from headrace.types import Address
 
 Place: TypeAlias = tuple[str, int]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headrace.cli import client, output
-from headrace.cli.client import Cluster
+from headrace.cli.client import ClusterOptions
 from headrace.cli.failures import Failure
 from headrace.cli.groups import group_view
 from headrace.cli.groups.group_view import GroupView, PartitionLag, Place
@@ -92,7 +92,9 @@ def _member_lag(view: GroupView, member_id: str) -> int:
     )
 
 
-def looks(cluster: Cluster, name: str, interval_s: float, count: int | None) -> Iterator[Look]:
+def looks(
+    cluster: ClusterOptions, name: str, interval_s: float, count: int | None
+) -> Iterator[Look]:
     """Look at the group again and again; a group that is not there at first ends the command."""
     with client.open_client(cluster, LOOK_TIMEOUT_S) as connected:
 

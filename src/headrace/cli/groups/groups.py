@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from headrace.cli.groups.group_view import Description
 
 
-class State(StrEnum):
+class GroupState(StrEnum):
     """Kafka's names for what a group is doing."""
 
     STABLE = "Stable"
@@ -72,12 +72,12 @@ def _group() -> None:
 )
 def list_groups(
     state: Annotated[
-        list[State] | None,
+        list[GroupState] | None,
         typer.Option(
             "--state",
             metavar="STATE",
             case_sensitive=False,
-            help=f"Only groups in this state; repeatable: {', '.join(State)}.",
+            help=f"Only groups in this state; repeatable: {', '.join(GroupState)}.",
         ),
     ] = None,
     type_: Annotated[

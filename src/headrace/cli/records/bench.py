@@ -19,7 +19,7 @@ from headrace.cli.records.produce import Acks, AcksOption, Compression, Compress
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message
 
-    from headrace.cli.client import Cluster
+    from headrace.cli.client import ClusterOptions
 
 app = typer.Typer()
 
@@ -125,7 +125,7 @@ def bench(
         _show(load, partitions, written, latency, read)
 
 
-def _write(cluster: "Cluster", load: Load) -> tuple[Speed, Latency]:
+def _write(cluster: "ClusterOptions", load: Load) -> tuple[Speed, Latency]:
     from headrace.cli import client
 
     sender = client.producer(
@@ -178,7 +178,7 @@ def _write(cluster: "Cluster", load: Load) -> tuple[Speed, Latency]:
     return _speed(len(latencies), load, seconds), _percentiles(latencies)
 
 
-def _read(cluster: "Cluster", load: Load, partitions: int) -> Speed:
+def _read(cluster: "ClusterOptions", load: Load, partitions: int) -> Speed:
     from confluent_kafka import TopicPartition
 
     from headrace.cli import client

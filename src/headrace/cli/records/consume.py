@@ -27,7 +27,7 @@ from headrace.cli.schemas.registry_option import DEFAULT_REGISTRY, RegistryOptio
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message
 
-    from headrace.cli.client import Cluster
+    from headrace.cli.client import ClusterOptions
 
 app = typer.Typer()
 
@@ -219,7 +219,7 @@ def _writer(
 
 
 def _read(
-    cluster: "Cluster",
+    cluster: "ClusterOptions",
     reader: "Consumer",
     topic: str,
     starts: dict[int, int],
@@ -251,7 +251,9 @@ def _read(
         out.flush()
 
 
-def _judge(cluster: "Cluster", problem: "KafkaError", message: "Message", reading: Reading) -> None:
+def _judge(
+    cluster: "ClusterOptions", problem: "KafkaError", message: "Message", reading: Reading
+) -> None:
     """The end of a partition is news; what the library retries by itself is not; the rest ends."""
     from confluent_kafka import KafkaError
 
@@ -266,7 +268,7 @@ def _judge(cluster: "Cluster", problem: "KafkaError", message: "Message", readin
         raise client.failure(cluster, problem, what)
 
 
-def _check_alive(cluster: "Cluster", reading: Reading, last_heard: float) -> None:
+def _check_alive(cluster: "ClusterOptions", reading: Reading, last_heard: float) -> None:
     """Silence is normal when following; before the end it means that the cluster is gone."""
     from headrace.cli import client
 

@@ -25,7 +25,7 @@ from headrace.cli.schemas.registry_option import DEFAULT_REGISTRY, RegistryOptio
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message, Producer
 
-    from headrace.cli.client import Cluster
+    from headrace.cli.client import ClusterOptions
     from headrace.cli.records.record_text import LineFormat, NewRecord
 
 app = typer.Typer()
@@ -244,7 +244,9 @@ def _lines(source: BinaryIO) -> Iterator[bytes]:
         yield line
 
 
-def _check_topic(cluster: "Cluster", topic: str, partition: int | None, *, create: bool) -> None:
+def _check_topic(
+    cluster: "ClusterOptions", topic: str, partition: int | None, *, create: bool
+) -> None:
     from headrace.cli import client
     from headrace.cli.records import positions
     from headrace.client.topics import describe_topics

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from headrace.types import TopicPartition
 
 
-class State(StrEnum):
+class TransactionStateName(StrEnum):
     """Kafka's names for where a transactional id stands."""
 
     EMPTY = "Empty"
@@ -63,12 +63,12 @@ def _group() -> None:
 )
 def list_transactions(
     state: Annotated[
-        list[State] | None,
+        list[TransactionStateName] | None,
         typer.Option(
             "--state",
             metavar="STATE",
             case_sensitive=False,
-            help=f"Only ids in this state; repeatable: {', '.join(State)}.",
+            help=f"Only ids in this state; repeatable: {', '.join(TransactionStateName)}.",
         ),
     ] = None,
     longer_than: Annotated[
@@ -239,7 +239,10 @@ def abort(
             found = _described(connected, name)
             _confirm(f"the transaction of {name} ({found.state})", yes)
             init_producer(connected, name, found.timeout_ms)
-            done: dict[str, object] = {"name": name, "aborted": found.state == State.ONGOING}
+            done: dict[str, object] = {
+                "name": name,
+                "aborted": found.state == TransactionStateName.ONGOING,
+            }
         else:
             assert topic is not None
             assert start_offset is not None

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 
 from headrace.cli import client, output
 from headrace.client.topics import describe_topics
-from headrace.pipelines.running.progress import Query, State
-from headrace.pipelines.running.progress_topic import TOPIC, Watcher
+from headrace.pipelines.running.progress import Query, QueryState
+from headrace.pipelines.running.progress_topic import TOPIC, QueryWatcher
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from headrace.cli.client import Cluster
+    from headrace.cli.client import ClusterOptions
 
 READ_TIMEOUT_S = 10.0
 REDRAW_S = 0.5
-STYLES = {State.RUNNING: "green", State.FAILED: "bold red", State.STOPPED: "dim"}
+STYLES = {QueryState.RUNNING: "green", QueryState.FAILED: "bold red", QueryState.STOPPED: "dim"}
 
 
-def show(cluster: "Cluster", *, watch: bool, everything: bool, as_json: bool) -> None:
+def show(cluster: "ClusterOptions", *, watch: bool, everything: bool, as_json: bool) -> None:
     """Show what is known; with `watch` go on with what comes."""
     with client.admin(cluster) as connected:
         exists = bool(describe_topics(connected, [TOPIC]))
@@ -30,7 +30,7 @@ def show(cluster: "Cluster", *, watch: bool, everything: bool, as_json: bool) ->
     # A topic that is to come is waited for by the client library.
     reader = client.consumer(cluster, {"topic.metadata.refresh.interval.ms": 1000})
     try:
-        watcher = Watcher(reader)
+        watcher = QueryWatcher(reader)
         if exists and not watcher.catch_up(READ_TIMEOUT_S):
             raise client.unreachable(cluster, f"the end of {TOPIC} did not come")
         if not watch:
@@ -43,7 +43,7 @@ def show(cluster: "Cluster", *, watch: bool, everything: bool, as_json: bool) ->
         reader.close()
 
 
-def chosen(watcher: Watcher, everything: bool) -> list[Query]:
+def chosen(watcher: QueryWatcher, everything: bool) -> list[Query]:
     """The queries to show: those that run first, in the order of their names."""
     found = [each for each in watcher.queries.values() if everything or each.state.alive]
     return sorted(found, key=lambda each: (not each.state.alive, each.application, each.title))
@@ -58,7 +58,7 @@ def _print(queries: list[Query], as_json: bool) -> None:
         output.note("No streaming queries are running. `headrace spark run APP.PY` starts some.")
 
 
-def _follow_lines(watcher: Watcher, everything: bool) -> None:
+def _follow_lines(watcher: QueryWatcher, everything: bool) -> None:
     told: dict[str, Query] = {}
     while True:
         for query in chosen(watcher, everything=True):
@@ -69,7 +69,7 @@ def _follow_lines(watcher: Watcher, everything: bool) -> None:
         watcher.advance(REDRAW_S)
 
 
-def _follow(watcher: Watcher, everything: bool) -> None:
+def _follow(watcher: QueryWatcher, everything: bool) -> None:
     from rich.live import Live
 
     console = output.console()

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.cli import client, output
-from headrace.cli.client import Cluster
+from headrace.cli.client import ClusterOptions
 from headrace.cli.failures import bad_usage
 from headrace.cli.records import positions
 from headrace.client.brokers import partition_sizes
@@ -122,7 +122,7 @@ def _order(following: Next) -> tuple[int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class SegmentFile:
+class SegmentSize:
     """A segment as its files show it."""
 
     base_offset: int
@@ -133,7 +133,7 @@ class SegmentFile:
         return self.newest
 
 
-def look(cluster: Cluster, names: Sequence[str], data_dir: Path | None) -> list[TopicSize]:
+def look(cluster: ClusterOptions, names: Sequence[str], data_dir: Path | None) -> list[TopicSize]:
     """The named topics, or all but the cluster's own."""
     if data_dir is not None and not data_dir.is_dir():
         raise bad_usage(f"--data-dir {data_dir}: there is no such folder")
@@ -246,13 +246,13 @@ def _nearest(
     return min(found, key=_order, default=None)
 
 
-def _segments(data_dir: Path, folder: str) -> list[SegmentFile] | None:
+def _segments(data_dir: Path, folder: str) -> list[SegmentSize] | None:
     """The segments of a partition, oldest first; None if the folder does not hold it."""
     found = []
     for path in sorted((data_dir / folder).glob("*.log")):
         try:
             if path.stem.isdecimal():
-                found.append(SegmentFile(int(path.stem), path.stat().st_size, _newest(path)))
+                found.append(SegmentSize(int(path.stem), path.stat().st_size, _newest(path)))
         except FileNotFoundError:
             continue  # deleted while we look
     return found or None

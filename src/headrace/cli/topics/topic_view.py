@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from headrace.cli import client, output
-from headrace.cli.client import Cluster
+from headrace.cli.client import ClusterOptions
 from headrace.cli.records import positions
 from headrace.types import TopicPartition, encode_uuid
 
@@ -41,7 +41,7 @@ class TopicView:
         return asdict(self)
 
 
-def look(cluster: Cluster, names: Sequence[str]) -> list[TopicView]:
+def look(cluster: ClusterOptions, names: Sequence[str]) -> list[TopicView]:
     """The named topics as they are now."""
     from headrace.client.brokers import partition_sizes
     from headrace.client.configs import describe_configs

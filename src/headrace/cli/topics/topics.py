@@ -22,7 +22,7 @@ from headrace.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from headrace.cli.client import Cluster
+    from headrace.cli.client import ClusterOptions
     from headrace.cli.cluster.balance import Plan
     from headrace.client.layout import Layout
     from headrace.client.topics import TopicDescription
@@ -299,7 +299,7 @@ def alter(
     config_changes.report(f"topic {name}", changes, as_json=as_json)
 
 
-def _resize(cluster: "Cluster", name: str, factor: int, as_json: bool) -> None:
+def _resize(cluster: "ClusterOptions", name: str, factor: int, as_json: bool) -> None:
     from headrace.cli import client
     from headrace.cli.cluster import moving
     from headrace.cli.cluster.balance import resize

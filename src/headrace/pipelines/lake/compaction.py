@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from headrace.pipelines.lake.files import TableFolder, epoch_of
 from headrace.pipelines.lake.open_files import WrittenFile
-from headrace.pipelines.lake.partitioning import Layout, Values
+from headrace.pipelines.lake.partitioning import FileLayout, Values
 
 TARGET_BYTES = 128 << 20
 # A file of this share of the target is left as it is.
@@ -63,7 +63,7 @@ class StoredFile:
 class Contents:
     """One version of a table: its files that may be rewritten, and how to write them."""
 
-    layout: Layout
+    layout: FileLayout
     files: tuple[StoredFile, ...]
     # Files that stay as they are: rows deleted in place, another format or partitioning.
     left_alone: int
@@ -93,7 +93,7 @@ class CompactableTable(Protocol):
     def has(self, files: Sequence[WrittenFile]) -> bool:
         """Whether one of these files is in the table now."""
 
-    def replace(self, layout: Layout, replacements: Sequence[Replacement]) -> None:
+    def replace(self, layout: FileLayout, replacements: Sequence[Replacement]) -> None:
         """Replace files in one commit; CommitRefused or FilesGone if that cannot be done."""
 
 
@@ -170,7 +170,7 @@ def compact(table: CompactableTable, target_bytes: int, progress: Progress) -> R
 
 
 def _rewritten(
-    folder: TableFolder, old: Sequence[StoredFile], layout: Layout
+    folder: TableFolder, old: Sequence[StoredFile], layout: FileLayout
 ) -> tuple[WrittenFile, ...]:
     batches: Iterator[pa.RecordBatch] = chain.from_iterable(file.read() for file in old)
     new = folder.rewrite(batches, layout)
@@ -187,7 +187,7 @@ def _rewritten(
 
 
 def _commit(
-    table: CompactableTable, layout: Layout, replacements: list[Replacement], report: Report
+    table: CompactableTable, layout: FileLayout, replacements: list[Replacement], report: Report
 ) -> None:
     folder = table.folder()
     for attempt in range(COMMIT_ATTEMPTS):

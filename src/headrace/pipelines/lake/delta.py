@@ -32,7 +32,7 @@ from headrace.pipelines.lake.compaction import (
 from headrace.pipelines.lake.files import TableFolder, named_in
 from headrace.pipelines.lake.open_files import WrittenFile
 from headrace.pipelines.lake.options import check_options
-from headrace.pipelines.lake.partitioning import Layout
+from headrace.pipelines.lake.partitioning import FileLayout
 from headrace.pipelines.lake.writers import COMPACTION, EPOCH, QUERY, EpochCommit, EpochTaken
 from headrace.pipelines.sink.epoch import Epoch
 
@@ -69,7 +69,7 @@ class DeltaLake:
         """The table as it is now; TableNotFoundError if there is none."""
         return DeltaTable(self.uri, storage_options=dict(self.storage))
 
-    def prepare(self, schema: pa.Schema, partition_by: tuple[str, ...] | None = None) -> Layout:
+    def prepare(self, schema: pa.Schema, partition_by: tuple[str, ...] | None = None) -> FileLayout:
         wanted = columns.plain(schema)
         partitioning.check(partition_by or (), wanted, self.uri)
         try:
@@ -88,7 +88,7 @@ class DeltaLake:
         added = columns.additions(there, wanted, self.uri)
         if added:
             table.alter.add_columns(Schema.from_arrow(pa.schema(added)).fields)
-        return Layout(wanted, named, values_in_files=False)
+        return FileLayout(wanted, named, values_in_files=False)
 
     def folder(self) -> TableFolder:
         place = urlsplit(self.uri)
@@ -132,7 +132,7 @@ class DeltaLake:
     def contents(self) -> Contents:
         table = self.table()
         dataset = table.to_pyarrow_dataset()
-        layout = Layout(
+        layout = FileLayout(
             columns.plain(dataset.schema),
             tuple(table.metadata().partition_columns),
             values_in_files=False,
@@ -160,7 +160,7 @@ class DeltaLake:
         there = _actions(self.table())
         return any(file.path in there for file in files)
 
-    def replace(self, layout: Layout, replacements: Sequence[Replacement]) -> None:
+    def replace(self, layout: FileLayout, replacements: Sequence[Replacement]) -> None:
         table = self.table()
         old = [file for one in replacements for file in one.old]
         gone = {file.path for file in old} - _actions(table).keys()
@@ -204,13 +204,15 @@ class DeltaLake:
         )
 
 
-def _action(file: WrittenFile, layout: Layout, now_ms: int, *, new_rows: bool = True) -> AddAction:
+def _action(
+    file: WrittenFile, layout: FileLayout, now_ms: int, *, new_rows: bool = True
+) -> AddAction:
     texts = (partitioning.delta_text(value) for value in file.partition)
     values = dict(zip(layout.partition_by, texts, strict=True))
     return AddAction(file.path, file.size_bytes, values, now_ms, new_rows, file.statistics)
 
 
-def _removal(file: StoredFile, layout: Layout, now_ms: int) -> RemoveAction:
+def _removal(file: StoredFile, layout: FileLayout, now_ms: int) -> RemoveAction:
     texts = (partitioning.delta_text(value) for value in file.partition)
     values = dict(zip(layout.partition_by, texts, strict=True))
     return RemoveAction(file.path, False, now_ms, file.size_bytes, values)

@@ -18,8 +18,8 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from headrace.pipelines.lake import ranges as offset_ranges
 from headrace.pipelines.lake.columns import fitted
-from headrace.pipelines.lake.open_files import OpenFiles, WrittenFile
-from headrace.pipelines.lake.partitioning import Layout
+from headrace.pipelines.lake.open_files import OpenTableFiles, WrittenFile
+from headrace.pipelines.lake.partitioning import FileLayout
 from headrace.pipelines.lake.ranges import Range, RangeCounter
 from headrace.pipelines.sink.epoch import Epoch
 from headrace.types import TopicPartition
@@ -51,12 +51,12 @@ class TableFolder:
         return f"{self.root}/{path}" if self.root else path
 
     def write(
-        self, epoch: Epoch, task: int, batches: Iterator[pa.RecordBatch], layout: Layout
+        self, epoch: Epoch, task: int, batches: Iterator[pa.RecordBatch], layout: FileLayout
     ) -> TaskFiles:
         """All rows, one file for each partition; a failure leaves nothing behind."""
         counter = RangeCounter()
         tracked = offset_ranges.tracked(layout.schema)
-        with OpenFiles(self, epoch_folder(epoch), f"{task:05d}", layout) as files:
+        with OpenTableFiles(self, epoch_folder(epoch), f"{task:05d}", layout) as files:
             for batch in batches:
                 if not batch.num_rows:
                     continue
@@ -66,9 +66,11 @@ class TableFolder:
                 files.add(rows)
             return TaskFiles(epoch, files.finish(), counter.ranges())
 
-    def rewrite(self, batches: Iterator[pa.RecordBatch], layout: Layout) -> tuple[WrittenFile, ...]:
+    def rewrite(
+        self, batches: Iterator[pa.RecordBatch], layout: FileLayout
+    ) -> tuple[WrittenFile, ...]:
         """Rows of several files in new ones, for a compaction."""
-        with OpenFiles(self, COMPACTED, str(uuid.uuid4()), layout) as files:
+        with OpenTableFiles(self, COMPACTED, str(uuid.uuid4()), layout) as files:
             for batch in batches:
                 if batch.num_rows:
                     files.add(fitted(batch, layout.schema))

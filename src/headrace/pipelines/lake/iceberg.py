@@ -47,7 +47,7 @@ from headrace.pipelines.lake.compaction import (
 from headrace.pipelines.lake.files import TableFolder, named_in
 from headrace.pipelines.lake.open_files import WrittenFile
 from headrace.pipelines.lake.options import check_options
-from headrace.pipelines.lake.partitioning import Layout
+from headrace.pipelines.lake.partitioning import FileLayout
 from headrace.pipelines.lake.writers import COMPACTION, EPOCH, QUERY, EpochCommit, EpochTaken
 from headrace.pipelines.sink.epoch import Epoch
 
@@ -95,7 +95,7 @@ class IcebergLake:
         """The table as it is now; NoSuchTableError if there is none."""
         return self.load_catalog().load_table(self.identifier)
 
-    def prepare(self, schema: pa.Schema, partition_by: tuple[str, ...] | None = None) -> Layout:
+    def prepare(self, schema: pa.Schema, partition_by: tuple[str, ...] | None = None) -> FileLayout:
         wanted = columns.plain(schema, widen=True)
         partitioning.check(partition_by or (), wanted, self.identifier)
         catalog = self.load_catalog()
@@ -109,7 +109,7 @@ class IcebergLake:
         if columns.additions(there, wanted, self.identifier):
             with table.update_schema() as update:
                 update.union_by_name(wanted)
-        return Layout(wanted, named)
+        return FileLayout(wanted, named)
 
     def folder(self) -> TableFolder:
         table = self.table()
@@ -153,7 +153,7 @@ class IcebergLake:
     def contents(self) -> Contents:
         table = self.table()
         named = _partition_columns(table, self.identifier)
-        layout = Layout(columns.plain(table.schema().as_arrow(), widen=True), named)
+        layout = FileLayout(columns.plain(table.schema().as_arrow(), widen=True), named)
         scan = ArrowScan(table.metadata, table.io, table.schema(), AlwaysTrue())
 
         def reader(task: FileScanTask) -> Callable[[], Iterator[pa.RecordBatch]]:
@@ -178,7 +178,7 @@ class IcebergLake:
         there = {task.file.file_path for task in table.scan().plan_files()}
         return any(f"{table.location()}/{file.path}" in there for file in files)
 
-    def replace(self, layout: Layout, replacements: Sequence[Replacement]) -> None:
+    def replace(self, layout: FileLayout, replacements: Sequence[Replacement]) -> None:
         table = self.table()
         _do_not_retry(table)
         current = {

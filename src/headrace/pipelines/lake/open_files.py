@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from headrace.pipelines.lake.partitioning import Layout, Values, split
+from headrace.pipelines.lake.partitioning import FileLayout, Values, split
 from headrace.pipelines.lake.statistics import delta_statistics
 
 if TYPE_CHECKING:
@@ -58,10 +58,10 @@ class _Open:
     with_nan: set[str] = field(default_factory=set)
 
 
-class OpenFiles:
+class OpenTableFiles:
     """Takes batches and leaves files, in one folder of a table. A failure leaves none behind."""
 
-    def __init__(self, table: "TableFolder", folder: str, name: str, layout: Layout) -> None:
+    def __init__(self, table: "TableFolder", folder: str, name: str, layout: FileLayout) -> None:
         self._table = table
         self._folder = folder
         self._name = name

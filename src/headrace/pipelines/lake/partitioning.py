@@ -20,7 +20,7 @@ Values = tuple[object, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class FileLayout:
     """How a task writes its rows: the columns, and those that separate the files."""
 
     schema: pa.Schema

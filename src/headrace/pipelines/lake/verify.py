@@ -41,7 +41,7 @@ class TopicReader(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class TableFinding:
     """Something wrong with the offsets from `first` to `last`, `count` of them."""
 
     kind: str
@@ -74,7 +74,7 @@ class PartitionReport:
     first: int | None = None
     last: int | None = None
     behind: int = 0
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[TableFinding] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +286,7 @@ def _spans(holes: tuple[Offsets, Offsets], lowest: int, highest: int) -> list[tu
 
 def _reordered(
     place: TopicPartition, runs: list[Runs], doubled: tuple[Offsets, Offsets]
-) -> list[Finding]:
+) -> list[TableFinding]:
     """Rows that come after a row with a larger offset: in one file, or in an earlier epoch.
 
     Only of files that an epoch wrote: a compaction joins files in an order of its own.
@@ -319,7 +319,7 @@ def _moved(
     ends: Offsets,
     doubled: tuple[Offsets, Offsets],
     where: str,
-) -> list[Finding]:
+) -> list[TableFinding]:
     """Reorderings; a run that is all duplicates is reported as that and not once more."""
     again = inside(starts, doubled) & inside(ends, doubled)
     return [
@@ -328,11 +328,13 @@ def _moved(
     ]
 
 
-def _finding(kind: str, place: TopicPartition, first: int, last: int, where: str = "") -> Finding:
-    return Finding(kind, place, int(first), int(last), int(last - first + 1), where)
+def _finding(
+    kind: str, place: TopicPartition, first: int, last: int, where: str = ""
+) -> TableFinding:
+    return TableFinding(kind, place, int(first), int(last), int(last - first + 1), where)
 
 
-def _grouped(kind: str, place: TopicPartition, offsets: Offsets, where: str) -> list[Finding]:
+def _grouped(kind: str, place: TopicPartition, offsets: Offsets, where: str) -> list[TableFinding]:
     if not len(offsets):
         return []
     return [

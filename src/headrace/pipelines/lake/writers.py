@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 from headrace.pipelines.lake import ranges
 from headrace.pipelines.lake.files import TableFolder, TaskFiles
 from headrace.pipelines.lake.open_files import WrittenFile
-from headrace.pipelines.lake.partitioning import Layout
+from headrace.pipelines.lake.partitioning import FileLayout
 from headrace.pipelines.lake.ranges import Ranges
 from headrace.pipelines.sink import epoch as epochs
 from headrace.pipelines.sink.epoch import Epoch
@@ -40,7 +40,7 @@ class EpochTaken(Exception):
 class LakeTable(Protocol):
     """A table that takes an epoch's files in one commit. Picklable: it travels to the tasks."""
 
-    def prepare(self, schema: pa.Schema, partition_by: tuple[str, ...] | None = None) -> Layout:
+    def prepare(self, schema: pa.Schema, partition_by: tuple[str, ...] | None = None) -> FileLayout:
         """Create the table or add new columns; how files are to be written.
 
         Without `partition_by` an existing table keeps its partitioning, and a new one has none.
@@ -66,7 +66,7 @@ class EpochCommit:
     epoch: Epoch
     files: tuple[WrittenFile, ...]
     ranges: Ranges
-    layout: Layout
+    layout: FileLayout
     overwrite: bool
 
     def properties(self) -> dict[str, str]:

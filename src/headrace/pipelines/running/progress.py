@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 
-class State(StrEnum):
+class QueryState(StrEnum):
     """How a query is doing."""
 
     STARTING = "starting"
@@ -24,7 +24,7 @@ class State(StrEnum):
 
     @property
     def alive(self) -> bool:
-        return self not in (State.STOPPED, State.FAILED)
+        return self not in (QueryState.STOPPED, QueryState.FAILED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Query:
     application_id: str
     started_ms: int
     time_ms: int
-    state: State = State.STARTING
+    state: QueryState = QueryState.STARTING
     error: str | None = None
     batch: int | None = None
     batch_ms: int | None = None
@@ -90,7 +90,7 @@ class Query:
 def from_json(found: Mapping[str, Any]) -> Query:
     """The value that `as_json` wrote; fields that a newer version added are passed over."""
     known = {name: found[name] for name in Query.__dataclass_fields__ if name in found}
-    known["state"] = State(known["state"])
+    known["state"] = QueryState(known["state"])
     known["sources"] = tuple(
         Source(**{name: each[name] for name in Source.__dataclass_fields__ if name in each})
         for each in known.get("sources", ())
@@ -107,7 +107,7 @@ def advanced(query: Query, progress: Mapping[str, Any]) -> Query:
         run=str(progress["runId"]),
         name=progress.get("name") or query.name,
         time_ms=time_ms(progress["timestamp"]),
-        state=State.RUNNING,
+        state=QueryState.RUNNING,
         error=None,
         batch=progress["batchId"],
         batch_ms=progress.get("batchDuration"),
@@ -128,12 +128,12 @@ def advanced(query: Query, progress: Mapping[str, Any]) -> Query:
 
 def idle(query: Query, at_ms: int) -> Query:
     """The query when Spark says that it waits for data."""
-    return replace(query, state=State.IDLE, time_ms=at_ms, rows=0, input_rows_per_s=0.0)
+    return replace(query, state=QueryState.IDLE, time_ms=at_ms, rows=0, input_rows_per_s=0.0)
 
 
 def ended(query: Query, at_ms: int, error: str | None) -> Query:
     """The query after its end; an error keeps its first line."""
-    state = State.FAILED if error else State.STOPPED
+    state = QueryState.FAILED if error else QueryState.STOPPED
     line = next(iter((error or "").strip().splitlines()), None)
     return replace(query, state=state, time_ms=at_ms, error=line, input_rows_per_s=0.0)
 

@@ -128,7 +128,7 @@ class Publisher:
             )
 
 
-class Watcher:
+class QueryWatcher:
     """All queries of a cluster, as the topic tells of them so far. The consumer is the caller's."""
 
     def __init__(self, consumer: "Consumer") -> None:

@@ -28,7 +28,7 @@ from pyspark.sql.types import (
 
 from headrace.client.errors import ClientError
 from headrace.pipelines.sink import partitioner
-from headrace.pipelines.sink.encoding import Columns, encode_headers
+from headrace.pipelines.sink.encoding import RecordArrays, encode_headers
 from headrace.types import TopicPartition
 
 EXPECTED = {
@@ -82,11 +82,11 @@ def _fits(name: str, kind: DataType) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class PartitionRecords:
     """Records [first, last) of `columns` go to this partition."""
 
     partition: TopicPartition
-    columns: Columns
+    columns: RecordArrays
     first: int
     last: int
 
@@ -99,7 +99,7 @@ class RowSorter:
         self._partitions = partitions
         self._turn = start
 
-    def shares(self, batch: pa.RecordBatch) -> Iterator[Share]:
+    def shares(self, batch: pa.RecordBatch) -> Iterator[PartitionRecords]:
         """All rows, by partition, in their order."""
         for topic, rows in self._by_topic(batch):
             yield from self._by_partition(topic, rows)
@@ -117,23 +117,23 @@ class RowSorter:
         for name in pc.unique(topics).to_pylist():
             yield name, batch.filter(pc.equal(topics, name))
 
-    def _by_partition(self, topic: str, rows: pa.RecordBatch) -> Iterator[Share]:
+    def _by_partition(self, topic: str, rows: pa.RecordBatch) -> Iterator[PartitionRecords]:
         columns = _columns(rows)
         count = self._partitions(topic)
         wanted = self._chosen(topic, rows, columns, count)
         if wanted is None or (len(wanted) and (wanted == wanted[0]).all()):
             single = self._turn % count if wanted is None else int(wanted[0])
-            yield Share(TopicPartition(topic, single), columns, 0, len(columns))
+            yield PartitionRecords(TopicPartition(topic, single), columns, 0, len(columns))
             return
         order = np.argsort(wanted, kind="stable")
         ordered, columns = wanted[order], columns.take(order)
         bounds = np.concatenate(([0], np.flatnonzero(np.diff(ordered)) + 1, [len(ordered)]))
         for first, last in itertools.pairwise(bounds):
             place = TopicPartition(topic, int(ordered[first]))
-            yield Share(place, columns, int(first), int(last))
+            yield PartitionRecords(place, columns, int(first), int(last))
 
     def _chosen(
-        self, topic: str, rows: pa.RecordBatch, columns: Columns, count: int
+        self, topic: str, rows: pa.RecordBatch, columns: RecordArrays, count: int
     ) -> npt.NDArray[np.int32] | None:
         """The partition of each row; None if nothing tells them apart."""
         named = _column(rows, "partition")
@@ -161,9 +161,9 @@ def _column(rows: pa.RecordBatch, name: str) -> pa.Array | None:
     return None if index < 0 else rows.column(index)
 
 
-def _columns(rows: pa.RecordBatch) -> Columns:
+def _columns(rows: pa.RecordBatch) -> RecordArrays:
     keys, headers = _column(rows, "key"), _column(rows, "headers")
-    return Columns(
+    return RecordArrays(
         None if keys is None else keys.cast(pa.binary()),
         rows.column("value").cast(pa.binary()),
         None if headers is None else encode_headers(headers),

@@ -45,7 +45,7 @@ _NO_HEADERS = _scalar(b"\0")
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class RecordArrays:
     """Records side by side: binary arrays of one length; `headers` as `encode_headers` makes it."""
 
     keys: pa.BinaryArray | None
@@ -55,18 +55,18 @@ class Columns:
     def __len__(self) -> int:
         return len(self.values)
 
-    def take(self, order: npt.NDArray[np.int64]) -> "Columns":
+    def take(self, order: npt.NDArray[np.int64]) -> "RecordArrays":
         """The records in another order."""
         index = pa.array(order)
-        return Columns(
+        return RecordArrays(
             None if self.keys is None else self.keys.take(index),
             self.values.take(index),
             None if self.headers is None else self.headers.take(index),
         )
 
-    def slice(self, first: int, last: int) -> "Columns":
+    def slice(self, first: int, last: int) -> "RecordArrays":
         """The records [first, last)."""
-        return Columns(
+        return RecordArrays(
             None if self.keys is None else self.keys.slice(first, last - first),
             self.values.slice(first, last - first),
             None if self.headers is None else self.headers.slice(first, last - first),
@@ -105,7 +105,7 @@ def cuts(sizes: Ints, batch_bytes: int) -> list[int]:
 
 
 def encode(
-    columns: Columns, bounds: list[int], stamp: Stamp, sequences: list[int]
+    columns: RecordArrays, bounds: list[int], stamp: Stamp, sequences: list[int]
 ) -> Iterator[bytearray]:
     """One batch for each pair of neighbours in `bounds`, with its first sequence number."""
     starts = np.array(bounds[:-1])
@@ -142,7 +142,7 @@ def lengths(array: pa.BinaryArray) -> Ints:
     return found.astype(np.int64)
 
 
-def _records(columns: Columns, deltas: Ints) -> pa.BinaryArray:
+def _records(columns: RecordArrays, deltas: Ints) -> pa.BinaryArray:
     """Every record with its length before it, one after the other."""
     count = len(deltas)
     keys, values = columns.keys, columns.values

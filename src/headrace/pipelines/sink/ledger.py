@@ -52,7 +52,7 @@ class LedgerError(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LedgerEntry:
     """A task's producer, whose open transaction is its part of the epoch."""
 
     producer_id: int
@@ -64,7 +64,7 @@ class Page:
     """What the ledger says: an epoch that is decided, with the producer of each task."""
 
     epoch: int
-    entries: tuple[Entry, ...]
+    entries: tuple[LedgerEntry, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ class Ledger:
         committed = found.get(self._place())
         return committed is not None and committed.offset > epoch
 
-    def end(self, cluster: Cluster, name: str, entry: Entry) -> bool:
+    def end(self, cluster: Cluster, name: str, entry: LedgerEntry) -> bool:
         """Commit a decided transaction; False if it was lost. Again is as good as once."""
         producer = ProducerIdentity(entry.producer_id, entry.producer_epoch, name)
         try:
@@ -189,9 +189,9 @@ def _forgotten(prefix: str, query: str) -> str:
     )
 
 
-def _packed(entries: Sequence[Entry]) -> bytes:
+def _packed(entries: Sequence[LedgerEntry]) -> bytes:
     return b"".join(_ENTRY.pack(each.producer_id, each.producer_epoch) for each in entries)
 
 
-def _entries(data: bytes) -> list[Entry]:
-    return [Entry(*fields) for fields in _ENTRY.iter_unpack(data)]
+def _entries(data: bytes) -> list[LedgerEntry]:
+    return [LedgerEntry(*fields) for fields in _ENTRY.iter_unpack(data)]

@@ -30,10 +30,10 @@ from headrace.client.errors import ClientError
 from headrace.client.producing import ProducerIdentity
 from headrace.errors import ErrorCode, KafkaError
 from headrace.pipelines.sink import epoch as epochs
-from headrace.pipelines.sink.columns import RowSorter, Share, check_schema
+from headrace.pipelines.sink.columns import PartitionRecords, RowSorter, check_schema
 from headrace.pipelines.sink.encoding import Stamp, cuts, encode
 from headrace.pipelines.sink.epoch import Epoch
-from headrace.pipelines.sink.ledger import Entry, Ledger, LedgerError, Page, check_history
+from headrace.pipelines.sink.ledger import Ledger, LedgerEntry, LedgerError, Page, check_history
 from headrace.pipelines.sink.options import SinkOptionError, SinkOptions, parse_options
 from headrace.pipelines.sink.output_modes import COMPLETE_REFUSED, OVERWRITE_REFUSED
 from headrace.pipelines.sink.producer import BatchProducer
@@ -53,7 +53,7 @@ class TaskDone(WriterCommitMessage):  # type: ignore[misc]
     epoch: Epoch
     task: int
     records: int
-    entry: Entry | None
+    entry: LedgerEntry | None
 
 
 class Sink:
@@ -141,7 +141,7 @@ class Sink:
         if not records and not ledger:
             # Brokers refuse to commit a transaction that holds nothing.
             return TaskDone(epoch, task, 0, None)
-        entry = Entry(identity.producer_id, identity.epoch)
+        entry = LedgerEntry(identity.producer_id, identity.epoch)
         return TaskDone(epoch, task, records, entry)
 
     def _produce(
@@ -306,7 +306,7 @@ def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _encoded(
-    shares: Iterator[Share], producer: BatchProducer, options: SinkOptions
+    shares: Iterator[PartitionRecords], producer: BatchProducer, options: SinkOptions
 ) -> dict[TopicPartition, list[bytearray]]:
     identity = producer.identity
     stamp = Stamp(
@@ -339,7 +339,7 @@ def _layers(
 
 
 def _end_all(
-    cluster: Cluster, ledger: Ledger, epoch: Epoch, entries: Mapping[int, Entry]
+    cluster: Cluster, ledger: Ledger, epoch: Epoch, entries: Mapping[int, LedgerEntry]
 ) -> list[int]:
     """Commit the transactions of these tasks; the tasks whose transactions were lost."""
     return [
