@@ -1,0 +1,274 @@
+"""Logins: the first requests on a listener that wants them, and those of a later login.
+
+Until a client has logged in, only ApiVersions, once, and SaslHandshake are read; anything else
+closes the connection and is not even decoded. SaslHandshake v1 is followed by SaslAuthenticate
+requests, v0 by the mechanism's messages as plain frames. A login that fails is answered with one
+text for all causes, after a delay, and then the connection is closed.
+
+A login that ends, by `connections.max.reauth.ms` or because its proof does, has to be repeated by
+the same user with the same mechanism (KIP-368). Other connections are served by dispatch alone.
+"""
+
+import asyncio
+import logging
+import struct
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from headrace.apis.routes import API_VERSIONS, ROUTES, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from headrace.broker.connection import (
+    Answer,
+    CloseConnection,
+    Connection,
+    Handler,
+    Later,
+    Limits,
+)
+from headrace.clock import Clock
+from headrace.errors import ErrorCode, KafkaError, MalformedRequest
+from headrace.security.mechanisms import Exchange, LoggedIn
+from headrace.security.scram import LoginRefused
+from headrace.wire.framing import (
+    REQUEST_START_BYTES,
+    frame_response,
+    request_start,
+)
+from headrace.wire.varint import skip_tagged_fields
+
+if TYPE_CHECKING:
+    from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest
+    from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
+
+logger = logging.getLogger(__name__)
+
+_UNREADABLE = (MalformedRequest, struct.error, IndexError, UnicodeDecodeError)
+_SIZE = struct.Struct(">i")
+_RAW_HANDSHAKE = 0
+"""The version of SaslHandshake that plain frames follow."""
+_LIFETIME_FROM = 1
+"""The version of SaslAuthenticate from which on the answer says when the login ends."""
+RELOGIN_PAUSE_S = 1.0
+"""A client that logs in again sooner than this is refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoginRules:
+    """How clients of one listener log in."""
+
+    listener: str
+    mechanisms: Sequence[str]
+    make_exchange: Callable[[str], Exchange]
+    clock: Clock
+    failure_delay_s: float
+    setup_timeout_s: float
+    most_session_ms: int
+    """After how long a login has to be repeated; 0: as long as its proof counts."""
+    first_limits: Limits
+    """What a client may send before it has logged in."""
+    limits: Limits
+    dispatch: Handler
+    welcome: Callable[[Connection, LoggedIn], None]
+    """Makes the user of a login the caller of the connection."""
+
+
+class Login:
+    """Serves a connection until its client has logged in, and again when a login has ended."""
+
+    def __init__(self, rules: LoginRules) -> None:
+        self._rules = rules
+        self._versions_asked = False
+        self._mechanism = ""
+        self._exchange: Exchange | None = None
+        self._raw = False
+        self._user: LoggedIn | None = None
+        self._ends_at = 0.0
+        self._logged_in_at = 0.0
+
+    def begin(self, connection: Connection) -> None:
+        """Wait for the login of a new client, for a bounded time."""
+        loop = asyncio.get_running_loop()
+        loop.call_later(self._rules.setup_timeout_s, self._give_up, connection)
+
+    def _give_up(self, connection: Connection) -> None:
+        if self._user is None and not connection.closed:
+            logger.warning(
+                "closing %s: it did not log in within %g s",
+                connection.address, self._rules.setup_timeout_s,
+            )  # fmt: skip
+            connection.close()
+
+    def handle(
+        self, connection: Connection, buf: bytearray, view: memoryview, pos: int, end: int
+    ) -> Answer | Later:
+        """The answer to a request, of a login or of a client that has logged in."""
+        if self._raw:
+            connection.hold()
+            return self._step_raw(connection, bytes(view[pos:end]))
+        key, version, correlation_id, size = request_start(buf, pos)
+        if self._exchange is None:
+            if key == SASL_HANDSHAKE.key:
+                connection.hold()
+                body = self._body(SASL_HANDSHAKE, buf, version, pos, end, size)
+                return self._handshake(connection, version, correlation_id, bytes(view[body:end]))
+            if self._user is not None and monotonic() < self._ends_at:
+                return self._rules.dispatch.handle(connection, buf, view, pos, end)
+            if self._user is None and key == API_VERSIONS.key and not self._versions_asked:
+                self._versions_asked = version <= API_VERSIONS.max_version
+                return self._rules.dispatch.handle(connection, buf, view, pos, end)
+            why = "its login has ended" if self._user else "it has not logged in"
+            raise CloseConnection(f"it sent a request with API key {key}, but {why}")
+        connection.hold()
+        if key == SASL_AUTHENTICATE.key:
+            body = self._body(SASL_AUTHENTICATE, buf, version, pos, end, size)
+            return self._authenticate(connection, version, correlation_id, bytes(view[body:end]))
+        return self._refuse_other(connection, buf, view, pos, end)
+
+    def _body(self, route: Any, buf: bytearray, version: int, pos: int, end: int, size: int) -> int:
+        """Where the fields of a request begin."""
+        body = pos + REQUEST_START_BYTES + max(size, 0)
+        if body > end or not route.min_version <= version <= route.max_version:
+            raise CloseConnection(f"unreadable {route.name} v{version} before the login")
+        try:
+            return skip_tagged_fields(buf, body) if version >= route.flexible_from else body
+        except _UNREADABLE as error:
+            raise CloseConnection(f"unreadable {route.name}: {error}") from error
+
+    # ---------------------------------------------------------------------------- the steps
+
+    async def _handshake(
+        self, connection: Connection, version: int, correlation_id: int, body: bytes
+    ) -> Answer:
+        from kio.schema.sasl_handshake.v1.response import SaslHandshakeResponse
+
+        from headrace.wire import codec
+        from headrace.wire.primitives import error
+
+        try:
+            request: SaslHandshakeRequest = codec.decode(SASL_HANDSHAKE.key, version, body)  # type: ignore[assignment]
+        except _UNREADABLE as unreadable:
+            raise CloseConnection(f"unreadable SaslHandshake: {unreadable}") from unreadable
+        code, why = self._check_mechanism(request.mechanism)
+        response = SaslHandshakeResponse(
+            error_code=error(code), mechanisms=tuple(self._rules.mechanisms)
+        )
+        encoded = codec.encode(SASL_HANDSHAKE.key, version, response)
+        answer = frame_response(correlation_id, False, encoded)
+        if code is not ErrorCode.NONE:
+            await self._refuse(connection, answer, why)
+        self._mechanism = request.mechanism
+        self._exchange = self._rules.make_exchange(request.mechanism)
+        self._raw = version == _RAW_HANDSHAKE
+        return answer
+
+    def _check_mechanism(self, mechanism: str) -> tuple[ErrorCode, str]:
+        if self._user is not None:
+            if monotonic() < self._logged_in_at + RELOGIN_PAUSE_S:
+                return ErrorCode.ILLEGAL_SASL_STATE, "it logged in a moment ago"
+            if mechanism != self._mechanism:
+                why = f"it logs in again with {mechanism} instead of {self._mechanism}"
+                return ErrorCode.SASL_AUTHENTICATION_FAILED, why
+        if mechanism not in self._rules.mechanisms:
+            wanted = ", ".join(self._rules.mechanisms)
+            why = f"it wants to log in with {mechanism}; {self._rules.listener} has {wanted}"
+            return ErrorCode.UNSUPPORTED_SASL_MECHANISM, why
+        return ErrorCode.NONE, ""
+
+    async def _authenticate(
+        self, connection: Connection, version: int, correlation_id: int, body: bytes
+    ) -> Answer:
+        from kio.schema.sasl_authenticate.v2.response import SaslAuthenticateResponse
+
+        from headrace.wire import codec
+        from headrace.wire.primitives import error
+
+        def answer(code: ErrorCode, message: str | None, token: bytes, lifetime_ms: int) -> bytes:
+            response = SaslAuthenticateResponse(
+                error_code=error(code),
+                error_message=message,
+                auth_bytes=token,
+                session_lifetime=timedelta(milliseconds=lifetime_ms),  # type: ignore[arg-type]
+            )
+            encoded = codec.encode(SASL_AUTHENTICATE.key, version, response)
+            flexible = version >= SASL_AUTHENTICATE.flexible_from
+            return frame_response(correlation_id, flexible, encoded)
+
+        try:
+            request: SaslAuthenticateRequest = codec.decode(SASL_AUTHENTICATE.key, version, body)  # type: ignore[assignment]
+        except _UNREADABLE as unreadable:
+            raise CloseConnection(f"unreadable SaslAuthenticate: {unreadable}") from unreadable
+        try:
+            token, lifetime_ms = await self._step(connection, request.auth_bytes)
+        except LoginRefused as refused:
+            text = f"authentication failed: invalid credentials with {self._mechanism}"
+            refusal = answer(ErrorCode.SASL_AUTHENTICATION_FAILED, text, b"", 0)
+            await self._refuse(connection, refusal, f"its login failed: {refused}")
+        return answer(ErrorCode.NONE, None, token, lifetime_ms)
+
+    async def _step_raw(self, connection: Connection, token: bytes) -> Answer:
+        try:
+            answer, _ = await self._step(connection, token)
+        except LoginRefused as refused:
+            await self._refuse(connection, None, f"its login failed: {refused}")
+        return _SIZE.pack(len(answer)) + answer
+
+    async def _step(self, connection: Connection, token: bytes) -> tuple[bytes, int]:
+        """The answer to a token, and for how long the login counts, if it is done and ends."""
+        assert self._exchange is not None, "tokens come after a handshake"
+        answer = await self._exchange.step(token)
+        user = self._exchange.result
+        if user is None:
+            return answer, 0
+        self._exchange, self._raw = None, False
+        if self._user is not None and user.username != self._user.username:
+            raise LoginRefused(f"it logs in again as {user.username}, not {self._user.username}")
+        return answer, self._finish(connection, user)
+
+    def _finish(self, connection: Connection, user: LoggedIn) -> int:
+        """Serve the user; for how long in milliseconds, 0 if without an end."""
+        rules = self._rules
+        self._user = user
+        self._logged_in_at = monotonic()
+        rules.welcome(connection, user)
+        lifetimes = [rules.most_session_ms] if rules.most_session_ms else []
+        if user.expiry_ms is not None:
+            lifetimes.append(max(1, user.expiry_ms - rules.clock.now_ms()))
+        if not lifetimes:
+            connection.serve_with(rules.dispatch, rules.limits)
+            return 0
+        connection.serve_with(self, rules.limits)
+        self._ends_at = self._logged_in_at + min(lifetimes) / 1000
+        return min(lifetimes)
+
+    # ----------------------------------------------------------------------------- refusals
+
+    def _refuse_other(
+        self, connection: Connection, buf: bytearray, view: memoryview, pos: int, end: int
+    ) -> Coroutine[None, None, Answer]:
+        """Another request within a login gets its own response with the error, then the end."""
+        from headrace.wire import codec
+        from headrace.wire.refusal import refusal
+
+        key, version, correlation_id, size = request_start(buf, pos)
+        route = ROUTES.get(key)
+        why = f"it sent a request with API key {key} in the middle of a login"
+        if route is None or not route.min_version <= version <= route.max_version:
+            raise CloseConnection(why)
+        body = self._body(route, buf, version, pos, end, size)
+        try:
+            request = codec.decode(key, version, bytes(view[body:end]))
+            response = refusal(key, request, KafkaError(ErrorCode.ILLEGAL_SASL_STATE))
+            encoded = codec.encode(key, version, response)
+        except _UNREADABLE as error:
+            raise CloseConnection(why) from error
+        flexible = version >= route.flexible_from
+        return self._refuse(connection, frame_response(correlation_id, flexible, encoded), why)
+
+    async def _refuse(self, connection: Connection, answer: bytes | None, why: str) -> Answer:
+        """Answer after a delay, in which the client is not read, and close."""
+        await asyncio.sleep(self._rules.failure_delay_s)
+        if answer is not None:
+            connection.send(answer)
+        raise CloseConnection(why)

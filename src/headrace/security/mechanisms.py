@@ -1,0 +1,93 @@
+"""SASL mechanisms from the broker's side: what a client sends becomes a user, or is refused.
+
+An exchange takes tokens, one step at a time, until `result` is there. It performs no I/O; what
+takes long is awaited.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from headrace.security.passwords import Passwords
+from headrace.security.scram import (
+    DIGESTS,
+    LoginRefused,
+    ScramExchange,
+    parse_client_first,
+)
+
+PLAIN = "PLAIN"
+MECHANISMS = (PLAIN, *DIGESTS)
+"""Those that brokers have."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedIn:
+    """A user who has proved who it is."""
+
+    username: str
+    expiry_ms: int | None = None
+    """When the proof ends, in milliseconds since 1970; None if it does not."""
+    by_token: bool = False
+    """Whether the proof was a delegation token."""
+
+
+class Exchange(Protocol):
+    """One login by one mechanism."""
+
+    result: LoggedIn | None
+
+    async def step(self, token: bytes) -> bytes:
+        """The answer to a client's token; LoginRefused ends the login."""
+
+
+class PlainExchange:
+    """PLAIN (RFC 4616): the user's name and password in one message."""
+
+    def __init__(self, passwords: Passwords) -> None:
+        self._passwords = passwords
+        self.result: LoggedIn | None = None
+
+    async def step(self, token: bytes) -> bytes:
+        """Check the password."""
+        try:
+            authzid, username, password = token.decode().split("\0")
+        except ValueError as error:
+            raise LoginRefused("the PLAIN message cannot be read") from error
+        if not username or not password:
+            raise LoginRefused("the PLAIN message has no user name or no password")
+        if authzid not in ("", username):
+            raise LoginRefused("the authorization id is not the user's name")
+        await self._passwords.check(username, password)
+        self.result = LoggedIn(username)
+        return b""
+
+
+class ScramLogin:
+    """SCRAM: the broker asks for a proof of the password."""
+
+    def __init__(self, mechanism: str, passwords: Passwords) -> None:
+        self._mechanism = mechanism
+        self._passwords = passwords
+        self._username = ""
+        self._exchange: ScramExchange | None = None
+        self.result: LoggedIn | None = None
+
+    async def step(self, token: bytes) -> bytes:
+        """The challenge, then the broker's own proof."""
+        if self._exchange is None:
+            first = parse_client_first(token)
+            self._username = first.username
+            credential = self._passwords.credential(first.username, self._mechanism)
+            self._exchange = ScramExchange(self._mechanism, first, credential)
+            return self._exchange.challenge
+        answer = self._exchange.finish(token)
+        self.result = LoggedIn(self._username)
+        return answer
+
+
+def make_exchange(mechanism: str, passwords: Passwords) -> Exchange:
+    """A new login by this mechanism, which is one of MECHANISMS."""
+    makers: dict[str, Callable[[], Exchange]] = {PLAIN: lambda: PlainExchange(passwords)}
+    make = makers.get(mechanism, lambda: ScramLogin(mechanism, passwords))
+    return make()

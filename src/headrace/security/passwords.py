@@ -1,0 +1,77 @@
+"""Checks of passwords, which take milliseconds, away from the event loop.
+
+The number of checks that wait is bounded: a flood of logins is refused instead of growing without
+end. A password that was right is remembered under a key of this process, so that the next login
+of the same client costs microseconds.
+"""
+
+import asyncio
+import hashlib
+import hmac
+import secrets
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from headrace.security.scram import LoginRefused, invented_credential, is_password
+from headrace.security.state import Credentials, ScramCredential, SecurityState
+
+WAITING = 128
+"""Checks under way or waiting; a login beyond them is refused."""
+REMEMBERED = 10_000
+_DEFAULT_MECHANISM = "SCRAM-SHA-256"
+
+
+class Passwords:
+    """The passwords of the cluster's users."""
+
+    def __init__(self, state: Callable[[], SecurityState]) -> None:
+        self._state = state
+        self._key = secrets.token_bytes(32)
+        self._known: set[bytes] = set()
+        self._waiting = 0
+        self._executor: ThreadPoolExecutor | None = None
+
+    def credential(self, username: str, mechanism: str) -> ScramCredential:
+        """What checks the user's password by SCRAM; an invented one for an unknown user."""
+        credential = self._state().users.get(username, {}).get(mechanism)
+        return credential or invented_credential(mechanism, username, self._key)
+
+    async def check(self, username: str, password: str) -> None:
+        """LoginRefused unless it is the user's password."""
+        mechanism, credential = self._any_credential(username)
+        proof = self._proof(credential, password)
+        if proof in self._known:
+            return
+        if self._waiting >= WAITING:
+            raise LoginRefused("too many passwords are being checked")
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(1, thread_name_prefix="passwords")
+        loop = asyncio.get_running_loop()
+        self._waiting += 1
+        try:
+            right = await loop.run_in_executor(
+                self._executor, is_password, mechanism, credential, password
+            )
+        finally:
+            self._waiting -= 1
+        if not right:
+            raise LoginRefused("wrong password, or no such user")
+        if len(self._known) >= REMEMBERED:
+            self._known.clear()
+        self._known.add(proof)
+
+    def close(self) -> None:
+        """Stop the thread that checks."""
+        if self._executor is not None:
+            self._executor.shutdown(cancel_futures=True)
+
+    def _any_credential(self, username: str) -> tuple[str, ScramCredential]:
+        known: Credentials = self._state().users.get(username, {})
+        for mechanism, credential in known.items():
+            return mechanism, credential
+        return _DEFAULT_MECHANISM, invented_credential(_DEFAULT_MECHANISM, username, self._key)
+
+    def _proof(self, credential: ScramCredential, password: str) -> bytes:
+        """Proves a password that was right for this credential before."""
+        key = hashlib.sha256(self._key + credential.stored_key).digest()
+        return hmac.digest(key, password.encode(), "sha256")
