@@ -53,7 +53,7 @@ def test_a_quota_of_another_key_or_client_does_not_count() -> None:
 
 
 def test_an_address_has_its_own_limit_or_the_default() -> None:
-    quotas = {
+    quotas: dict[QuotaEntity, dict[str, float]] = {
         (("ip", "10.0.0.7"),): {"connection_creation_rate": 5.0},
         (("ip", None),): {"connection_creation_rate": 1.0},
     }

@@ -34,6 +34,8 @@ PRODUCE = Route(0, "Produce", 0, 13, 9, None)
 FETCH = Route(1, "Fetch", 4, 18, 12, None)
 METADATA = Route(3, "Metadata", 0, 13, 9, None)
 API_VERSIONS = Route(18, "ApiVersions", 0, 4, 3, None)
+SASL_HANDSHAKE = Route(17, "SaslHandshake", 0, 1, 2, "security.sasl:refuse_login")
+SASL_AUTHENTICATE = Route(36, "SaslAuthenticate", 0, 2, 2, "security.sasl:refuse_login")
 
 _COLD = (
     Route(2, "ListOffsets", 1, 10, 6, "records.list_offsets:list_offsets"),
@@ -140,5 +142,8 @@ _COLD = (
 )
 
 ROUTES: dict[int, Route] = {
-    route.key: route for route in sorted((PRODUCE, FETCH, METADATA, API_VERSIONS, *_COLD))
+    route.key: route
+    for route in sorted(
+        (PRODUCE, FETCH, METADATA, API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE, *_COLD)
+    )
 }

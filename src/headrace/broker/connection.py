@@ -62,11 +62,14 @@ class _Waiting:
 class Limits:
     """How much one connection may ask of the broker."""
 
-    __slots__ = ("frame_bytes", "pipelined")
+    __slots__ = ("frame_bytes", "least_bytes", "pipelined")
 
-    def __init__(self, frame_bytes: int, pipelined: int) -> None:
+    def __init__(
+        self, frame_bytes: int, pipelined: int, least_bytes: int = MIN_REQUEST_BYTES
+    ) -> None:
         self.frame_bytes = frame_bytes
         self.pipelined = pipelined
+        self.least_bytes = least_bytes
 
 
 class Connection:
@@ -121,6 +124,11 @@ class Connection:
     def address(self) -> str:
         """The client's address and port."""
         return self.caller.address
+
+    def serve_with(self, handler: Handler, limits: Limits) -> None:
+        """Give the requests from now on to another handler."""
+        self._handle = handler.handle
+        self._limits = limits
 
     @property
     def waits(self) -> bool:
@@ -255,10 +263,10 @@ class Connection:
         """Work on the whole frames in `buf[:filled]`; where the first unworked byte is."""
         pos = 0
         joined = b""
-        handle = self._handle
+        handle, limits = self._handle, self._limits
         while filled - pos >= SIZE_BYTES:
             size = frame_size(buf, pos)[0]
-            if not MIN_REQUEST_BYTES <= size <= self._limits.frame_bytes:
+            if not limits.least_bytes <= size <= limits.frame_bytes:
                 self._refuse_frame(size)
                 break
             end = pos + SIZE_BYTES + size
@@ -317,7 +325,7 @@ class Connection:
             return
         logger.warning(
             "closing %s: a frame of %d bytes; expected %d to %d (socket.request.max.bytes)",
-            self.address, size, MIN_REQUEST_BYTES, self._limits.frame_bytes,
+            self.address, size, self._limits.least_bytes, self._limits.frame_bytes,
         )  # fmt: skip
         self.close()
 

@@ -87,8 +87,13 @@ class Login:
         self._ends_at = 0.0
         self._logged_in_at = 0.0
 
-    def begin(self, connection: Connection) -> None:
-        """Wait for the login of a new client, for a bounded time."""
+    @property
+    def first_limits(self) -> Limits:
+        """What the client may send before it has logged in."""
+        return self._rules.first_limits
+
+    def end_late(self, connection: Connection) -> None:
+        """Close the connection of a client that does not log in for too long."""
         loop = asyncio.get_running_loop()
         loop.call_later(self._rules.setup_timeout_s, self._give_up, connection)
 
@@ -104,6 +109,19 @@ class Login:
         self, connection: Connection, buf: bytearray, view: memoryview, pos: int, end: int
     ) -> Answer | Later:
         """The answer to a request, of a login or of a client that has logged in."""
+        try:
+            return self._handle(connection, buf, view, pos, end)
+        except CloseConnection:
+            raise
+        except _UNREADABLE as error:
+            raise CloseConnection(f"unreadable request before the login: {error}") from error
+        except Exception as error:
+            logger.exception("a login from %s broke this broker's code", connection.address)
+            raise CloseConnection("internal error") from error
+
+    def _handle(
+        self, connection: Connection, buf: bytearray, view: memoryview, pos: int, end: int
+    ) -> Answer | Later:
         if self._raw:
             connection.hold()
             return self._step_raw(connection, bytes(view[pos:end]))
@@ -131,10 +149,7 @@ class Login:
         body = pos + REQUEST_START_BYTES + max(size, 0)
         if body > end or not route.min_version <= version <= route.max_version:
             raise CloseConnection(f"unreadable {route.name} v{version} before the login")
-        try:
-            return skip_tagged_fields(buf, body) if version >= route.flexible_from else body
-        except _UNREADABLE as error:
-            raise CloseConnection(f"unreadable {route.name}: {error}") from error
+        return skip_tagged_fields(buf, body) if version >= route.flexible_from else body
 
     # ---------------------------------------------------------------------------- the steps
 
@@ -259,10 +274,10 @@ class Login:
         body = self._body(route, buf, version, pos, end, size)
         try:
             request = codec.decode(key, version, bytes(view[body:end]))
-            response = refusal(key, request, KafkaError(ErrorCode.ILLEGAL_SASL_STATE))
-            encoded = codec.encode(key, version, response)
-        except _UNREADABLE as error:
+        except (*_UNREADABLE, ModuleNotFoundError) as error:  # Produce has versions without class
             raise CloseConnection(why) from error
+        response = refusal(key, request, KafkaError(ErrorCode.ILLEGAL_SASL_STATE))
+        encoded = codec.encode(key, version, response)
         flexible = version >= route.flexible_from
         return self._refuse(connection, frame_response(correlation_id, flexible, encoded), why)
 

@@ -19,6 +19,7 @@ from headrace.broker.build import Surroundings, build
 from headrace.broker.cluster_metrics import ClusterMetrics
 from headrace.broker.connection import Connection, Handler, Limits
 from headrace.broker.damage_report import damage_warnings, watch_damage
+from headrace.broker.inter_broker import make_connect
 from headrace.broker.metadata_stores import open_store
 from headrace.broker.poller import Poller
 from headrace.broker.starting import StoppedWhileStarting, StoreCalls
@@ -36,10 +37,9 @@ from headrace.settings.listeners import Listener
 from headrace.types import Address
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
-
+    from headrace.broker.logins import Logins
     from headrace.broker.metrics_page import MetricsPage
-    from headrace.client.aio import AsyncConnection, Connect
+    from headrace.client.aio import Connect
     from headrace.disk.failpoints import Failpoints
 
 logger = logging.getLogger(__name__)
@@ -104,6 +104,7 @@ class Server:
             settings.integer("socket.request.max.bytes"),
             settings.integer("headrace.connection.pipelined.requests"),
         )
+        self._logins = self._make_logins()
         self._poller = Poller(self.parts.replicas.wake)
         self._metrics_page: MetricsPage | None = None
         self._watch()
@@ -124,20 +125,19 @@ class Server:
         return Broker(node, host, port, rack, endpoints=endpoints)
 
     def _connect(self) -> "Connect | None":
-        """Connects to other brokers over TLS, if their listener has it."""
+        """Connects to other brokers as their listener wants it."""
         name = self._settings.listeners.inter_broker_name
-        tls = next(one.tls for one in self._acceptors if one.listener.name == name)
-        if tls is None:
+        acceptor = next(one for one in self._acceptors if one.listener.name == name)
+        return make_connect(acceptor.listener, acceptor.tls, self._settings)
+
+    def _make_logins(self) -> "Logins | None":
+        """The logins of this broker's listeners; None if no listener wants one."""
+        if not any(listener.login for listener in self.listeners):
             return None
-        from headrace.client.aio import AsyncConnection
+        # Imported here: a broker without logins starts faster without.
+        from headrace.broker.logins import Logins
 
-        def connect(
-            host: str, port: int, client_id: str, timeout_s: float
-        ) -> "Awaitable[AsyncConnection]":
-            # The certificate may be another one by now.
-            return AsyncConnection.connect(host, port, client_id, timeout_s, tls.client)
-
-        return connect
+        return Logins(self.listeners, self._settings, self.parts, self.handler, self._limits)
 
     def _watch(self) -> None:
         """Let the metrics show what this process does."""
@@ -221,6 +221,8 @@ class Server:
             self._metrics_page.stop()
         for connection in list(self._connections):
             connection.close()
+        if self._logins is not None:
+            self._logins.close()
         await _end_tasks()
         self.close()
 
@@ -286,16 +288,19 @@ class Server:
         ]
 
     def _serve_client(self, transport: Transport, caller: Caller) -> None:
+        login = self._logins.begin(caller.listener) if self._logins is not None else None
         connection = Connection(
             transport,
             caller,
             self._poller,
             self._buffers,
-            self.handler,
-            self._limits,
+            self.handler if login is None else login,
+            self._limits if login is None else login.first_limits,
             self._connections.discard,
         )
         self._connections.add(connection)
+        if login is not None:
+            login.end_late(connection)
 
 
 def main(

@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from headrace.errors import SettingError
@@ -127,14 +127,15 @@ def main(plan: SupervisorPlan) -> int:
 
 def _security(settings: Settings) -> "Security":
     """How this process talks to its brokers: as brokers talk to each other."""
-    from headrace.client.config import Security
+    from headrace.broker.inter_broker import login_security
 
     listener = settings.listeners.inter_broker
+    security = login_security(listener, settings)
     if not listener.tls:
-        return Security()
+        return security
     from headrace.security.tls import ListenerTls
 
-    return Security(listener.protocol, context=ListenerTls(listener, settings).client)
+    return replace(security, context=ListenerTls(listener, settings).client)
 
 
 def _renew_certificates(children: Sequence["_Child"]) -> None:

@@ -8,7 +8,9 @@ import socket
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeAlias
 
+from headrace.client.config import Security
 from headrace.client.errors import Unreachable
+from headrace.client.login import login_requests
 from headrace.client.protocol import (
     RESPONSE_HEAD_BYTES,
     Conversation,
@@ -16,6 +18,7 @@ from headrace.client.protocol import (
     NotAResponse,
     Response,
 )
+from headrace.errors import KafkaError
 
 if TYPE_CHECKING:
     import ssl
@@ -49,8 +52,9 @@ class AsyncConnection:
         client_id: str,
         timeout_s: float,
         tls: "ssl.SSLContext | None" = None,
+        security: Security | None = None,
     ) -> "AsyncConnection":
-        """A new connection, over TLS if a context is given.
+        """A new connection, over TLS if a context is given, logged in if `security` says as whom.
 
         Unreachable if the broker does not take it, is not trusted, or does not answer.
         """
@@ -72,6 +76,8 @@ class AsyncConnection:
                 async with asyncio.timeout(timeout_s):
                     await connection.encrypt(tls, host)
             await connection.negotiate()
+            if security is not None and security.login:
+                await connection.log_in(security)
         except (OSError, TimeoutError) as error:
             sock.close()
             raise Unreachable(f"{address}: {str(error) or 'no answer in time'}") from error
@@ -92,6 +98,19 @@ class AsyncConnection:
         """Learn which versions the broker has; the first exchange of a connection."""
         response = await self._exchange(self.conversation.ask_versions())
         self.conversation.take_versions(response)
+
+    async def log_in(self, security: Security) -> None:
+        """Prove who this client is; ClientError if the broker does not accept it."""
+        steps = login_requests(security, self.conversation.address)
+        exchange = next(steps)
+        while True:
+            answer = await self.ask(*exchange)
+            try:
+                exchange = steps.send(answer)
+            except StopIteration:
+                return
+            except KafkaError as error:
+                raise Unreachable(error.message) from error
 
     def close(self) -> None:
         """Close the socket."""

@@ -158,8 +158,11 @@ class _Properties:
             raise self.wrong(name, f"{text!r} is no positive number of milliseconds")
         return int(text) / 1000
 
+    def full_name(self, name: str) -> str:
+        return f"{self._prefix}{name}"
+
     def wrong(self, name: str, why: str) -> ClientError:
-        return ClientError(f"{self._prefix}{name}: {why}")
+        return ClientError(f"{self.full_name(name)}: {why}")
 
 
 def _security(said: _Properties) -> Security:
@@ -205,8 +208,13 @@ def _credentials(said: _Properties) -> tuple[str, str]:
     jaas = said.maybe("sasl.jaas.config")
     if jaas is None:
         return said.need("sasl.username"), said.need("sasl.password")
-    values = dict(re.findall(r'(\w+)\s*=\s*"((?:[^"\\]|\\.)*)"', jaas))
+    return parse_jaas(jaas, said.full_name("sasl.jaas.config"))
+
+
+def parse_jaas(text: str, name: str) -> tuple[str, str]:
+    """The user and the password in a JAAS text; `name` is the setting that has it."""
+    values = dict(re.findall(r'(\w+)\s*=\s*"((?:[^"\\]|\\.)*)"', text))
     if "username" not in values or "password" not in values:
-        raise said.wrong("sasl.jaas.config", 'expected ... required username="..." password="...";')
-    plain = {name: re.sub(r"\\(.)", r"\1", value) for name, value in values.items()}
+        raise ClientError(f'{name}: expected ... required username="..." password="...";')
+    plain = {key: re.sub(r"\\(.)", r"\1", value) for key, value in values.items()}
     return plain["username"], plain["password"]

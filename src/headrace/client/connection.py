@@ -5,8 +5,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from headrace.client.config import ClientConfig, Security
-from headrace.client.errors import ClientError, Unreachable, check
-from headrace.client.login import login
+from headrace.client.errors import ClientError, Unreachable
+from headrace.client.login import login_requests
 from headrace.client.protocol import (
     RESPONSE_HEAD_BYTES,
     Conversation,
@@ -109,23 +109,12 @@ class Connection:
         return Unreachable(f"the broker at {self.address} {why}")
 
     def _login(self, security: Security) -> None:
-        from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest
-        from kio.schema.sasl_authenticate.v2.response import SaslAuthenticateResponse
-        from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
-        from kio.schema.sasl_handshake.v1.response import SaslHandshakeResponse
-
-        what = f"logging in to {self.address} as {security.username!r}"
-        hands = self.ask(SaslHandshakeRequest(mechanism=security.mechanism), SaslHandshakeResponse)
-        if hands.error_code:
-            offered = ", ".join(hands.mechanisms) or "none"
-            raise ClientError(f"{what}: sasl.mechanism {security.mechanism} is not of {offered}")
-        steps = login(security)
-        to_send = next(steps)
+        steps = login_requests(security, str(self.address))
+        exchange = next(steps)
         while True:
-            answer = self.ask(SaslAuthenticateRequest(auth_bytes=to_send), SaslAuthenticateResponse)
-            check(int(answer.error_code), what, answer.error_message)
+            answer = self.ask(*exchange)
             try:
-                to_send = steps.send(answer.auth_bytes)
+                exchange = steps.send(answer)
             except StopIteration:
                 return
 

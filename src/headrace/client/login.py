@@ -1,6 +1,7 @@
 """SASL from the client's side: what to send, and what a server must be able to prove.
 
-PLAIN sends the password; SCRAM (RFC 5802) proves that both sides know it. Pure: bytes to bytes.
+PLAIN sends the password; SCRAM (RFC 5802) proves that both sides know it. Without I/O: the
+connections carry the messages.
 """
 
 import base64
@@ -8,12 +9,39 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Generator
+from typing import Any, TypeAlias
 
 from headrace.client.config import Security
-from headrace.client.errors import ClientError
+from headrace.client.errors import ClientError, check
+
+Exchange: TypeAlias = tuple[object, type[Any]]
+"""A request, and the class of its response."""
 
 MIN_ITERATIONS = 4096
 MAX_ITERATIONS = 1_000_000
+
+
+def login_requests(security: Security, address: str) -> Generator[Exchange, Any, None]:
+    """The requests of a login, step by step; each response is sent in."""
+    from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest
+    from kio.schema.sasl_authenticate.v2.response import SaslAuthenticateResponse
+    from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
+    from kio.schema.sasl_handshake.v1.response import SaslHandshakeResponse
+
+    what = f"logging in to {address} as {security.username!r}"
+    hands = yield SaslHandshakeRequest(mechanism=security.mechanism), SaslHandshakeResponse
+    if hands.error_code:
+        offered = ", ".join(hands.mechanisms) or "none"
+        raise ClientError(f"{what}: sasl.mechanism {security.mechanism} is not of {offered}")
+    steps = login(security)
+    to_send = next(steps)
+    while True:
+        answer = yield SaslAuthenticateRequest(auth_bytes=to_send), SaslAuthenticateResponse
+        check(int(answer.error_code), what, answer.error_message)
+        try:
+            to_send = steps.send(answer.auth_bytes)
+        except StopIteration:
+            return
 
 
 def login(security: Security) -> Generator[bytes, bytes, None]:

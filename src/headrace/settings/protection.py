@@ -9,12 +9,11 @@ beyond the default, such as `ssl.client.auth=none`, is accepted.
 from collections.abc import Mapping
 
 from headrace.errors import SettingError
-from headrace.settings.listeners import LISTENER_PREFIX, PLAINTEXT, Listeners
+from headrace.settings.listeners import LISTENER_PREFIX, Listeners
 from headrace.settings.no_effect import BROKER_NO_EFFECT
 from headrace.settings.security_table import SECURITY_ROWS
 from headrace.settings.setting import Setting, format_value, parse_value
 
-_SUPPORTED = (PLAINTEXT, "SSL")
 _CLIENT_AUTH = "ssl.client.auth"
 
 _LIMITS = (
@@ -96,17 +95,6 @@ def _asks_for_nothing(row: Setting, text: str) -> bool:
         format_value(row.default),
         row.kafka_default,
     )
-
-
-def check_protocols(listeners: Listeners) -> None:
-    """SettingError if a listener is to be protected in a way that this version does not have."""
-    for listener in listeners.all:
-        if listener.protocol not in _SUPPORTED:
-            raise SettingError(
-                f"listeners: {listener} has the security protocol {listener.protocol}, which this "
-                f"version does not support, only {' and '.join(_SUPPORTED)}. Give the listener one "
-                "of these, on an address that only trusted clients reach"
-            )
 
 
 def check_client_certificates(given: Mapping[str, str], listeners: Listeners) -> None:

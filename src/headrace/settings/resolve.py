@@ -13,7 +13,6 @@ from headrace.settings.listeners import LISTENER_PREFIX, Listeners, parse_listen
 from headrace.settings.protection import (
     check_client_certificates,
     check_honoured,
-    check_protocols,
     why_refused,
 )
 from headrace.settings.setting import LONG_MAX, Setting, Value, parse_value
@@ -36,7 +35,6 @@ class Settings:
     def __init__(self, explicit: Mapping[str, str], values: dict[str, Value]) -> None:
         self.explicit: Mapping[str, str] = MappingProxyType(dict(explicit))
         self.listeners: Listeners = parse_listeners(values, explicit)
-        check_protocols(self.listeners)
         check_client_certificates(explicit, self.listeners)
         _check_listener_names(explicit, self.listeners)
         self._values = values

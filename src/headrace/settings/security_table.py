@@ -15,6 +15,8 @@ def _row(name: str, kind: Type, default: Value, check: Check | None, doc: str) -
     return Setting(name, kind, default, doc, check)
 
 
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+
 # fmt: off
 SECURITY_ROWS: tuple[Setting, ...] = (
     _row("authorizer.class.name", Type.STRING, "", None,
@@ -27,12 +29,18 @@ SECURITY_ROWS: tuple[Setting, ...] = (
          "Time after which a client must log in again; 0 is never."),
     _row("connection.failed.authentication.delay.ms", Type.INT, 100, at_least(0),
          "How long a failed login waits for its answer."),
-    _row("sasl.enabled.mechanisms", Type.LIST, ("GSSAPI",), None,
-         "Ways to log in, such as PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER."),
-    _row("sasl.mechanism.inter.broker.protocol", Type.STRING, "GSSAPI", None,
-         "How brokers log in to each other."),
+    Setting("sasl.enabled.mechanisms", Type.LIST, ("SCRAM-SHA-256", "SCRAM-SHA-512"),
+            "Ways to log in on listeners with SASL.", some_of(*MECHANISMS),
+            kafka_default="GSSAPI"),
+    Setting("sasl.mechanism.inter.broker.protocol", Type.STRING, "SCRAM-SHA-512",
+            "How brokers log in to each other, if their listener has SASL.", one_of(*MECHANISMS),
+            kafka_default="GSSAPI"),
     _row("sasl.jaas.config", Type.PASSWORD, None, None,
-         "Users and passwords in Kafka's JAAS form; best given for one listener and mechanism."),
+         "The name and password with which this broker logs in to others, in Kafka's JAAS form: "
+         '`org.apache.kafka.common.security.scram.ScramLoginModule required username="..." '
+         'password="...";`. It defines no users of clients.'),
+    _row("headrace.sasl.plain.without.tls", Type.BOOLEAN, False, None,
+         "Allow PLAIN on listeners without TLS, where everyone on the way can read passwords."),
     _row("sasl.server.max.receive.size", Type.INT, 512 * 1024, at_least(1),
          "The largest message taken from a client that has not logged in."),
     _row("sasl.oauthbearer.jwks.endpoint.url", Type.STRING, None, None,

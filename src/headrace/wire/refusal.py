@@ -8,6 +8,7 @@ from headrace.errors import KafkaError
 from headrace.wire import codec, codec_fields
 
 _OTHER_NAMES = {
+    "coordinators": ("coordinator_keys",),
     "responses": ("topics", "resources"),
     "results": ("topics", "resources"),
     "replica_election_results": ("topic_partitions",),
@@ -27,6 +28,8 @@ def _mirror(shape: type, source: object, error: KafkaError) -> object:
             values[field.name] = int(error.code)
         elif field.name == "error_message":
             values[field.name] = error.message
+        elif field.name == "key" and isinstance(source, str):
+            values[field.name] = source
         elif field.array and field.entity is not None:
             items = _items(source, field.name)
             values[field.name] = tuple(_mirror(field.entity, item, error) for item in items)

@@ -1,0 +1,15 @@
+"""SaslHandshake (17), versions 0-1, and SaslAuthenticate (36), versions 0-2.
+
+`broker/login.py` answers them on connections that log in. On all others, and after a login that
+does not end, they are out of place.
+"""
+
+from headrace.apis.context import RequestContext, Services
+from headrace.errors import ErrorCode, KafkaError
+
+
+def refuse_login(_services: Services, _request: object, _context: RequestContext) -> object:
+    """ILLEGAL_SASL_STATE."""
+    raise KafkaError(
+        ErrorCode.ILLEGAL_SASL_STATE, "this connection needs no login, or has logged in already"
+    )

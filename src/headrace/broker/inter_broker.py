@@ -1,0 +1,74 @@
+"""How this broker connects to others: the protocol of their listener, TLS, and its own login."""
+
+import re
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
+
+from headrace.client.config import Security, parse_jaas
+from headrace.client.errors import ClientError
+from headrace.errors import SettingError
+from headrace.settings import Settings
+from headrace.settings.listeners import LISTENER_PREFIX, Listener
+
+if TYPE_CHECKING:
+    from headrace.client.aio import AsyncConnection, Connect
+    from headrace.security.tls import ListenerTls
+
+_JAAS = "sasl.jaas.config"
+_MECHANISM = "sasl.mechanism.inter.broker.protocol"
+_USERS = re.compile(r"\buser_\w+\s*=")
+
+
+def make_connect(
+    listener: Listener, tls: "ListenerTls | None", settings: Settings
+) -> "Connect | None":
+    """Connects to the listener of other brokers; None if plain TCP is all it takes."""
+    if listener.protocol == "PLAINTEXT":
+        return None
+    from headrace.client.aio import AsyncConnection
+
+    security = login_security(listener, settings)
+
+    def connect(
+        host: str, port: int, client_id: str, timeout_s: float
+    ) -> "Awaitable[AsyncConnection]":
+        # The certificate may be another one by now.
+        context = tls.client if tls is not None else None
+        return AsyncConnection.connect(host, port, client_id, timeout_s, context, security)
+
+    return connect
+
+
+def login_security(listener: Listener, settings: Settings) -> Security:
+    """As whom this broker logs in to others; without a name if the settings give none."""
+    if not listener.login:
+        return Security(listener.protocol)
+    mechanism = settings.for_listener(listener.name).text(_MECHANISM)
+    name, text = jaas_config(listener.name, mechanism, settings)
+    if not text:
+        return Security(listener.protocol, mechanism=mechanism)
+    try:
+        username, password = parse_jaas(text, name)
+    except ClientError as error:
+        raise SettingError(str(error)) from error
+    return Security(listener.protocol, mechanism=mechanism, username=username, password=password)
+
+
+def jaas_config(listener: str, mechanism: str, settings: Settings) -> tuple[str, str]:
+    """The setting that gives this broker's own user, and its text; the most special one counts."""
+    prefix = f"{LISTENER_PREFIX}{listener.lower()}."
+    for name in (f"{prefix}{mechanism.lower()}.{_JAAS}", f"{prefix}{_JAAS}", _JAAS):
+        text = settings.explicit.get(name)
+        if text:
+            return name, text
+    return _JAAS, ""
+
+
+def check_jaas(settings: Settings) -> None:
+    """SettingError if a JAAS text defines users: they are in the cluster's metadata instead."""
+    for name, text in settings.explicit.items():
+        if name.endswith(_JAAS) and _USERS.search(text):
+            raise SettingError(
+                f"{name}: users are not read from JAAS (user_NAME=...). Add each with `headrace "
+                "users add NAME`; PLAIN and SCRAM then know the same users"
+            )
