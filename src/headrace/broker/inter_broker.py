@@ -54,6 +54,16 @@ def login_security(listener: Listener, settings: Settings) -> Security:
     return Security(listener.protocol, mechanism=mechanism, username=username, password=password)
 
 
+def check_login(listener: Listener, settings: Settings) -> None:
+    """SettingError if this broker has to log in to others and has no name to do so."""
+    if listener.login and not login_security(listener, settings).username:
+        raise SettingError(
+            f"brokers log in to each other on the listener {listener}, but {_JAAS} gives no name "
+            f"and password; set {LISTENER_PREFIX}{listener.name.lower()}.{_JAAS}, or choose "
+            "another listener with inter.broker.listener.name"
+        )
+
+
 def jaas_config(listener: str, mechanism: str, settings: Settings) -> tuple[str, str]:
     """The setting that gives this broker's own user, and its text; the most special one counts."""
     prefix = f"{LISTENER_PREFIX}{listener.lower()}."

@@ -19,7 +19,7 @@ from headrace.broker.build import Surroundings, build
 from headrace.broker.cluster_metrics import ClusterMetrics
 from headrace.broker.connection import Connection, Handler, Limits
 from headrace.broker.damage_report import damage_warnings, watch_damage
-from headrace.broker.inter_broker import make_connect
+from headrace.broker.inter_broker import check_login, make_connect
 from headrace.broker.metadata_stores import open_store
 from headrace.broker.poller import Poller
 from headrace.broker.starting import StoppedWhileStarting, StoreCalls
@@ -89,7 +89,9 @@ class Server:
         )
         undo.callback(opened.store.close)
         executor = ThreadPoolExecutor(2, thread_name_prefix="disk")
-        surroundings = Surroundings(clock, executor, opened, calls.make, self._connect())
+        surroundings = Surroundings(
+            clock, executor, opened, calls.make, self._connect(opened.shared)
+        )
         this = self._this_broker(node)
         self.parts = build(settings, self.directories, this, surroundings)
         self.handler: Handler = self.parts.dispatch
@@ -124,10 +126,12 @@ class Server:
         rack = self._settings.text("broker.rack") or None
         return Broker(node, host, port, rack, endpoints=endpoints)
 
-    def _connect(self) -> "Connect | None":
+    def _connect(self, others: bool) -> "Connect | None":
         """Connects to other brokers as their listener wants it."""
         name = self._settings.listeners.inter_broker_name
         acceptor = next(one for one in self._acceptors if one.listener.name == name)
+        if others:
+            check_login(acceptor.listener, self._settings)
         return make_connect(acceptor.listener, acceptor.tls, self._settings)
 
     def _make_logins(self) -> "Logins | None":
