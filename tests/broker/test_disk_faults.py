@@ -119,6 +119,7 @@ def test_a_fetch_whose_records_cannot_be_sent_is_repeated_by_the_client(
     broker.spoil_disk("sendfile .log", code=errno.EIO, count=2)
     assert read(broker, "orders", 2) == large
     assert broker.trace_disk().count("sendfile .log") > 2
+    assert broker.log_file.read_text().count("cannot read the records for") == 2
 
 
 def test_a_disk_that_is_really_full_keeps_every_acknowledged_record(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ no memory for the rest of its frame (`receive_memory.py`).
 """
 
 import asyncio
+import errno
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine
@@ -176,8 +177,8 @@ class Connection:
                 self._read_again()
         except BlockingIOError:
             return  # there was nothing to read after all
-        except OSError:
-            self.close()
+        except OSError as error:
+            self._fail(error)
 
     def _stop_reading(self, events: int) -> None:
         """Leave what the client sends in the socket; see whether the client hangs up meanwhile.
@@ -395,8 +396,8 @@ class Connection:
                     self._memory.release(self)
             if not self.closed and not self._out:
                 self._resume()
-        except OSError:
-            self.close()
+        except OSError as error:
+            self._fail(error)
 
     def _resume(self) -> None:
         """Go on with what was put aside, and read again."""
@@ -418,8 +419,8 @@ class Connection:
                 self._send(answer)
             else:
                 self._send_chunks(answer)
-        except OSError:
-            self.close()
+        except OSError as error:
+            self._fail(error)
 
     def _send(self, answer: bytes) -> None:
         if self._out:
@@ -466,6 +467,12 @@ class Connection:
     def _ready_again(self) -> None:
         if not self.closed and self._events & READ:
             self.ready(READ)
+
+    def _fail(self, error: OSError) -> None:
+        """Close after an error of the socket, or of the disk that the answer is read from."""
+        if error.errno == errno.EIO:
+            logger.error("cannot read the records for %s from the disk: %s", self.address, error)
+        self.close()
 
     def close(self) -> None:
         """Drop the connection and everything that waits for it; may be called twice."""
