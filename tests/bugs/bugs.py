@@ -56,8 +56,8 @@ def _ignore_epochs() -> None:
         return end(self, name, current(self, name, who), commit, version, token)
 
     def judge_any(self: ProducerState, header: Header) -> int:
-        producer = self.producers.get(header[9])
-        if producer is not None and header[10] < producer.epoch:
+        producer = self.producers.get(header.producer_id)
+        if producer is not None and header.producer_epoch < producer.epoch:
             return -1
         return judge(self, header)
 

@@ -14,7 +14,7 @@ from headrace.client.producing import produce
 from headrace.errors import ErrorCode, KafkaError
 from headrace.testing.plugin import BrokerFactory
 from headrace.types import TopicPartition
-from headrace.wire.batch import HEADER, OVERHEAD
+from headrace.wire.batch import read_header
 from headrace.wire.records import Record, encode_batch, iterate
 from tests.client.conftest import Connect
 from tests.support.topics import create_topic
@@ -30,7 +30,7 @@ def values(cluster: Cluster, plan: FetchPlan, start: int, stop: int) -> list[int
     found: list[int] = []
     for fetched in fetch_range(cluster, plan, start, stop):
         for at in fetched.positions:
-            end = at + OVERHEAD + HEADER.unpack_from(fetched.data, at)[1]
+            end = at + read_header(fetched.data, at).size_bytes
             found += [
                 int(record.value or b"")
                 for record in iterate(fetched.data, at, end, 1 << 20)
@@ -61,7 +61,7 @@ def test_a_range_survives_cuts_errors_and_a_restart(
     plan = FetchPlan(partition, max_bytes=200)
     for answers, fetched in enumerate(fetch_range(cluster, plan, 0, 200)):
         for at in fetched.positions:
-            end = at + OVERHEAD + HEADER.unpack_from(fetched.data, at)[1]
+            end = at + read_header(fetched.data, at).size_bytes
             found += [r.offset for r in iterate(fetched.data, at, end, 1 << 20)]
         if answers == 2:
             broker.cut("Fetch", 1)

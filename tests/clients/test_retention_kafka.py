@@ -263,7 +263,7 @@ def stored(broker: _Broker, topic: str) -> tuple[int, int]:
     """Base timestamp and maximum timestamp of the first batch on the disk."""
     data = (broker.partition_folder(topic) / f"{0:020}.log").read_bytes()
     header = read_header(data, 0)
-    return header[7], header[8]
+    return header.base_timestamp, header.max_timestamp
 
 
 def by_time(bootstrap: str, topic: str) -> list[int]:

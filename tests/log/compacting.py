@@ -10,7 +10,7 @@ from headrace.log.compaction.start import CompactionLimits, job_for, plan_for
 from headrace.log.compaction.swap import put_in_place
 from headrace.log.log import Log
 from headrace.settings import LogSettings
-from headrace.wire.batch import CONTROL, OVERHEAD, TRANSACTIONAL, Header, read_header
+from headrace.wire.batch import CONTROL, TRANSACTIONAL, Header, read_header
 from headrace.wire.markers import encode_marker
 from headrace.wire.records import Record, encode_batch, iterate
 from tests.log.samples import NOW, append
@@ -90,14 +90,19 @@ def batches(log: Log) -> Iterator[tuple[Header, list[Record]]]:
         at = 0
         while at < len(data):
             header = read_header(data, at)
-            end = at + header[1] + OVERHEAD
+            end = at + header.size_bytes
             yield header, [*iterate(data, at, end, 1 << 26)]
-            offset, at = header[0] + header[6] + 1, end
+            offset, at = header.next_offset, end
 
 
 def records(log: Log) -> list[Record]:
     """The records of all data batches, those of aborted transactions included."""
-    return [record for header, held in batches(log) if not header[5] & CONTROL for record in held]
+    return [
+        record
+        for header, held in batches(log)
+        if not header.attributes & CONTROL
+        for record in held
+    ]
 
 
 def values(log: Log) -> list[tuple[int, bytes | None, bytes | None]]:

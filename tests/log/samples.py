@@ -8,7 +8,7 @@ from headrace.log.directory import LogDirectory
 from headrace.log.log import Log
 from headrace.settings import LogSettings
 from headrace.types import TopicPartition
-from headrace.wire.batch import HEADER_BYTES, OVERHEAD, read_header
+from headrace.wire.batch import HEADER_BYTES, read_header
 from headrace.wire.records import Record, encode_batch
 
 ORDERS = TopicPartition("orders", 0)
@@ -80,9 +80,9 @@ def contents(log: Log, max_bytes: int = 1 << 20) -> list[tuple[int, bytes]]:
         while at < len(data):
             assert at + HEADER_BYTES <= len(data), "a slice ends on a batch boundary"
             header = read_header(data, at)
-            size = header[1] + OVERHEAD
+            size = header.size_bytes
             assert at + size <= len(data), "a slice ends on a batch boundary"
-            found.append((header[0], data[at + 16 : at + size]))
-            offset = header[0] + header[6] + 1
+            found.append((header.base_offset, data[at + 16 : at + size]))
+            offset = header.next_offset
             at += size
     return found

@@ -54,8 +54,8 @@ def served(log: Log, max_bytes: int = 300) -> dict[int, bytes]:
         data, at = piece.read(), 0
         while at < len(data):
             header = read_header(data, at)
-            size = header[1] + OVERHEAD
-            found[header[0]] = data[at : at + size]
+            size = header.size_bytes
+            found[header.base_offset] = data[at : at + size]
             at += size
     return found
 
@@ -165,7 +165,7 @@ def test_a_small_bound_of_open_files_changes_nothing_but_the_number_of_files() -
         piece = log.read(offset, 400, log.end_offset, True)
         assert piece is not None
         header = read_header(piece.read(), 0)
-        assert header[0] <= offset <= header[0] + header[6]
+        assert header.base_offset <= offset <= header.last_offset
         del piece
         log.find_timestamp(random.randrange(10**12))
         assert len(disk._memory.files) <= 3 + 1, "and the folder's lock"

@@ -58,7 +58,7 @@ def test_the_last_value_of_each_key_stays_at_its_offset(codec: int) -> None:
     assert values(log) == [
         (3, b"b", b"2"), (4, b"c", b"1"), (5, b"", b"empty key"), (6, b"a", b"3")
     ]  # fmt: skip
-    assert {header[5] & CODEC_MASK for header, _ in batches(log)} == {codec}
+    assert {header.attributes & CODEC_MASK for header, _ in batches(log)} == {codec}
 
 
 def test_a_batch_keeps_everything_but_the_records_that_went() -> None:
@@ -70,8 +70,8 @@ def test_a_batch_keeps_everything_but_the_records_that_went() -> None:
     compacted(log)
     header, kept = next(batches(log))
     assert [record.timestamp for record in kept] == [NOW + 5, NOW + 6]
-    assert header[8] == NOW + 6, "the largest timestamp is that of what is left"
-    assert header[12] == 2
+    assert header.max_timestamp == NOW + 6, "the largest timestamp is that of what is left"
+    assert header.record_count == 2
     same = (0, 2, 3, 5, 6, 7, 9, 10, 11)
     assert [header[field] for field in same] == [before[field] for field in same]
 
@@ -161,12 +161,12 @@ def test_a_tombstone_stays_its_time_from_the_first_compaction_on() -> None:
     compacted(log, now_ms=NOW)
     assert values(log) == [(1, b"b", b"1"), (2, b"a", None), (3, b"c", b"1")]
     [(header, kept)] = [item for item in batches(log) if item[0][0] == 2]
-    assert header[5] & DELETE_HORIZON
-    assert header[7] == NOW + 1000, "now and delete.retention.ms"
+    assert header.attributes & DELETE_HORIZON
+    assert header.base_timestamp == NOW + 1000, "now and delete.retention.ms"
     assert [record.timestamp for record in kept] == [NOW - 10, NOW - 9]
-    assert header[8] == NOW - 9
+    assert header.max_timestamp == NOW - 9
     compacted(log, 4, now_ms=NOW + 999)
-    assert [header for header, _ in batches(log) if header[0] == 2] == [header]
+    assert [header for header, _ in batches(log) if header.base_offset == 2] == [header]
     compacted(log, 4, now_ms=NOW + 1000)
     assert values(log) == [(1, b"b", b"1"), (3, b"c", b"1")]
 
@@ -179,7 +179,7 @@ def test_a_batch_with_the_brokers_time_keeps_it_beside_a_tombstone() -> None:
     seal(log)
     compacted(log)
     [(header, [record])] = [*batches(log)]
-    assert header[5] & LOG_APPEND_TIME
+    assert header.attributes & LOG_APPEND_TIME
     assert (record.offset, record.timestamp, record.value) == (1, NOW, None)
 
 
@@ -215,7 +215,10 @@ def test_the_last_offset_of_the_compacted_part_stays() -> None:
     put(log, (None, b"no key"))
     seal(log)
     compacted(log)
-    assert [(header[0], header[12]) for header, _ in batches(log)] == [(0, 1), (1, 0)]
+    assert [(header.base_offset, header.record_count) for header, _ in batches(log)] == [
+        (0, 1),
+        (1, 0),
+    ]
 
 
 def test_aborted_records_go_and_do_not_count() -> None:
@@ -255,9 +258,9 @@ def test_a_marker_goes_after_its_data_and_its_time() -> None:
 
     def markers() -> list[tuple[int, bool]]:
         return [
-            (header[0], bool(header[5] & DELETE_HORIZON))
+            (header.base_offset, bool(header.attributes & DELETE_HORIZON))
             for header, _ in batches(log)
-            if header[5] & CONTROL
+            if header.attributes & CONTROL
         ]
 
     # The walk meets the data before it drops it, so the first marker has no horizon yet.
@@ -280,8 +283,10 @@ def test_the_last_marker_of_an_active_producer_keeps_its_epoch() -> None:
     compacted(log)
     compacted(log, 2, now_ms=NOW + 1000)
     compacted(log, 2, now_ms=NOW + 5000)
-    kept = [header for header, _ in batches(log) if header[5] & CONTROL]
-    assert [(header[0], header[10], header[12]) for header in kept] == [(0, 5, 0)]
+    kept = [header for header, _ in batches(log) if header.attributes & CONTROL]
+    assert [
+        (header.base_offset, header.producer_epoch, header.record_count) for header in kept
+    ] == [(0, 5, 0)]
 
 
 def test_the_index_of_aborted_transactions_is_right_after_a_restart() -> None:
@@ -346,8 +351,8 @@ def test_every_offset_and_time_finds_what_comes_next() -> None:
         piece = log.read(offset, 1, log.end_offset, True)
         assert piece is not None
         header = read_header(log.disk.pread(piece.file.fd, piece.length, piece.position), 0)
-        assert header[0] <= min(r.offset for r in left if r.offset >= offset)
-        assert header[0] + header[6] >= offset
+        assert header.base_offset <= min(r.offset for r in left if r.offset >= offset)
+        assert header.last_offset >= offset
     for timestamp in range(NOW, NOW + 1300, 7):
         found = log.find_timestamp(timestamp)
         assert found is not None
@@ -369,11 +374,11 @@ class Model:
         last = {}
         self.aborted_batches = set()
         for header, held in self.held:
-            if header[5] & TRANSACTIONAL and not header[5] & CONTROL:
+            if header.attributes & TRANSACTIONAL and not header.attributes & CONTROL:
                 for producer_id, first, marker, _ in aborted:
-                    if header[9] == producer_id and first <= header[0] < marker:
-                        self.aborted_batches.add(header[0])
-            if header[0] in self.aborted_batches or header[5] & CONTROL:
+                    if header.producer_id == producer_id and first <= header.base_offset < marker:
+                        self.aborted_batches.add(header.base_offset)
+            if header.base_offset in self.aborted_batches or header.attributes & CONTROL:
                 continue
             for record in held:
                 if cleaned_to <= record.offset < plan.end:
@@ -383,13 +388,13 @@ class Model:
     def survivors(self) -> list[Record]:
         left = []
         for header, held in self.held:
-            if header[5] & CONTROL:
+            if header.attributes & CONTROL:
                 continue
-            passed = header[5] & DELETE_HORIZON and header[7] <= self.now_ms
+            passed = header.attributes & DELETE_HORIZON and header.base_timestamp <= self.now_ms
             for record in held:
                 if record.offset >= self.end:
                     left.append(record)
-                elif header[0] in self.aborted_batches or record.key is None:
+                elif header.base_offset in self.aborted_batches or record.key is None:
                     continue
                 elif record.offset >= self.last.get(record.key, -1) and not (
                     passed and record.value is None
@@ -462,7 +467,7 @@ def test_random_histories_keep_what_the_rules_say(seed: int) -> None:
         if clean:
             assert aborted_in(log) == aborted
         else:  # the scan may find or miss transactions of which nothing but the marker is left
-            markers = {header[0] for header, _ in before if header[5] & CONTROL}
+            markers = {header.base_offset for header, _ in before if header.attributes & CONTROL}
             assert {row[2] for row in aborted_in(log)} <= markers
         now_ms += rnd.choice([1, 600, 1500])
 
@@ -492,6 +497,6 @@ def test_what_a_control_batch_says_outlives_compaction() -> None:
     found = []
     for segment in log.segments:
         for position, header in segment.walk(0):
-            if header[5] & CONTROL:
+            if header.attributes & CONTROL:
                 found.append(decode_marker(segment.read_batch(position, header)))
     assert [marker.commit for marker in found if marker] == [True]

@@ -47,9 +47,9 @@ def last_values(log: Log) -> dict[bytes | None, bytes | None]:
     return {
         record.key: record.value
         for header, held in batches(log)
-        if not header[5] & 0x20
+        if not header.attributes & 0x20
         for record in held
-        if not (header[5] & 0x10 and any(header[9] == pid for pid, _ in aborted))
+        if not (header.attributes & 0x10 and any(header.producer_id == pid for pid, _ in aborted))
     }
 
 

@@ -83,9 +83,9 @@ def batches(log: Log) -> Iterator[tuple[int, bytes]]:
         data, at = piece.read(), 0
         while at < len(data):
             header = read_header(data, at)
-            size = header[1] + OVERHEAD
-            yield header[0], data[at + 16 : at + size]
-            offset = max(offset, header[0] + header[6] + 1)
+            size = header.size_bytes
+            yield header.base_offset, data[at + 16 : at + size]
+            offset = max(offset, header.next_offset)
             at += size
 
 

@@ -50,7 +50,7 @@ def test_offset_and_epoch_are_stamped_into_the_batch_and_nothing_else_changes() 
     untouched = bytes(data[16:])
     assert append(log, data, epoch=7) == 3
     header = read_header(data, 0)
-    assert (header[0], header[2]) == (3, 7)
+    assert (header.base_offset, header.partition_leader_epoch) == (3, 7)
     assert bytes(data[16:]) == untouched
     assert disk.content("/data/orders-0/00000000000000000000.log").endswith(data)
     assert log.end_offset == 5
@@ -83,8 +83,8 @@ def test_everything_that_was_appended_can_be_read_from_every_offset() -> None:
         piece = log.read(start, 1, log.end_offset, True)
         assert piece is not None
         header = read_header(log.disk.pread(piece.file.fd, piece.length, piece.position), 0)
-        assert header[0] <= start <= header[0] + header[6]
-        assert piece.length == header[1] + 12, "a first batch that is too large comes whole"
+        assert header.base_offset <= start <= header.last_offset
+        assert piece.length == header.size_bytes, "a first batch that is too large comes whole"
     for max_bytes in (150, 333, 1000, 5000):
         assert contents(log, max_bytes) == expected
 
@@ -100,8 +100,8 @@ def test_a_read_never_reaches_the_limit() -> None:
         at, last = 0, -1
         while at < len(data):
             header = read_header(data, at)
-            last = header[0] + header[6]
-            at += header[1] + 12
+            last = header.last_offset
+            at += header.size_bytes
         following = [base for base in bases(log)[1:] if base <= limit]
         assert last + 1 == min([limit, *following])
         assert log.read(limit, 1 << 20, limit, True) is None

@@ -11,7 +11,7 @@ from headrace.disk import MemoryDisk
 from headrace.disk.failpoints import ANY, Fault, Killed
 from headrace.errors import ErrorCode, KafkaError
 from headrace.log.log import Log
-from headrace.wire.batch import CONTROL, OVERHEAD, TRANSACTIONAL, read_header
+from headrace.wire.batch import CONTROL, TRANSACTIONAL, read_header
 from headrace.wire.markers import decode_marker, encode_marker
 from tests.log.samples import (
     NOW,
@@ -373,16 +373,16 @@ def skip_aborted(data: bytes, aborted: list[tuple[int, int]], shown: list[int]) 
     at = offset = 0
     while at < len(data):
         header = read_header(data, at)
-        size = header[1] + OVERHEAD
-        offset = header[0] + header[6] + 1
+        size = header.size_bytes
+        offset = header.next_offset
         while waiting and waiting[0][1] < offset:
             skipped.add(waiting.pop(0)[0])
-        if header[5] & CONTROL:
+        if header.attributes & CONTROL:
             marker = decode_marker(data[at : at + size])
             if marker is not None and not marker.commit:
-                skipped.discard(header[9])
-        elif not (header[5] & TRANSACTIONAL and header[9] in skipped):
-            shown.append(header[0])
+                skipped.discard(header.producer_id)
+        elif not (header.attributes & TRANSACTIONAL and header.producer_id in skipped):
+            shown.append(header.base_offset)
         at += size
     return offset
 

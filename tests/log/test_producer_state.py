@@ -21,7 +21,9 @@ def header(
     sequence: int, count: int = 1, epoch: int = 0, *, attributes: int = 0, timestamp: int = 1000
 ) -> Header:
     delta = count - 1
-    return (0, 0, 0, 2, 0, attributes, delta, timestamp, timestamp, PID, epoch, sequence, count)
+    return Header(
+        0, 0, 0, 2, 0, attributes, delta, timestamp, timestamp, PID, epoch, sequence, count
+    )
 
 
 def feed(state: ProducerState, head: Header, base: int) -> None:

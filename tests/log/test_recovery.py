@@ -170,10 +170,10 @@ def readable(log: Log) -> dict[int, bytes]:
         data, at = piece.read(), 0
         while at < len(data):
             header = read_header(data, at)
-            assert header[0] + header[6] >= offset, "what was read is read again"
-            found[header[0]] = data[at + 16 : at + header[1] + OVERHEAD]
-            offset = header[0] + header[6] + 1
-            at += header[1] + OVERHEAD
+            assert header.last_offset >= offset, "what was read is read again"
+            found[header.base_offset] = data[at + 16 : at + header.size_bytes]
+            offset = header.next_offset
+            at += header.size_bytes
     return found
 
 

@@ -31,9 +31,9 @@ def answers(segment: Segment, end: int) -> list[object]:
 
 def check_boundaries(segment: Segment) -> None:
     """Every boundary is one, with its offset, and lies within an index interval of the limit."""
-    starts = {position: header[0] for position, header in segment.walk(0)}
+    starts = {position: header.base_offset for position, header in segment.walk(0)}
     starts[segment.size] = -1
-    largest = max(header[1] + 12 for _, header in segment.walk(0))
+    largest = max(header.size_bytes for _, header in segment.walk(0))
     for limit in range(0, segment.size + 10, 7):
         position, offset = segment.boundary(0, segment.base_offset, limit)
         assert starts[position] == offset
@@ -56,7 +56,7 @@ def test_the_files_hold_what_kafka_expects() -> None:
     expected = []
     for position, header in batches.items():
         if position - previous > 150:
-            expected.append((header[0] + header[6] - segment.base_offset) << 32 | position)
+            expected.append((header.last_offset - segment.base_offset) << 32 | position)
             previous = position
     assert list(offsets) == expected
     assert len(expected) >= 2

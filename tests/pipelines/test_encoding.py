@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.pipelines.sink.encoding import RecordArrays, Stamp, cuts, encode, encode_headers
-from headrace.wire.batch import TRANSACTIONAL, checked_header
+from headrace.wire.batch import TRANSACTIONAL, Header, checked_header
 from headrace.wire.records import Record, iterate
 
 STAMP = Stamp(7, 2, True, 0, 1_700_000_000_000)
@@ -55,8 +55,8 @@ def test_the_header_says_who_wrote_what_and_when(codec: int) -> None:
     columns = RecordArrays(None, pa.array([b"x" * 100] * 1000, pa.binary()), None)
     stamp = Stamp(7, 2, True, codec, 1_700_000_000_000)
     first, second = encode(columns, [0, 600, 1000], stamp, [5, 605])
-    header = checked_header(second, memoryview(second), 0, len(second))
-    assert header[5] == TRANSACTIONAL | codec
+    header = Header._make(checked_header(second, memoryview(second), 0, len(second)))
+    assert header.attributes == TRANSACTIONAL | codec
     assert header[7:9] == (1_700_000_000_000, 1_700_000_000_000)
     assert header[9:13] == (7, 2, 605, 400)
     records = [*iterate(first, 0, len(first), 1 << 24), *iterate(second, 0, len(second), 1 << 24)]

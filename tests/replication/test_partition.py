@@ -351,7 +351,9 @@ def append_verified(
     partition: Partition, data: bytearray, verification: VerificationGuard | None = None
 ) -> int:
     header = read_header(data, 0)
-    verification = verification or partition.begin_verification(header[9], header[10])
+    verification = verification or partition.begin_verification(
+        header.producer_id, header.producer_epoch
+    )
     base, _, _ = partition.append(data, memoryview(data), 0, len(data), -1, NOW, verification)
     return base
 

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 from headrace.client.errors import Unreachable
 from headrace.errors import ErrorCode
 from headrace.wire import replica_fetch
-from headrace.wire.batch import HEADER_BYTES, OVERHEAD, read_header
+from headrace.wire.batch import HEADER_BYTES, read_header
 from headrace.wire.records import Record, encode_batch, iterate
 from headrace.wire.replica_fetch import FetchLimits, PartitionToFetch
 from headrace.wire.varint import uvarint
@@ -236,7 +236,7 @@ def records_in(data: bytes) -> Iterator[Held]:
     pos = 0
     while pos + HEADER_BYTES <= len(data):
         header = read_header(data, pos)
-        end = pos + OVERHEAD + header[1]
+        end = pos + header.size_bytes
         for record in iterate(data, pos, end, 1 << 20):
-            yield Held(record.offset, header[2], record.value or b"")
+            yield Held(record.offset, header.partition_leader_epoch, record.value or b"")
         pos = end

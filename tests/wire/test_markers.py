@@ -15,7 +15,7 @@ NOW = 1_700_000_000_000
 def test_a_marker_has_kafkas_fields(commit: bool) -> None:
     data = encode_marker(1234, 5, commit, 7, NOW)
     header = read_header(data, 0)
-    assert header[5] == TRANSACTIONAL | CONTROL
+    assert header.attributes == TRANSACTIONAL | CONTROL
     assert header[7:] == (NOW, NOW, 1234, 5, -1, 1)
     assert bytes(data[61:]).endswith(
         b"\x08\0\0\0" + bytes([commit]) + b"\x0c\0\0\0\0\0\x07" + b"\0"

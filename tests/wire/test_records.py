@@ -13,7 +13,15 @@ from kafka.record.default_records import DefaultRecordBatch as KafkaPythonBatch
 from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaPythonBuilder
 
 from headrace.errors import ErrorCode, KafkaError
-from headrace.wire.batch import CRC_AT, HEADER, HEADER_BYTES, LOG_APPEND_TIME, checked_header
+from headrace.wire.batch import (
+    CRC_AT,
+    HEADER,
+    HEADER_BYTES,
+    LOG_APPEND_TIME,
+    Header,
+    checked_header,
+    read_header,
+)
 from headrace.wire.records import Record, encode_batch, iterate, recompress
 
 CAP = 1 << 22
@@ -68,8 +76,8 @@ def error_of(batch: bytes | bytearray) -> ErrorCode:
 def test_records_come_back_as_they_were(items: list[Record], codec: int, base: int) -> None:
     batch = encode_batch(items, base, codec)
     assert decode(batch) == numbered(items, base)
-    header = checked_header(batch, memoryview(batch), 0, len(batch))
-    assert header[8] == max(record.timestamp for record in items)
+    header = Header._make(checked_header(batch, memoryview(batch), 0, len(batch)))
+    assert header.max_timestamp == max(record.timestamp for record in items)
 
 
 @pytest.mark.parametrize("codec", range(5))
@@ -128,7 +136,7 @@ def test_compaction_may_keep_offsets_with_gaps() -> None:
     kept = [SOME[0]._replace(offset=10), SOME[1]._replace(offset=14)]
     batch = encode_batch(kept, 10, last_offset_delta=9)
     assert decode(batch) == kept
-    assert HEADER.unpack_from(batch)[6] == 9
+    assert read_header(batch, 0).last_offset_delta == 9
     assert decode(encode_batch([], 10, last_offset_delta=9)) == []
 
 

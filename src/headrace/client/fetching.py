@@ -16,7 +16,7 @@ from headrace.client.errors import ClientError, Unreachable, check, is_retriable
 from headrace.client.protocol import Response
 from headrace.errors import ErrorCode, KafkaError
 from headrace.types import TopicPartition, encode_uuid
-from headrace.wire.batch import HEADER, HEADER_BYTES, MAGIC, OVERHEAD
+from headrace.wire.batch import HEADER_BYTES, MAGIC, OVERHEAD, read_header
 from headrace.wire.primitives import TopicName, i8, i32, i64, milliseconds
 from headrace.wire.varint import read_uvarint, skip_tagged_fields
 
@@ -126,8 +126,8 @@ class _Reading:
             self._nothing(body)
         else:
             self._calm()
-            base, _, _, _, _, _, last_delta, *_ = HEADER.unpack_from(answer.data, positions[-1])
-            self.position = max(self.position, base + last_delta + 1)
+            last = read_header(answer.data, positions[-1])
+            self.position = max(self.position, last.next_offset)
         if self.position < self._stop:
             self._ask()
         if not positions:

@@ -75,23 +75,24 @@ def latest_records(partition: Partition, max_decompressed: int, latest: Latest) 
         pos = 0
         while len(data) - pos >= batch.HEADER_BYTES:
             header = batch.read_header(data, pos)
-            end = pos + batch.OVERHEAD + header[1]
-            if crc32c(memoryview(data)[pos + batch.CHECKSUMMED_FROM : end]) != header[4]:
+            end = pos + header.size_bytes
+            if crc32c(memoryview(data)[pos + batch.CHECKSUMMED_FROM : end]) != header.crc:
                 raise KafkaError(
-                    ErrorCode.CORRUPT_MESSAGE, f"the batch at offset {header[0]} is damaged"
+                    ErrorCode.CORRUPT_MESSAGE,
+                    f"the batch at offset {header.base_offset} is damaged",
                 )
-            offset = header[0] + header[6] + 1
-            if header[5] & batch.CONTROL:
+            offset = header.next_offset
+            if header.attributes & batch.CONTROL:
                 marker = decode_marker(data[pos:end])
                 if marker is not None:
-                    latest.end(header[9], marker.commit)
+                    latest.end(header.producer_id, marker.commit)
             else:
-                held = header[5] & batch.TRANSACTIONAL
+                held = header.attributes & batch.TRANSACTIONAL
                 for record in iterate(data, pos, end, max_decompressed):
                     if record.key is None:
                         continue
                     if held:
-                        latest.hold(header[9], record.key, record.value)
+                        latest.hold(header.producer_id, record.key, record.value)
                     else:
                         latest.put(record.key, record.value)
             pos = end

@@ -14,7 +14,15 @@ from headrace.log.indexes import POSITION_MASK, floor_by_position
 from headrace.log.lookup import next_segment
 from headrace.log.ranges import Ranges
 from headrace.log.segment import LOG, MAX_RELATIVE, Segment
-from headrace.wire.batch import CHECKSUMMED_FROM, HEADER, HEADER_BYTES, MAGIC, OVERHEAD, Header
+from headrace.wire.batch import (
+    CHECKSUMMED_FROM,
+    HEADER_BYTES,
+    MAGIC,
+    OVERHEAD,
+    Header,
+    read_header,
+    unpack_header,
+)
 from headrace.wire.checksum import crc32c
 
 _SCAN_BYTES = 1 << 20
@@ -26,7 +34,6 @@ _CHECK_BYTES = 8 << 20
 NO_OFFSET = -1
 
 _logger = logging.getLogger("headrace.log")
-_unpack_header = HEADER.unpack_from
 
 
 def checked_batches(
@@ -57,15 +64,16 @@ def checked_batches(
             view = memoryview(buffer)
             if len(buffer) < HEADER_BYTES:
                 return
-        header: Header = _unpack_header(buffer, at)
-        length = header[1] + OVERHEAD
+        fields = unpack_header(buffer, at)
+        base, length, _, magic, crc, _, delta, _, _, _, _, _, _ = fields
+        length += OVERHEAD
         if (
             length < HEADER_BYTES
             or position + length > size
-            or header[3] != MAGIC
-            or header[0] < lowest
-            or (header[0] > lowest and gapless_from is not None and lowest >= gapless_from)
-            or not 0 <= header[6] <= highest - header[0]
+            or magic != MAGIC
+            or base < lowest
+            or (base > lowest and gapless_from is not None and lowest >= gapless_from)
+            or not 0 <= delta <= highest - base
         ):
             return
         if at + length > len(buffer):
@@ -74,13 +82,13 @@ def checked_batches(
             view = memoryview(buffer)
             if len(buffer) < length:
                 return
-        if crc32c(view[at + CHECKSUMMED_FROM : at + length]) != header[4]:
+        if crc32c(view[at + CHECKSUMMED_FROM : at + length]) != crc:
             return
         # Of two batches that overlap, the one behind a gap has the wrong offset.
-        if header[0] > lowest and _goes_back(segment, position + length, header[0] + header[6]):
+        if base > lowest and _goes_back(segment, position + length, base + delta):
             return
-        yield position, header
-        lowest = header[0] + header[6] + 1
+        yield position, Header._make(fields)
+        lowest = base + delta + 1
         position += length
 
 
@@ -109,7 +117,7 @@ def _check(segment: Segment, position: int, stop: int, upper: int) -> tuple[int,
     whole, following = start, _offset_before(segment, start)
     enough = min(max(stop, start + _AHEAD_BYTES), start + _CHECK_BYTES)
     for at, header in checked_batches(segment, None, start, following, _AHEAD_BYTES, upper):
-        whole, following = at + header[1] + OVERHEAD, header[0] + header[6] + 1
+        whole, following = at + header.size_bytes, header.next_offset
         if whole >= enough:
             break
     if whole == position:
@@ -166,7 +174,7 @@ def _offset_before(segment: Segment, position: int) -> int:
         behind, lowest = index[at] & POSITION_MASK if at >= 0 else 0, segment.base_offset
         try:
             for start, header in segment.walk(behind, position):
-                behind, lowest = start + header[1] + OVERHEAD, header[0] + header[6] + 1
+                behind, lowest = start + header.size_bytes, header.next_offset
         except KafkaError:
             if rebuilt:
                 raise
@@ -183,5 +191,5 @@ def _goes_back(segment: Segment, position: int, last: int) -> bool:
     data = file.pread(file.fd, HEADER_BYTES, position)
     if len(data) < HEADER_BYTES:
         return False
-    header: Header = _unpack_header(data, 0)
-    return header[3] == MAGIC and header[0] <= last
+    header = read_header(data, 0)
+    return header.magic == MAGIC and header.base_offset <= last

@@ -21,7 +21,12 @@ from headrace.log.checked import checked_batches
 from headrace.log.checkpoints import decode_lines, encode_lines
 from headrace.log.lookup import index_of
 from headrace.log.segment import MAX_RELATIVE, Hole, Segment, remove_if_there
-from headrace.wire.batch import CHECKSUMMED_FROM, HEADER, HEADER_BYTES, MAGIC, OVERHEAD, Header
+from headrace.wire.batch import (
+    CHECKSUMMED_FROM,
+    HEADER_BYTES,
+    MAGIC,
+    read_header,
+)
 from headrace.wire.checksum import crc32c
 
 FILE_NAME = "damaged-offsets-checkpoint"
@@ -41,7 +46,7 @@ def examine(segment: Segment) -> None:
     behind = segment.upper or segment.base_offset + MAX_RELATIVE + 1
     while position < segment.size:
         for at, header in checked_batches(segment, None, position, lowest, upper=segment.upper):
-            position, lowest = at + header[1] + OVERHEAD, header[0] + header[6] + 1
+            position, lowest = at + header.size_bytes, header.next_offset
         if position >= segment.size:
             break
         following = next_batch(segment, position, lowest, segment.upper)
@@ -97,18 +102,18 @@ def find_batch(
         piece = read(_SEARCH_BYTES + HEADER_BYTES, origin)
         at = piece.find(_MAGIC_BYTE, _MAGIC_AT)
         while 0 <= at - _MAGIC_AT <= min(_SEARCH_BYTES - 1, len(piece) - HEADER_BYTES):
-            header: Header = HEADER.unpack_from(piece, at - _MAGIC_AT)
+            header = read_header(piece, at - _MAGIC_AT)
             start = origin + at - _MAGIC_AT
-            end, last = start + header[1] + OVERHEAD, header[0] + header[6]
+            end, last = start + header.size_bytes, header.last_offset
             if (
                 HEADER_BYTES <= end - start <= size - start
-                and lowest <= header[0] <= last <= highest
-                and crc32c(read(end - start, start)[CHECKSUMMED_FROM:]) == header[4]
+                and lowest <= header.base_offset <= last <= highest
+                and crc32c(read(end - start, start)[CHECKSUMMED_FROM:]) == header.crc
             ):
                 following = upper if end == size else _base_offset_at(read, size, end)
                 exactly = gapless and start == position
                 if following == last + 1 if exactly else _fits(following, last, end == size):
-                    return start, header[0]
+                    return start, header.base_offset
             at = piece.find(_MAGIC_BYTE, at + 1)
         origin += _SEARCH_BYTES
     return None
@@ -123,10 +128,10 @@ def _base_offset_at(read: Read, size: int, position: int) -> int | None:
     data = read(HEADER_BYTES, position)
     if len(data) < HEADER_BYTES:
         return None
-    header: Header = HEADER.unpack_from(data)
-    length = header[1] + OVERHEAD
-    whole = header[3] == MAGIC and HEADER_BYTES <= length <= size - position
-    return header[0] if whole else None
+    header = read_header(data, 0)
+    length = header.size_bytes
+    whole = header.magic == MAGIC and HEADER_BYTES <= length <= size - position
+    return header.base_offset if whole else None
 
 
 def read_holes(disk: Disk, folder: str, names: Iterable[str]) -> list[tuple[int, int]]:

@@ -28,7 +28,7 @@ from headrace.log.transactions import EndedTransactions
 from headrace.log.unsynced import Unsynced
 from headrace.settings import LogSettings
 from headrace.types import TopicPartition
-from headrace.wire.batch import OVERHEAD, Header, read_header
+from headrace.wire.batch import OVERHEAD, Header, HeaderFields, read_header
 
 # A read of the log's end remembers the position; enough for every consumer and follower of one
 # partition that keeps up, small enough for ten thousand partitions.
@@ -144,7 +144,7 @@ class Log:
         view: memoryview,
         pos: int,
         end: int,
-        header: Header,
+        header: HeaderFields,
         epoch: int,
         now_ms: int,
     ) -> int:
@@ -154,14 +154,17 @@ class Log:
         duplicate of an idempotent producer is not written again and gets its old offset.
         KafkaError: what `ProducerState.judge` says, 18 larger than a segment, 56 the disk failed.
         """
-        _, _, _, _, _, attributes, delta, _, max_timestamp, producer_id, _, sequence, _ = header
+        (
+            _, _, _, _, _, attributes, delta, _, max_timestamp, producer_id, producer_epoch,
+            sequence, _,
+        ) = header  # fmt: skip
         producer = None
         if producer_id >= 0:
             producer = self._producers.get(producer_id)
             if (
                 producer is None
                 or producer.expected != sequence
-                or producer.epoch != header[10]
+                or producer.epoch != producer_epoch
                 or producer.kind != attributes & _TRANSACTIONAL_OR_CONTROL
             ):
                 producer = None
@@ -201,7 +204,7 @@ class Log:
             producer.timestamp = max_timestamp
             producer.add(sequence, (sequence + delta) & MAX_SEQUENCE, base, last)
         elif producer_id >= 0:
-            self._record(header, base, view[pos:end])
+            self._record(Header._make(header), base, view[pos:end])
         return base
 
     def append_replica(self, view: memoryview, pos: int, end: int, now_ms: int) -> None:
@@ -211,8 +214,8 @@ class Log:
         """
         while pos < end:
             header = read_header(view, pos)
-            size = header[1] + OVERHEAD
-            base, last = header[0], header[0] + header[6]
+            size = header.size_bytes
+            base, last = header.base_offset, header.last_offset
             if base < self.end_offset:
                 if last < self.end_offset or self.size_bytes:
                     raise ValueError(
@@ -223,10 +226,10 @@ class Log:
             segment = self._active
             if (
                 segment.size + size > self._roll_bytes
-                or header[8] > self._roll_timestamp
+                or header.max_timestamp > self._roll_timestamp
                 or last > self._roll_offset
             ):
-                segment = self._make_room(size, header[8], base, last, now_ms)
+                segment = self._make_room(size, header.max_timestamp, base, last, now_ms)
             position = segment.size
             try:
                 write_fully(self.disk, self._fd, view[pos : pos + size], position)
@@ -234,13 +237,13 @@ class Log:
                 raise self._undo_write(segment, error) from error
             segment.size = position + size
             self.end_offset = last + 1
-            segment.note_batch(position, base, last, header[8])
+            segment.note_batch(position, base, last, header.max_timestamp)
             if segment.index_is_full(self._settings.segment_index_bytes):
                 self._disarm()
-            if header[2] > self._epoch:
-                self.epochs.assign(header[2], base)
+            if header.partition_leader_epoch > self._epoch:
+                self.epochs.assign(header.partition_leader_epoch, base)
                 self._epoch = self.epochs.latest
-            if header[9] >= 0:
+            if header.producer_id >= 0:
                 self._record(header, base, view[pos : pos + size])
             pos += size
 
@@ -381,7 +384,7 @@ class Log:
                     if not whole_first:
                         return None
                     _, header = next(segment.walk(position))
-                    stop, following = position + header[1] + OVERHEAD, header[0] + header[6] + 1
+                    stop, following = position + header.size_bytes, header.next_offset
             if position < segment.unchecked:
                 stop, following = whole_to(segment, position, stop, following, self._segments, end)
             if following >= 0:
@@ -452,8 +455,8 @@ class Log:
         index = index_of(self._segments, offset)
         segment = self._segments[index]
         try:
-            position, header = segment.locate(offset) if offset > segment.base_offset else (0, None)
-            end = offset if header is None else min(offset, header[0])
+            position, base = segment.locate(offset) if offset > segment.base_offset else (0, -1)
+            end = offset if base < 0 else min(offset, base)
             self._lower_recovery_point(end)
             dropped = self._segments[index + 1 :]
             del self._segments[index + 1 :]

@@ -27,10 +27,10 @@ def locate(segments: Sequence[Segment], offset: int) -> tuple[Segment, int]:
     index = index_of(segments, offset)
     while True:
         segment = segments[index]
-        position, header = segment.locate(offset)
+        position, base = segment.locate(offset)
         if segment.holes:
             segment.refuse_lost(offset)
-        if header is not None or index + 1 == len(segments):
+        if base >= 0 or index + 1 == len(segments):
             return segment, position
         if segment.last_named_offset() >= offset:  # the file has lost its end
             segment.rebuild_indexes()
@@ -67,7 +67,7 @@ def offset_behind(segments: Sequence[Segment], offset: int, piece: Slice, end: i
         index += 1  # as in `locate`
     stop = piece.position + piece.length
     for _, header in segments[index].walk(stop):
-        return header[0]
+        return header.base_offset
     return segments[index + 1].base_offset if index + 1 < len(segments) else end
 
 

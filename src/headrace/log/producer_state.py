@@ -20,7 +20,7 @@ import struct
 from typing import NamedTuple
 
 from headrace.errors import ErrorCode, KafkaError
-from headrace.wire.batch import CONTROL, TRANSACTIONAL, Header
+from headrace.wire.batch import CONTROL, TRANSACTIONAL, Header, HeaderFields
 from headrace.wire.checksum import crc32c
 from headrace.wire.markers import Marker
 
@@ -105,7 +105,7 @@ class ProducerState:
         # The first offset of every open transaction by producer id, oldest first.
         self.open_transactions: dict[int, int] = {}
 
-    def judge(self, header: Header) -> int:
+    def judge(self, header: HeaderFields) -> int:
         """-1 if the batch may be appended; the old base offset if it is a duplicate.
 
         KafkaError: 47 an older or a negative epoch, 45 a sequence that does not follow, 48 a plain
@@ -148,15 +148,15 @@ class ProducerState:
             )
         return -1
 
-    def duplicate_of(self, header: Header) -> int:
+    def duplicate_of(self, header: HeaderFields) -> int:
         """The base offset that the batch got when it first came, or -1 if it is new."""
-        producer = self.producers.get(header[9])
-        if producer is not None and producer.epoch == header[10]:
-            sequence = header[11]
-            last = (sequence + header[6]) & MAX_SEQUENCE
-            for batch in producer.batches:
-                if batch[0] == sequence and batch[1] == last:
-                    return batch[2]
+        _, _, _, _, _, _, delta, _, _, producer_id, epoch, sequence, _ = header
+        producer = self.producers.get(producer_id)
+        if producer is not None and producer.epoch == epoch:
+            last = (sequence + delta) & MAX_SEQUENCE
+            for first_sequence, last_sequence, base_offset, _ in producer.batches:
+                if first_sequence == sequence and last_sequence == last:
+                    return base_offset
         return -1
 
     def is_open(self, producer_id: int, epoch: int) -> bool:
@@ -164,7 +164,7 @@ class ProducerState:
         producer = self.producers.get(producer_id)
         return producer is not None and producer.kind != 0 and producer.epoch == epoch
 
-    def record(self, header: Header, base_offset: int) -> None:
+    def record(self, header: HeaderFields, base_offset: int) -> None:
         """Take note of a data batch that is in the log; no judgement any more."""
         _, _, _, _, _, attributes, delta, _, timestamp, producer_id, epoch, sequence, _ = header
         producer = self.producers.get(producer_id)
@@ -183,7 +183,7 @@ class ProducerState:
         self, header: Header, base_offset: int, marker: Marker
     ) -> EndedTransaction | None:
         """Take note of a marker; the transaction that it ends, or None if none was open."""
-        producer_id, epoch = header[9], header[10]
+        producer_id, epoch = header.producer_id, header.producer_epoch
         producer = self.producers.get(producer_id)
         if producer is None:
             producer = self.producers[producer_id] = Producer(epoch)
@@ -192,11 +192,11 @@ class ProducerState:
         producer.transaction_start = -1
         producer.kind = 0
         producer.coordinator_epoch = marker.coordinator_epoch
-        producer.timestamp = header[8]
+        producer.timestamp = header.max_timestamp
         if first < 0:
             return None
         del self.open_transactions[producer_id]
-        last = base_offset + header[6]
+        last = base_offset + header.last_offset_delta
         oldest = self.first_open_transaction()
         stable = last + 1 if oldest is None else oldest
         return EndedTransaction(producer_id, first, last, stable, not marker.commit)

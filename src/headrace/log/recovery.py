@@ -55,7 +55,7 @@ from headrace.log.snapshots import (
 from headrace.log.transactions import EndedTransactions, load_transactions
 from headrace.settings import LogSettings
 from headrace.types import TopicPartition
-from headrace.wire.batch import OVERHEAD, Header
+from headrace.wire.batch import Header
 
 _TEMPORARY = (DELETED, ".tmp", MOVED_FROM)
 _DIGITS = 20
@@ -209,7 +209,7 @@ def _segment(disk: Disk, folder: str, base: int, settings: LogSettings) -> Segme
 
 def _read_first_timestamp(segment: Segment) -> None:
     for _, header in segment.walk(0):
-        segment.first_timestamp = header[8]
+        segment.first_timestamp = header.max_timestamp
         return
 
 
@@ -217,7 +217,11 @@ def _start_by_epochs(entries: Sequence[tuple[int, int]] | None, first: Segment) 
     """Where the log begins, as far as its epochs tell: the oldest of them is moved along."""
     for epoch, start in (entries or ())[:1]:
         for _, header in first.walk(0):
-            return start if header[0] < start and 0 <= header[2] <= epoch else 0
+            return (
+                start
+                if header.base_offset < start and 0 <= header.partition_leader_epoch <= epoch
+                else 0
+            )
     return 0
 
 
@@ -234,12 +238,14 @@ def _open_clean(
         told = not active.times
         position = (active.offsets[-1] & 0xFFFFFFFF) if active.offsets else 0
         for at, header in active.walk(position):
-            end = header[0] + header[6] + 1
-            active.note_batch(at, header[0], end - 1, header[8])
-            told = told or (header[8] == latest and header[0] <= latest_offset < end)
+            end = header.next_offset
+            active.note_batch(at, header.base_offset, end - 1, header.max_timestamp)
+            told = told or (
+                header.max_timestamp == latest and header.base_offset <= latest_offset < end
+            )
         if not told:
-            _, batch = active.locate(latest_offset)
-            told = batch is not None and batch[8] == latest
+            at, base = active.locate(latest_offset)
+            told = base >= 0 and active.header_at(at).max_timestamp == latest
         # The time index ends with the largest time of all, or it is not what was written.
         if active.times and (active.largest_timestamp > latest or not told):
             return None
@@ -436,8 +442,8 @@ class _Scan:
         end, stop = segment.base_offset, 0
         while True:
             for position, header in checked_batches(segment, gapless, stop, end, upper=upper):
-                end = header[0] + header[6] + 1
-                stop = position + header[1] + OVERHEAD
+                end = header.next_offset
+                stop = position + header.size_bytes
                 self._note(segment, position, header)
             if stop >= segment.size:
                 break
@@ -463,7 +469,7 @@ class _Scan:
             return None
         end, beyond = active.base_offset, 0
         for _, header in checked_batches(active, gapless):
-            last = header[0] + header[6]
+            last = header.last_offset
             if last >= bound:
                 beyond += 1
             else:
@@ -472,9 +478,9 @@ class _Scan:
 
     def _note(self, segment: Segment, position: int, header: Header) -> None:
         """Take a sound batch into the indexes, the epochs and the producer state."""
-        segment.note_batch(position, header[0], header[0] + header[6], header[8])
-        if header[2] > self._epochs.latest:
-            self._epochs.assign(header[2], header[0])
+        segment.note_batch(position, header.base_offset, header.last_offset, header.max_timestamp)
+        if header.partition_leader_epoch > self._epochs.latest:
+            self._epochs.assign(header.partition_leader_epoch, header.base_offset)
         ended = replay_batch(self._producers, segment, position, header)
         if ended is not None:
             self._transactions.add(ended)

@@ -39,7 +39,7 @@ from headrace.log.indexes import (
 )
 from headrace.log.ranges import Ranges
 from headrace.log.slices import SegmentFile
-from headrace.wire.batch import HEADER, HEADER_BYTES, MAGIC, OVERHEAD, Header
+from headrace.wire.batch import HEADER_BYTES, MAGIC, OVERHEAD, Header, read_header, unpack_header
 
 NO_TIMESTAMP = -1
 MAX_RELATIVE = 2**31 - 1
@@ -51,7 +51,6 @@ DELETED, CLEANED, SWAP = ".deleted", ".cleaned", ".swap"
 _WALK_BYTES = 8192
 
 _logger = logging.getLogger("headrace.log")
-_unpack_header = HEADER.unpack_from
 # Base offset, length, magic and last offset delta: all that going to the next batch takes.
 _unpack_hop = struct.Struct(">qi4xB6xi").unpack_from
 _FAR_OFFSET = 2**63 - 1
@@ -216,7 +215,7 @@ class Segment:
         if self.holes and self.holes[-1].following > self.base_offset + MAX_RELATIVE:
             *others, last = self.holes
             for _, header in self.walk(last.stop):
-                self.holes = (*others, last._replace(following=header[0]))
+                self.holes = (*others, last._replace(following=header.base_offset))
                 break
         return self.holes
 
@@ -345,8 +344,8 @@ class Segment:
         for position, header in self.walk(0):
             if self.examined != examined:
                 break
-            end = header[0] + header[6] + 1
-            self.note_batch(position, header[0], end - 1, header[8])
+            end = header.next_offset
+            self.note_batch(position, header.base_offset, end - 1, header.max_timestamp)
         if self.examined != examined:
             return  # damage was met on the way, and the indexes were made from what is whole
         if named >= end and not any(hole.following > end for hole in self.holes):
@@ -428,15 +427,15 @@ class Segment:
         offsets = self.offset_index()
         timestamp, relative = entries[len(entries) - 1]
         offset = self.base_offset + relative
-        position, header = self.locate(offset)
+        position, base = found = self.locate(offset)
         # Sealing adds the largest of all: what stands behind the last indexed batch is not later.
         if offsets:
             indexed, _ = self.locate(self.base_offset + (offsets[len(offsets) - 1] >> 32))
             position = max(position, indexed)
         if self.largest_timestamp != NO_TIMESTAMP:
             return  # an index had to be made anew
-        told = header is not None and header[8] == timestamp and header[0] <= offset
-        if not told or any(later[8] > timestamp for _, later in self.walk(position)):
+        told = 0 <= base <= offset and self.header_at(found[0]).max_timestamp == timestamp
+        if not told or any(later.max_timestamp > timestamp for _, later in self.walk(position)):
             self.rebuild_indexes()
         else:
             self.largest_timestamp, self.largest_offset = timestamp, offset
@@ -456,7 +455,7 @@ class Segment:
     def first_time(self) -> int:
         """The largest timestamp of the first batch; -1 of an empty segment."""
         for _, header in self.walk(0):
-            return header[8]
+            return header.max_timestamp
         return NO_TIMESTAMP
 
     # -- finding --------------------------------------------------------------------------------
@@ -480,17 +479,17 @@ class Segment:
             if not 0 <= at <= len(buffer) - HEADER_BYTES:
                 buffer, origin, at = pread(fd, _WALK_BYTES, position), position, 0
             if len(buffer) >= HEADER_BYTES:
-                header: Header = _unpack_header(buffer, at)
-                size = header[1] + OVERHEAD
+                fields = unpack_header(buffer, at)
+                base, length, _, magic, _, _, delta, _, _, _, _, _, _ = fields
                 if (
-                    HEADER_BYTES <= size <= self.size - position
-                    and header[3] == MAGIC
-                    and header[0] >= lowest
-                    and 0 <= header[6] <= highest - header[0]
+                    HEADER_BYTES <= length + OVERHEAD <= self.size - position
+                    and magic == MAGIC
+                    and base >= lowest
+                    and 0 <= delta <= highest - base
                 ):
-                    yield position, header
-                    lowest = header[0] + header[6] + 1
-                    sound, position = position, position + size
+                    yield position, Header._make(fields)
+                    lowest = base + delta + 1
+                    sound, position = position, position + length + OVERHEAD
                     continue
             if self.examined:
                 raise self._not_a_batch(position)
@@ -512,13 +511,11 @@ class Segment:
             f"{self.path(LOG)} holds no record batch at position {position}",
         )
 
-    def _hop(
-        self, position: int, entry: int | None, offset: int, limit: int
-    ) -> tuple[int, Header | None]:
+    def _hop(self, position: int, entry: int | None, offset: int, limit: int) -> tuple[int, int]:
         """Go from batch to batch to the first that reaches `offset` or ends after `limit`.
 
-        Starts at the entry's batch if that lies behind `position`; ValueError if the entry does
-        not fit the batch that it points to. (size, None) at the end of the file.
+        Its position and base offset, or the size and -1 at the end of the file. Starts at the
+        entry's batch if that lies behind `position`; ValueError if the entry does not fit it.
         """
         expected = -1
         skips, lowest, highest = self.skips, self.base_offset, self.base_offset + MAX_RELATIVE
@@ -556,18 +553,18 @@ class Segment:
                 ):
                     raise self._not_a_batch(position)
                 if last >= offset or position + length > limit:
-                    return position, _unpack_header(buffer, at)
+                    return position, base
                 position += length
                 at += length
             if at == 0 and (skips is None or position not in skips):
                 # Not even one header was left in the file.
                 raise ValueError(self.path(INDEX)) if expected >= 0 else self._not_a_batch(position)
-        return size, None
+        return size, -1
 
-    def locate(self, offset: int) -> tuple[int, Header | None]:
-        """The first batch that ends at or after `offset`: its position and header.
+    def locate(self, offset: int) -> tuple[int, int]:
+        """The first batch that ends at or after `offset`: its position and base offset.
 
-        (size, None) if all batches end before it.
+        The size and -1 if all batches end before it.
         """
         for _ in range(3):
             entry = floor_by_offset(self.offset_index(), offset - self.base_offset)
@@ -596,8 +593,7 @@ class Segment:
                 # Up to one index interval short of the limit, but without a look at the file.
                 return index[at] & POSITION_MASK, self.bases[at]
             try:
-                position, header = self._hop(start, entry, _FAR_OFFSET, limit)
-                return position, -1 if header is None else header[0]
+                return self._hop(start, entry, _FAR_OFFSET, limit)
             except ValueError:
                 self.rebuild_indexes()
             except KafkaError:
@@ -613,12 +609,10 @@ class Segment:
             if entry is None:
                 return 0
             found, relative = entry
-            position, header = self.locate(self.base_offset + relative)
-            if (
-                header is not None
-                and header[8] == found
-                and header[0] + header[6] == self.base_offset + relative
-            ):
+            offset = self.base_offset + relative
+            position, base = self.locate(offset)
+            header = self.header_at(position) if base >= 0 else None
+            if header and header.max_timestamp == found and header.last_offset == offset:
                 return position
             if attempt == 0:
                 self.rebuild_indexes()
@@ -650,9 +644,9 @@ class Segment:
         self._trim_times(offsets[-1] >> 32 if offsets else -1)
         self.index_due = origin + self.index_interval
         for _, header in self.walk(origin):
-            if header[8] > self.largest_timestamp:
-                self.largest_timestamp = header[8]
-                self.largest_offset = header[0] + header[6]
+            if header.max_timestamp > self.largest_timestamp:
+                self.largest_timestamp = header.max_timestamp
+                self.largest_offset = header.last_offset
 
     def _trim_times(self, last_relative: int) -> None:
         times = self.times if self.times is not None else bytearray()
@@ -667,10 +661,15 @@ class Segment:
             self.largest_timestamp = timestamp
             self.largest_offset = self.base_offset + relative
 
+    def header_at(self, position: int) -> Header:
+        """The header of the batch at `position`."""
+        file = self.opened()
+        return read_header(file.pread(file.fd, HEADER_BYTES, position), 0)
+
     def read_batch(self, position: int, header: Header) -> bytes:
         """The bytes of the whole batch at `position`."""
         file = self.opened()
-        return file.pread(file.fd, header[1] + OVERHEAD, position)
+        return file.pread(file.fd, header.size_bytes, position)
 
     def remove_files(self) -> None:
         """Remove all files of this segment now; readers that hold the open file go on."""

@@ -65,7 +65,7 @@ def record_batch(
 
     Its bytes are asked for only then.
     """
-    if not header[5] & CONTROL:
+    if not header.attributes & CONTROL:
         state.record(header, base_offset)
         return None
     marker = decode_marker(batch())
@@ -79,9 +79,11 @@ def replay_batch(
     state: ProducerState, segment: Segment, position: int, header: Header
 ) -> EndedTransaction | None:
     """Bring one batch of the log into the producer state."""
-    if header[9] < 0:
+    if header.producer_id < 0:
         return None
-    return record_batch(state, header, header[0], lambda: segment.read_batch(position, header))
+    return record_batch(
+        state, header, header.base_offset, lambda: segment.read_batch(position, header)
+    )
 
 
 def replay(
@@ -98,7 +100,7 @@ def replay(
             continue
         position = segment.locate(start)[0] if start > segment.base_offset else 0
         for at, header in segment.walk(position):
-            if header[0] >= end:
+            if header.base_offset >= end:
                 return ended
             transaction = replay_batch(state, segment, at, header)
             if transaction is not None:

@@ -30,7 +30,7 @@ def first_at_or_after(
         if segment.latest_time()[0] < timestamp_ms:
             continue
         for position, header in segment.walk(segment.locate_time(timestamp_ms)):
-            if header[8] >= timestamp_ms and header[0] + header[6] >= start_offset:
+            if header.max_timestamp >= timestamp_ms and header.last_offset >= start_offset:
                 found = _in_batch(segment, position, header, timestamp_ms, start_offset)
                 if found is not None:
                     return found
@@ -46,10 +46,8 @@ def with_largest_timestamp(segments: Sequence[Segment]) -> TimestampOffset | Non
     timestamp, offset = best.latest_time()
     if best.size == 0:
         return None
-    position, header = best.locate(offset)
-    if header is None:
-        return None
-    return _in_batch(best, position, header, timestamp, 0)
+    position, base = best.locate(offset)
+    return None if base < 0 else _in_batch(best, position, best.header_at(position), timestamp, 0)
 
 
 def _latest(segment: Segment) -> int:
@@ -59,16 +57,18 @@ def _latest(segment: Segment) -> int:
 def _in_batch(
     segment: Segment, position: int, header: Header, timestamp_ms: int, start_offset: int
 ) -> TimestampOffset | None:
-    if header[5] & LOG_APPEND_TIME:
-        return TimestampOffset(header[8], max(header[0], start_offset), header[2])
+    epoch = header.partition_leader_epoch
+    whole = TimestampOffset(header.max_timestamp, max(header.base_offset, start_offset), epoch)
+    if header.attributes & LOG_APPEND_TIME:
+        return whole
     from headrace.wire.records import iterate
 
     batch = segment.read_batch(position, header)
     try:
         for record in iterate(batch, 0, len(batch), _DECOMPRESSED_BYTES_MAX):
             if record.timestamp >= timestamp_ms and record.offset >= start_offset:
-                return TimestampOffset(record.timestamp, record.offset, header[2])
+                return TimestampOffset(record.timestamp, record.offset, epoch)
     except KafkaError:
         # A client's batch whose records nobody can decode; its beginning is early enough.
-        return TimestampOffset(header[8], max(header[0], start_offset), header[2])
+        return whole
     return None

@@ -35,12 +35,12 @@ def check_attributes(attributes: int) -> None:
         )
 
 
-def check_packed_count(header: batch.Header, max_decompressed_bytes: int) -> None:
+def check_packed_count(record_count: int, max_decompressed_bytes: int) -> None:
     """Refuse a compressed batch whose record count cannot be true, without decompressing it."""
-    if header[12] * MIN_RECORD_BYTES > max_decompressed_bytes:
+    if record_count * MIN_RECORD_BYTES > max_decompressed_bytes:
         raise KafkaError(
             ErrorCode.INVALID_RECORD,
-            f"the batch says {header[12]} records; no more than "
+            f"the batch says {record_count} records; no more than "
             f"headrace.max.decompressed.bytes={max_decompressed_bytes} of them can be read",
         )
 
@@ -92,15 +92,15 @@ def record_steps(
     return largest
 
 
-def largest_by_header(topic: str, header: batch.Header, settings: LogSettings, now_ms: int) -> int:
+def largest_by_header(topic: str, max_timestamp: int, settings: LogSettings, now_ms: int) -> int:
     """The largest timestamp of a batch that is not decoded and whose header is doubtful.
 
     A header that contradicts itself says nothing: -1. One that is too far ahead is refused.
     """
-    if header[8] - now_ms > settings.message_timestamp_after_max_ms:
+    if max_timestamp - now_ms > settings.message_timestamp_after_max_ms:
         raise KafkaError(
             ErrorCode.INVALID_TIMESTAMP,
-            f"the maximum timestamp {header[8]} is out of range for topic {topic}: "
+            f"the maximum timestamp {max_timestamp} is out of range for topic {topic}: "
             "message.timestamp.after.max.ms "
             f"allows up to {now_ms + settings.message_timestamp_after_max_ms}",
         )

@@ -86,7 +86,9 @@ class Examination:
         self._payload: bytes | bytearray | None = None
         self._schemas = settings.key_schema_validation or settings.value_schema_validation
         self._each = all_records or doubtful
-        self._walks = all_records or self._schemas or (header[12] <= DECODED_RECORDS and doubtful)
+        self._walks = (
+            all_records or self._schemas or (header.record_count <= DECODED_RECORDS and doubtful)
+        )
         """Whether each record is looked at."""
         self._needed = all_records or self._schemas or codec is not None
         """Whether a batch that is too large is refused. Otherwise its header has to do."""
@@ -101,7 +103,7 @@ class Examination:
         """The result; TakesLong if that would keep other clients waiting."""
         cap = self._cap
         if cap:
-            if self._walks and self._header[12] > AT_ONCE_RECORDS:
+            if self._walks and self._header.record_count > AT_ONCE_RECORDS:
                 raise TakesLong(self)
             if self._codec is not None and len(self.batch) > AT_ONCE_BYTES:
                 raise TakesLong(self)
@@ -135,7 +137,7 @@ class Examination:
         if self._each:
             topic, settings, now_ms = self._topic, self._settings, self._now_ms
             if payload is None or not self._walks:
-                largest = largest_by_header(topic, header, settings, now_ms)
+                largest = largest_by_header(topic, header.max_timestamp, settings, now_ms)
             else:
                 records = walk_starts(payload, header)
                 largest = yield from record_steps(topic, records, settings, now_ms)
@@ -145,9 +147,9 @@ class Examination:
             yield from self._schema_id_steps(payload)
         elif not self._walks:
             if len(payload) <= AT_ONCE_BYTES:
-                check_lengths(payload, 0, header[12], len(payload))
+                check_lengths(payload, 0, header.record_count, len(payload))
             else:
-                yield from length_steps(payload, 0, header[12], len(payload))
+                yield from length_steps(payload, 0, header.record_count, len(payload))
         return largest
 
     def _schema_id_steps(self, payload: bytes | bytearray) -> Steps[None]:

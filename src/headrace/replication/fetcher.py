@@ -25,7 +25,7 @@ from headrace.replication.truncation import next_step
 from headrace.settings import Settings
 from headrace.types import Epoch, TopicPartition
 from headrace.wire import replica_fetch
-from headrace.wire.batch import CHECKSUMMED_FROM, HEADER_BYTES, OVERHEAD, read_header
+from headrace.wire.batch import CHECKSUMMED_FROM, HEADER_BYTES, read_header
 from headrace.wire.checksum import crc32c
 from headrace.wire.replica_fetch import FetchAnswer, FetchedPartition, FetchLimits, PartitionToFetch
 
@@ -377,9 +377,9 @@ def _check_batches(view: memoryview, pos: int, end: int) -> None:
         if end - pos < HEADER_BYTES:
             raise ValueError("half a batch")
         header = read_header(view, pos)
-        stop = pos + OVERHEAD + header[1]
+        stop = pos + header.size_bytes
         if not pos + HEADER_BYTES <= stop <= end:
             raise ValueError("a batch that reaches past the end of the answer")
-        if crc32c(view[pos + CHECKSUMMED_FROM : stop]) != header[4]:
-            raise ValueError(f"a damaged batch at offset {header[0]}")
+        if crc32c(view[pos + CHECKSUMMED_FROM : stop]) != header.crc:
+            raise ValueError(f"a damaged batch at offset {header.base_offset}")
         pos = stop

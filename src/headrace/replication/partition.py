@@ -287,7 +287,7 @@ class Partition:
             )
         if acks == -1 and self.isr < settings.min_insync_replicas:
             self._check_in_sync()
-        attributes = header[5]
+        _, _, _, _, _, attributes, _, base_timestamp, max_timestamp, _, _, _, count = header
         if attributes:
             check_attributes(attributes)
             if attributes & batch.TRANSACTIONAL:
@@ -295,14 +295,16 @@ class Partition:
         # librdkafka claims a maximum timestamp of 0 for records without timestamps. Retention would
         # take that for 1970: where the header's timestamps are doubtful, the records decide.
         doubtful = (
-            not 0 <= header[7] <= header[8]
-            or header[8] - now_ms > settings.message_timestamp_after_max_ms
+            not 0 <= base_timestamp <= max_timestamp
+            or max_timestamp - now_ms > settings.message_timestamp_after_max_ms
         )
         if attributes & batch.CODEC_MASK:
-            check_packed_count(header, self._shared.max_decompressed_bytes)
-        elif header[12] > SMALL_RECORDS:
-            check_lengths(buf, pos + batch.HEADER_BYTES, header[12], end)
-        elif header[7] + check_fields(buf, pos + batch.HEADER_BYTES, header[12], end) != header[8]:
+            check_packed_count(count, self._shared.max_decompressed_bytes)
+        elif count > SMALL_RECORDS:
+            check_lengths(buf, pos + batch.HEADER_BYTES, count, end)
+        elif base_timestamp + check_fields(buf, pos + batch.HEADER_BYTES, count, end) != (
+            max_timestamp
+        ):
             doubtful = True
         append_time = -1
         if doubtful or self._rewrites:
@@ -333,7 +335,7 @@ class Partition:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         log = self._log or self.log
         self._check_in_sync()
-        header = batch.read_header(buf, 0)
+        header = batch.unpack_header(buf, 0)
         base = log.append(buf, memoryview(buf), 0, len(buf), header, self.leader_epoch, now_ms)
         if self.held:
             self._hold()
@@ -394,20 +396,20 @@ class Partition:
         return producer_id in (self._log or self.log).producers.open_transactions
 
     def _check_transaction(
-        self, log: Log, header: batch.Header, verification: VerificationGuard | None
+        self, log: Log, header: batch.HeaderFields, verification: VerificationGuard | None
     ) -> None:
-        producer_id = header[9]
+        _, _, _, _, _, _, _, _, _, producer_id, producer_epoch, sequence, _ = header
         if verification is None:
             raise KafkaError(
                 ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
                 "transactional records need a request with a transactional id",
             )
-        if producer_id < 0 or header[11] < 0:
+        if producer_id < 0 or sequence < 0:
             raise KafkaError(
                 ErrorCode.INVALID_RECORD, "transactional records need a producer id and a sequence"
             )
         if (
-            log.producers.is_open(producer_id, header[10])
+            log.producers.is_open(producer_id, producer_epoch)
             or (
                 self.verifications is not None
                 and self.verifications.get(producer_id) is verification
@@ -429,13 +431,14 @@ class Partition:
             )
 
     def _rewrite(
-        self, buf: bytearray, view: memoryview, pos: int, end: int, header: batch.Header,
+        self, buf: bytearray, view: memoryview, pos: int, end: int, header: batch.HeaderFields,
         now_ms: int, doubtful: bool, examined: Examined | None,
-    ) -> tuple[bytearray, memoryview, int, int, batch.Header, int]:  # fmt: skip
+    ) -> tuple[bytearray, memoryview, int, int, batch.HeaderFields, int]:  # fmt: skip
         """What a topic's settings ask of a batch beyond taking it as it is.
 
         `doubtful`: the header does not prove what the timestamps of the records are.
         """
+        _, _, _, _, _, attributes, _, _, max_timestamp, _, _, _, _ = header
         settings = self.settings
         if self.name.topic in INTERNAL_TOPICS:
             raise KafkaError(
@@ -444,7 +447,7 @@ class Partition:
             )
         by_producer = settings.message_timestamp_type == "CreateTime"
         codec = CODECS.get(settings.compression_type)
-        if codec == header[5] & batch.CODEC_MASK:
+        if codec == attributes & batch.CODEC_MASK:
             codec = None
         largest = None
         if (
@@ -456,7 +459,8 @@ class Partition:
         ):
             if examined is None or examined.settings is not settings:
                 examined = Examination(
-                    self.name.topic, settings, self._shared, view[pos:end], header, now_ms,
+                    self.name.topic, settings, self._shared, view[pos:end],
+                    batch.Header._make(header), now_ms,
                     all_records=self._checks_each_record, doubtful=by_producer and doubtful,
                     codec=codec,
                 ).at_once()  # fmt: skip
@@ -464,13 +468,13 @@ class Partition:
             if examined.batch is not None:
                 buf = examined.batch
                 view, pos, end = memoryview(buf), 0, len(buf)
-                header = batch.read_header(buf, 0)
+                header = batch.unpack_header(buf, 0)
         if not by_producer:
             batch.stamp_append_time(buf, view, pos, end, now_ms)
-            return buf, view, pos, end, batch.read_header(buf, pos), now_ms
-        if largest is not None and largest != header[8]:
+            return buf, view, pos, end, batch.unpack_header(buf, pos), now_ms
+        if largest is not None and largest != max_timestamp:
             batch.put_max_timestamp(buf, view, pos, end, largest)
-            header = batch.read_header(buf, pos)
+            header = batch.unpack_header(buf, pos)
         return buf, view, pos, end, header, -1
 
     # --------------------------------------------------------------------------- replication

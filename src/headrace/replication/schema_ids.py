@@ -94,10 +94,10 @@ class SchemaIds:
         pos = 0
         while len(data) - pos >= batch.HEADER_BYTES:
             header = batch.read_header(data, pos)
-            end = pos + batch.OVERHEAD + header[1]
-            self._next = header[0] + header[6] + 1
-            producer_id = header[9]
-            if header[5] & batch.CONTROL:
+            end = pos + header.size_bytes
+            self._next = header.next_offset
+            producer_id = header.producer_id
+            if header.attributes & batch.CONTROL:
                 marker = decode_marker(data[pos:end])
                 held = self._pending.pop(producer_id, [])
                 if marker is not None and marker.commit:
@@ -107,7 +107,7 @@ class SchemaIds:
                 for record in iterate(data, pos, end, self._max_decompressed_bytes()):
                     if record.key is None:
                         continue
-                    if header[5] & batch.TRANSACTIONAL:
+                    if header.attributes & batch.TRANSACTIONAL:
                         held = self._pending.setdefault(producer_id, [])
                         held.append((record.key, record.value))
                     else:

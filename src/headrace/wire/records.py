@@ -28,6 +28,7 @@ from headrace.wire.batch import (
     OVERHEAD,
     Header,
     put_checksum,
+    read_header,
 )
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -76,9 +77,10 @@ def walk_starts(payload: bytes | bytearray, header: Header) -> Iterator[Record |
 
 
 def _walk(payload: bytes | bytearray, header: Header, field_bytes: int) -> Iterator[Record | None]:
-    count, attributes = header[12], header[5]
-    base_offset, last_delta, base_timestamp = header[0], header[6], header[7]
-    append_time = header[8] if attributes & LOG_APPEND_TIME else None
+    count, attributes = header.record_count, header.attributes
+    base_offset, last_delta = header.base_offset, header.last_offset_delta
+    base_timestamp = header.base_timestamp
+    append_time = header.max_timestamp if attributes & LOG_APPEND_TIME else None
     if count < 0 or count * MIN_RECORD_BYTES > len(payload):
         raise invalid(f"{count} records cannot fit in {len(payload)} bytes")
     pos, previous = 0, -1
@@ -148,7 +150,7 @@ def recompress(
 
     header = _header(view, start, end)
     payload = unpack(view, start, end, header, max_decompressed)
-    check_lengths(payload, 0, header[12], len(payload))
+    check_lengths(payload, 0, header.record_count, len(payload))
     return repack(memoryview(view)[start : start + HEADER_BYTES], header, payload, codec, level)
 
 
@@ -162,7 +164,7 @@ def repack(
         payload = compress(codec, payload, level)
     out = bytearray(old)
     _put_int32(out, LENGTH_AT, HEADER_BYTES - OVERHEAD + len(payload))
-    _put_int16(out, ATTRIBUTES_AT, header[5] & ~CODEC_MASK | codec)
+    _put_int16(out, ATTRIBUTES_AT, header.attributes & ~CODEC_MASK | codec)
     out += payload
     put_checksum(out)
     return out
@@ -191,14 +193,16 @@ def invalid(why: str) -> KafkaError:
 def _header(view: Buffer, start: int, end: int) -> Header:
     if end - start < HEADER_BYTES:
         raise invalid(f"{end - start} bytes are less than its header")
-    header: Header = HEADER.unpack_from(view, start)
-    if header[3] != MAGIC:
+    header = read_header(view, start)
+    if header.magic != MAGIC:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
-            f"record batches must have magic {MAGIC}, not {header[3]}",
+            f"record batches must have magic {MAGIC}, not {header.magic}",
         )
-    if header[1] != end - start - OVERHEAD:
-        raise invalid(f"its length says {header[1]} bytes and not {end - start - OVERHEAD}")
+    if header.batch_length != end - start - OVERHEAD:
+        raise invalid(
+            f"its length says {header.batch_length} bytes and not {end - start - OVERHEAD}"
+        )
     return header
 
 
@@ -207,7 +211,7 @@ def unpack(
 ) -> bytes | bytearray:
     """The records, decompressed; a copy, because indexing bytes is faster than a memoryview."""
     packed = memoryview(view)[start + HEADER_BYTES : end]
-    codec = header[5] & CODEC_MASK
+    codec = header.attributes & CODEC_MASK
     if not codec:
         return bytes(packed)
     from headrace.wire.compression import decompress

@@ -92,8 +92,10 @@ class Leaves:
                 if end - start < batch.HEADER_BYTES or not partitions[index].leads:
                     continue  # the partition will say what is wrong
                 header = batch.read_header(buf, start)
-                if header[5] & batch.TRANSACTIONAL:
-                    found.append((partitions[index], Identity(header[9], header[10])))
+                if header.attributes & batch.TRANSACTIONAL:
+                    found.append(
+                        (partitions[index], Identity(header.producer_id, header.producer_epoch))
+                    )
         return found
 
     def _enlist(

@@ -15,11 +15,14 @@ mappings, ready to be shown; what is wrong with one stands in its "problem".
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from headrace.cli.failures import bad_usage
 from headrace.cli.records import record_text
 from headrace.disk import Mapped, RealDisk
+
+if TYPE_CHECKING:
+    from headrace.wire.batch import Header
 
 Entry: TypeAlias = dict[str, object]
 
@@ -100,8 +103,10 @@ def batches(data: Mapped, *, records: bool) -> Iterator[Entry]:
             entry = _batch(header, view, position, end, expected)
             yield entry
             if records and "problem" not in entry:
-                yield from _records(view, position, end, control=bool(header[5] & batch.CONTROL))
-            expected = header[0] + header[6] + 1
+                yield from _records(
+                    view, position, end, control=bool(header.attributes & batch.CONTROL)
+                )
+            expected = header.next_offset
             position = end
     finally:
         view.release()
@@ -118,41 +123,39 @@ def _batch_end(data: Mapped, position: int) -> int | None:
     return end if batch.HEADER_BYTES <= end - position <= len(data) - position else None
 
 
-def _batch(
-    header: tuple[int, ...], view: memoryview, position: int, end: int, expected: int
-) -> Entry:
+def _batch(header: "Header", view: memoryview, position: int, end: int, expected: int) -> Entry:
     from headrace.wire import batch
     from headrace.wire.checksum import crc32c
 
-    attributes = header[5]
+    attributes = header.attributes
     codec = attributes & batch.CODEC_MASK
     entry: Entry = {
         "kind": "batch",
         "position": position,
         "size": end - position,
-        "base_offset": header[0],
-        "last_offset": header[0] + header[6],
-        "count": header[12],
-        "leader_epoch": header[2],
-        "magic": header[3],
-        "crc": header[4],
-        "crc_ok": crc32c(view[position + batch.CHECKSUMMED_FROM : end]) == header[4],
+        "base_offset": header.base_offset,
+        "last_offset": header.last_offset,
+        "count": header.record_count,
+        "leader_epoch": header.partition_leader_epoch,
+        "magic": header.magic,
+        "crc": header.crc,
+        "crc_ok": crc32c(view[position + batch.CHECKSUMMED_FROM : end]) == header.crc,
         "codec": CODECS[codec] if codec < len(CODECS) else f"unknown ({codec})",
         "timestamp_type": "LogAppendTime" if attributes & batch.LOG_APPEND_TIME else "CreateTime",
-        "base_timestamp": header[7],
-        "max_timestamp": header[8],
-        "producer_id": header[9],
-        "producer_epoch": header[10],
-        "base_sequence": header[11],
+        "base_timestamp": header.base_timestamp,
+        "max_timestamp": header.max_timestamp,
+        "producer_id": header.producer_id,
+        "producer_epoch": header.producer_epoch,
+        "base_sequence": header.base_sequence,
         "transactional": bool(attributes & batch.TRANSACTIONAL),
         "control": bool(attributes & batch.CONTROL),
     }
-    if header[3] != batch.MAGIC:
-        entry["problem"] = f"magic {header[3]} is not {batch.MAGIC}"
+    if header.magic != batch.MAGIC:
+        entry["problem"] = f"magic {header.magic} is not {batch.MAGIC}"
     elif not entry["crc_ok"]:
         entry["problem"] = "the CRC does not match"
-    elif header[0] < expected:
-        entry["problem"] = f"offset {header[0]} after {expected - 1}"
+    elif header.base_offset < expected:
+        entry["problem"] = f"offset {header.base_offset} after {expected - 1}"
     return entry
 
 

@@ -38,12 +38,11 @@ from headrace.log.transactions import CHECKSUMS
 from headrace.wire.batch import (
     CHECKSUMMED_FROM,
     CONTROL,
-    HEADER,
     HEADER_BYTES,
     MAGIC,
-    OVERHEAD,
     TRANSACTIONAL,
     Header,
+    read_header,
 )
 from headrace.wire.checksum import crc32c
 from headrace.wire.markers import decode_marker
@@ -150,14 +149,14 @@ class _Transactions:
 
     def note(self, header: Header, data: Mapped, position: int) -> None:
         """Take in the batch at `position`."""
-        producer_id = header[9]
-        if header[5] & CONTROL:
-            marker = decode_marker(data[position : position + header[1] + OVERHEAD])
+        producer_id = header.producer_id
+        if header.attributes & CONTROL:
+            marker = decode_marker(data[position : position + header.size_bytes])
             first = self.open.pop(producer_id, None)
             if marker is not None and not marker.commit and first is not None:
-                self.aborted.append((producer_id, first, header[0]))
-        elif header[5] & TRANSACTIONAL:
-            self.open.setdefault(producer_id, header[0])
+                self.aborted.append((producer_id, first, header.base_offset))
+        elif header.attributes & TRANSACTIONAL:
+            self.open.setdefault(producer_id, header.base_offset)
 
 
 class _SegmentCheck:
@@ -184,16 +183,16 @@ class _SegmentCheck:
         end = position = reported = 0
         for position, header, whole in self._batches(data):
             self._verification.counts.batches += 1
-            first, last = header[0], header[0] + header[6]
+            first, last = header.base_offset, header.last_offset
             if not whole:
                 self._found(LOG, position, f"the checksum of batch {first} to {last} is wrong")
             elif first < max(end, self._base):
                 lowest = max(end, self._base)
                 self._found(LOG, position, f"offset {first}; expected at least {lowest}")
-            elif not 0 <= header[6] <= self._base + MAX_RELATIVE - first:
+            elif not 0 <= header.last_offset_delta <= self._base + MAX_RELATIVE - first:
                 self._found(LOG, position, f"last offset {last} is out of the segment's range")
             self._match_offset(position, last)
-            self._match_time(last, header[8])
+            self._match_time(last, header.max_timestamp)
             if whole:
                 end = max(end, last + 1)
                 transactions.note(header, data, position)
@@ -214,13 +213,13 @@ class _SegmentCheck:
             if size - position < HEADER_BYTES:
                 self._found(LOG, position, f"{size - position} bytes are no whole batch")
                 return
-            header: Header = HEADER.unpack_from(view, position)
-            length = header[1] + OVERHEAD
+            header = read_header(view, position)
+            length = header.size_bytes
             problem = None
             if length < HEADER_BYTES or position + length > size:
                 problem = f"a batch of {length} bytes; {size - position} are left"
-            elif header[3] != MAGIC:
-                problem = f"magic {header[3]} instead of {MAGIC}"
+            elif header.magic != MAGIC:
+                problem = f"magic {header.magic} instead of {MAGIC}"
             if problem is not None:
                 behind = self._behind_damage(data, position)
                 if behind is None:
@@ -230,7 +229,7 @@ class _SegmentCheck:
                 position = behind
                 continue
             body = view[position + CHECKSUMMED_FROM : position + length]
-            yield position, header, crc32c(body) == header[4]
+            yield position, header, crc32c(body) == header.crc
             position += length
 
     def _behind_damage(self, data: Mapped, position: int) -> int | None:

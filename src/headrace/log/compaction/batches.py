@@ -7,7 +7,7 @@ import numpy as np
 
 from headrace.disk import READ_ONLY, Disk
 from headrace.errors import ErrorCode, KafkaError
-from headrace.wire.batch import CODEC_MASK, HEADER, HEADER_BYTES, MAGIC, OVERHEAD, Header
+from headrace.wire.batch import CODEC_MASK, HEADER_BYTES, MAGIC, OVERHEAD, Header, read_header
 from headrace.wire.batch_columns import check_chain, record_starts
 from headrace.wire.columns import Columns, Numbers
 from headrace.wire.compression import decompress
@@ -16,8 +16,6 @@ from headrace.wire.records import MIN_RECORD_BYTES
 CHUNK_BYTES = 8 << 20
 # What compressed batches may grow to before those that are there are worked on.
 _UNPACKED_BYTES = 16 << 20
-
-_unpack_header = HEADER.unpack_from
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +28,7 @@ class Batch:
 
     @property
     def last_offset(self) -> int:
-        return self.header[0] + self.header[6]
+        return self.header.last_offset
 
 
 def chunks(
@@ -45,9 +43,9 @@ def chunks(
             batches, at = [], 0
             wanted = CHUNK_BYTES
             while len(buffer) - at >= HEADER_BYTES:
-                header: Header = _unpack_header(buffer, at)
-                end = at + OVERHEAD + header[1]
-                if header[3] != MAGIC or header[1] < HEADER_BYTES - OVERHEAD:
+                header = read_header(buffer, at)
+                end = at + header.size_bytes
+                if header.magic != MAGIC or header.batch_length < HEADER_BYTES - OVERHEAD:
                     raise _corrupt(path, position + at)
                 if end > len(buffer):
                     wanted = max(wanted, end - at)
@@ -88,7 +86,7 @@ class BatchRecords:
         """The batches' records lie between `begins` and `ends`; INVALID_RECORD if not."""
         self.batches = batches
         self.buffer = buffer
-        counts = np.array([batch.header[12] for batch in batches], np.int64)
+        counts = np.array([batch.header.record_count for batch in batches], np.int64)
         begin_at, end_at = np.array(begins, np.int64), np.array(ends, np.int64)
         octets = np.frombuffer(buffer, np.uint8)
         if (counts * MIN_RECORD_BYTES > end_at - begin_at).any():
@@ -103,7 +101,7 @@ class BatchRecords:
         """The batch of each record."""
         self.firsts: Numbers = np.cumsum(counts) - counts
         """The first record of each batch."""
-        offsets = np.array([batch.header[0] for batch in batches], np.int64)[self.which]
+        offsets = np.array([batch.header.base_offset for batch in batches], np.int64)[self.which]
         offsets += self.columns.offset_deltas
         self.offsets: Numbers = offsets
 
@@ -112,7 +110,7 @@ def decoded(
     buffer: bytes, batches: Sequence[Batch], max_decompressed_bytes: int
 ) -> Iterator[BatchRecords]:
     """The records of these batches of one chunk, in several parts if they unpack to much."""
-    if not any(batch.header[5] & CODEC_MASK for batch in batches):
+    if not any(batch.header.attributes & CODEC_MASK for batch in batches):
         if batches:
             begins = [batch.at + HEADER_BYTES for batch in batches]
             yield BatchRecords([*batches], buffer, begins, [batch.end for batch in batches])
@@ -120,7 +118,8 @@ def decoded(
     unpacked, begins, ends, part = bytearray(), list[int](), list[int](), list[Batch]()
     view = memoryview(buffer)
     for batch in batches:
-        packed, codec = view[batch.at + HEADER_BYTES : batch.end], batch.header[5] & CODEC_MASK
+        packed = view[batch.at + HEADER_BYTES : batch.end]
+        codec = batch.header.attributes & CODEC_MASK
         begins.append(len(unpacked))
         unpacked += decompress(codec, packed, max_decompressed_bytes) if codec else packed
         ends.append(len(unpacked))

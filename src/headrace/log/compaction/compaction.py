@@ -109,14 +109,15 @@ class FirstWalk:
 
     def _counts(self, batch: Batch, buffer: bytes) -> bool:
         """Whether the batch has records that are there for readers."""
-        attributes, producer_id, last = batch.header[5], batch.header[9], batch.last_offset
-        if attributes & CONTROL:
-            marker = decode_marker(buffer[batch.at : batch.end]) if batch.header[12] else None
-            self._transactions.may_go(producer_id, last, marker, not batch.header[12])
+        header, last = batch.header, batch.last_offset
+        producer_id, count = header.producer_id, header.record_count
+        if header.attributes & CONTROL:
+            marker = decode_marker(buffer[batch.at : batch.end]) if count else None
+            self._transactions.may_go(producer_id, last, marker, not count)
             return False
-        if attributes & TRANSACTIONAL and self._transactions.is_aborted(producer_id, last):
+        if header.attributes & TRANSACTIONAL and self._transactions.is_aborted(producer_id, last):
             return False
-        return batch.header[12] > 0 and last >= self._job.first_dirty
+        return count > 0 and last >= self._job.first_dirty
 
     def _put(self, records: BatchRecords) -> bool:
         keys, offsets = self.keys, records.offsets

@@ -18,7 +18,6 @@ from headrace.wire.batch import (
     HEADER,
     HEADER_BYTES,
     LOG_APPEND_TIME,
-    MAGIC,
     OVERHEAD,
     TRANSACTIONAL,
     Header,
@@ -66,9 +65,9 @@ class Remains:
     def rebuilt(self, index: int, delete_horizon_ms: int | None) -> bytearray:
         """The batch with the records that stay; with a new delete horizon unless that is None."""
         header = self._records.batches[index].header
-        attributes, base_time = header[5], header[7]
+        attributes, base_time = header.attributes, header.base_timestamp
         if attributes & LOG_APPEND_TIME:
-            latest = header[8]
+            latest = header.max_timestamp
         else:
             latest = max(self._latest[index] + base_time, _NO_TIMESTAMP)
         if delete_horizon_ms is None:
@@ -91,12 +90,12 @@ class Remains:
     def _restamped(self, index: int, header: Header, horizon_ms: int) -> bytes:
         records, view = self._records, memoryview(self._records.buffer)
         first = int(records.firsts[index])
-        rows = first + np.flatnonzero(self._stay[first : first + header[12]])
+        rows = first + np.flatnonzero(self._stay[first : first + header.record_count])
         columns = records.columns
-        if header[5] & LOG_APPEND_TIME:
-            deltas = np.full(len(rows), header[8] - horizon_ms)
+        if header.attributes & LOG_APPEND_TIME:
+            deltas = np.full(len(rows), header.max_timestamp - horizon_ms)
         else:
-            deltas = columns.timestamp_deltas[rows] + (header[7] - horizon_ms)
+            deltas = columns.timestamp_deltas[rows] + (header.base_timestamp - horizon_ms)
         out = bytearray()
         places = (columns.offset_at[rows].tolist(), columns.ends[rows].tolist(), deltas.tolist())
         for at, end, delta in zip(*places, strict=True):
@@ -110,17 +109,23 @@ class Remains:
 
 def emptied(header: Header) -> bytearray:
     """The batch without its records: what its producer and its offsets were."""
-    return _batch(header, header[5] & _EMPTY_ATTRIBUTES, _NO_TIMESTAMP, header[8], 0, b"")
+    return _batch(
+        header, header.attributes & _EMPTY_ATTRIBUTES, _NO_TIMESTAMP, header.max_timestamp, 0, b""
+    )
 
 
 def _batch(
     header: Header, attributes: int, base_time: int, latest: int, count: int, payload: bytes
 ) -> bytearray:
     out = bytearray(HEADER_BYTES)
-    HEADER.pack_into(
-        out, 0, header[0], HEADER_BYTES - OVERHEAD + len(payload), header[2], MAGIC, 0, attributes,
-        header[6], base_time, latest, header[9], header[10], header[11], count,
-    )  # fmt: skip
+    changed = header._replace(
+        batch_length=HEADER_BYTES - OVERHEAD + len(payload),
+        attributes=attributes,
+        base_timestamp=base_time,
+        max_timestamp=latest,
+        record_count=count,
+    )
+    HEADER.pack_into(out, 0, *changed)
     out += payload
     put_checksum(out)
     return out

@@ -71,7 +71,7 @@ class _Output:
 
     def add(self, piece: Buffer, header: Header, max_timestamp: int) -> None:
         """Append one batch."""
-        self._segment.note_batch(self.size, header[0], header[0] + header[6], max_timestamp)
+        self._segment.note_batch(self.size, header.base_offset, header.last_offset, max_timestamp)
         self._pieces.append(piece)
         self._pending += len(piece)
         self.size += len(piece)
@@ -144,37 +144,40 @@ class Rewrite:
             verdict.batch
             for verdict in verdicts
             if not verdict.records_go
-            and not verdict.batch.header[5] & CONTROL
-            and verdict.batch.header[12]
+            and not verdict.batch.header.attributes & CONTROL
+            and verdict.batch.header.record_count
         ]
         left = self._remains(buffer, looked_at)
         for verdict in verdicts:
             batch = verdict.batch
             header = batch.header
-            self.records_read += header[12]
-            if header[5] & CONTROL and not verdict.records_go and header[12]:
+            self.records_read += header.record_count
+            if header.attributes & CONTROL and not verdict.records_go and header.record_count:
                 self._add_control(verdict, view, output)
                 continue
             count = 0
-            if not verdict.records_go and header[12]:
+            if not verdict.records_go and header.record_count:
                 remains, index = next(left)
                 count = remains.counts[index]
                 if count:
                     self._add_data(batch, remains, index, view, output)
             if not count and verdict.stays_empty:
-                output.add(emptied(header), header, header[8])
+                output.add(emptied(header), header, header.max_timestamp)
 
     def _judge(self, batch: Batch, buffer: bytes, view: memoryview) -> _Verdict:
         header = batch.header
-        if crc32c(view[batch.at + CHECKSUMMED_FROM : batch.end]) != header[4]:
+        if crc32c(view[batch.at + CHECKSUMMED_FROM : batch.end]) != header.crc:
             raise KafkaError(
-                ErrorCode.CORRUPT_MESSAGE, f"the batch at offset {header[0]} fails its checksum"
+                ErrorCode.CORRUPT_MESSAGE,
+                f"the batch at offset {header.base_offset} fails its checksum",
             )
-        attributes, producer_id = header[5], header[9]
+        attributes, producer_id = header.attributes, header.producer_id
         if attributes & CONTROL:
-            marker = decode_marker(buffer[batch.at : batch.end]) if header[12] else None
-            free = self._transactions.may_go(producer_id, batch.last_offset, marker, not header[12])
-            goes = free and (self._horizon_passed(header) or not header[12])
+            marker = decode_marker(buffer[batch.at : batch.end]) if header.record_count else None
+            free = self._transactions.may_go(
+                producer_id, batch.last_offset, marker, not header.record_count
+            )
+            goes = free and (self._horizon_passed(header) or not header.record_count)
             marker_due = free
         else:
             goes = bool(attributes & TRANSACTIONAL) and self._transactions.is_aborted(
@@ -186,12 +189,15 @@ class Rewrite:
 
     def _is_last_of_producer(self, header: Header) -> bool:
         """Whether the batch has the sequence or the epoch by which its producer is known."""
-        last = self._last_data.get(header[9])
+        last = self._last_data.get(header.producer_id)
         if last is None:
             return False
         if last >= 0:
-            return header[0] + header[6] == last
-        return bool(header[5] & CONTROL) and header[10] == self._last_epoch[header[9]]
+            return header.last_offset == last
+        return (
+            bool(header.attributes & CONTROL)
+            and header.producer_epoch == self._last_epoch[header.producer_id]
+        )
 
     # -- which records stay ---------------------------------------------------------------------
 
@@ -216,7 +222,9 @@ class Rewrite:
         return stay
 
     def _horizon_passed(self, header: Header) -> bool:
-        return bool(header[5] & DELETE_HORIZON) and header[7] <= self._job.now_ms
+        return (
+            bool(header.attributes & DELETE_HORIZON) and header.base_timestamp <= self._job.now_ms
+        )
 
     # -- writing --------------------------------------------------------------------------------
 
@@ -225,9 +233,9 @@ class Rewrite:
     ) -> None:
         header, count = batch.header, remains.counts[index]
         self.records_kept += count
-        new_horizon = remains.tombstones[index] and not header[5] & DELETE_HORIZON
-        if count == header[12] and not new_horizon:
-            output.add(view[batch.at : batch.end], header, header[8])
+        new_horizon = remains.tombstones[index] and not header.attributes & DELETE_HORIZON
+        if count == header.record_count and not new_horizon:
+            output.add(view[batch.at : batch.end], header, header.max_timestamp)
             return
         horizon = self._job.now_ms + self._job.delete_retention_ms if new_horizon else None
         rebuilt = remains.rebuilt(index, horizon)
@@ -235,11 +243,11 @@ class Rewrite:
 
     def _add_control(self, verdict: _Verdict, view: memoryview, output: _Output) -> None:
         batch, header = verdict.batch, verdict.batch.header
-        self.records_kept += header[12]
+        self.records_kept += header.record_count
         piece: Buffer = view[batch.at : batch.end]
-        if verdict.marker_due and not header[5] & DELETE_HORIZON:
+        if verdict.marker_due and not header.attributes & DELETE_HORIZON:
             horizon = self._job.now_ms + self._job.delete_retention_ms
             records = next(decoded(bytes(piece), [Batch(0, len(piece), header)], len(piece)))
             stay = np.ones(len(records.columns), np.bool_)
             piece = Remains(records, stay).rebuilt(0, horizon)
-        output.add(piece, header, header[8])
+        output.add(piece, header, header.max_timestamp)

@@ -26,7 +26,7 @@ from headrace.log.segment import (
     segment_path,
 )
 from headrace.log.snapshots import remove_snapshots
-from headrace.wire.batch import HEADER_BYTES, OVERHEAD, read_header
+from headrace.wire.batch import HEADER_BYTES, read_header
 
 if TYPE_CHECKING:
     from headrace.log.log import Log
@@ -149,8 +149,8 @@ def _end_offset(disk: Disk, path: str, base: int) -> int:
         size, position, end = disk.size(fd), 0, base + 1
         while position + HEADER_BYTES <= size:
             header = read_header(disk.pread(fd, HEADER_BYTES, position), 0)
-            end = header[0] + header[6] + 1
-            position += OVERHEAD + header[1]
+            end = header.next_offset
+            position += header.size_bytes
         return end
     finally:
         disk.close(fd)
