@@ -9,7 +9,7 @@ LISTEN  ?= 127.0.0.1:9092
 DEMO    ?= yes
 SECONDS ?= 60
 PYTEST_ARGS ?=
-WORKERS ?= 3
+WORKERS ?= 4
 OLDEST_PYSPARK ?= 4.2.0
 BENCH_ARGS  ?=
 
@@ -46,7 +46,7 @@ cluster-up: dev tools ## three brokers and a ZooKeeper; leaders are killed while
 check: lint ## lint, types and the tests that start no process and are not slow: under a minute
 	$(BIN)/python -m pytest --fast -q -n 2 $(PYTEST_ARGS)
 
-test: dev tools lint ## install everything the tests need and run them all
+test: dev tools $(VENV)/.spark-classes lint ## install everything the tests need and run them all
 	$(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)
 
 endurance: dev tools ## repeat the tests of faults hundreds of times (hours); `make test` has a few of each
@@ -99,6 +99,10 @@ $(VENV)/.installed-dev: pyproject.toml $(LOCK) | $(VENV)/bin/python
 	@$(PIP_INSTALL) -e '.[dev]'
 	@$(BIN)/python -m compileall -q src
 	@touch $(VENV)/.installed $(VENV)/.installed-demo $@
+
+$(VENV)/.spark-classes: $(VENV)/.installed-dev tests/support/spark_classes.py
+	@echo "archiving Spark's classes for the tests"
+	@$(BIN)/python -m tests.support.spark_classes && touch $@
 
 $(VENV)/.tools-checked: scripts/java/pom.xml scripts/java/spark-kafka.pom.xml scripts/java/zookeeper.pom.xml scripts/fetch-java-tools scripts/debian-packages | $(VENV)/bin/python
 	@scripts/debian-packages kcat openjdk-17-jre-headless maven || true

@@ -21,10 +21,9 @@ hypothesis.settings.register_profile("any machine", deadline=None)
 hypothesis.settings.load_profile("any machine")
 hypothesis.settings.register_profile("fast", deadline=None, max_examples=25)
 
-# A test is over before Java's optimising compiler has paid for itself.
-QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
-for name in ("SPARK_LAUNCHER_OPTS", "SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
-    os.environ.setdefault(name, QUICK_START)
+os.environ.setdefault("SPARK_LAUNCHER_OPTS", " ".join(java.QUICK_SPARK))
+for name in ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
+    os.environ.setdefault(name, java.spark_options())
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -35,6 +35,11 @@ TOOLS = {
 
 # A tool lives for a second or two: a small heap and no optimising compiler start it fastest.
 QUICK_START = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
+MAKE_ARCHIVE = "-XX:ArchiveClassesAtExit"
+# A Spark of the tests is over before Java's optimising compiler has paid for itself.
+QUICK_SPARK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
+SPARK_CLASSES = ROOT / ".tools" / "spark-classes.jsa"
+"""Made by `tests/support/spark_classes.py`."""
 # Java says on stdout, among the tool's own words, that it could not use an archive of classes.
 SILENT_JAVA = ("-Xlog:disable", "-Xlog:all=error:stderr")
 
@@ -69,12 +74,21 @@ def missing() -> str | None:
     return None
 
 
+def spark_options() -> str:
+    """What Spark's Java is started with, in the tests and in the programs that they start."""
+    if not SPARK_CLASSES.exists():
+        return " ".join(QUICK_SPARK)
+    return " ".join((*QUICK_SPARK, f"-XX:SharedArchiveFile={SPARK_CLASSES}", *SILENT_JAVA))
+
+
 def java_command(main_class: str, *arguments: str, options: tuple[str, ...]) -> list[str]:
     """The command line that runs a class from Kafka's jars."""
     reason = missing()
     if reason is not None:
         raise RuntimeError(reason)
-    if options == QUICK_START and _archive().exists():
+    starts_quickly = options[: len(QUICK_START)] == QUICK_START
+    makes_archive = any(option.startswith(MAKE_ARCHIVE) for option in options)
+    if starts_quickly and not makes_archive and _archive().exists():
         options += (f"-XX:SharedArchiveFile={_archive()}", *SILENT_JAVA)
     return ["java", *options, "-cp", f"{_jars()}/*", main_class, *arguments]
 
@@ -94,7 +108,7 @@ def run_tool(
     """
     left = _archive().with_name(f".classes-{os.getpid()}.jsa")
     if options == QUICK_START and "--bootstrap-server" in arguments and not _archive().exists():
-        options += (f"-XX:ArchiveClassesAtExit={left}", *SILENT_JAVA)
+        options += (f"{MAKE_ARCHIVE}={left}", *SILENT_JAVA)
     command = java_command(TOOLS.get(name, name), *arguments, options=options)
     done = subprocess.run(
         command,

@@ -1,21 +1,23 @@
 """How `make test` divides the suite among pytest-xdist's workers.
 
-A file goes to one worker, in its order. What shares something heavy goes to the same one: there is
-one local Spark, one network of namespaces, and a switch between our broker and Apache Kafka once
-for a whole folder.
+A file goes to one worker, in its order. What shares something expensive goes to the same one: the
+local Spark session, the network of namespaces, and the fixtures that change between our broker and
+Apache Kafka once for a whole folder. Tests that start a Spark of their own share nothing.
 """
 
-from collections.abc import Mapping
+import re
 from functools import cache
 from pathlib import Path
 
 from xdist.scheduler import LoadScopeScheduling
 
 ROOT = Path(__file__).resolve().parents[2]
-# Folders whose session fixtures are dear, or come in two kinds of which one is up at a time.
-OWN_SPARK = "tests/docs/"
+EACH_ALONE = "tests/docs/"
 """Each page starts a Spark of its own, in a namespace of its own."""
 TOGETHER = ("tests/client/", "tests/faults/", "tests/pipelines/typed/", "tests/registry/")
+"""Folders with session fixtures that are expensive, or of which one of two kinds runs at a time."""
+SESSION = "spark session"
+LONG_MARKS = re.compile(r"mark\.(?:slow|java|timeout)")
 
 
 class ByWhatIsShared(LoadScopeScheduling):  # type: ignore[misc]
@@ -26,24 +28,25 @@ class ByWhatIsShared(LoadScopeScheduling):  # type: ignore[misc]
 
 
 @cache
-def _marks(file: str) -> Mapping[str, bool]:
-    source = (ROOT / file).read_text()
-    return {name: f"mark.{name}" in source for name in ("spark", "slow", "java", "timeout")}
+def _source(file: str) -> str:
+    return (ROOT / file).read_text()
 
 
 def group(nodeid: str) -> str:
     """The group that a test belongs to."""
     file = nodeid.partition("::")[0]
-    if file.startswith(OWN_SPARK):
-        return file
-    if _marks(file)["spark"]:
-        return "spark"
+    if file.startswith(EACH_ALONE):
+        return nodeid
+    if "spark: SparkSession" in _source(file):
+        return SESSION
     return next((folder for folder in TOGETHER if file.startswith(folder)), file)
 
 
 def turn(nodeid: str) -> int:
     """Lower numbers begin earlier. What takes long must, or one worker has it alone at the end."""
-    name = group(nodeid)
-    if name == "spark":
+    name, file = group(nodeid), nodeid.partition("::")[0]
+    if name == SESSION:
         return 0
-    return 1 if name in TOGETHER or any(_marks(nodeid.partition("::")[0]).values()) else 2
+    if "mark.spark" in _source(file):
+        return 1
+    return 2 if name in TOGETHER or LONG_MARKS.search(_source(file)) else 3
