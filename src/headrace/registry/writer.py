@@ -6,6 +6,10 @@ completes or aborts its open transaction, so no records of another instance can 
 The new writer reads the topic to its end, copies the state, and decides requests on that copy; it
 replays its own records into the copy before they are committed. If a transaction fails, the
 producer and the copy are discarded, and the requests are decided again.
+
+Records are written and read with librdkafka, whose threads do not need the interpreter: with
+`headrace.client` in the same place, 16 clients registered about a third fewer schemas per second.
+All other requests go through `headrace.client`.
 """
 
 import asyncio
