@@ -12,10 +12,6 @@ REFERENCES = 200
 NEEDED_CHARACTERS = 2_000_000
 """Of a schema and all its direct and indirect references."""
 
-QUICK_CHARACTERS = {"AVRO": 20_000, "JSON": 5_000, "PROTOBUF": 10_000}
-"""Largest texts that are handled in the event loop (about ten milliseconds of work), by type.
-Larger ones go to a worker process."""
-
 QUICK_COMPARISONS = 5_000
 """Pairs of types that are compared in the event loop. A worker process compares more:
 `headrace.schemas.comparison.COMPARED_PAIRS`."""

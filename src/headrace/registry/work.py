@@ -94,19 +94,15 @@ def is_quick(task: Task) -> bool:
     if sources[0].kind not in FORMATS or len(sources[0].text) > limits.SCHEMA_CHARACTERS:
         return True  # it is rejected without parsing
     characters = sum(each.characters for each in sources)
-    if any(characters > limits.QUICK_CHARACTERS[each.kind] for each in sources):
+    if any(characters > FORMATS[each.kind].quick_characters for each in sources):
         return False
     # Only comparisons evaluate regular expressions.
     return isinstance(task, TextOf) or not any(map(_has_patterns, sources))
 
 
 def _has_patterns(source: SchemaSource) -> bool:
-    """Whether it may contain regular expressions. Some take exponential time, and a thread that
-    evaluates one cannot be interrupted."""
-    if source.kind != "JSON":
-        return False
     texts = (source.text, *(each.text for each in source.dependencies))
-    return any('"pattern' in text or "\\u" in text for text in texts)
+    return any(map(FORMATS[source.kind].may_have_patterns, texts))
 
 
 # ------------------------------------------------------------------------- between processes

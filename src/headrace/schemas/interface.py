@@ -94,12 +94,20 @@ class SchemaFormat(Protocol):
     name: str
     """As registries call it: AVRO, JSON, PROTOBUF."""
     file_suffix: str
+    is_json: bool
+    """Whether a schema's text is JSON."""
+    quick_characters: int
+    """Texts up to this size are parsed and compared in about ten milliseconds."""
     readable_form: str
     """The form in which `values` and columns need the text, for a registry's `?format=`; empty for
     the text as it is stored."""
 
     def parse(self, text: str, dependencies: Sequence[SchemaDependency]) -> ParsedSchema:
         """The schema; raises InvalidSchema."""
+
+    def may_have_patterns(self, text: str) -> bool:
+        """Whether comparing the schema may evaluate regular expressions of its author. Some take
+        exponential time, and a thread that evaluates one cannot be interrupted."""
 
     def values(self, schema: RegisteredSchema) -> ValueCodec:
         """Encodes and decodes single values; raises InvalidSchema."""

@@ -146,7 +146,8 @@ def _fetch(
 
 def _pretty(found: dict[str, object]) -> str:
     text = str(found["schema"])
-    if found.get("schemaType", "AVRO") == "PROTOBUF":
+    form = FORMATS.get(str(found.get("schemaType", "AVRO")))
+    if form is None or not form.is_json:
         return text.rstrip("\n")
     return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
 

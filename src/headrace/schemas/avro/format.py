@@ -22,12 +22,17 @@ class AvroFormat:
 
     name = "AVRO"
     file_suffix = ".avsc"
+    is_json = True
+    quick_characters = 20_000
     readable_form = ""
 
     def parse(self, text: str, dependencies: Sequence[SchemaDependency]) -> ParsedSchema:
         from headrace.schemas.avro.parsing import parse
 
         return parse(text, dependencies)
+
+    def may_have_patterns(self, text: str) -> bool:
+        return False
 
     def values(self, schema: RegisteredSchema) -> ValueCodec:
         from headrace.schemas.avro.values import AvroValues

@@ -22,12 +22,17 @@ class JsonSchemaFormat:
 
     name = "JSON"
     file_suffix = ".json"
+    is_json = True
+    quick_characters = 5_000
     readable_form = ""
 
     def parse(self, text: str, dependencies: Sequence[SchemaDependency]) -> ParsedSchema:
         from headrace.schemas.json_schema.parsing import parse
 
         return parse(text, dependencies)
+
+    def may_have_patterns(self, text: str) -> bool:
+        return '"pattern' in text or "\\u" in text
 
     def values(self, schema: RegisteredSchema) -> ValueCodec:
         from headrace.schemas.json_schema.values import JsonValues

@@ -22,12 +22,17 @@ class ProtobufFormat:
 
     name = "PROTOBUF"
     file_suffix = ".proto"
+    is_json = False
+    quick_characters = 10_000
     readable_form = "serialized"
 
     def parse(self, text: str, dependencies: Sequence[SchemaDependency]) -> ParsedSchema:
         from headrace.schemas.protobuf.parsing import parse
 
         return parse(text, dependencies)
+
+    def may_have_patterns(self, text: str) -> bool:
+        return False
 
     def values(self, schema: RegisteredSchema) -> ValueCodec:
         from headrace.schemas.protobuf.values import ProtobufValues
