@@ -29,13 +29,16 @@ class _Rule(NamedTuple):
     def apply(self, name: str) -> str | None:
         if self.pattern is None:
             return name
-        match = self.pattern.fullmatch(name)
-        if match is None:
+        if self.pattern.fullmatch(name) is None:
             return None
-        result = _BACK_REFERENCE.sub(lambda found: _replaced(found, match), self.replacement)
+        # As in Kafka, every match is replaced: `.*` matches a name, and then its empty rest.
+        result = self.pattern.sub(self._replacement_of, name)
         if self.case == "L":
             return result.lower()
         return result.upper() if self.case == "U" else result
+
+    def _replacement_of(self, match: re.Match[str]) -> str:
+        return _BACK_REFERENCE.sub(lambda found: _replaced(found, match), self.replacement)
 
 
 def _replaced(found: re.Match[str], match: re.Match[str]) -> str:
@@ -69,8 +72,6 @@ class PrincipalRules:
                 )
             self._rules.append(_rule(found))
             at = found.end()
-        if not self._rules:
-            self._rules.append(_Rule(None, "", ""))
 
     def principal(self, distinguished_name: str) -> str | None:
         """The principal of a certificate's subject; None if no rule applies."""

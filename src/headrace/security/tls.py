@@ -39,6 +39,8 @@ _CLIENT_AUTH = {
     "requested": ssl.CERT_OPTIONAL,
     "required": ssl.CERT_REQUIRED,
 }
+_MISMATCHES = ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH", "NO_CERTIFICATE_ASSIGNED")
+"""What OpenSSL says of a key that is of another certificate, also of one of another type."""
 _WARN_DAYS = 30
 
 
@@ -246,7 +248,7 @@ def _load_chain(context: ssl.SSLContext, keys: KeyStore) -> None:
         context.load_cert_chain(f"/proc/self/fd/{file}", password=lambda: keys.password)
     except ssl.SSLError as error:
         why = "the private key does not belong to the certificate"
-        if error.reason != "KEY_VALUES_MISMATCH":
+        if error.reason not in _MISMATCHES:
             why = f"the private key cannot be read (is ssl.key.password right?): {error.reason}"
         raise SettingError(f"{keys.origin}: {why}") from error
     finally:
