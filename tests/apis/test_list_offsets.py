@@ -1,6 +1,8 @@
 """ListOffsets finds places in a log."""
 
+import asyncio
 import datetime
+from collections.abc import Callable, Coroutine
 
 import pytest
 from kio.schema.list_offsets.v10.request import (
@@ -11,7 +13,7 @@ from kio.schema.list_offsets.v10.request import (
 
 from headrace.apis.records.list_offsets import list_offsets
 from headrace.errors import ErrorCode
-from headrace.wire.batch import TRANSACTIONAL
+from headrace.wire.batch import TRANSACTIONAL, put_checksum
 from headrace.wire.primitives import BrokerId, TopicName, i8, i32, i64
 from headrace.wire.records import Record, encode_batch
 from tests.apis.one_broker import NEWEST, NOW, OneBroker
@@ -39,7 +41,10 @@ def asked(
 def found(
     broker: OneBroker, request: ListOffsetsRequest, version: int = NEWEST
 ) -> tuple[int, int, int, int]:
-    answer = broker.ask(list_offsets, request, version).topics[0].partitions[0]
+    response = broker.ask(list_offsets, request, version)
+    if isinstance(response, Coroutine):
+        response = asyncio.run(response)
+    answer = response.topics[0].partitions[0]
     return answer.error_code, answer.timestamp, answer.offset, answer.leader_epoch
 
 
@@ -127,3 +132,70 @@ def test_readers_of_committed_records_see_the_last_stable_offset(filled: OneBrok
     partition.append_marker(7, 0, True, 0, NOW)
     assert found(filled, asked(-1, isolation=1)) == (0, -1, 7, 0)
     assert found(filled, asked(NOW + 50, isolation=1)) == (0, NOW + 50, 5, 0)
+
+
+MANY = 3_000
+
+
+def with_large_batch(broker: OneBroker, codec: int) -> None:
+    """A large batch, whose records are a millisecond apart, between two small ones."""
+    broker.create("t")
+    broker.append("t", [NOW - 10])
+    records = [Record(0, NOW + n, b"k", b"v" * 200) for n in range(MANY)]
+    large = encode_batch(records, codec=codec)
+    partition = broker.replicas.partition("t", 0)
+    partition.append(large, memoryview(large), 0, len(large), 1, NOW)
+    broker.append("t", [NOW - 5])
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_a_time_is_found_in_a_large_batch_while_others_are_served(
+    broker: OneBroker, codec: int
+) -> None:
+    with_large_batch(broker, codec)
+    for place in (0, 1, 1_500, MANY - 1):
+        assert found(broker, asked(NOW + place)) == (0, NOW + place, 1 + place, 0)
+    assert found(broker, asked(-3)) == (0, NOW + MANY - 1, MANY, 0)
+    assert found(broker, asked(NOW + MANY)) == (0, -1, -1, -1)
+    assert found(broker, asked(NOW - 10)) == (0, NOW - 10, 0, 0)
+
+
+def test_a_large_batch_that_cannot_be_decoded_is_found_by_its_header(broker: OneBroker) -> None:
+    broker.create("t")
+    broken = encode_batch([Record(0, NOW, b"k", b"v")] * MANY, codec=1)
+    broken[-9:-8] = bytes([broken[-9] ^ 1])
+    put_checksum(broken)
+    partition = broker.replicas.partition("t", 0)
+    partition.append(broken, memoryview(broken), 0, len(broken), 1, NOW)
+    assert found(broker, asked(NOW - 1)) == (0, NOW, 0, 0)
+
+
+def test_a_partition_that_changes_during_a_search_is_looked_at_again(broker: OneBroker) -> None:
+    with_large_batch(broker, 3)
+    partition = broker.replicas.partition("t", 0)
+
+    async def search(timestamp: int, change: Callable[[], object]) -> tuple[int, int]:
+        response = broker.ask(list_offsets, asked(timestamp))
+        assert isinstance(response, Coroutine)
+        task = asyncio.ensure_future(response)
+        await asyncio.sleep(0)
+        change()
+        answer = (await task).topics[0].partitions[0]
+        return answer.error_code, answer.offset
+
+    assert asyncio.run(search(NOW, lambda: partition.delete_records(100))) == (0, 100)
+    assert asyncio.run(search(NOW, lambda: partition.truncate_to(1))) == (0, -1)
+
+
+def test_a_topic_that_is_deleted_during_a_search_is_unknown(broker: OneBroker) -> None:
+    with_large_batch(broker, 3)
+
+    async def search() -> int:
+        response = broker.ask(list_offsets, asked(NOW))
+        assert isinstance(response, Coroutine)
+        task = asyncio.ensure_future(response)
+        await asyncio.sleep(0)
+        broker.metadata.delete_topics(["t"])
+        return (await task).topics[0].partitions[0].error_code
+
+    assert asyncio.run(search()) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -231,6 +231,12 @@ CASES: dict[str, Case] = {
     "Fetch of partitions in a session": lambda n: _fetch(n // 5, session_epoch=0),
     "tagged fields in a header": lambda n: _header_tags(10 * n),
     "ListOffsets": lambda n: _per_partition(n, 2, 8, "partition_index"),
+    "ListOffsets by time in a large batch": lambda n: request(
+        2, 8, topics=(_item(2, 8, "topics", name=TOPIC, partitions=(
+            _item(2, 8, "topics.partitions", partition_index=0, current_leader_epoch=-1,
+                  timestamp=-3),
+        )),),
+    ),
     "OffsetCommit": lambda n: _per_partition(n, 8, 8, "partition_index", group_id="group"),
     "OffsetFetch": lambda n: _group_topics(n, 9, 8),
     "FindCoordinator": lambda n: request(10, 4, coordinator_keys=tuple(_names(n))),

@@ -23,7 +23,13 @@ from headrace.log.rolling import roll_due
 from headrace.log.segment import LOG, MAX_RELATIVE, Segment
 from headrace.log.slices import Slice
 from headrace.log.snapshots import write_snapshot
-from headrace.log.timestamps import TimestampOffset, first_at_or_after, with_largest_timestamp
+from headrace.log.timestamps import (
+    NOTHING_SEARCHED,
+    Searched,
+    TimestampOffset,
+    first_at_or_after,
+    with_largest_timestamp,
+)
 from headrace.log.transactions import EndedTransactions
 from headrace.log.unsynced import Unsynced
 from headrace.settings import LogSettings
@@ -432,15 +438,23 @@ class Log:
         """The offset behind the batches in what `read` has just found at `offset`."""
         return offset_behind(self._segments, offset, piece, self.end_offset)
 
-    def find_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
-        """The first record that is at least as late, or None."""
-        self._check_online()
-        return first_at_or_after(self._segments, timestamp_ms, self.start_offset)
+    def find_timestamp(
+        self, timestamp_ms: int, searched: Searched = NOTHING_SEARCHED
+    ) -> TimestampOffset | None:
+        """The first record that is at least as late, or None.
 
-    def max_timestamp(self) -> TimestampOffset | None:
-        """The first record with the largest timestamp of all, or None if the log is empty."""
+        LongSearch: it may be in a batch that takes long to search, and is not in `searched`.
+        """
         self._check_online()
-        return with_largest_timestamp(self._segments)
+        return first_at_or_after(self._segments, timestamp_ms, self.start_offset, searched)
+
+    def max_timestamp(self, searched: Searched = NOTHING_SEARCHED) -> TimestampOffset | None:
+        """The first record with the largest timestamp of all, or None if the log is empty.
+
+        LongSearch as above.
+        """
+        self._check_online()
+        return with_largest_timestamp(self._segments, searched)
 
     # -- cutting --------------------------------------------------------------------------------
 

@@ -21,11 +21,7 @@ from headrace.settings import LogSettings
 from headrace.wire import batch
 from headrace.wire.record_checks import check_lengths, length_steps
 from headrace.wire.records import repack, unpack, walk_starts
-from headrace.wire.steps import Steps, finish
-
-AT_ONCE_RECORDS = 1000
-AT_ONCE_BYTES = 256 * 1024
-"""Batches of up to this many records and decompressed bytes are examined at once."""
+from headrace.wire.steps import AT_ONCE_BYTES, AT_ONCE_RECORDS, Steps, finish
 
 _STRIDE = 256
 """Records that are looked at between two yields."""

@@ -7,6 +7,11 @@ such work in slices; `finish` runs it at once.
 from collections.abc import Generator
 from typing import TypeAlias, TypeVar
 
+AT_ONCE_RECORDS = 1000
+AT_ONCE_BYTES = 256 * 1024
+"""The records of a batch are looked at without a pause if they are no more than this, and no larger
+when they are decompressed."""
+
 Result = TypeVar("Result")
 
 Steps: TypeAlias = Generator[None, None, Result]

@@ -13,7 +13,7 @@ Not done: tiered storage, so -4 is -2, and -5 finds nothing.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 
 from kio.schema.list_offsets.v10.request import ListOffsetsPartition, ListOffsetsRequest
 from kio.schema.list_offsets.v10.response import (
@@ -24,6 +24,13 @@ from kio.schema.list_offsets.v10.response import (
 
 from headrace.apis.context import RequestContext, Services
 from headrace.errors import ErrorCode, KafkaError
+from headrace.log.timestamps import (
+    BatchSearch,
+    LongSearch,
+    Searched,
+    SearchKey,
+    TimestampOffset,
+)
 from headrace.replication.partition import Partition
 from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, error, i32, i64
 
@@ -42,8 +49,33 @@ _Found = tuple[int, int, int]
 
 def list_offsets(
     services: Services, request: ListOffsetsRequest, context: RequestContext
+) -> ListOffsetsResponse | Coroutine[None, None, ListOffsetsResponse]:
+    """Answer each partition on its own; later, if a large batch has to be searched for a time."""
+    response, wanted = _look_up(services, request, context, {})
+    return _search(services, request, context, wanted) if wanted else response
+
+
+async def _search(
+    services: Services,
+    request: ListOffsetsRequest,
+    context: RequestContext,
+    wanted: list[BatchSearch],
 ) -> ListOffsetsResponse:
-    """Answer each partition on its own."""
+    """Search large batches until everything can be answered. The logs may change meanwhile."""
+    searched: dict[SearchKey, TimestampOffset | None] = {}
+    while True:
+        for search in wanted:
+            searched[search.key] = await services.long_batches.search(search)
+        response, wanted = _look_up(services, request, context, searched)
+        if not wanted:
+            return response
+
+
+def _look_up(
+    services: Services, request: ListOffsetsRequest, context: RequestContext, searched: Searched
+) -> tuple[ListOffsetsResponse, list[BatchSearch]]:
+    """The response, and the searches that it lacks."""
+    lacking: list[BatchSearch] = []
     named = Counter((t.name, p.partition_index) for t in request.topics for p in t.partitions)
     visible_end = _visible_end(request, context.version)
     topics = []
@@ -56,12 +88,14 @@ def list_offsets(
                 _check_timestamp(wanted.timestamp, context.version)
                 partition = services.replicas.partition(topic.name, wanted.partition_index)
                 partition.check_epoch(wanted.current_leader_epoch)
-                found = _find(partition, wanted.timestamp, visible_end(partition))
+                found = _find(partition, wanted.timestamp, visible_end(partition), searched)
                 answers.append(_answer(wanted, found))
+            except LongSearch as long:
+                lacking.append(long.search)
             except KafkaError as refusal:
                 answers.append(_refuse(wanted, refusal.code))
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=tuple(answers)))
-    return ListOffsetsResponse(throttle_time=NO_THROTTLE, topics=tuple(topics))
+    return ListOffsetsResponse(throttle_time=NO_THROTTLE, topics=tuple(topics)), lacking
 
 
 def _check_timestamp(timestamp: int, version: int) -> None:
@@ -87,7 +121,7 @@ def _settled(partition: Partition, version: int) -> Partition:
     return partition
 
 
-def _find(partition: Partition, timestamp: int, end: int) -> _Found:
+def _find(partition: Partition, timestamp: int, end: int, searched: Searched) -> _Found:
     """(timestamp, offset, leader epoch), -1 for what there is none of."""
     log = partition.log
     if timestamp == LATEST:
@@ -96,7 +130,10 @@ def _find(partition: Partition, timestamp: int, end: int) -> _Found:
         return -1, log.start_offset, log.epochs.epoch_at(log.start_offset)
     if timestamp == LATEST_TIERED:
         return NOTHING
-    found = log.max_timestamp() if timestamp == MAX_TIMESTAMP else log.find_timestamp(timestamp)
+    if timestamp == MAX_TIMESTAMP:
+        found = log.max_timestamp(searched)
+    else:
+        found = log.find_timestamp(timestamp, searched)
     if found is None or found.offset >= end:
         return NOTHING
     return found.timestamp, found.offset, found.epoch

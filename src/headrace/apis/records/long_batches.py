@@ -8,13 +8,14 @@ system call. Only a few batches are decompressed at the same time, which bounds 
 import asyncio
 
 from headrace.apis.slices import Slices
+from headrace.log.timestamps import BatchSearch, TimestampOffset
 from headrace.replication.examination import Examination, Examined
 
 _AT_A_TIME = 4
 
 
 class LongBatches:
-    """Examines batches in steps. All requests of a broker share it."""
+    """Works on batches in steps. All requests of a broker share it."""
 
     def __init__(self, slices: Slices) -> None:
         self._slices = slices
@@ -26,3 +27,9 @@ class LongBatches:
             await asyncio.to_thread(examination.unpack)
             largest = await self._slices.finish(examination.steps())
             return await asyncio.to_thread(examination.pack, largest)
+
+    async def search(self, search: BatchSearch) -> TimestampOffset | None:
+        """Complete a search for a timestamp that takes long."""
+        async with self._places:
+            await asyncio.to_thread(search.unpack)
+            return await self._slices.finish(search.steps())
