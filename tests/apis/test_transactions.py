@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import datetime
 import io
+import time
 import typing
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,6 +18,8 @@ from kio.schema.txn_offset_commit.v5.response import TxnOffsetCommitResponse
 from kio.serial import entity_reader, entity_writer
 
 from headrace.apis.records.produce import Produce
+from headrace.apis.slices import Slices
+from headrace.apis.transactions.add_partitions_to_txn import add_partitions_to_txn
 from headrace.apis.transactions.txn_offset_commit import txn_offset_commit
 from headrace.clock import ManualClock
 from headrace.cluster.image import OFFSETS_TOPIC
@@ -480,3 +483,68 @@ def filled_commit(who: Identity) -> typing.Any:
             "producer_epoch": who.epoch, "topics": (topic,),
         },
     )  # fmt: skip
+
+
+def many_partitions(
+    who: Identity, indexes: typing.Sequence[int], *, verify_only: bool = False
+) -> typing.Any:
+    kind = type(part(ADD_PARTITIONS, 5, "transactions"))
+    topic = item(kind, "topics", name="wide", partitions=tuple(indexes))
+    one = part(
+        ADD_PARTITIONS, 5, "transactions", transactional_id=NAME, producer_id=who.producer_id,
+        producer_epoch=who.epoch, topics=(topic,), verify_only=verify_only,
+    )  # fmt: skip
+    return filled(codec.request_class(ADD_PARTITIONS, 5), {"transactions": (one,)})
+
+
+def added(
+    broker: OneBroker, who: Identity, indexes: typing.Sequence[int], *, verify_only: bool = False
+) -> tuple[dict[int, int], int]:
+    """The error codes by partition, and how many turns others had meanwhile."""
+    broker.services.slices = Slices(time.perf_counter)
+    request = many_partitions(who, indexes, verify_only=verify_only)
+
+    async def run() -> tuple[typing.Any, int]:
+        answer = broker.ask(add_partitions_to_txn, request, 5)
+        turns = 0
+        if iscoroutine(answer):
+            task = asyncio.ensure_future(answer)
+            while not task.done():
+                await asyncio.sleep(0)
+                turns += 1
+            answer = await task
+        return answer, turns
+
+    response, turns = asyncio.run(run())
+    (result,) = response.results_by_transaction
+    (topic,) = result.topic_results
+    rows = [
+        (row.partition_index, int(row.partition_error_code)) for row in topic.results_by_partition
+    ]
+    assert [index for index, _ in rows] == list(indexes)
+    return dict(rows), turns
+
+
+def test_very_many_partitions_join_a_transaction_while_others_are_served(
+    broker: OneBroker,
+) -> None:
+    broker.create("wide", 600)
+    who = init(broker)
+    few, no_turns = added(broker, who, range(500))
+    assert (set(few.values()), no_turns) == ({NONE}, 0)
+    codes, turns = added(broker, who, range(50_000))
+    refused = {code: sum(one == code for one in codes.values()) for code in set(codes.values())}
+    assert refused == {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 49_400, ErrorCode.OPERATION_NOT_ATTEMPTED: 600,
+    }  # fmt: skip
+    assert turns >= 5
+    codes, turns = added(broker, who, range(550, 50_000), verify_only=True)
+    assert (set(codes.values()), turns >= 5) == ({ErrorCode.TRANSACTION_ABORTABLE}, True)
+    codes, _ = added(broker, who, range(600))
+    assert set(codes.values()) == {NONE}
+    codes, _ = added(broker, who, range(50_000), verify_only=True)
+    assert [index for index, code in codes.items() if not code] == list(range(600))
+    (one,) = ask(broker, DESCRIBE, 0, transactional_ids=(NAME,)).transaction_states
+    assert [(topic.topic, topic.partitions) for topic in one.topics] == [
+        ("wide", tuple(range(600)))
+    ]

@@ -116,9 +116,9 @@ class Transaction:
 def by_topics(partitions: frozenset[TopicPartition]) -> dict[str, list[int]]:
     """The partitions' indexes by topic, in order."""
     found: defaultdict[str, list[int]] = defaultdict(list)
-    for topic, index in sorted(partitions):
+    for topic, index in partitions:
         found[topic].append(index)
-    return dict(found)
+    return {topic: sorted(found[topic]) for topic in sorted(found)}
 
 
 def decode(key: bytes, value: bytes | None) -> tuple[TransactionKey, Transaction | None]:

@@ -10,6 +10,7 @@ v0, v1 call a fenced producer INVALID_PRODUCER_EPOCH; v3 flexible; v4 many trans
 
 from collections.abc import Coroutine
 from functools import partial
+from typing import NamedTuple
 
 from kio.schema.add_partitions_to_txn.v5.request import (
     AddPartitionsToTxnRequest,
@@ -25,103 +26,164 @@ from kio.schema.add_partitions_to_txn.v5.response import (
 from headrace.apis.context import RequestContext, Services
 from headrace.apis.transactions.transaction_errors import for_old_producers
 from headrace.coordination.outcome import Outcome, Result, Token, answer
+from headrace.coordination.runtime import Operation
 from headrace.coordination.transactions import BUMPS_AT_END, Identity, Transactions
 from headrace.errors import ErrorCode, KafkaError
 from headrace.types import TopicPartition
 from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, error
+from headrace.wire.steps import Steps, finish
 
 FOR_BROKERS_FROM = 4
 ABORTABLE_FROM = 5
 FENCED_FROM = 2
 
+_MANY_PARTITIONS = 512
+_STRIDE = 256
+"""Partitions that are looked at between two yields."""
+
 _Refused = frozenset[TopicPartition]
-"""Partitions that do not exist, or that are not in the transaction."""
+"""Partitions that are not in the transaction."""
+
+
+class _Named(NamedTuple):
+    """The partitions that a request names for one transaction."""
+
+    partitions: frozenset[TopicPartition]
+    """Those that exist."""
+    unknown: dict[str, set[int]]
+    """The others. They may be very many: as numbers they take little time to forget."""
 
 
 def add_partitions_to_txn(
     services: Services, request: AddPartitionsToTxnRequest, context: RequestContext
 ) -> AddPartitionsToTxnResponse | Coroutine[None, None, AddPartitionsToTxnResponse]:
     """Add the partitions of each transaction, all or none of it."""
+    if _names_many(request):
+        return _add_many(services, request, context.version)
+    named = [finish(_named(services, one)) for one in request.transactions]
 
-    def finish(results: list[Result[_Refused]]) -> AddPartitionsToTxnResponse:
-        answers = tuple(
-            _answer(one, result, context.version)
-            for one, result in zip(request.transactions, results, strict=True)
-        )
-        return AddPartitionsToTxnResponse(
-            throttle_time=NO_THROTTLE, error_code=NO_ERROR, results_by_transaction=answers
-        )
+    def respond(results: list[Result[_Refused]]) -> AddPartitionsToTxnResponse:
+        return finish(_response(request, named, results, context.version))
 
-    return services.transactions.run_each(
-        [
-            (one.transactional_id, partial(_operation, services, one, context.version))
-            for one in request.transactions
-        ],
-        finish,
+    operations = _operations(request, named, context.version)
+    return services.transactions.run_each(operations, respond)
+
+
+def _names_many(request: AddPartitionsToTxnRequest) -> bool:
+    """Whether one transaction has so many partitions that others must have their turn meanwhile."""
+    return any(
+        sum(len(topic.partitions) for topic in one.topics) > _MANY_PARTITIONS
+        for one in request.transactions
     )
 
 
+async def _add_many(
+    services: Services, request: AddPartitionsToTxnRequest, version: int
+) -> AddPartitionsToTxnResponse:
+    """As above, in steps before and after the operations themselves."""
+    slices = services.slices
+    named = [await slices.finish(_named(services, one)) for one in request.transactions]
+    operations = _operations(request, named, version)
+    results = services.transactions.run_each(operations, list)
+    if isinstance(results, Coroutine):
+        results = await results
+    return await slices.finish(_response(request, named, results, version))
+
+
+def _named(services: Services, asked: AddPartitionsToTxnTransaction) -> Steps[_Named]:
+    topics = services.metadata.image.topics
+    partitions: set[TopicPartition] = set()
+    unknown: dict[str, set[int]] = {}
+    for topic in asked.topics:
+        found = topics.get(topic.name)
+        known = range(0 if found is None else len(found.partitions))
+        for start in range(0, len(topic.partitions), _STRIDE):
+            for index in topic.partitions[start : start + _STRIDE]:
+                if index in known:
+                    partitions.add(TopicPartition(topic.name, index))
+                else:
+                    unknown.setdefault(topic.name, set()).add(index)
+            yield
+    return _Named(frozenset(partitions), unknown)
+
+
+def _operations(
+    request: AddPartitionsToTxnRequest, named: list[_Named], version: int
+) -> list[tuple[str, Operation[Transactions, _Refused]]]:
+    return [
+        (one.transactional_id, partial(_operation, one, them, version))
+        for one, them in zip(request.transactions, named, strict=True)
+    ]
+
+
 def _operation(
-    services: Services,
     asked: AddPartitionsToTxnTransaction,
+    named: _Named,
     version: int,
     state: Transactions,
     token: Token[_Refused],
     _now_ms: int,
 ) -> Outcome:
-    """Replies with the partitions that there are no more, or that are not in the transaction."""
-    partitions = _partitions(asked)
+    """Replies with the existing partitions that are not in the transaction, if asked for them."""
     who = Identity(asked.producer_id, asked.producer_epoch)
     if asked.verify_only:
-        return answer(token, state.missing(asked.transactional_id, who, partitions))
-    topics = services.metadata.image.topics
-    unknown = frozenset(
-        one
-        for one in partitions
-        if one.topic not in topics or not 0 <= one.partition < len(topics[one.topic].partitions)
-    )
-    if unknown:
-        return answer(token, unknown)
+        return answer(token, state.missing(asked.transactional_id, who, named.partitions))
+    if named.unknown:
+        return answer(token, frozenset())
     spoken = BUMPS_AT_END if version >= FOR_BROKERS_FROM else 0
-    return state.add(asked.transactional_id, who, partitions, spoken, token)
+    return state.add(asked.transactional_id, who, named.partitions, spoken, token)
 
 
-def _partitions(asked: AddPartitionsToTxnTransaction) -> frozenset[TopicPartition]:
-    return frozenset(
-        TopicPartition(topic.name, index) for topic in asked.topics for index in topic.partitions
+def _response(
+    request: AddPartitionsToTxnRequest,
+    named: list[_Named],
+    results: list[Result[_Refused]],
+    version: int,
+) -> Steps[AddPartitionsToTxnResponse]:
+    answers = []
+    for one, them, result in zip(request.transactions, named, results, strict=True):
+        answers.append((yield from _answer(one, them, result, version)))
+    return AddPartitionsToTxnResponse(
+        throttle_time=NO_THROTTLE, error_code=NO_ERROR, results_by_transaction=tuple(answers)
     )
 
 
 def _answer(
-    asked: AddPartitionsToTxnTransaction, result: Result[_Refused], version: int
-) -> AddPartitionsToTxnResult:
+    asked: AddPartitionsToTxnTransaction, named: _Named, result: Result[_Refused], version: int
+) -> Steps[AddPartitionsToTxnResult]:
     refused: _Refused = frozenset()
+    unknown: dict[str, set[int]] = {}
     code = others = ErrorCode.NONE
     if isinstance(result, KafkaError):
         others = for_old_producers(result.code, version, FENCED_FROM)
-    elif result:
-        refused = result
+    elif result or named.unknown:
+        refused, unknown = result, named.unknown
         if not asked.verify_only:
             code, others = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
         elif version >= ABORTABLE_FROM:
             code = ErrorCode.TRANSACTION_ABORTABLE
         else:
             code = ErrorCode.INVALID_TXN_STATE
-    return AddPartitionsToTxnResult(
-        transactional_id=asked.transactional_id,
-        topic_results=tuple(
-            AddPartitionsToTxnTopicResult(
-                name=topic.name,
-                results_by_partition=tuple(
-                    AddPartitionsToTxnPartitionResult(
-                        partition_index=index,
-                        partition_error_code=error(
-                            code if TopicPartition(topic.name, index) in refused else others
-                        ),
-                    )
-                    for index in topic.partitions
-                ),
+    topics = []
+    for topic in asked.topics:
+        rows: list[AddPartitionsToTxnPartitionResult] = []
+        missing = unknown.get(topic.name, set())
+        for start in range(0, len(topic.partitions), _STRIDE):
+            rows += (
+                AddPartitionsToTxnPartitionResult(
+                    partition_index=index,
+                    partition_error_code=error(
+                        code
+                        if index in missing or TopicPartition(topic.name, index) in refused
+                        else others
+                    ),
+                )
+                for index in topic.partitions[start : start + _STRIDE]
             )
-            for topic in asked.topics
-        ),
+            yield
+        topics.append(
+            AddPartitionsToTxnTopicResult(name=topic.name, results_by_partition=tuple(rows))
+        )
+    return AddPartitionsToTxnResult(
+        transactional_id=asked.transactional_id, topic_results=tuple(topics)
     )
