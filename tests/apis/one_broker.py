@@ -29,6 +29,7 @@ from headrace.wire.steps import Steps, finish
 NODE = 1
 NOW = 1_700_000_000_000
 NEWEST = 99
+CALLER = Caller("127.0.0.1:1")
 
 _Request = TypeVar("_Request")
 _Response = TypeVar("_Response")
@@ -111,7 +112,7 @@ class OneBroker:
 
 def context(version: int) -> RequestContext:
     """What a handler knows of a request of this version."""
-    return RequestContext(version, "test", Caller("127.0.0.1:1"))
+    return RequestContext(version, "test", CALLER)
 
 
 def kio_bytes(message: object) -> bytes:

@@ -16,7 +16,7 @@ from headrace.apis.records.waiting_fetch import WaitingFetch
 from headrace.clock import ManualClock
 from headrace.wire.batch import TRANSACTIONAL, read_header
 from headrace.wire.fast import Chunk, FetchPartition, FetchRequest
-from tests.apis.one_broker import OneBroker
+from tests.apis.one_broker import CALLER, OneBroker
 from tests.support.raw import batch_of
 
 VERSION = 11
@@ -43,7 +43,7 @@ class Consumer:
 
     def send(self, *wanted: FetchPartition, topic: str = "t", **options: int) -> Any:
         request = request_for([(topic.encode(), list(wanted))] if wanted else [], **options)
-        return self.fetch(request, VERSION, 7)
+        return self.fetch.answer(CALLER, request, VERSION, 7)
 
     def ask(self, *wanted: FetchPartition, topic: str = "t", **options: int) -> Any:
         answer = self.send(*wanted, topic=topic, **options)
@@ -165,7 +165,7 @@ def test_unknown_topics_and_partitions_get_error_3(consumer: Consumer) -> None:
 
 def test_an_unknown_topic_id_gets_error_100(consumer: Consumer) -> None:
     request = request_for([(b"0123456789abcdef", [follow()])])
-    answer = consumer.fetch(request, 13, 7)
+    answer = consumer.fetch.answer(CALLER, request, 13, 7)
     assert isinstance(answer, list)
     head = answer[0]
     assert isinstance(head, bytes)
@@ -294,7 +294,7 @@ def test_forgotten_partitions_are_left_out(consumer: Consumer) -> None:
     consumer.append("t", b"v", partition=0)
     consumer.append("t", b"v", partition=1)
     request = request_for([], session_id=first.session_id, session_epoch=1, forgotten=[(b"t", 0)])
-    answer = consumer.fetch(request, VERSION, 7)
+    answer = consumer.fetch.answer(CALLER, request, VERSION, 7)
     assert list(partitions(read(answer))) == [1]
 
 
@@ -320,7 +320,7 @@ def test_a_final_epoch_closes_the_session(consumer: Consumer) -> None:
 def test_names_and_ids_do_not_mix_in_a_session(consumer: Consumer) -> None:
     first = consumer.ask(follow(), session_epoch=0)
     request = request_for([], session_id=first.session_id, session_epoch=1)
-    answer = consumer.fetch(request, 13, 7)
+    answer = consumer.fetch.answer(CALLER, request, 13, 7)
     assert isinstance(answer, list)
     assert isinstance(answer[0], bytes)
     assert (106).to_bytes(2, "big") in answer[0]

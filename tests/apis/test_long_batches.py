@@ -11,8 +11,9 @@ from dataclasses import replace
 
 import pytest
 
+from headrace.apis.hot import CloseConnection, LongProduce
 from headrace.apis.records.long_batches import LongBatches
-from headrace.apis.records.produce import LongProduce, Produce, SilentFailure
+from headrace.apis.records.produce import Produce
 from headrace.apis.slices import Slices
 from headrace.clock import ManualClock
 from headrace.cluster.image import PartitionState
@@ -22,7 +23,7 @@ from headrace.replication.partition import Partition
 from headrace.wire.batch import TRANSACTIONAL, put_checksum, read_header
 from headrace.wire.compression import compress
 from headrace.wire.records import Record, encode_batch
-from tests.apis.one_broker import NODE, NOW, OneBroker
+from tests.apis.one_broker import CALLER, NODE, NOW, OneBroker
 from tests.apis.test_transactions import NAME, NEW, init
 from tests.support.raw import CLIENT_ID, produce, produce_error
 
@@ -69,7 +70,9 @@ def partition_of(broker: OneBroker, **configs: str) -> Partition:
 def call(broker: OneBroker, batch: bytearray, acks: int = 1) -> LongProduce:
     """The work on a Produce, in a buffer that is used for something else at once."""
     request = bytearray(produce("t", batch, acks=acks))
-    answer = Produce(broker.services)(request, memoryview(request), START, len(request), 9, 1)
+    answer = Produce(broker.services)(
+        CALLER, request, memoryview(request), START, len(request), 9, 1
+    )
     assert isinstance(answer, LongProduce)
     request[:] = bytes(len(request))
     return answer
@@ -145,7 +148,7 @@ def test_a_long_batch_that_is_wrong_is_refused(broker: OneBroker, acks: int) -> 
     if acks:
         assert run(call(broker, wrong, acks))[0] == ErrorCode.INVALID_RECORD
     else:
-        with pytest.raises(SilentFailure):
+        with pytest.raises(CloseConnection, match="acks=0 failed"):
             run(call(broker, wrong, acks))
     assert partition.log.end_offset == 0
 
@@ -252,7 +255,9 @@ def test_what_was_appended_before_a_long_batch_is_not_acknowledged_by_a_later_le
         first.append(other, memoryview(other), 0, len(other), 1, NOW)
 
     async def finish() -> bytes | None:
-        answer = Produce(broker.services)(request, memoryview(request), 0, len(request), 3, 1)
+        answer = Produce(broker.services)(
+            CALLER, request, memoryview(request), 0, len(request), 3, 1
+        )
         assert isinstance(answer, LongProduce)
         task = asyncio.ensure_future(answer)
         await asyncio.sleep(0)
@@ -297,7 +302,7 @@ def test_a_transactions_batches_stay_in_order_behind_a_long_one(broker: OneBroke
         works = []
         for sequence, count in ((0, MANY), (MANY, 1), (MANY + 1, MANY), (2 * MANY + 1, 1)):
             request = body(sequence, count)
-            work = handler(request, memoryview(request), 0, len(request), NEW, 1)
+            work = handler(CALLER, request, memoryview(request), 0, len(request), NEW, 1)
             assert not isinstance(work, bytes | None)
             works.append(asyncio.ensure_future(work))
         return [answer or b"" for answer in await asyncio.gather(*works)]

@@ -10,13 +10,18 @@ import pytest
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
-from headrace.apis.topics.metadata import MetadataHandler, MetadataRequest, parse_metadata
+from headrace.apis.context import Caller
+from headrace.apis.hot import LongRequest
+from headrace.apis.slices import Slices
+from headrace.apis.topics.metadata import MetadataHandler
 from headrace.clock import SystemClock
 from headrace.cluster import metadata as cluster
 from headrace.cluster.controller import Defaults, NewTopic
 from headrace.cluster.image import Broker, Endpoint, PartitionState, Topic
 from headrace.cluster.sqlite_store import SqliteStore
 from headrace.settings import Settings
+from headrace.wire.framing import response_body_start
+from tests.apis.one_broker import CALLER
 
 VERSIONS = range(14)
 
@@ -56,14 +61,28 @@ def ask(services: Any, version: int, names: list[str] | None, **flags: object) -
     out = io.BytesIO()
     entity_writer(schema)(out, schema(**values))
     body = bytearray(out.getvalue())
-    metadata, view = MetadataHandler(services), memoryview(body)
-    answer = metadata(parse_metadata(body, view, 0, len(body), version), version)
+    metadata = MetadataHandler(services)
+    answer, _ = ask_handler(metadata, body, version)
     # The second time all parts are kept, so that small requests for known topics are short work.
-    at_once = metadata.at_once(body, view, 0, len(body), version)
-    assert at_once in (None, answer)
+    again, at_once = ask_handler(metadata, body, version)
+    assert again == answer
     if names and names == [name for name in names if name in services.metadata.image.topics]:
-        assert at_once is not None
+        assert at_once
     return read(answer, version)
+
+
+def ask_handler(
+    metadata: MetadataHandler, body: bytearray, version: int, caller: Caller = CALLER
+) -> tuple[bytes, bool]:
+    """The body of the answer, and whether it was there at once."""
+    start = response_body_start(version >= 9)
+    try:
+        frame = metadata(caller, body, memoryview(body), 0, len(body), version, 7)
+        return frame[start:], True
+    except LongRequest as long:
+        answer = long.work(Slices(lambda: 0.0), caller, bytearray(body), version, 7)
+        assert isinstance(answer, bytes)
+        return answer[start:], False
 
 
 def read(answer: bytes, version: int) -> Any:
@@ -135,8 +154,8 @@ def test_a_topic_can_be_asked_for_by_id_alone(services: SimpleNamespace) -> None
 
 def _ask_by_id(services: Any, topic_id: uuid.UUID) -> Any:
     body = bytearray(b"\x02" + topic_id.bytes + b"\0\0" + b"\0\0\0")
-    request = parse_metadata(body, memoryview(body), 0, len(body), 12)
-    return read(MetadataHandler(services)(request, 12), 12).topics[0]
+    answer, _ = ask_handler(MetadataHandler(services), body, 12)
+    return read(answer, 12).topics[0]
 
 
 def ask_on(metadata: MetadataHandler, listener: str, version: int) -> Any:
@@ -145,11 +164,11 @@ def ask_on(metadata: MetadataHandler, listener: str, version: int) -> Any:
     count = b"\x02" if version >= 9 else b"\0\0\0\x01"
     body = bytearray(count + (bytes(16) if version >= 10 else b"") + name)
     body += b"\0" * (1 if version >= 9 else 0) + b"\0\0\0\0"
-    view = memoryview(body)
-    request = parse_metadata(body, view, 0, len(body), version)
-    answer = metadata(request, version, listener)
-    assert metadata.at_once(body, view, 0, len(body), version, listener) == answer
-    assert metadata(MetadataRequest(None, False, False, False), version, listener)
+    caller = Caller("127.0.0.1:1", listener)
+    answer, _ = ask_handler(metadata, body, version, caller)
+    assert ask_handler(metadata, body, version, caller) == (answer, True)
+    all_topics = bytearray(b"\0" if version >= 9 else b"\0\0\0\0" if version == 0 else b"\xff" * 4)
+    assert ask_handler(metadata, all_topics + b"\0\0\0\0", version, caller)
     return read(answer, version)
 
 

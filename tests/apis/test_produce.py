@@ -9,7 +9,7 @@ from headrace.cluster.image import Image, Topic
 from headrace.errors import ErrorCode
 from headrace.types import BrokerId
 from headrace.wire.records import Record, encode_batch
-from tests.apis.one_broker import NODE, NOW, OneBroker
+from tests.apis.one_broker import CALLER, NODE, NOW, OneBroker
 from tests.support.raw import CLIENT_ID, produce, produce_error
 
 OTHER = 2
@@ -37,7 +37,9 @@ def test_an_answer_that_nobody_awaits_yet_learns_of_the_new_leader(broker: OneBr
     async def run() -> bytes | None:
         request = bytearray(produce("t", encode_batch([Record(0, NOW, None, b"x")], 0), acks=-1))
         start = 4 + 10 + len(CLIENT_ID) + 1
-        answer = Produce(broker.services)(request, memoryview(request), start, len(request), 9, 1)
+        answer = Produce(broker.services)(
+            CALLER, request, memoryview(request), start, len(request), 9, 1
+        )
         assert isinstance(answer, Coroutine)
         led_by(broker, topic, OTHER, 2)
         led_by(broker, topic, NODE, 3)

@@ -32,7 +32,7 @@ from headrace.types import TopicPartition
 from headrace.wire import codec
 from headrace.wire.batch import TRANSACTIONAL
 from headrace.wire.records import Record, encode_batch
-from tests.apis.one_broker import NOW, OneBroker, context
+from tests.apis.one_broker import CALLER, NOW, OneBroker, context
 from tests.apis.test_groups import ask
 from tests.coordination.replies import itself
 from tests.support.messages import filled, item, part
@@ -111,7 +111,7 @@ def produce(
     attributes: int = TRANSACTIONAL,
 ) -> ErrorCode:
     body = produce_body(who, sequence, version, index, name, attributes)
-    answer = Produce(broker.services)(body, memoryview(body), 0, len(body), version, 1)
+    answer = Produce(broker.services)(CALLER, body, memoryview(body), 0, len(body), version, 1)
     if iscoroutine(answer):
         answer = asyncio.run(answer)
     assert isinstance(answer, bytes)
@@ -418,7 +418,7 @@ def test_a_partition_that_syncs_first_keeps_the_order_of_a_producer(broker: OneB
 
 async def _later(handler: Produce, who: Identity, sequence: int) -> ErrorCode:
     body = produce_body(who, sequence, NEW, 0, NAME, TRANSACTIONAL)
-    answer = handler(body, memoryview(body), 0, len(body), NEW, 1)
+    answer = handler(CALLER, body, memoryview(body), 0, len(body), NEW, 1)
     assert iscoroutine(answer)
     with contextlib.suppress(ValueError):
         body[:] = b"\0" * len(body)  # the buffer is used for something else meanwhile

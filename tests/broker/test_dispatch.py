@@ -1,18 +1,25 @@
-"""Dispatch against a hundred thousand spoilt frames, without sockets in between."""
+"""Dispatch: versions that are not supported, and a hundred thousand spoilt frames."""
 
+import ast
 import asyncio
 import random
+import struct
 from collections.abc import Coroutine, Iterator
 from pathlib import Path
 
 import pytest
 
 from headrace.apis.context import Caller
+from headrace.apis.hot import Answer, CloseConnection, Later
 from headrace.apis.records.waiting_fetch import WaitingFetch
-from headrace.broker.connection import CloseConnection
+from headrace.apis.routes import API_VERSIONS, PRODUCE, ROUTES
+from headrace.broker import dispatch
 from headrace.broker.server import Server
+from headrace.errors import ErrorCode
 from headrace.settings import Settings
+from headrace.wire.fast import PRODUCE_FIRST_READ
 from tests.support.mutation import mutated, real_frames
+from tests.support.raw import frame
 
 FRAMES = 100_000
 
@@ -65,3 +72,51 @@ async def send_spoilt_frames(server: Server) -> tuple[int, int]:
             answer.cancel()
         answered += 1
     return answered, closed
+
+
+def test_a_version_that_is_not_in_the_route_table_closes_its_connection(server: Server) -> None:
+    for route in ROUTES.values():
+        if route is API_VERSIONS:
+            continue
+        for version in (route.min_version - 1, route.max_version + 1):
+            with pytest.raises(CloseConnection, match=f"{route.name} v{version} is not supported"):
+                handle(server, frame(route.key, version, bytes(100)))
+
+
+def test_an_api_that_is_not_in_the_route_table_closes_its_connection(server: Server) -> None:
+    with pytest.raises(CloseConnection, match="no API with key 7 here"):
+        handle(server, frame(7, 0, bytes(100)))
+
+
+def test_a_produce_of_an_old_message_format_closes_its_connection(server: Server) -> None:
+    for version in range(PRODUCE_FIRST_READ):
+        with pytest.raises(CloseConnection, match="send v3 or later"):
+            handle(server, frame(PRODUCE.key, version, bytes(100)))
+
+
+@pytest.mark.parametrize("version", [-1, API_VERSIONS.max_version + 1, 99])
+def test_an_api_versions_of_any_version_is_answered_with_our_ranges(
+    server: Server, version: int
+) -> None:
+    answer = handle(server, frame(API_VERSIONS.key, version, b""))
+    assert isinstance(answer, bytes)
+    code, ranges = struct.unpack_from(">hi", answer, 8)
+    assert code == ErrorCode.UNSUPPORTED_VERSION
+    assert ranges == len(ROUTES)
+    assert len(answer) == 8 + 6 + 6 * ranges
+
+
+def handle(server: Server, data: bytes) -> Answer | Later:
+    buf = bytearray(data)
+    return server.handler.handle(Peer(), buf, memoryview(buf), 4, len(buf))  # type: ignore[arg-type]
+
+
+def test_dispatch_knows_no_api_by_its_key_or_version() -> None:
+    compared = [
+        ast.unparse(node)
+        for node in ast.walk(ast.parse(Path(dispatch.__file__).read_text()))
+        if isinstance(node, ast.Compare)
+        for side in (node.left, *node.comparators)
+        if isinstance(side, ast.Constant) and isinstance(side.value, int)
+    ]
+    assert sorted(compared) == ["buf[body] == 0", "size > 0"]

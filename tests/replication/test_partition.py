@@ -29,7 +29,7 @@ from headrace.wire.markers import encode_marker
 from headrace.wire.records import Record, encode_batch, iterate
 from headrace.wire.steps import finish
 from tests.apis import one_broker
-from tests.apis.one_broker import OneBroker
+from tests.apis.one_broker import CALLER, OneBroker
 from tests.support import raw
 
 NOW = int(time.time() * 1000)
@@ -544,7 +544,7 @@ async def acknowledged_late(broker: OneBroker, partition: Partition) -> bytes:
     lost = encode_batch([Record(0, one_broker.NOW, None, b"lost")])
     sent = raw.produce("t", lost, acks=-1)[4 + 8 + 2 + len(raw.CLIENT_ID) + 1 :]
     buf = bytearray(sent)
-    answer = Produce(broker.services)(buf, memoryview(buf), 0, len(buf), 9, 1)
+    answer = Produce(broker.services)(CALLER, buf, memoryview(buf), 0, len(buf), 9, 1)
     assert isinstance(answer, Coroutine)
     # Between the append and the wait somebody else leads, and has something else there.
     partition.use_state(PartitionState(2, 4, (1, 2), (1, 2)))

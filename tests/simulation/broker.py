@@ -6,10 +6,10 @@ from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from headrace.apis.context import Caller
-from headrace.apis.records.produce import LongProduce
+from headrace.apis.hot import Answer, CloseConnection, LongProduce
 from headrace.apis.records.waiting_fetch import WaitingFetch
 from headrace.broker.build import BrokerParts, Surroundings, build
-from headrace.broker.connection import Answer, CloseConnection, Connection
+from headrace.broker.connection import Connection
 from headrace.broker.metadata_stores import Opened
 from headrace.client.aio import AsyncConnection
 from headrace.cluster.image import Broker

@@ -18,6 +18,7 @@ from headrace.wire.primitives import milliseconds
 # Read by hand elsewhere; their classes are far from the newest shape.
 BY_HAND = {0, 1, 3}
 CONVERTED_LATER = {8, 9, 10, 11, 13, 24, 54, 56}
+NO_TIME, MILLISECOND = datetime.timedelta(0), datetime.timedelta(milliseconds=1)
 ALL = [
     (key, version)
     for key, name in api_key_map.items()
@@ -71,6 +72,12 @@ def _kio_bytes(message: object) -> bytes:
     return out.getvalue()
 
 
+def _throttle_ms(message: object) -> int:
+    """The throttle time of a response, which the codec is told beside the response."""
+    throttle: datetime.timedelta = getattr(message, "throttle_time", NO_TIME)
+    return throttle // MILLISECOND
+
+
 def _common(old: object, new: object) -> None:
     """Every field that both have is equal, nested messages included."""
     if isinstance(old, tuple) and isinstance(new, tuple):
@@ -90,7 +97,8 @@ def test_a_response_is_written_as_kio_writes_it(key: int, version: int) -> None:
     rng = random.Random(key * 100 + version)
     for _ in range(5):
         message = _message(codec.response_class(key, version), rng)
-        assert codec.encode(key, version, message) == _kio_bytes(message)
+        encoded = codec.encode(key, version, message, _throttle_ms(message))
+        assert encoded == _kio_bytes(message)
 
 
 @pytest.mark.parametrize(("key", "version"), SAME_SHAPE)
@@ -110,7 +118,7 @@ def test_a_response_in_the_newest_shape_is_readable_in_every_version(
     rng = random.Random(key * 100 + version)
     message = _message(codec.response_class(key), rng)
     old = codec.response_class(key, version)
-    body = codec.encode(key, version, message)
+    body = codec.encode(key, version, message, _throttle_ms(message))
     decoded: object
     decoded, size = entity_reader(old)(body, 0)
     assert size == len(body)
@@ -225,7 +233,7 @@ def test_mutated_requests_are_decoded_or_refused() -> None:
 def test_an_array_that_stands_in_many_places_is_written_in_each() -> None:
     from kio.schema.describe_configs.v4 import response as configs
 
-    from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, i8
+    from headrace.wire.primitives import NO_ERROR, i8, milliseconds
 
     shared = tuple(
         configs.DescribeConfigsResourceResult(
@@ -248,5 +256,5 @@ def test_an_array_that_stands_in_many_places_is_written_in_each() -> None:
         )
         for name, given in (("t", shared), ("u", ()), ("v", shared), ("w", shared[:1]))
     )
-    response = configs.DescribeConfigsResponse(throttle_time=NO_THROTTLE, results=results)
+    response = configs.DescribeConfigsResponse(throttle_time=milliseconds(0), results=results)
     assert codec.encode(32, 4, response) == _kio_bytes(response)

@@ -89,11 +89,12 @@ def test_a_produce_response_is_what_kafka_defines(version: int) -> None:
         (4, 87, -1, -1, -1, "two records are wrong", [(1, "no key"), (70_000, "no key either")]),
         (5, 2, -1, -1, -1, "the checksum does not match", ()),
     ]
-    frame = produce_response(version, 99, [(key, results)])
+    frame = produce_response(version, 99, 321, [(key, results)])
     size, correlation_id = struct.unpack_from(">ii", frame)
     assert (size, correlation_id) == (len(frame) - 4, 99)
     start = 9 if version >= 9 else 8
     response = read_response(0, version, frame, start)
+    assert response.throttle_time == datetime.timedelta(milliseconds=321)
     [topic] = response.responses
     first, second, third = topic.partition_responses
     assert (first.index, int(first.error_code), first.base_offset) == (3, 0, 42)
@@ -186,10 +187,11 @@ def test_a_fetch_response_is_what_kafka_defines(version: int, size: int) -> None
         (2, 0, 60, 40, 5, InMemory(b"y" * size), [(1000, 7), (2**40, 9)]),
         (3, 0, 60, 60, 5, None, []),
     ]
-    frame = joined(fetch_response(version, 12, 0, 77, [(key, results)]))
+    frame = joined(fetch_response(version, 12, 321, 0, 77, [(key, results)]))
     assert struct.unpack_from(">ii", frame) == (len(frame) - 4, 12)
     start = 9 if version >= 12 else 8
     response = read_response(1, version, frame, start)
+    assert response.throttle_time == datetime.timedelta(milliseconds=321)
     [topic] = response.responses
     first, second, third, fourth = topic.partitions
     assert (first.high_watermark, first.last_stable_offset) == (50, 49)

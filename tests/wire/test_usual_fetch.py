@@ -111,9 +111,9 @@ def test_an_answer_has_the_same_bytes_both_ways(version: int, size: int, committ
         key = key_of(version, name)
         records = InMemory(b"x" * size)
         result: FetchResult = (5, 0, 2**40, 2**40 - 1, 17, records, [] if committed else None)
-        long = fetch_response(version, 12, 0, 0, [(key, [result])])
+        long = fetch_response(version, 12, 321, 0, 0, [(key, [result])])
         short = usual_fetch_response(
-            version, 12, key, 5, 2**40, 2**40 - 1, 17, committed, records
+            version, 12, 321, key, 5, 2**40, 2**40 - 1, 17, committed, records
         )  # fmt: skip
         assert joined(short) == joined(long)
         assert len(short) == len(long)  # what is small is read, what is large is not

@@ -12,28 +12,60 @@ import re
 import struct
 from collections.abc import Sequence
 
+from headrace.apis.context import Caller, Services
+from headrace.apis.routes import ROUTES
 from headrace.cluster.features import FEATURES, FINALIZED_EPOCH
 from headrace.errors import ErrorCode, MalformedRequest
+from headrace.wire.framing import frame_response
 from headrace.wire.varint import read_uvarint, uvarint
-
-KEY = 18
-MAX_VERSION = 4
 
 Range = tuple[int, int, int]
 """API key, lowest and highest version."""
 
+_FLEXIBLE_FROM = 3
 _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 
 
-def api_versions_body(ranges: Sequence[Range], version: int, error: ErrorCode) -> bytes:
+class ApiVersions:
+    """Answers ApiVersions requests from the route table."""
+
+    versions = range(5)
+
+    def __init__(self, _services: Services) -> None:
+        self._ranges = [(key, row.min_version, row.max_version) for key, row in ROUTES.items()]
+
+    def __call__(
+        self,
+        caller: Caller,
+        buf: bytearray,
+        view: memoryview,
+        pos: int,
+        end: int,
+        version: int,
+        correlation_id: int,
+    ) -> bytes:
+        """The answer."""
+        code = ErrorCode.NONE
+        if version not in self.versions:
+            version, code = 0, ErrorCode.UNSUPPORTED_VERSION
+        elif version >= _FLEXIBLE_FROM and not names_itself_well(buf, view, pos, end):
+            code = ErrorCode.INVALID_REQUEST
+        body = api_versions_body(self._ranges, version, code, caller.throttle_ms)
+        return frame_response(correlation_id, False, body)
+
+
+def api_versions_body(
+    ranges: Sequence[Range], version: int, error: ErrorCode, throttle_ms: int
+) -> bytes:
     """The body of the answer in the given version."""
-    if version < 3:
+    throttle = struct.pack(">i", throttle_ms)
+    if version < _FLEXIBLE_FROM:
         body = struct.pack(">hi", error, len(ranges))
         body += b"".join(struct.pack(">hhh", *row) for row in ranges)
-        return body + (b"\0\0\0\0" if version >= 1 else b"")
+        return body + throttle if version >= 1 else body
     body = struct.pack(">h", error) + uvarint(len(ranges) + 1)
     body += b"".join(struct.pack(">hhhB", *row, 0) for row in ranges)
-    return body + b"\0\0\0\0" + _features()
+    return body + throttle + _features()
 
 
 def _features() -> bytes:

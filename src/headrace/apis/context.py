@@ -12,6 +12,7 @@ from headrace.clock import Clock
 from headrace.cluster.metadata import Metadata
 from headrace.replication.peers import Peers
 from headrace.replication.replicas import Replicas
+from headrace.security.acls import ANONYMOUS
 from headrace.settings import Settings
 
 if TYPE_CHECKING:
@@ -66,10 +67,6 @@ class Services:
             self._groups.stop()
 
 
-ANONYMOUS = "User:ANONYMOUS"
-"""The principal of a client that has not logged in."""
-
-
 @dataclass(slots=True, eq=False)
 class Caller:
     """The client of one connection: who it is, and where it comes from.
@@ -84,6 +81,8 @@ class Caller:
     """The name of the listener that accepted the connection."""
     principal: str = ANONYMOUS
     """The type and name that ACLs and quotas know the client by, such as `User:alice`."""
+    throttle_ms: int = 0
+    """How long the client has to wait before its next request: all responses say so."""
 
     @property
     def host(self) -> str:

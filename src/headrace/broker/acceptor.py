@@ -6,10 +6,11 @@ import socket
 from collections.abc import Callable, Sized
 from typing import TYPE_CHECKING, NamedTuple
 
-from headrace.apis.context import ANONYMOUS, Caller
+from headrace.apis.context import Caller
 from headrace.broker.poller import Poller
 from headrace.broker.transport import PlainTransport, Transport
 from headrace.errors import SettingError
+from headrace.security.acls import ANONYMOUS
 from headrace.settings import Settings
 from headrace.settings.listeners import Listener
 from headrace.types import Address

@@ -13,9 +13,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from headrace.apis.context import Services
-from headrace.apis.records.fetch import Fetch
-from headrace.apis.records.fetch_sessions import SessionCache
-from headrace.apis.records.produce import Produce
 from headrace.broker.background import Background
 from headrace.broker.clock_watch import ClockWatch
 from headrace.broker.connection import Connection
@@ -32,7 +29,6 @@ from headrace.cluster.store import Store
 from headrace.errors import SettingError
 from headrace.log.directories import LogDirectories
 from headrace.log.directory import LogDirectory
-from headrace.replication.nearest import Nearest
 from headrace.replication.peers import Peers
 from headrace.replication.replicas import Replicas
 from headrace.settings import Settings, log_settings
@@ -171,7 +167,7 @@ def build(
         rules=rules,
         replicas=replicas,
         services=services,
-        dispatch=Dispatch(services, Produce(services), _make_fetch(services)),
+        dispatch=Dispatch(services),
         connections=connections,
         memory=memory,
         metrics=metrics,
@@ -242,16 +238,6 @@ async def _committed(services: Services, topics: Collection[str]) -> CommittedOf
             for topic, groups in elsewhere.items():
                 found.setdefault(topic, {}).update(groups)
     return found
-
-
-def _make_fetch(services: Services) -> Fetch:
-    settings, replicas, clock = services.settings, services.replicas, services.clock
-    slots = settings.integer("max.incremental.fetch.session.cache.slots")
-    nearest = None
-    if replicas.followers_serve:
-        nearest = Nearest(services.metadata, services.node_id)
-    max_bytes = settings.integer("fetch.max.bytes")
-    return Fetch(replicas, SessionCache(slots, clock), max_bytes, clock, nearest)
 
 
 def _join(membership: Membership, this: Broker, directories: LogDirectories, clean: bool) -> Broker:

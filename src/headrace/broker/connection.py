@@ -17,7 +17,7 @@ from functools import partial
 from typing import Protocol
 
 from headrace.apis.context import Caller
-from headrace.apis.records.produce import LongProduce, SilentFailure
+from headrace.apis.hot import Answer, CloseConnection, Later, LongProduce
 from headrace.apis.records.waiting_fetch import WaitingFetch
 from headrace.broker.buffers import SHARED_BYTES, Buffers
 from headrace.broker.poller import HANGUP, READ, WRITE, Poller
@@ -27,19 +27,11 @@ from headrace.wire.framing import MIN_REQUEST_BYTES, SIZE_BYTES, frame_size
 
 logger = logging.getLogger(__name__)
 
-Answer = bytes | list[Chunk] | None
-Later = Coroutine[None, None, Answer] | LongProduce | WaitingFetch
-"""What gives an answer later."""
-
 _JOINED_BYTES = 64 * 1024
 """Answers collected from one read leave once they have this size."""
 
 _TLS_HANDSHAKE = 0x1603
 """How a TLS connection begins: the type of a record and the first half of its version."""
-
-
-class CloseConnection(Exception):
-    """The request cannot be answered; says why in words for the log."""
 
 
 class Handler(Protocol):
@@ -340,6 +332,7 @@ class Connection:
         place = _Waiting()
         self._line.append(place)
         if isinstance(work, WaitingFetch):
+            self.hold()
             self._fetch = work
             if work.start(partial(self._fetched, place)):
                 self._poller.has_work = True
@@ -362,7 +355,7 @@ class Connection:
     ) -> None:
         try:
             place.answer = await work
-        except (CloseConnection, SilentFailure) as reason:
+        except CloseConnection as reason:
             logger.warning("closing %s: %s", self.address, reason)
             self.close()
             return

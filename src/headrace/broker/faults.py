@@ -11,12 +11,14 @@ from collections import deque
 from collections.abc import Coroutine
 from dataclasses import dataclass
 
+from headrace.apis.context import Caller
+from headrace.apis.hot import Answer, CloseConnection, Later, LongProduce
 from headrace.apis.records.fetch_sessions import FINAL_EPOCH
-from headrace.apis.records.produce import LongProduce, refuse_produce
+from headrace.apis.records.produce import refuse_produce
 from headrace.apis.records.waiting_fetch import WaitingFetch
-from headrace.apis.routes import FETCH, METADATA, PRODUCE, ROUTES, Route
+from headrace.apis.routes import API_VERSIONS, FETCH, METADATA, PRODUCE, ROUTES, Route
 from headrace.apis.topics.metadata import parse_metadata, refuse_metadata
-from headrace.broker.connection import Answer, CloseConnection, Connection, Later
+from headrace.broker.connection import Connection
 from headrace.broker.dispatch import Dispatch
 from headrace.clock import SystemClock
 from headrace.disk.failpoints import Failpoints
@@ -55,7 +57,7 @@ class Faults:
         if fault.kind == "cut":
             raise CloseConnection("cut before the request was worked on, as a test asked")
         if fault.kind == "error":
-            return _refuse(buf, view, pos, end, fault.code)
+            return _refuse(connection.caller, buf, view, pos, end, fault.code)
         frame = bytearray(view[pos:end])
         connection.hold()
         return self._later(connection, frame, fault)
@@ -116,7 +118,9 @@ def _route(name: str) -> Route:
     raise ValueError(f"there is no API {name!r}; there are {[r.name for r in ROUTES.values()]}")
 
 
-def _refuse(buf: bytearray, view: memoryview, pos: int, end: int, code: ErrorCode) -> Answer:
+def _refuse(
+    caller: Caller, buf: bytearray, view: memoryview, pos: int, end: int, code: ErrorCode
+) -> Answer:
     """The request's own answer with an error in every place that can hold one."""
     key, version, correlation_id, size = request_start(buf, pos)
     route = ROUTES[key]
@@ -126,20 +130,20 @@ def _refuse(buf: bytearray, view: memoryview, pos: int, end: int, code: ErrorCod
         start = skip_tagged_fields(buf, start)
     if route is PRODUCE:
         produce = parse_produce(buf, view, start, end, version)
-        return refuse_produce(produce, code, version, correlation_id)
+        return refuse_produce(caller, produce, code, version, correlation_id)
     if route is FETCH:
         fetch = parse_fetch(buf, view, start, end, version)
         if fetch.session_epoch not in (FINAL_EPOCH, 0):
-            return fetch_response(version, correlation_id, code, 0, [])
+            return fetch_response(version, correlation_id, 0, code, 0, [])
         topics: list[tuple[TopicKey, list[FetchResult]]] = [
             (topic, [(wanted[0], int(code), -1, -1, -1, None, None) for wanted in partitions])
             for topic, partitions in fetch.topics
         ]
-        return fetch_response(version, correlation_id, 0, 0, topics)
+        return fetch_response(version, correlation_id, 0, 0, 0, topics)
     if route is METADATA:
         wanted = parse_metadata(buf, view, start, end, version)
         return frame_response(correlation_id, flexible, refuse_metadata(wanted, code, version))
-    if route.handler is None:
+    if route is API_VERSIONS:
         raise CloseConnection("ApiVersions cannot be refused in a way that clients understand")
     from headrace.wire import codec
     from headrace.wire.refusal import refusal

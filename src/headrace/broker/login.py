@@ -18,15 +18,9 @@ from datetime import timedelta
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from headrace.apis.hot import Answer, CloseConnection, Later
 from headrace.apis.routes import API_VERSIONS, ROUTES, SASL_AUTHENTICATE, SASL_HANDSHAKE
-from headrace.broker.connection import (
-    Answer,
-    CloseConnection,
-    Connection,
-    Handler,
-    Later,
-    Limits,
-)
+from headrace.broker.connection import Connection, Handler, Limits
 from headrace.clock import Clock
 from headrace.errors import ErrorCode, KafkaError, MalformedRequest
 from headrace.security.mechanisms import Exchange, LoggedIn

@@ -159,17 +159,22 @@ def _malformed(api_key: int, version: int, error: Exception) -> MalformedRequest
     return MalformedRequest(f"api {api_key} version {version}: {error}")
 
 
-def encode(api_key: int, version: int, response: Message) -> bytes:
-    """The body of a response as `version` has it, from one in its API's newest shape."""
-    out = ResponseWriter()
+def encode(api_key: int, version: int, response: Message, throttle_ms: int = 0) -> bytes:
+    """The body of a response as `version` has it, from one in its API's newest shape.
+
+    The throttle time is the one given here, whatever the response has in its place.
+    """
+    out = ResponseWriter(throttle_ms)
     shape = response_class(api_key, version)
     entity_writer(shape)(out, _restored(api_key, version, response))
     return bytes(out)
 
 
-def encode_steps(api_key: int, version: int, response: Message) -> Steps[bytearray]:
+def encode_steps(
+    api_key: int, version: int, response: Message, throttle_ms: int = 0
+) -> Steps[bytearray]:
     """As `encode`, in steps."""
-    out = ResponseWriter()
+    out = ResponseWriter(throttle_ms)
     shape = response_class(api_key, version)
     yield from entity_write_steps(shape)(out, _restored(api_key, version, response))
     return out

@@ -28,6 +28,9 @@ from headrace.wire.steps import Steps
 Write: TypeAlias = Callable[["ResponseWriter", object], None]
 WriteSteps: TypeAlias = Callable[["ResponseWriter", object], Steps[None]]
 
+THROTTLE_TIME = "throttle_time"
+"""The field of responses that is not the handler's to fill in."""
+
 STRIDE = 16
 """Array elements between two yields."""
 
@@ -39,10 +42,11 @@ class ResponseWriter(bytearray):
     were given none): from the second time on its bytes are copied.
     """
 
-    __slots__ = ("arrays",)
+    __slots__ = ("arrays", "throttle_ms")
 
-    def __init__(self) -> None:
+    def __init__(self, throttle_ms: int = 0) -> None:
         super().__init__()
+        self.throttle_ms = throttle_ms
         self.arrays: dict[tuple[int, str, Class | None], slice] = {}
 
     def copy_array(self, values: object, field: MessageField) -> bool:
@@ -118,7 +122,13 @@ def _tagged_writer(target: Class) -> Write:
     return write_tagged
 
 
+def _write_throttle_time(out: ResponseWriter, _value: object) -> None:
+    out += INT32.pack(out.throttle_ms)
+
+
 def _field_writer(field: MessageField, flexible: bool) -> Write:
+    if field.name == THROTTLE_TIME:
+        return _write_throttle_time
     one = (
         entity_writer(field.entity)
         if field.entity is not None

@@ -36,6 +36,9 @@ class ManyPartitions(Exception):
     """A Produce or Fetch lists so many partitions that it should be worked on in steps."""
 
 
+PRODUCE_VERSIONS = range(14)
+PRODUCE_FIRST_READ = 3
+"""Older versions are advertised, as by Kafka, because some clients need that; they are refused."""
 PRODUCE_FLEXIBLE_FROM = 9
 PRODUCE_TOPIC_IDS_FROM = 13
 
@@ -55,6 +58,11 @@ def parse_produce(
     """The request body in [pos, end)."""
     if version >= PRODUCE_FLEXIBLE_FROM:
         return _parse_flexible_produce(buf, view, pos, end, version)
+    if version < PRODUCE_FIRST_READ:
+        raise MalformedRequest(
+            f"Produce v{version} carries messages of an old format; send v{PRODUCE_FIRST_READ} "
+            "or later"
+        )
     length = _i16(buf, pos)[0]
     pos += 2
     name = None
@@ -199,16 +207,20 @@ _produced_v3 = struct.Struct(">ihqq").pack
 _produced_v5 = struct.Struct(">ihqqq").pack
 _no_error_v8 = b"\0\0\0\0\xff\xff"
 _no_error_v9 = b"\x01\0\0"
+_throttle_tags = struct.Struct(">iB").pack
 _size_correlation = struct.Struct(">ii").pack
 _size_correlation_tags = struct.Struct(">iiB").pack
 
 
 def produce_response(
-    version: int, correlation_id: int, topics: list[tuple[TopicKey, list[ProduceResult]]]
+    version: int,
+    correlation_id: int,
+    throttle_ms: int,
+    topics: list[tuple[TopicKey, list[ProduceResult]]],
 ) -> bytes:
     """The whole frame of a Produce response."""
     if version >= PRODUCE_FLEXIBLE_FROM:
-        return _flexible_produce_response(version, correlation_id, topics)
+        return _flexible_produce_response(version, correlation_id, throttle_ms, topics)
     parts = [b"", _put_i32(len(topics))]
     for key, results in topics:
         parts += (_put_i16(len(key)), key, _put_i32(len(results)))
@@ -225,13 +237,13 @@ def produce_response(
                 parts.append(_put_i32(len(records)))
                 parts += [_put_i32(place) + _string(why) for place, why in records]
                 parts.append(_string(message))
-    parts.append(b"\0\0\0\0")
+    parts.append(_put_i32(throttle_ms))
     body = b"".join(parts)
     return _size_correlation(len(body) + 4, correlation_id) + body
 
 
-# After the result come: no record errors, no message, three empty blocks of tagged fields around a
-# throttle time of zero.
+# After the result come: no record errors, no message, two empty blocks of tagged fields, the
+# throttle time, and another empty block.
 _usual_answer_with_name = [
     struct.Struct(f">iiBBB{size}sBihqqqiiB").pack for size in range(_USUAL_NAME_BYTES + 1)
 ]
@@ -239,24 +251,27 @@ _usual_answer_with_id = struct.Struct(">iiBB16sBihqqqiiB").pack
 
 
 def usual_produce_response(
-    version: int, correlation_id: int, key: TopicKey, index: int, base: int, append_time: int,
-    start: int,
+    version: int, correlation_id: int, throttle_ms: int, key: TopicKey, index: int, base: int,
+    append_time: int, start: int,
 ) -> bytes:  # fmt: skip
     """The frame for one batch that was appended, to a request that `parse_usual_produce` knew."""
     if version >= PRODUCE_TOPIC_IDS_FROM:
         return _usual_answer_with_id(
             62, correlation_id, 0, _ONE_ITEM, key,
-            _ONE_ITEM, index, 0, base, append_time, start, 0x01000000, 0, 0,
+            _ONE_ITEM, index, 0, base, append_time, start, 0x01000000, throttle_ms, 0,
         )  # fmt: skip
     size = len(key)
     return _usual_answer_with_name[size](
         47 + size, correlation_id, 0, _ONE_ITEM, size + 1, key,
-        _ONE_ITEM, index, 0, base, append_time, start, 0x01000000, 0, 0,
+        _ONE_ITEM, index, 0, base, append_time, start, 0x01000000, throttle_ms, 0,
     )  # fmt: skip
 
 
 def _flexible_produce_response(
-    version: int, correlation_id: int, topics: list[tuple[TopicKey, list[ProduceResult]]]
+    version: int,
+    correlation_id: int,
+    throttle_ms: int,
+    topics: list[tuple[TopicKey, list[ProduceResult]]],
 ) -> bytes:
     parts = [uvarint(len(topics) + 1)]
     for key, results in topics:
@@ -272,7 +287,7 @@ def _flexible_produce_response(
             parts += [_put_i32(place) + _compact_string(why) + b"\0" for place, why in records]
             parts.append(_compact_string(message) + b"\0")
         parts.append(b"\0")
-    parts.append(b"\0\0\0\0\0")
+    parts.append(_throttle_tags(throttle_ms, 0))
     body = b"".join(parts)
     return _size_correlation_tags(len(body) + 5, correlation_id, 0) + body
 
@@ -289,6 +304,7 @@ def _compact_string(text: str) -> bytes:
 
 # -------------------------------------------------------------------------------- Fetch requests
 
+FETCH_VERSIONS = range(4, 19)
 FETCH_FLEXIBLE_FROM = 12
 FETCH_TOPIC_IDS_FROM = 13
 
@@ -526,17 +542,20 @@ INLINE_BYTES = 4 * 1024
 def fetch_response(
     version: int,
     correlation_id: int,
+    throttle_ms: int,
     error: int,
     session_id: int,
     topics: list[tuple[TopicKey, list[FetchResult]]],
 ) -> list[Chunk]:
     """The whole frame of a Fetch response: bytes, and ranges of files between them."""
     if version >= FETCH_FLEXIBLE_FROM:
-        return _flexible_fetch_response(version, correlation_id, error, session_id, topics)
+        return _flexible_fetch_response(
+            version, correlation_id, throttle_ms, error, session_id, topics
+        )
     if version >= 7:
-        head = fetch_head_v7(correlation_id, 0, error, session_id)
+        head = fetch_head_v7(correlation_id, throttle_ms, error, session_id)
     else:
-        head = fetch_head_v4(correlation_id, 0)
+        head = fetch_head_v4(correlation_id, throttle_ms)
     parts = [head, _put_i32(len(topics))]
     chunks: list[Chunk] = []
     for key, results in topics:
@@ -560,11 +579,13 @@ def fetch_response(
 def _flexible_fetch_response(
     version: int,
     correlation_id: int,
+    throttle_ms: int,
     error: int,
     session_id: int,
     topics: list[tuple[TopicKey, list[FetchResult]]],
 ) -> list[Chunk]:
-    parts = [fetch_head_v12(correlation_id, 0, 0, error, session_id), uvarint(len(topics) + 1)]
+    head = fetch_head_v12(correlation_id, 0, throttle_ms, error, session_id)
+    parts = [head, uvarint(len(topics) + 1)]
     chunks: list[Chunk] = []
     for key, results in topics:
         if version < FETCH_TOPIC_IDS_FROM:
@@ -621,10 +642,10 @@ def _add_records(records: Records, parts: list[bytes], chunks: list[Chunk]) -> l
 
 def fetch_body(version: int, topics: list[tuple[TopicKey, list[FetchResult]]]) -> list[Chunk]:
     """A part of the array of topics of a Fetch response, without the length of the array."""
-    chunks = fetch_response(version, 0, 0, 0, topics)
+    chunks = fetch_response(version, 0, 0, 0, 0, topics)
     head = chunks[0]
     assert isinstance(head, bytes), "a response begins with its size"
-    chunks[0] = head[len(_fetch_head(version, 0, 0, len(topics))) + 4 :]
+    chunks[0] = head[len(_fetch_head(version, 0, 0, 0, len(topics))) + 4 :]
     if version >= FETCH_FLEXIBLE_FROM:
         tail = chunks[-1]
         assert isinstance(tail, bytes), "a response ends with its tagged fields"
@@ -633,20 +654,27 @@ def fetch_body(version: int, topics: list[tuple[TopicKey, list[FetchResult]]]) -
 
 
 def join_fetch_bodies(
-    version: int, correlation_id: int, session_id: int, topics: int, bodies: list[Chunk]
+    version: int,
+    correlation_id: int,
+    throttle_ms: int,
+    session_id: int,
+    topics: int,
+    bodies: list[Chunk],
 ) -> list[Chunk]:
     """The whole frame of a Fetch response, of parts that `fetch_body` made."""
-    head = _fetch_head(version, correlation_id, session_id, topics)
+    head = _fetch_head(version, correlation_id, throttle_ms, session_id, topics)
     tail = [b"\0"] if version >= FETCH_FLEXIBLE_FROM else []
     return _with_size([head, *bodies], tail)
 
 
-def _fetch_head(version: int, correlation_id: int, session_id: int, topics: int) -> bytes:
+def _fetch_head(
+    version: int, correlation_id: int, throttle_ms: int, session_id: int, topics: int
+) -> bytes:
     if version >= FETCH_FLEXIBLE_FROM:
-        return fetch_head_v12(correlation_id, 0, 0, 0, session_id) + uvarint(topics + 1)
+        return fetch_head_v12(correlation_id, 0, throttle_ms, 0, session_id) + uvarint(topics + 1)
     if version >= 7:
-        return fetch_head_v7(correlation_id, 0, 0, session_id) + _put_i32(topics)
-    return fetch_head_v4(correlation_id, 0) + _put_i32(topics)
+        return fetch_head_v7(correlation_id, throttle_ms, 0, session_id) + _put_i32(topics)
+    return fetch_head_v4(correlation_id, throttle_ms) + _put_i32(topics)
 
 
 def _with_size(chunks: list[Chunk], parts: list[bytes]) -> list[Chunk]:

@@ -46,6 +46,11 @@ def read_client_id(buf: bytearray, view: memoryview, pos: int, end: int, length:
         raise MalformedRequest("the client id is not UTF-8") from error
 
 
+def response_body_start(flexible_header: bool) -> int:
+    """Where the body begins in a response frame: after size, correlation id and tagged fields."""
+    return 9 if flexible_header else 8
+
+
 def frame_response(correlation_id: int, flexible_header: bool, body: bytes) -> bytes:
     """A whole response frame around an encoded body."""
     if flexible_header:

@@ -7,9 +7,12 @@ does again, for nothing, when it packs.
 """
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from headrace.errors import ErrorCode
+
+_Response = TypeVar("_Response")
 
 if TYPE_CHECKING:
     from kio.schema.errors import ErrorCode as WireError
@@ -40,11 +43,20 @@ def to_milliseconds(duration: timedelta) -> int:
 
 _MILLISECOND = timedelta(milliseconds=1)
 NO_ERROR = error(ErrorCode.NONE)
-NO_THROTTLE = milliseconds(0)
+
+
+def respond(response: "partial[_Response]") -> _Response:
+    """A response without its throttle time, which is filled in where responses are encoded.
+
+    It is given as a partial of kio's class, so that the type checker knows its fields.
+    """
+    return response(throttle_time=_NO_THROTTLE)
+
+
+_NO_THROTTLE = timedelta(0)
 
 __all__ = [
     "NO_ERROR",
-    "NO_THROTTLE",
     "BrokerId",
     "GroupId",
     "ProducerId",
@@ -56,5 +68,6 @@ __all__ = [
     "i32",
     "i64",
     "milliseconds",
+    "respond",
     "to_milliseconds",
 ]

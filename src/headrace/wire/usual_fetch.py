@@ -123,8 +123,8 @@ _ENDS = b"\0\0\0"
 
 
 def usual_fetch_response(
-    version: int, correlation_id: int, key: TopicKey, index: int, high_watermark: int, stable: int,
-    start: int, committed: bool, records: Records,
+    version: int, correlation_id: int, throttle_ms: int, key: TopicKey, index: int,
+    high_watermark: int, stable: int, start: int, committed: bool, records: Records,
 ) -> list[Chunk]:  # fmt: skip
     """The frame with these records, for a request that `parse_usual_fetch` knew.
 
@@ -134,7 +134,7 @@ def usual_fetch_response(
     if version < FETCH_FLEXIBLE_FROM:
         size = len(key)
         head = _answer_v11[size](
-            _ANSWER_V11_BYTES + size + length, correlation_id, 0, 0, 0, 1, size, key, 1,
+            _ANSWER_V11_BYTES + size + length, correlation_id, throttle_ms, 0, 0, 1, size, key, 1,
             index, 0, high_watermark, stable, start, 0 if committed else -1, -1, length,
         )  # fmt: skip
         return [head + records.read()] if length <= INLINE_BYTES else [head, records]
@@ -142,14 +142,14 @@ def usual_fetch_response(
     after = len(length_bytes) + length + 3
     if version >= FETCH_TOPIC_IDS_FROM:
         head = _answer_v13(
-            _ANSWER_V13_BYTES + after, correlation_id, 0, 0, 0, 0, _ONE_ITEM, key, _ONE_ITEM,
-            index, 0, high_watermark, stable, start, committed, -1,
+            _ANSWER_V13_BYTES + after, correlation_id, 0, throttle_ms, 0, 0, _ONE_ITEM, key,
+            _ONE_ITEM, index, 0, high_watermark, stable, start, committed, -1,
         )  # fmt: skip
     else:
         size = len(key)
         head = _answer_v12[size](
-            _ANSWER_V12_BYTES + size + after, correlation_id, 0, 0, 0, 0, _ONE_ITEM, size + 1, key,
-            _ONE_ITEM, index, 0, high_watermark, stable, start, committed, -1,
+            _ANSWER_V12_BYTES + size + after, correlation_id, 0, throttle_ms, 0, 0, _ONE_ITEM,
+            size + 1, key, _ONE_ITEM, index, 0, high_watermark, stable, start, committed, -1,
         )  # fmt: skip
     if length <= INLINE_BYTES:
         return [head + length_bytes + records.read() + _ENDS]

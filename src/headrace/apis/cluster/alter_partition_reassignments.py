@@ -21,7 +21,7 @@ from kio.schema.alter_partition_reassignments.v1.response import (
 from headrace.apis.context import RequestContext, Services
 from headrace.cluster.partition_requests import Wish, reassign
 from headrace.types import TopicPartition
-from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, error
+from headrace.wire.primitives import NO_ERROR, error, respond
 
 
 def alter_partition_reassignments(
@@ -55,10 +55,12 @@ def alter_partition_reassignments(
                 )
             )
         topics.append(ReassignableTopicResponse(name=topic.name, partitions=tuple(partitions)))
-    return AlterPartitionReassignmentsResponse(
-        throttle_time=NO_THROTTLE,
-        allow_replication_factor_change=request.allow_replication_factor_change,
-        error_code=NO_ERROR,
-        error_message=None,
-        responses=tuple(topics),
+    return respond(
+        partial(
+            AlterPartitionReassignmentsResponse,
+            allow_replication_factor_change=request.allow_replication_factor_change,
+            error_code=NO_ERROR,
+            error_message=None,
+            responses=tuple(topics),
+        )
     )

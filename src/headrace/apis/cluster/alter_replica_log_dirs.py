@@ -9,6 +9,7 @@ v2 flexible.
 """
 
 import os
+from functools import partial
 
 from kio.schema.alter_replica_log_dirs.v2.request import AlterReplicaLogDirsRequest
 from kio.schema.alter_replica_log_dirs.v2.response import (
@@ -20,7 +21,7 @@ from kio.schema.alter_replica_log_dirs.v2.response import (
 from headrace.apis.context import RequestContext, Services
 from headrace.errors import ErrorCode, KafkaError
 from headrace.log.directory import LogDirectory
-from headrace.wire.primitives import NO_THROTTLE, TopicName, error, i32
+from headrace.wire.primitives import TopicName, error, i32, respond
 
 
 def alter_replica_log_dirs(
@@ -43,12 +44,14 @@ def alter_replica_log_dirs(
                         partition_index=i32(index), error_code=error(code)
                     )
                 )
-    return AlterReplicaLogDirsResponse(
-        throttle_time=NO_THROTTLE,
-        results=tuple(
-            AlterReplicaLogDirTopicResult(topic_name=TopicName(name), partitions=tuple(found))
-            for name, found in topics.items()
-        ),
+    return respond(
+        partial(
+            AlterReplicaLogDirsResponse,
+            results=tuple(
+                AlterReplicaLogDirTopicResult(topic_name=TopicName(name), partitions=tuple(found))
+                for name, found in topics.items()
+            ),
+        )
     )
 
 

@@ -6,13 +6,15 @@ v1 the caller says whether it means brokers or controllers; v2 fenced brokers. N
 no controllers of their own to describe, and no fenced brokers.
 """
 
+from functools import partial
+
 from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
 from kio.schema.describe_cluster.v2.response import DescribeClusterBroker, DescribeClusterResponse
 
 from headrace.apis import operations
 from headrace.apis.context import RequestContext, Services
 from headrace.errors import ErrorCode
-from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, BrokerId, error, i8, i32
+from headrace.wire.primitives import NO_ERROR, BrokerId, error, i8, i32, respond
 
 BROKERS = 1
 CONTROLLERS = 2
@@ -25,32 +27,38 @@ def describe_cluster(
     image = services.metadata.image
     code, message = _check_endpoint(request.endpoint_type)
     if code is not ErrorCode.NONE:
-        return DescribeClusterResponse(
-            throttle_time=NO_THROTTLE,
-            error_code=error(code),
-            error_message=message,
-            cluster_id="",
-            brokers=(),
+        return respond(
+            partial(
+                DescribeClusterResponse,
+                error_code=error(code),
+                error_message=message,
+                cluster_id="",
+                brokers=(),
+            )
         )
     asked = request.include_cluster_authorized_operations
-    return DescribeClusterResponse(
-        throttle_time=NO_THROTTLE,
-        error_code=NO_ERROR,
-        endpoint_type=i8(BROKERS),
-        cluster_id=image.cluster_id,
-        controller_id=BrokerId(image.controller_id),
-        brokers=tuple(
-            DescribeClusterBroker(
-                broker_id=BrokerId(broker.id),
-                host=endpoint.host,
-                port=i32(endpoint.port),
-                rack=broker.rack,
-                is_fenced=False,
-            )
-            for broker in image.brokers.values()
-            if (endpoint := broker.endpoint(context.caller.listener)) is not None
-        ),
-        cluster_authorized_operations=i32(operations.ON_CLUSTER if asked else operations.NOT_ASKED),
+    return respond(
+        partial(
+            DescribeClusterResponse,
+            error_code=NO_ERROR,
+            endpoint_type=i8(BROKERS),
+            cluster_id=image.cluster_id,
+            controller_id=BrokerId(image.controller_id),
+            brokers=tuple(
+                DescribeClusterBroker(
+                    broker_id=BrokerId(broker.id),
+                    host=endpoint.host,
+                    port=i32(endpoint.port),
+                    rack=broker.rack,
+                    is_fenced=False,
+                )
+                for broker in image.brokers.values()
+                if (endpoint := broker.endpoint(context.caller.listener)) is not None
+            ),
+            cluster_authorized_operations=i32(
+                operations.ON_CLUSTER if asked else operations.NOT_ASKED
+            ),
+        )
     )
 
 

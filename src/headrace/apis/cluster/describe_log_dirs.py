@@ -13,6 +13,7 @@ v2 flexible; v3 an error for the whole answer; v4 the room on the disk.
 import asyncio
 import os
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 from kio.schema.describe_log_dirs.v4.request import DescribeLogDirsRequest
@@ -27,7 +28,7 @@ from headrace.apis.context import RequestContext, Services
 from headrace.errors import ErrorCode
 from headrace.log.directory import LogDirectory
 from headrace.types import TopicPartition
-from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, TopicName, error, i32, i64
+from headrace.wire.primitives import NO_ERROR, TopicName, error, i32, i64, respond
 
 LOG_SUFFIX = ".log"
 
@@ -64,9 +65,7 @@ async def describe_log_dirs(
                     lag = max(end - future.log.end_offset, 0)
                 here.append(_Replica(name, future.folder, True, lag))
         results.append(await asyncio.to_thread(_describe, directory, here))
-    return DescribeLogDirsResponse(
-        throttle_time=NO_THROTTLE, error_code=NO_ERROR, results=tuple(results)
-    )
+    return respond(partial(DescribeLogDirsResponse, error_code=NO_ERROR, results=tuple(results)))
 
 
 class _Replica(NamedTuple):

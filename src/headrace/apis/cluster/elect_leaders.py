@@ -21,7 +21,7 @@ from headrace.cluster.image import Image
 from headrace.cluster.partition_requests import elect_preferred, elect_unclean
 from headrace.errors import ErrorCode, KafkaError
 from headrace.types import TopicPartition
-from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, TopicName, error, i32
+from headrace.wire.primitives import NO_ERROR, TopicName, error, i32, respond
 
 _ELECTIONS = {0: elect_preferred, 1: elect_unclean}
 
@@ -50,13 +50,15 @@ def elect_leaders(
                 error_message=None if refused is None else refused.message,
             )
         )
-    return ElectLeadersResponse(
-        throttle_time=NO_THROTTLE,
-        error_code=NO_ERROR,
-        replica_election_results=tuple(
-            ReplicaElectionResult(topic=TopicName(name), partition_result=tuple(rows))
-            for name, rows in by_topic.items()
-        ),
+    return respond(
+        partial(
+            ElectLeadersResponse,
+            error_code=NO_ERROR,
+            replica_election_results=tuple(
+                ReplicaElectionResult(topic=TopicName(name), partition_result=tuple(rows))
+                for name, rows in by_topic.items()
+            ),
+        )
     )
 
 

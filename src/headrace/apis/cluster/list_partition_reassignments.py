@@ -5,6 +5,7 @@ does not move, or does not exist, is left out.
 """
 
 from collections.abc import Iterable
+from functools import partial
 
 from kio.schema.list_partition_reassignments.v0.request import ListPartitionReassignmentsRequest
 from kio.schema.list_partition_reassignments.v0.response import (
@@ -16,7 +17,7 @@ from kio.schema.list_partition_reassignments.v0.response import (
 from headrace.apis.context import RequestContext, Services
 from headrace.cluster.image import Topic
 from headrace.cluster.moves import is_moving
-from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, BrokerId, TopicName, i32
+from headrace.wire.primitives import NO_ERROR, BrokerId, TopicName, i32, respond
 from headrace.wire.steps import Steps
 
 
@@ -35,11 +36,13 @@ def list_partition_reassignments(
             if one.name in topics:
                 found.append(_moving(topics[one.name], one.partition_indexes))
             yield
-    return ListPartitionReassignmentsResponse(
-        throttle_time=NO_THROTTLE,
-        error_code=NO_ERROR,
-        error_message=None,
-        topics=tuple(one for one in found if one.partitions),
+    return respond(
+        partial(
+            ListPartitionReassignmentsResponse,
+            error_code=NO_ERROR,
+            error_message=None,
+            topics=tuple(one for one in found if one.partitions),
+        )
     )
 
 

@@ -7,13 +7,15 @@ v1 validation only, and kinds of downgrade; v2 no result for each feature any mo
 changing a level.
 """
 
+from functools import partial
+
 from kio.schema.update_features.v1.request import FeatureUpdateKey, UpdateFeaturesRequest
 from kio.schema.update_features.v1.response import UpdatableFeatureResult, UpdateFeaturesResponse
 
 from headrace.apis.context import RequestContext, Services
 from headrace.cluster.features import FEATURES
 from headrace.errors import ErrorCode, KafkaError
-from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, error
+from headrace.wire.primitives import NO_ERROR, error, respond
 
 UPGRADE = 1
 UNSAFE_DOWNGRADE = 3
@@ -27,18 +29,20 @@ def update_features(
         for update in request.feature_updates:
             _check(update)
     except KafkaError as refusal:
-        return UpdateFeaturesResponse(
-            throttle_time=NO_THROTTLE,
-            error_code=error(refusal.code),
-            error_message=refusal.message,
-            results=(),
+        return respond(
+            partial(
+                UpdateFeaturesResponse,
+                error_code=error(refusal.code),
+                error_message=refusal.message,
+                results=(),
+            )
         )
     granted = tuple(
         UpdatableFeatureResult(feature=update.feature, error_code=NO_ERROR, error_message=None)
         for update in request.feature_updates
     )
-    return UpdateFeaturesResponse(
-        throttle_time=NO_THROTTLE, error_code=NO_ERROR, error_message=None, results=granted
+    return respond(
+        partial(UpdateFeaturesResponse, error_code=NO_ERROR, error_message=None, results=granted)
     )
 
 

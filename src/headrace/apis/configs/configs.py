@@ -12,6 +12,7 @@ changes.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Protocol
 
 from kio.schema.alter_configs.v2 import request as replacing
@@ -41,7 +42,7 @@ from headrace.cluster.controller import Alteration, ConfigChange, Operation, che
 from headrace.errors import ErrorCode, KafkaError
 from headrace.settings import Type
 from headrace.types import ConfigResourceType
-from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, error, i8
+from headrace.wire.primitives import NO_ERROR, error, i8, respond
 
 _Shown = tuple[DescribeConfigsResourceResult, ...]
 
@@ -69,7 +70,7 @@ def describe_configs(
                 configs=configs,
             )
         )
-    return DescribeConfigsResponse(throttle_time=NO_THROTTLE, results=tuple(results))
+    return respond(partial(DescribeConfigsResponse, results=tuple(results)))
 
 
 class _Describer:
@@ -180,7 +181,7 @@ def alter_configs(
         )
         for resource, result in zip(request.resources, results, strict=True)
     )
-    return replaced.AlterConfigsResponse(throttle_time=NO_THROTTLE, responses=responses)
+    return respond(partial(replaced.AlterConfigsResponse, responses=responses))
 
 
 def incremental_alter_configs(
@@ -204,7 +205,7 @@ def incremental_alter_configs(
         )
         for resource, result in zip(request.resources, results, strict=True)
     )
-    return altered.IncrementalAlterConfigsResponse(throttle_time=NO_THROTTLE, responses=responses)
+    return respond(partial(altered.IncrementalAlterConfigsResponse, responses=responses))
 
 
 def _alter(

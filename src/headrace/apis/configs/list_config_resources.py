@@ -8,6 +8,7 @@ client metrics.
 """
 
 from collections.abc import Iterable
+from functools import partial
 
 from kio.schema.list_config_resources.v1.request import ListConfigResourcesRequest
 from kio.schema.list_config_resources.v1.response import (
@@ -18,7 +19,7 @@ from kio.schema.list_config_resources.v1.response import (
 from headrace.apis.context import RequestContext, Services
 from headrace.errors import ErrorCode
 from headrace.types import ConfigResourceType
-from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, error, i8
+from headrace.wire.primitives import NO_ERROR, error, i8, respond
 from headrace.wire.steps import Steps
 
 
@@ -31,18 +32,20 @@ def list_config_resources(
     if context.version == 0:
         types = {ConfigResourceType.CLIENT_METRICS}
     if not types <= known:
-        return ListConfigResourcesResponse(
-            throttle_time=NO_THROTTLE,
-            error_code=error(ErrorCode.UNSUPPORTED_VERSION),
-            config_resources=(),
+        return respond(
+            partial(
+                ListConfigResourcesResponse,
+                error_code=error(ErrorCode.UNSUPPORTED_VERSION),
+                config_resources=(),
+            )
         )
     resources = []
     for kind in sorted(types):
         for name in _names(services, kind):
             resources.append(ConfigResource(resource_name=name, resource_type=i8(kind)))
             yield
-    return ListConfigResourcesResponse(
-        throttle_time=NO_THROTTLE, error_code=NO_ERROR, config_resources=tuple(resources)
+    return respond(
+        partial(ListConfigResourcesResponse, error_code=NO_ERROR, config_resources=tuple(resources))
     )
 
 

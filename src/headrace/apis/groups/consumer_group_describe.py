@@ -28,7 +28,7 @@ from headrace.coordination.groups.consumer_member import ConsumerMember
 from headrace.coordination.groups.registry import Groups
 from headrace.coordination.outcome import Outcome, Result, Token, answer
 from headrace.errors import ErrorCode, KafkaError
-from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, TopicName, error, i8, i32
+from headrace.wire.primitives import NO_ERROR, TopicName, error, i8, i32, respond
 
 CLASSIC_MEMBER = 0
 CONSUMER_MEMBER = 1
@@ -41,14 +41,16 @@ def consumer_group_describe(
     allowed = operations.ON_GROUP if request.include_authorized_operations else operations.NOT_ASKED
 
     def finish(results: list[Result[ConsumerGroup]]) -> ConsumerGroupDescribeResponse:
-        return ConsumerGroupDescribeResponse(
-            throttle_time=NO_THROTTLE,
-            groups=tuple(
-                _describe(one, services.metadata.image, allowed)
-                if isinstance(one, ConsumerGroup)
-                else _refused(group_id, one)
-                for group_id, one in zip(request.group_ids, results, strict=True)
-            ),
+        return respond(
+            partial(
+                ConsumerGroupDescribeResponse,
+                groups=tuple(
+                    _describe(one, services.metadata.image, allowed)
+                    if isinstance(one, ConsumerGroup)
+                    else _refused(group_id, one)
+                    for group_id, one in zip(request.group_ids, results, strict=True)
+                ),
+            )
         )
 
     return services.groups.run_each(

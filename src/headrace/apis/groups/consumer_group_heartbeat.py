@@ -9,6 +9,7 @@ v1 subscriptions by regular expression; the member chooses its own id.
 
 import uuid
 from collections.abc import Coroutine, Iterable
+from functools import partial
 
 from kio.schema.consumer_group_heartbeat.v1.request import (
     ConsumerGroupHeartbeatRequest,
@@ -27,7 +28,7 @@ from headrace.coordination.groups.consumer import Beat, BeatAnswer
 from headrace.coordination.groups.consumer_limits import ConsumerLimits
 from headrace.coordination.groups.consumer_member import JOINING, LEAVING, LEAVING_FOR_NOW
 from headrace.errors import ErrorCode, KafkaError
-from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, i32, milliseconds, to_milliseconds
+from headrace.wire.primitives import NO_ERROR, i32, milliseconds, respond, to_milliseconds
 
 FIRST_WITH_OWN_ID = 1
 
@@ -101,14 +102,16 @@ def _owned(topics: Iterable[OwnedPartitions]) -> consumer_records.Assignment:
 
 
 def _respond(result: BeatAnswer) -> ConsumerGroupHeartbeatResponse:
-    return ConsumerGroupHeartbeatResponse(
-        throttle_time=NO_THROTTLE,
-        error_code=NO_ERROR,
-        error_message=None,
-        member_id=result.member_id,
-        member_epoch=i32(result.epoch),
-        heartbeat_interval=milliseconds(result.heartbeat_interval_ms),
-        assignment=None if result.assigned is None else _assignment(result.assigned),
+    return respond(
+        partial(
+            ConsumerGroupHeartbeatResponse,
+            error_code=NO_ERROR,
+            error_message=None,
+            member_id=result.member_id,
+            member_epoch=i32(result.epoch),
+            heartbeat_interval=milliseconds(result.heartbeat_interval_ms),
+            assignment=None if result.assigned is None else _assignment(result.assigned),
+        )
     )
 
 

@@ -14,7 +14,7 @@ from headrace.apis.context import RequestContext, Services
 from headrace.coordination.groups.registry import Groups
 from headrace.coordination.outcome import Outcome, Result, Token
 from headrace.errors import ErrorCode, KafkaError
-from headrace.wire.primitives import NO_THROTTLE, error
+from headrace.wire.primitives import error, respond
 
 
 def delete_groups(
@@ -24,12 +24,14 @@ def delete_groups(
     names = tuple(dict.fromkeys(request.groups_names))
 
     def answer_all(results: list[Result[ErrorCode]]) -> DeleteGroupsResponse:
-        return DeleteGroupsResponse(
-            throttle_time=NO_THROTTLE,
-            results=tuple(
-                DeletableGroupResult(group_id=name, error_code=error(_code(result)))
-                for name, result in zip(names, results, strict=True)
-            ),
+        return respond(
+            partial(
+                DeleteGroupsResponse,
+                results=tuple(
+                    DeletableGroupResult(group_id=name, error_code=error(_code(result)))
+                    for name, result in zip(names, results, strict=True)
+                ),
+            )
         )
 
     return services.groups.run_each([(name, partial(_delete, name)) for name in names], answer_all)

@@ -23,7 +23,7 @@ from headrace.coordination.groups.classic import ClassicGroupDescription
 from headrace.coordination.groups.registry import Groups
 from headrace.coordination.outcome import Outcome, Result, Token, answer
 from headrace.errors import ErrorCode, KafkaError
-from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, GroupId, error, i32
+from headrace.wire.primitives import NO_ERROR, GroupId, error, i32, respond
 
 DEAD = "Dead"
 NOT_FOUND_FROM = 6
@@ -43,7 +43,7 @@ def describe_groups(
             else _answer(group_id, result, allowed)
             for group_id, result in zip(request.groups, results, strict=True)
         )
-        return DescribeGroupsResponse(throttle_time=NO_THROTTLE, groups=groups)
+        return respond(partial(DescribeGroupsResponse, groups=groups))
 
     return services.groups.run_each(
         [(group_id, partial(_describe, group_id)) for group_id in request.groups], answer_all

@@ -7,12 +7,14 @@ v1 key types; v3 flexible; v4 several keys at once; v5, v6 new error codes and t
 Not done: share groups (key type 2), whose coordinator is not available.
 """
 
+from functools import partial
+
 from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
 from kio.schema.find_coordinator.v6.response import Coordinator, FindCoordinatorResponse
 
 from headrace.apis.context import RequestContext, Services
 from headrace.errors import ErrorCode, KafkaError
-from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, BrokerId, error, i32
+from headrace.wire.primitives import NO_ERROR, BrokerId, error, i32, respond
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 
@@ -22,11 +24,13 @@ def find_coordinator(
 ) -> FindCoordinatorResponse:
     """The coordinator of each key, by its address on the client's listener."""
     listener = context.caller.listener
-    return FindCoordinatorResponse(
-        throttle_time=NO_THROTTLE,
-        coordinators=tuple(
-            _find(services, request.key_type, key, listener) for key in request.coordinator_keys
-        ),
+    return respond(
+        partial(
+            FindCoordinatorResponse,
+            coordinators=tuple(
+                _find(services, request.key_type, key, listener) for key in request.coordinator_keys
+            ),
+        )
     )
 
 

@@ -7,6 +7,7 @@ v3 static members; v4 flexible.
 """
 
 from collections.abc import Coroutine
+from functools import partial
 
 from kio.schema.heartbeat.v4.request import HeartbeatRequest
 from kio.schema.heartbeat.v4.response import HeartbeatResponse
@@ -14,7 +15,7 @@ from kio.schema.heartbeat.v4.response import HeartbeatResponse
 from headrace.apis.context import RequestContext, Services
 from headrace.coordination.groups.group import Heartbeat
 from headrace.errors import ErrorCode, KafkaError
-from headrace.wire.primitives import NO_THROTTLE, error
+from headrace.wire.primitives import error, respond
 
 
 def heartbeat(
@@ -40,4 +41,4 @@ def heartbeat(
 
 
 def _answer(code: ErrorCode) -> HeartbeatResponse:
-    return HeartbeatResponse(throttle_time=NO_THROTTLE, error_code=error(code))
+    return respond(partial(HeartbeatResponse, error_code=error(code)))

@@ -10,13 +10,14 @@ reason; v9 tells the leader that it need not assign.
 
 import uuid
 from collections.abc import Coroutine
+from functools import partial
 
 from kio.schema.join_group.v9.request import JoinGroupRequest
 from kio.schema.join_group.v9.response import JoinGroupResponse, JoinGroupResponseMember
 
 from headrace.apis.context import RequestContext, Services
 from headrace.coordination.groups.group import Join, Joined
-from headrace.wire.primitives import NO_THROTTLE, error, i32, to_milliseconds
+from headrace.wire.primitives import error, i32, respond, to_milliseconds
 
 MEMBER_ID_REQUIRED_FROM = 4
 SKIPPED_ASSIGNMENT_FROM = 9
@@ -55,21 +56,23 @@ def join_group(
 
 
 def _answer(joined: Joined) -> JoinGroupResponse:
-    return JoinGroupResponse(
-        throttle_time=NO_THROTTLE,
-        error_code=error(joined.error),
-        generation_id=i32(joined.generation),
-        protocol_type=joined.protocol_type,
-        protocol_name=joined.protocol_name,
-        leader=joined.leader,
-        skip_assignment=joined.skip_assignment,
-        member_id=joined.member_id,
-        members=tuple(
-            JoinGroupResponseMember(
-                member_id=member.member_id,
-                group_instance_id=member.instance_id,
-                metadata=member.metadata,
-            )
-            for member in joined.members
-        ),
+    return respond(
+        partial(
+            JoinGroupResponse,
+            error_code=error(joined.error),
+            generation_id=i32(joined.generation),
+            protocol_type=joined.protocol_type,
+            protocol_name=joined.protocol_name,
+            leader=joined.leader,
+            skip_assignment=joined.skip_assignment,
+            member_id=joined.member_id,
+            members=tuple(
+                JoinGroupResponseMember(
+                    member_id=member.member_id,
+                    group_instance_id=member.instance_id,
+                    metadata=member.metadata,
+                )
+                for member in joined.members
+            ),
+        )
     )

@@ -7,13 +7,14 @@ v0-2 one member, whose error is the request's; v3 several; v4 flexible; v5 the r
 """
 
 from collections.abc import Coroutine
+from functools import partial
 
 from kio.schema.leave_group.v5.request import LeaveGroupRequest
 from kio.schema.leave_group.v5.response import LeaveGroupResponse, MemberResponse
 
 from headrace.apis.context import RequestContext, Services
 from headrace.coordination.groups.group import Leaver, Left
-from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, error
+from headrace.wire.primitives import NO_ERROR, error, respond
 
 
 def leave_group(
@@ -33,15 +34,17 @@ def leave_group(
 
 
 def _answer(left: tuple[Left, ...]) -> LeaveGroupResponse:
-    return LeaveGroupResponse(
-        throttle_time=NO_THROTTLE,
-        error_code=NO_ERROR,
-        members=tuple(
-            MemberResponse(
-                member_id=one.member_id,
-                group_instance_id=one.instance_id,
-                error_code=error(one.error),
-            )
-            for one in left
-        ),
+    return respond(
+        partial(
+            LeaveGroupResponse,
+            error_code=NO_ERROR,
+            members=tuple(
+                MemberResponse(
+                    member_id=one.member_id,
+                    group_instance_id=one.instance_id,
+                    error_code=error(one.error),
+                )
+                for one in left
+            ),
+        )
     )

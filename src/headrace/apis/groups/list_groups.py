@@ -6,11 +6,13 @@ from the log the answer is COORDINATOR_LOAD_IN_PROGRESS: a list with holes would
 v3 flexible; v4 states, in the answer and as a filter; v5 types likewise.
 """
 
+from functools import partial
+
 from kio.schema.list_groups.v5.request import ListGroupsRequest
 from kio.schema.list_groups.v5.response import ListedGroup, ListGroupsResponse
 
 from headrace.apis.context import RequestContext, Services
-from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, GroupId
+from headrace.wire.primitives import NO_ERROR, GroupId, respond
 from headrace.wire.steps import Steps
 
 
@@ -32,4 +34,4 @@ def list_groups(
                 )
             )
             yield
-    return ListGroupsResponse(throttle_time=NO_THROTTLE, error_code=NO_ERROR, groups=tuple(found))
+    return respond(partial(ListGroupsResponse, error_code=NO_ERROR, groups=tuple(found)))

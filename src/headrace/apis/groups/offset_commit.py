@@ -8,6 +8,7 @@ v6 leader epochs; v7 static members; v8 flexible; v9 members of the new kind of 
 """
 
 from collections.abc import Coroutine
+from functools import partial
 
 from kio.schema.offset_commit.v9.request import OffsetCommitRequest
 from kio.schema.offset_commit.v9.response import (
@@ -22,7 +23,7 @@ from headrace.coordination.groups.registry import Groups
 from headrace.coordination.offsets import OffsetToCommit
 from headrace.coordination.outcome import Outcome, Reply, Token
 from headrace.errors import ErrorCode
-from headrace.wire.primitives import NO_THROTTLE, error
+from headrace.wire.primitives import error, respond
 
 
 def offset_commit(
@@ -84,4 +85,4 @@ def _judge(
                 )
             )
         topics.append(OffsetCommitResponseTopic(name=topic.name, partitions=tuple(answers)))
-    return wanted, OffsetCommitResponse(throttle_time=NO_THROTTLE, topics=tuple(topics))
+    return wanted, respond(partial(OffsetCommitResponse, topics=tuple(topics)))

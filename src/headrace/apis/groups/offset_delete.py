@@ -5,6 +5,7 @@ that it subscribes to stay (86); of any other group that has members nothing is 
 """
 
 from collections.abc import Coroutine
+from functools import partial
 
 from kio.schema.offset_delete.v0.request import OffsetDeleteRequest
 from kio.schema.offset_delete.v0.response import (
@@ -16,7 +17,7 @@ from kio.schema.offset_delete.v0.response import (
 from headrace.apis.context import RequestContext, Services
 from headrace.errors import ErrorCode, KafkaError
 from headrace.types import TopicPartition
-from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, error
+from headrace.wire.primitives import NO_ERROR, error, respond
 
 
 def offset_delete(
@@ -41,31 +42,33 @@ def offset_delete(
             answer_each,
         )
     except KafkaError as refusal:
-        return OffsetDeleteResponse(
-            error_code=error(refusal.code), throttle_time=NO_THROTTLE, topics=()
-        )
+        return respond(partial(OffsetDeleteResponse, error_code=error(refusal.code), topics=()))
 
 
 def _answer(
     request: OffsetDeleteRequest, results: dict[TopicPartition, ErrorCode]
 ) -> OffsetDeleteResponse:
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return OffsetDeleteResponse(
-        error_code=NO_ERROR,
-        throttle_time=NO_THROTTLE,
-        topics=tuple(
-            OffsetDeleteResponseTopic(
-                name=topic.name,
-                partitions=tuple(
-                    OffsetDeleteResponsePartition(
-                        partition_index=one.partition_index,
-                        error_code=error(
-                            results.get(TopicPartition(topic.name, one.partition_index), unknown)
-                        ),
-                    )
-                    for one in topic.partitions
-                ),
-            )
-            for topic in request.topics
-        ),
+    return respond(
+        partial(
+            OffsetDeleteResponse,
+            error_code=NO_ERROR,
+            topics=tuple(
+                OffsetDeleteResponseTopic(
+                    name=topic.name,
+                    partitions=tuple(
+                        OffsetDeleteResponsePartition(
+                            partition_index=one.partition_index,
+                            error_code=error(
+                                results.get(
+                                    TopicPartition(topic.name, one.partition_index), unknown
+                                )
+                            ),
+                        )
+                        for one in topic.partitions
+                    ),
+                )
+                for topic in request.topics
+            ),
+        )
     )

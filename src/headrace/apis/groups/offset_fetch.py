@@ -25,7 +25,7 @@ from headrace.coordination.outcome import Outcome, Result, Token, answer
 from headrace.coordination.records import OffsetCommit
 from headrace.errors import ErrorCode, KafkaError
 from headrace.types import TopicPartition
-from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, TopicName, error, i32, i64
+from headrace.wire.primitives import NO_ERROR, TopicName, error, i32, i64, respond
 
 NO_OFFSET = -1
 
@@ -42,7 +42,7 @@ def offset_fetch(
 
     def answer_all(results: list[Result[_Fetched]]) -> OffsetFetchResponse:
         groups = tuple(map(_answer, request.groups, results))
-        return OffsetFetchResponse(throttle_time=NO_THROTTLE, groups=groups)
+        return respond(partial(OffsetFetchResponse, groups=groups))
 
     return services.groups.run_each(
         [

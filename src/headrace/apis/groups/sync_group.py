@@ -7,6 +7,7 @@ v3 static members; v4 flexible; v5 protocol type and name, checked against the g
 """
 
 from collections.abc import Coroutine
+from functools import partial
 
 from kio.schema.sync_group.v5.request import SyncGroupRequest
 from kio.schema.sync_group.v5.response import SyncGroupResponse
@@ -14,7 +15,7 @@ from kio.schema.sync_group.v5.response import SyncGroupResponse
 from headrace.apis.context import RequestContext, Services
 from headrace.coordination.groups.group import Sync, Synced
 from headrace.errors import ErrorCode
-from headrace.wire.primitives import NO_THROTTLE, error
+from headrace.wire.primitives import error, respond
 
 PROTOCOL_REQUIRED_FROM = 5
 
@@ -42,10 +43,12 @@ def sync_group(
 
 
 def _answer(synced: Synced) -> SyncGroupResponse:
-    return SyncGroupResponse(
-        throttle_time=NO_THROTTLE,
-        error_code=error(synced.error),
-        protocol_type=synced.protocol_type,
-        protocol_name=synced.protocol_name,
-        assignment=synced.assignment,
+    return respond(
+        partial(
+            SyncGroupResponse,
+            error_code=error(synced.error),
+            protocol_type=synced.protocol_type,
+            protocol_name=synced.protocol_name,
+            assignment=synced.assignment,
+        )
     )

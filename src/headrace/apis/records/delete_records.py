@@ -7,6 +7,8 @@ again; its files go when whole segments lie below the new beginning.
 v2 flexible. Not done: nothing.
 """
 
+from functools import partial
+
 from kio.schema.delete_records.v2.request import DeleteRecordsRequest
 from kio.schema.delete_records.v2.response import (
     DeleteRecordsPartitionResult,
@@ -17,7 +19,7 @@ from kio.schema.delete_records.v2.response import (
 from headrace.apis.context import RequestContext, Services
 from headrace.cluster.image import INTERNAL_TOPICS
 from headrace.errors import ErrorCode, KafkaError
-from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, error, i64
+from headrace.wire.primitives import NO_ERROR, error, i64, respond
 
 NO_WATERMARK = -1
 
@@ -45,7 +47,7 @@ async def delete_records(
         topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=tuple(answers)))
     if deleted:
         await services.replicas.save_start_offsets()
-    return DeleteRecordsResponse(throttle_time=NO_THROTTLE, topics=tuple(topics))
+    return respond(partial(DeleteRecordsResponse, topics=tuple(topics)))
 
 
 def _delete(services: Services, topic: str, index: int, offset: int) -> int:

@@ -20,26 +20,32 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TypeAlias
 
+from headrace.apis.context import Caller, Services
+from headrace.apis.hot import LongRequest
 from headrace.apis.records.fetch_sessions import FetchSession, SessionCache, SessionPartition
 from headrace.apis.records.waiting_fetch import Times, WaitingFetch
 from headrace.clock import Clock
 from headrace.errors import ErrorCode, KafkaError
 from headrace.log.slices import Slice
+from headrace.replication.nearest import Nearest
 from headrace.replication.partition import Partition
 from headrace.replication.replicas import Replicas
 from headrace.replication.throttle import LeaderThrottle
 from headrace.types import Offset
 from headrace.wire.fast import (
     FETCH_TOPIC_IDS_FROM,
+    FETCH_VERSIONS,
     Aborted,
     Chunk,
     FetchRequest,
     FetchResult,
+    ManyPartitions,
     Nearer,
     TopicKey,
     fetch_response,
+    parse_fetch,
 )
-from headrace.wire.usual_fetch import parse_usual_fetch, usual_fetch_response
+from headrace.wire.usual_fetch import USUAL_FROM, parse_usual_fetch, usual_fetch_response
 
 READ_COMMITTED = 1
 
@@ -51,6 +57,8 @@ _Topics = list[tuple[TopicKey, list[FetchResult]]]
 
 class Fetch:
     """Answers Fetch requests from the partitions of this broker."""
+
+    versions = FETCH_VERSIONS
 
     def __init__(
         self,
@@ -69,8 +77,32 @@ class Fetch:
         self._nearest = nearest
         self._times = Times()
 
-    def at_once(
-        self, buf: bytearray, pos: int, end: int, version: int, correlation_id: int
+    def __call__(
+        self,
+        caller: Caller,
+        buf: bytearray,
+        view: memoryview,
+        pos: int,
+        end: int,
+        version: int,
+        correlation_id: int,
+    ) -> list[Chunk] | WaitingFetch:
+        """The answer, or what will give it."""
+        if version >= USUAL_FROM:
+            usual = self._at_once(caller, buf, pos, end, version, correlation_id)
+            if usual is not None:
+                return usual
+        try:
+            request = parse_fetch(buf, view, pos, end, version)
+        except ManyPartitions:
+            # Imported here, because it is rare.
+            from headrace.apis.records.large_fetch import LargeFetch
+
+            raise LongRequest(LargeFetch(self)) from None
+        return self.answer(caller, request, version, correlation_id)
+
+    def _at_once(
+        self, caller: Caller, buf: bytearray, pos: int, end: int, version: int, correlation_id: int
     ) -> list[Chunk] | None:
         """The answer to a request of the usual shape, if what it asks for is there.
 
@@ -104,31 +136,34 @@ class Fetch:
         log, high_watermark = partition.log, partition.high_watermark
         stable, start = log.last_stable_offset(high_watermark), log.start_offset
         return usual_fetch_response(
-            version, correlation_id, key, index, high_watermark, stable, start,
+            version, correlation_id, caller.throttle_ms, key, index, high_watermark, stable, start,
             isolation == READ_COMMITTED, records,
         )  # fmt: skip
 
-    def __call__(
-        self, request: FetchRequest, version: int, correlation_id: int
+    def answer(
+        self, caller: Caller, request: FetchRequest, version: int, correlation_id: int
     ) -> list[Chunk] | WaitingFetch:
-        """The answer, or what will give it."""
+        """The answer to a request that is decoded, or what will give it."""
         try:
             session, incremental = self.sessions.session_for(
                 request, version >= FETCH_TOPIC_IDS_FROM
             )
         except KafkaError as error:
-            return fetch_response(version, correlation_id, error.code, 0, [])
+            return fetch_response(version, correlation_id, caller.throttle_ms, error.code, 0, [])
         topics, ready = self.read(session, request, incremental)
         if ready or request.max_wait_ms <= 0 or not session.entries:
             if session.id:
                 self.sent(session, topics)
-            return fetch_response(version, correlation_id, 0, session.id, topics)
+            return fetch_response(
+                version, correlation_id, caller.throttle_ms, 0, session.id, topics
+            )
         _watch(session)
-        look = partial(self._look, session, request, incremental, version, correlation_id)
+        look = partial(self._look, caller, session, request, incremental, version, correlation_id)
         return WaitingFetch(session, look, request.max_wait_ms, self._replicas.due, self._times)
 
     def _look(
         self,
+        caller: Caller,
         session: FetchSession,
         request: FetchRequest,
         incremental: bool,
@@ -143,7 +178,7 @@ class Fetch:
             return None
         if session.id:
             self.sent(session, topics)
-        return fetch_response(version, correlation_id, 0, session.id, topics)
+        return fetch_response(version, correlation_id, caller.throttle_ms, 0, session.id, topics)
 
     def read(
         self,
@@ -301,6 +336,15 @@ class Fetch:
                 if records is not None and entry in session.dirty:
                     del session.dirty[entry]
                     session.dirty[entry] = None
+
+
+def make_fetch(services: Services) -> Fetch:
+    """The handler of this broker."""
+    settings, replicas, clock = services.settings, services.replicas, services.clock
+    slots = settings.integer("max.incremental.fetch.session.cache.slots")
+    max_bytes = settings.integer("fetch.max.bytes")
+    nearest = Nearest(services.metadata, services.node_id) if replicas.followers_serve else None
+    return Fetch(replicas, SessionCache(slots, clock), max_bytes, clock, nearest)
 
 
 def _watch(session: FetchSession) -> None:

@@ -8,10 +8,14 @@ waits. A request without a session is read again every `AGAIN_S` until there is 
 were taken.
 """
 
+import asyncio
 from dataclasses import dataclass, field
 from itertools import islice
+from time import perf_counter
 from typing import Any
 
+from headrace.apis.context import Caller
+from headrace.apis.hot import Answer
 from headrace.apis.records.fetch import READ_COMMITTED, Fetch
 from headrace.apis.records.fetch_sessions import (
     FINAL_EPOCH,
@@ -19,6 +23,9 @@ from headrace.apis.records.fetch_sessions import (
     FetchSession,
     SessionPartition,
 )
+from headrace.apis.routes import FETCH
+from headrace.apis.slices import Slices
+from headrace.wire import codec
 from headrace.wire.fast import (
     FETCH_TOPIC_IDS_FROM,
     Chunk,
@@ -49,11 +56,34 @@ class Read:
     total_bytes: int = 0
     chunks: list[Chunk] = field(default_factory=list)
 
-    def response(self, correlation_id: int) -> list[Chunk]:
+    def response(self, correlation_id: int, throttle_ms: int) -> list[Chunk]:
         """The whole frame."""
         return join_fetch_bodies(
-            self.version, correlation_id, self.session_id, self.topics, self.chunks
+            self.version, correlation_id, throttle_ms, self.session_id, self.topics, self.chunks
         )
+
+
+class LargeFetch:
+    """Answers a large request."""
+
+    def __init__(self, fetch: Fetch) -> None:
+        self._fetch = fetch
+
+    async def __call__(
+        self, slices: Slices, caller: Caller, body: bytearray, version: int, correlation_id: int
+    ) -> Answer:
+        """The answer, when there is enough or the client's time is over."""
+        message = await slices.finish(codec.read_steps(FETCH.key, version, body))
+        request = await slices.finish(request_steps(message, version))
+        if request.session_epoch > INITIAL_EPOCH:
+            answer = self._fetch.answer(caller, request, version, correlation_id)
+            return answer if isinstance(answer, list) else await answer
+        until = perf_counter() + request.max_wait_ms / 1000
+        while True:
+            read = await slices.finish(read_steps(self._fetch, request, version))
+            if read.ready or perf_counter() >= until:
+                return read.response(correlation_id, caller.throttle_ms)
+            await asyncio.sleep(AGAIN_S)
 
 
 def request_steps(message: Any, version: int) -> Steps[FetchRequest]:

@@ -14,6 +14,7 @@ Not done: tiered storage, so -4 is -2, and -5 finds nothing.
 
 from collections import Counter
 from collections.abc import Callable, Coroutine
+from functools import partial
 
 from kio.schema.list_offsets.v10.request import ListOffsetsPartition, ListOffsetsRequest
 from kio.schema.list_offsets.v10.response import (
@@ -32,7 +33,7 @@ from headrace.log.timestamps import (
     TimestampOffset,
 )
 from headrace.replication.partition import Partition
-from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, error, i32, i64
+from headrace.wire.primitives import NO_ERROR, error, i32, i64, respond
 
 LATEST = -1
 EARLIEST = -2
@@ -95,7 +96,7 @@ def _look_up(
             except KafkaError as refusal:
                 answers.append(_refuse(wanted, refusal.code))
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=tuple(answers)))
-    return ListOffsetsResponse(throttle_time=NO_THROTTLE, topics=tuple(topics)), lacking
+    return respond(partial(ListOffsetsResponse, topics=tuple(topics))), lacking
 
 
 def _check_timestamp(timestamp: int, version: int) -> None:

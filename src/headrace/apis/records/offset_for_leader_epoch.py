@@ -7,6 +7,8 @@ log knows nothing of, or that is yet to come.
 v3 a replica id; v4 flexible. Not done: nothing.
 """
 
+from functools import partial
+
 from kio.schema.offset_for_leader_epoch.v4.request import OffsetForLeaderEpochRequest
 from kio.schema.offset_for_leader_epoch.v4.response import (
     EpochEndOffset,
@@ -17,7 +19,7 @@ from kio.schema.offset_for_leader_epoch.v4.response import (
 from headrace.apis.context import RequestContext, Services
 from headrace.errors import KafkaError
 from headrace.replication.partition import Partition
-from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, error, i32, i64
+from headrace.wire.primitives import NO_ERROR, error, i32, i64, respond
 
 
 def offset_for_leader_epoch(
@@ -42,7 +44,7 @@ def offset_for_leader_epoch(
                 answer = EpochEndOffset(error_code=error(refusal.code), partition=wanted.partition)
             answers.append(answer)
         topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=tuple(answers)))
-    return OffsetForLeaderEpochResponse(throttle_time=NO_THROTTLE, topics=tuple(topics))
+    return respond(partial(OffsetForLeaderEpochResponse, topics=tuple(topics)))
 
 
 def _end_of(partition: Partition, epoch: int) -> tuple[int, int]:

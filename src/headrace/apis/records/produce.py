@@ -22,12 +22,15 @@ import asyncio
 from collections.abc import Coroutine, Generator
 from typing import TYPE_CHECKING
 
-from headrace.apis.context import Services
+from headrace.apis.context import Caller, Services
+from headrace.apis.hot import CloseConnection, LongProduce, LongRequest
 from headrace.errors import ErrorCode, KafkaError
 from headrace.replication.examination import Examination, Examined, TakesLong
 from headrace.wire.fast import (
     PRODUCE_FLEXIBLE_FROM,
     PRODUCE_TOPIC_IDS_FROM,
+    PRODUCE_VERSIONS,
+    ManyPartitions,
     ProduceRequest,
     ProduceResult,
     TopicKey,
@@ -53,31 +56,10 @@ _AT_ONCE_S = 0.002
 """After so long, the rest of a request waits until other clients have been served."""
 
 
-class SilentFailure(Exception):
-    """An `acks=0` produce failed; closing the connection is the only way to tell the client."""
-
-    def __init__(self) -> None:
-        super().__init__("a produce with acks=0 failed")
-
-
-class LongProduce:
-    """A Produce that takes long. Its connection may not be read until it is answered."""
-
-    __slots__ = ("appended",)
-
-    def __init__(self, appended: Coroutine[None, None, _Answer]) -> None:
-        self.appended = appended
-        """Appends everything and gives the answer, or what waits for the commit."""
-
-    def __await__(self) -> Generator[None, None, bytes | None]:
-        answer = yield from self.appended.__await__()
-        if isinstance(answer, Coroutine):
-            answer = yield from answer.__await__()
-        return answer
-
-
 class Produce:
     """Appends what producers send."""
+
+    versions = PRODUCE_VERSIONS
 
     def __init__(self, services: Services) -> None:
         self._by_key = services.replicas.by_key
@@ -89,6 +71,7 @@ class Produce:
 
     def __call__(
         self,
+        caller: Caller,
         buf: bytearray,
         view: memoryview,
         pos: int,
@@ -111,24 +94,31 @@ class Produce:
                             )
                         except KafkaError as error:
                             failed = _refused(index, error)
-                            return _answer(acks, [(key, [failed])], version, correlation_id)
+                            return _answer(caller, acks, [(key, [failed])], version, correlation_id)
                         except TakesLong:
                             pass
                         else:
                             if acks == 0:
                                 return None
                             return usual_produce_response(
-                                version, correlation_id, key, index, base, append_time, log_start
-                            )
-        request = parse_produce(buf, view, pos, end, version)
+                                version, correlation_id, caller.throttle_ms, key, index, base,
+                                append_time, log_start,
+                            )  # fmt: skip
+        try:
+            request = parse_produce(buf, view, pos, end, version)
+        except ManyPartitions:
+            # Imported here, because it is rare.
+            from headrace.apis.records.large_produce import LargeProduce
+
+            raise LongRequest(LargeProduce(self)) from None
         if request.transactional_id is None:
-            return self._append_all(request, buf, view, version, correlation_id)
+            return self._append_all(caller, request, buf, view, version, correlation_id)
         leave = self._ask_leave(request, buf, version)
         if isinstance(leave, Coroutine):
             # The buffer is used again before the coordinator has answered.
             own = bytearray(view[pos:end])
-            return self._append_later(leave, own, version, correlation_id)
-        return self._append_all(request, buf, view, version, correlation_id, leave)
+            return self._append_later(caller, leave, own, version, correlation_id)
+        return self._append_all(caller, request, buf, view, version, correlation_id, leave)
 
     def _ask_leave(
         self, request: ProduceRequest, buf: bytearray, version: int
@@ -142,6 +132,7 @@ class Produce:
 
     async def _append_later(
         self,
+        caller: Caller,
         asked: Coroutine[None, None, Leave],
         buf: bytearray,
         version: int,
@@ -152,7 +143,7 @@ class Produce:
         view = memoryview(buf)
         request = parse_produce(buf, view, 0, len(buf), version)
         try:
-            answer = self._append_all(request, buf, view, version, correlation_id, leave)
+            answer = self._append_all(caller, request, buf, view, version, correlation_id, leave)
             if isinstance(answer, LongProduce):
                 answer = await answer.appended
         finally:
@@ -161,6 +152,7 @@ class Produce:
 
     def _append_all(
         self,
+        caller: Caller,
         request: ProduceRequest,
         buf: bytearray,
         view: memoryview,
@@ -168,7 +160,7 @@ class Produce:
         correlation_id: int,
         leave: Leave | None = None,
     ) -> _Answer | LongProduce:
-        steps = self._append_steps(request, buf, view, version, correlation_id, leave)
+        steps = self._append_steps(caller, request, buf, view, version, correlation_id, leave)
         try:
             wanted = next(steps)
         except StopIteration as end:
@@ -178,6 +170,7 @@ class Produce:
 
     def _append_steps(
         self,
+        caller: Caller,
         request: ProduceRequest,
         buf: bytearray,
         view: memoryview,
@@ -188,7 +181,8 @@ class Produce:
         """Append all batches. `buf` is copied before others get their turn, who may use it."""
         acks = request.acks
         if not -1 <= acks <= 1:
-            return refuse_produce(request, ErrorCode.INVALID_REQUIRED_ACKS, version, correlation_id)
+            code = ErrorCode.INVALID_REQUIRED_ACKS
+            return refuse_produce(caller, request, code, version, correlation_id)
         now_ms = self._clock.now_ms()
         topics: _Topics = []
         pending: _Pending = []
@@ -240,8 +234,8 @@ class Produce:
                     results.append((index, 0, base, append_time, log_start, None, ()))
                     break
         if pending:
-            return _wait(pending, topics, request.timeout_ms, version, correlation_id)
-        return _answer(acks, topics, version, correlation_id)
+            return _wait(caller, pending, topics, request.timeout_ms, version, correlation_id)
+        return _answer(caller, acks, topics, version, correlation_id)
 
     async def _finish(self, steps: _Appending, wanted: Examination | None) -> _Answer:
         """Do what the steps wait for until they have appended everything."""
@@ -261,16 +255,24 @@ class Produce:
                 return answer
 
 
-def _answer(acks: int, topics: _Topics, version: int, correlation_id: int) -> bytes | None:
+def _answer(
+    caller: Caller, acks: int, topics: _Topics, version: int, correlation_id: int
+) -> bytes | None:
     if acks != 0:
-        return produce_response(version, correlation_id, topics)
+        return produce_response(version, correlation_id, caller.throttle_ms, topics)
     if any(result[1] for _, results in topics for result in results):
-        raise SilentFailure
+        # There is no other way to tell the client.
+        raise CloseConnection("a produce with acks=0 failed")
     return None
 
 
 async def _wait(
-    pending: _Pending, topics: _Topics, timeout_ms: int, version: int, correlation_id: int
+    caller: Caller,
+    pending: _Pending,
+    topics: _Topics,
+    timeout_ms: int,
+    version: int,
+    correlation_id: int,
 ) -> bytes:
     """Answer when every batch is committed, or when the producer's patience ends."""
     commits = [commit for _, _, commit in pending]
@@ -286,7 +288,7 @@ async def _wait(
         elif (error := commit.exception()) is not None:
             code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
             results[place] = (index, code, -1, -1, log_start, str(error), ())
-    return produce_response(version, correlation_id, topics)
+    return produce_response(version, correlation_id, caller.throttle_ms, topics)
 
 
 def _copy(request: ProduceRequest, view: memoryview) -> tuple[int, bytearray]:
@@ -313,12 +315,13 @@ def _unknown(index: int, topic_unknown: bool, version: int) -> ProduceResult:
 
 
 def refuse_produce(
-    request: ProduceRequest, code: ErrorCode, version: int, correlation_id: int
+    caller: Caller, request: ProduceRequest, code: ErrorCode, version: int, correlation_id: int
 ) -> bytes:
     """The same error for every partition of the request."""
     return produce_response(
         version,
         correlation_id,
+        caller.throttle_ms,
         [
             (key, [(index, code, -1, -1, -1, None, ()) for index, _, _ in batches])
             for key, batches in request.topics

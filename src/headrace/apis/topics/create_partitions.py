@@ -7,6 +7,7 @@ v2 flexible. Not done: quotas on changes (v3); `timeout` is not needed, because 
 """
 
 from collections import Counter
+from functools import partial
 
 from kio.schema.create_partitions.v3.request import CreatePartitionsRequest, CreatePartitionsTopic
 from kio.schema.create_partitions.v3.response import (
@@ -17,7 +18,7 @@ from kio.schema.create_partitions.v3.response import (
 from headrace.apis.context import RequestContext, Services
 from headrace.cluster.controller import Growth
 from headrace.errors import ErrorCode, KafkaError
-from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, TopicName, error
+from headrace.wire.primitives import NO_ERROR, TopicName, error, respond
 
 
 def create_partitions(
@@ -33,7 +34,7 @@ def create_partitions(
         for name, count in times.items()
         if count > 1
     ]
-    return CreatePartitionsResponse(throttle_time=NO_THROTTLE, results=tuple(answers))
+    return respond(partial(CreatePartitionsResponse, results=tuple(answers)))
 
 
 def _growth(topic: CreatePartitionsTopic) -> Growth:

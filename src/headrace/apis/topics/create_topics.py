@@ -10,6 +10,7 @@ on changes (v6), create-topic policies; `timeout` is not needed, because nothing
 
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 
 from kio.schema.create_topics.v7.request import CreatableTopic, CreateTopicsRequest
 from kio.schema.create_topics.v7.response import (
@@ -23,7 +24,7 @@ from headrace.apis.context import RequestContext, Services
 from headrace.cluster.controller import Defaults, NewTopic
 from headrace.cluster.image import Topic
 from headrace.errors import ErrorCode, KafkaError
-from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, TopicName, error, i8, i16, i32
+from headrace.wire.primitives import NO_ERROR, TopicName, error, i8, i16, i32, respond
 
 KRAFT_LOG = "__cluster_metadata"
 DESCRIBED_FROM = 5
@@ -61,7 +62,7 @@ def create_topics(
     if times[TopicName(KRAFT_LOG)] == 1:
         reason = f"{KRAFT_LOG} is a name that brokers use themselves; choose another one"
         answers.append(_refuse(KRAFT_LOG, KafkaError(ErrorCode.INVALID_REQUEST, reason)))
-    return CreateTopicsResponse(throttle_time=NO_THROTTLE, topics=tuple(answers))
+    return respond(partial(CreateTopicsResponse, topics=tuple(answers)))
 
 
 def _new_topic(topic: CreatableTopic) -> NewTopic:

@@ -9,6 +9,7 @@ messages; v6 topic ids. Not done: quotas on changes (v5).
 
 import uuid
 from collections import Counter
+from functools import partial
 
 from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
 from kio.schema.delete_topics.v6.response import DeletableTopicResult, DeleteTopicsResponse
@@ -16,7 +17,7 @@ from kio.schema.delete_topics.v6.response import DeletableTopicResult, DeleteTop
 from headrace.apis.context import RequestContext, Services
 from headrace.cluster.image import Image
 from headrace.errors import ErrorCode, KafkaError
-from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, TopicName, error
+from headrace.wire.primitives import NO_ERROR, TopicName, error, respond
 
 _DISABLED = "delete.topic.enable is false on this broker"
 
@@ -48,7 +49,7 @@ def delete_topics(
         known = image.topics.get(name)
         answers[place] = _answer(name, known.id if known else None, result)
     ordered = tuple(answers[place] for place in sorted(answers))
-    return DeleteTopicsResponse(throttle_time=NO_THROTTLE, responses=ordered)
+    return respond(partial(DeleteTopicsResponse, responses=ordered))
 
 
 def _name_of(topic: DeleteTopicState, image: Image, ids: set[uuid.UUID]) -> str:

@@ -7,6 +7,7 @@ Not done: eligible leader replicas are kept by none of our controllers, so both 
 """
 
 from collections.abc import Container, Iterable
+from functools import partial
 
 from kio.schema.describe_topic_partitions.v0.request import DescribeTopicPartitionsRequest
 from kio.schema.describe_topic_partitions.v0.response import (
@@ -21,7 +22,7 @@ from headrace.apis.context import RequestContext, Services
 from headrace.cluster.controller import check_topic_name
 from headrace.cluster.image import INTERNAL_TOPICS, NO_LEADER, Image, PartitionState, Topic
 from headrace.errors import ErrorCode, KafkaError
-from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, BrokerId, TopicName, error, i32
+from headrace.wire.primitives import NO_ERROR, BrokerId, TopicName, error, i32, respond
 from headrace.wire.steps import Steps
 
 MAX_PARTITIONS = 2000
@@ -58,8 +59,8 @@ def describe_topic_partitions(
         if end < len(topic.partitions):
             cursor = _cursor(name, end)
             break
-    return DescribeTopicPartitionsResponse(
-        throttle_time=NO_THROTTLE, topics=tuple(topics), next_cursor=cursor
+    return respond(
+        partial(DescribeTopicPartitionsResponse, topics=tuple(topics), next_cursor=cursor)
     )
 
 

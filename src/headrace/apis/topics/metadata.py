@@ -12,25 +12,23 @@ topics may be asked for by id alone; v13 an error code for the whole answer.
 """
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
-from headrace.apis.context import Services
+from headrace.apis.context import Caller, Services
+from headrace.apis.hot import Answer, LongRequest
+from headrace.apis.operations import NOT_ASKED, ON_CLUSTER, ON_TOPIC
+from headrace.apis.slices import Slices
 from headrace.cluster.controller import Defaults, NewTopic, check_topic_name
 from headrace.cluster.image import INTERNAL_TOPICS, NO_LEADER, Image, PartitionState, Topic
 from headrace.errors import ErrorCode, KafkaError, MalformedRequest
-from headrace.settings.listeners import PLAINTEXT
 from headrace.types import BrokerId
+from headrace.wire.framing import frame_large_response, frame_response
 from headrace.wire.steps import Steps, finish
 from headrace.wire.varint import read_uvarint, uvarint
 
 FLEXIBLE_FROM = 9
-_NOT_ASKED = -(1 << 31)
-_ALL_TOPIC_OPERATIONS = 0b1101_1111_1000
-"""READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS."""
-_ALL_CLUSTER_OPERATIONS = 0b1_1111_1010_0000
-"""CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE."""
 _ZERO_ID = bytes(16)
 _NO_LEADER_CODE = ErrorCode.LEADER_NOT_AVAILABLE
 _SMALL_BYTES = 512
@@ -120,6 +118,8 @@ class _Head(NamedTuple):
 class MetadataHandler:
     """Answers Metadata requests from the cluster's image."""
 
+    versions = range(14)
+
     def __init__(self, services: Services) -> None:
         self._services = services
         self._parts: dict[tuple[str, int, _Absent], tuple[Topic, bytes]] = {}
@@ -127,18 +127,33 @@ class MetadataHandler:
         self._hearsay: tuple[Image, Image] | None = None
         self._heads: dict[tuple[str, int], _Head] = {}
 
-    def __call__(self, request: MetadataRequest, version: int, listener: str = PLAINTEXT) -> bytes:
-        """The response body."""
-        return b"".join(finish(self._answer(request, version, listener)))
-
-    def at_once(
+    def __call__(
         self,
+        caller: Caller,
         buf: bytearray,
         view: memoryview,
         pos: int,
         end: int,
         version: int,
-        listener: str = PLAINTEXT,
+        correlation_id: int,
+    ) -> bytes:
+        """The answer to a small request for topics whose parts are kept."""
+        body = self._at_once(caller, buf, view, pos, end, version)
+        if body is None:
+            raise LongRequest(self._in_slices)
+        return frame_response(correlation_id, version >= FLEXIBLE_FROM, body)
+
+    def _in_slices(
+        self, slices: Slices, caller: Caller, buf: bytearray, version: int, correlation_id: int
+    ) -> Answer | Coroutine[None, None, Answer]:
+        """The answer to any request: at once if one slice is enough."""
+        body = slices.begin(self._steps(caller, buf, version))
+        if isinstance(body, list):
+            return frame_response(correlation_id, version >= FLEXIBLE_FROM, b"".join(body))
+        return _frame_later(body, version, correlation_id)
+
+    def _at_once(
+        self, caller: Caller, buf: bytearray, view: memoryview, pos: int, end: int, version: int
     ) -> bytes | None:
         """The response body to a small request for topics whose parts are kept, else None."""
         if end - pos > _SMALL_BYTES:
@@ -146,8 +161,8 @@ class MetadataHandler:
         request = parse_metadata(buf, view, pos, end, version)
         if request.topics is None:
             return None
-        head = self._head(self._image(), version, listener)
-        parts = [head.encoded, _count(len(request.topics), version)]
+        head = self._head(self._image(), version, caller.listener)
+        parts = [_throttle(caller, version), head.encoded, _count(len(request.topics), version)]
         for name in request.topics:
             topic = self._find(name)
             part = None
@@ -159,29 +174,19 @@ class MetadataHandler:
         parts.append(_tail(request, version))
         return b"".join(parts)
 
-    def steps(
-        self,
-        buf: bytearray,
-        view: memoryview,
-        pos: int,
-        end: int,
-        version: int,
-        listener: str = PLAINTEXT,
-    ) -> Steps[list[bytes]]:
-        """The pieces of the response body to the request in [pos, end), in steps."""
-        request = yield from _parse(buf, view, pos, end, version)
-        return (yield from self._answer(request, version, listener))
-
-    def _answer(self, request: MetadataRequest, version: int, listener: str) -> Steps[list[bytes]]:
-        image = self._image()
+    def _steps(self, caller: Caller, buf: bytearray, version: int) -> Steps[list[bytes]]:
+        """The pieces of the response body, in steps."""
+        request = yield from _parse(buf, memoryview(buf), 0, len(buf), version)
+        listener = caller.listener
         if request.topics is None:
+            image = self._image()
             head = self._head(image, version, listener)
             operations = request.topic_operations
             topics = [(yield from self._all_topics(image, version, operations, head.absent))]
         else:
             topics = yield from self._named(request.topics, request, version, listener)
             head = self._head(self._image(), version, listener)
-        return [head.encoded, *topics, _tail(request, version)]
+        return [_throttle(caller, version), head.encoded, *topics, _tail(request, version)]
 
     def _named(
         self,
@@ -239,14 +244,13 @@ class MetadataHandler:
         return self._hearsay[1]
 
     def _head(self, image: Image, version: int, listener: str) -> _Head:
-        """What stands before the topics; the same until the image changes."""
+        """What stands before the topics, after the throttle time; the same for an image."""
         kept = self._heads.get((listener, version))
         if kept is not None and kept.image is image:
             return kept
         found = ((broker, broker.endpoint(listener)) for broker in image.brokers.values())
         present = [(broker, at) for broker, at in found if at is not None]
-        head = b"\0\0\0\0" if version >= 3 else b""
-        head += _count(len(present), version)
+        head = _count(len(present), version)
         for broker, at in present:
             head += _i32.pack(broker.id) + _string(at.host, version) + _i32.pack(at.port)
             if version >= 1:
@@ -326,8 +330,18 @@ class MetadataHandler:
         part = kept[1]
         if version < 8:
             return part
-        part += _i32.pack(_ALL_TOPIC_OPERATIONS if operations else _NOT_ASKED)
+        part += _i32.pack(ON_TOPIC if operations else NOT_ASKED)
         return part + b"\0" if version >= FLEXIBLE_FROM else part
+
+
+async def _frame_later(
+    work: Coroutine[None, None, list[bytes]], version: int, correlation_id: int
+) -> Answer:
+    return frame_large_response(correlation_id, version >= FLEXIBLE_FROM, await work)
+
+
+def _throttle(caller: Caller, version: int) -> bytes:
+    return _i32.pack(caller.throttle_ms) if version >= 3 else b""
 
 
 def _tail(request: MetadataRequest, version: int) -> bytes:
@@ -335,7 +349,7 @@ def _tail(request: MetadataRequest, version: int) -> bytes:
     tail = b""
     if 8 <= version <= 10:
         asked = request.cluster_operations
-        tail += _i32.pack(_ALL_CLUSTER_OPERATIONS if asked else _NOT_ASKED)
+        tail += _i32.pack(ON_CLUSTER if asked else NOT_ASKED)
     if version >= 13:
         tail += b"\0\0"
     return tail + b"\0" if version >= FLEXIBLE_FROM else tail
@@ -395,7 +409,7 @@ def _missing(name: str | None, topic_id: bytes, error: ErrorCode, version: int) 
         part += b"\0"
     part += _count(0, version)
     if version >= 8:
-        part += _i32.pack(_NOT_ASKED)
+        part += _i32.pack(NOT_ASKED)
     return part + b"\0" if version >= FLEXIBLE_FROM else part
 
 
@@ -428,7 +442,7 @@ def refuse_metadata(request: MetadataRequest, error: ErrorCode, version: int) ->
         name, topic_id = (None, topic) if isinstance(topic, bytes) else (topic, _ZERO_ID)
         body += _missing(name, topic_id, error, version)
     if 8 <= version <= 10:
-        body += _i32.pack(_NOT_ASKED)
+        body += _i32.pack(NOT_ASKED)
     if version >= 13:
         body += b"\0\0"
     return body + b"\0" if version >= FLEXIBLE_FROM else body

@@ -7,6 +7,7 @@ v0, v1 call a fenced producer INVALID_PRODUCER_EPOCH; v3 flexible; v4 TRANSACTIO
 """
 
 from collections.abc import Coroutine
+from functools import partial
 
 from kio.schema.add_offsets_to_txn.v4.request import AddOffsetsToTxnRequest
 from kio.schema.add_offsets_to_txn.v4.response import AddOffsetsToTxnResponse
@@ -18,7 +19,7 @@ from headrace.coordination.outcome import Outcome, Result, Token
 from headrace.coordination.transactions import Identity, Transactions
 from headrace.errors import ErrorCode, KafkaError
 from headrace.types import TopicPartition
-from headrace.wire.primitives import NO_THROTTLE, error
+from headrace.wire.primitives import error, respond
 
 FENCED_FROM = 2
 
@@ -38,6 +39,6 @@ def add_offsets_to_txn(
         code = ErrorCode.NONE
         if isinstance(result, KafkaError):
             code = for_old_producers(result.code, context.version, FENCED_FROM)
-        return AddOffsetsToTxnResponse(throttle_time=NO_THROTTLE, error_code=error(code))
+        return respond(partial(AddOffsetsToTxnResponse, error_code=error(code)))
 
     return services.transactions.run_each([(request.transactional_id, add)], finish)

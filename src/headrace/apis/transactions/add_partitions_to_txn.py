@@ -30,7 +30,7 @@ from headrace.coordination.runtime import Operation
 from headrace.coordination.transactions import BUMPS_AT_END, Identity, Transactions
 from headrace.errors import ErrorCode, KafkaError
 from headrace.types import TopicPartition
-from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, error
+from headrace.wire.primitives import NO_ERROR, error, respond
 from headrace.wire.steps import Steps, finish
 
 FOR_BROKERS_FROM = 4
@@ -62,11 +62,11 @@ def add_partitions_to_txn(
         return _add_many(services, request, context.version)
     named = [finish(_named(services, one)) for one in request.transactions]
 
-    def respond(results: list[Result[_Refused]]) -> AddPartitionsToTxnResponse:
+    def combine(results: list[Result[_Refused]]) -> AddPartitionsToTxnResponse:
         return finish(_response(request, named, results, context.version))
 
     operations = _operations(request, named, context.version)
-    return services.transactions.run_each(operations, respond)
+    return services.transactions.run_each(operations, combine)
 
 
 def _names_many(request: AddPartitionsToTxnRequest) -> bool:
@@ -143,8 +143,10 @@ def _response(
     answers = []
     for one, them, result in zip(request.transactions, named, results, strict=True):
         answers.append((yield from _answer(one, them, result, version)))
-    return AddPartitionsToTxnResponse(
-        throttle_time=NO_THROTTLE, error_code=NO_ERROR, results_by_transaction=tuple(answers)
+    return respond(
+        partial(
+            AddPartitionsToTxnResponse, error_code=NO_ERROR, results_by_transaction=tuple(answers)
+        )
     )
 
 

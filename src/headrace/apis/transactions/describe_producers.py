@@ -4,6 +4,8 @@ The producers whose sequences a partition remembers, with the last sequence and 
 where its open transaction began.
 """
 
+from functools import partial
+
 from kio.schema.describe_producers.v0.request import DescribeProducersRequest
 from kio.schema.describe_producers.v0.response import (
     DescribeProducersResponse,
@@ -16,7 +18,7 @@ from headrace.apis.context import RequestContext, Services
 from headrace.cluster.controller import check_topic_name
 from headrace.errors import KafkaError
 from headrace.log.producer_state import Producer
-from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, ProducerId, error, i32, i64
+from headrace.wire.primitives import NO_ERROR, ProducerId, error, i32, i64, respond
 
 
 def describe_producers(
@@ -47,7 +49,7 @@ def describe_producers(
                 )
             answers.append(answer)
         topics.append(TopicResponse(name=topic.name, partitions=tuple(answers)))
-    return DescribeProducersResponse(throttle_time=NO_THROTTLE, topics=tuple(topics))
+    return respond(partial(DescribeProducersResponse, topics=tuple(topics)))
 
 
 def _describe(producer_id: int, producer: Producer) -> ProducerState:

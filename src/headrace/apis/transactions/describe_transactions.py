@@ -18,7 +18,6 @@ from headrace.coordination.transaction_records import NO_TIME, Transaction, by_t
 from headrace.coordination.transactions import Transactions
 from headrace.wire.primitives import (
     NO_ERROR,
-    NO_THROTTLE,
     ProducerId,
     TopicName,
     TransactionalId,
@@ -26,6 +25,7 @@ from headrace.wire.primitives import (
     i16,
     i32,
     milliseconds,
+    respond,
 )
 
 if TYPE_CHECKING:
@@ -38,9 +38,11 @@ def describe_transactions(
     """Each id's state, or its error."""
 
     def finish(results: list[Result[Transaction]]) -> DescribeTransactionsResponse:
-        return DescribeTransactionsResponse(
-            throttle_time=NO_THROTTLE,
-            transaction_states=tuple(map(_state, request.transactional_ids, results)),
+        return respond(
+            partial(
+                DescribeTransactionsResponse,
+                transaction_states=tuple(map(_state, request.transactional_ids, results)),
+            )
         )
 
     return services.transactions.run_each(

@@ -8,6 +8,7 @@ new epoch, or a new id, with every end (KIP-890), so that what comes late is ref
 """
 
 from collections.abc import Coroutine
+from functools import partial
 
 from kio.schema.end_txn.v5.request import EndTxnRequest
 from kio.schema.end_txn.v5.response import EndTxnResponse
@@ -17,7 +18,7 @@ from headrace.apis.transactions.transaction_errors import for_old_producers
 from headrace.coordination.outcome import Outcome, Result, Token
 from headrace.coordination.transactions import BUMPS_AT_END, Identity, Transactions
 from headrace.errors import KafkaError
-from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, ProducerId, error, i16
+from headrace.wire.primitives import NO_ERROR, ProducerId, error, i16, respond
 
 BUMPS_FROM = 5
 FENCED_FROM = 2
@@ -37,12 +38,14 @@ def end_txn(
         (result,) = results
         if isinstance(result, KafkaError):
             code = for_old_producers(result.code, context.version, FENCED_FROM)
-            return EndTxnResponse(throttle_time=NO_THROTTLE, error_code=error(code))
-        return EndTxnResponse(
-            throttle_time=NO_THROTTLE,
-            error_code=NO_ERROR,
-            producer_id=ProducerId(result.producer_id),
-            producer_epoch=i16(result.epoch),
+            return respond(partial(EndTxnResponse, error_code=error(code)))
+        return respond(
+            partial(
+                EndTxnResponse,
+                error_code=NO_ERROR,
+                producer_id=ProducerId(result.producer_id),
+                producer_epoch=i16(result.epoch),
+            )
         )
 
     return services.transactions.run_each([(request.transactional_id, end)], finish)

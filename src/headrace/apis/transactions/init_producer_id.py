@@ -12,6 +12,7 @@ old epoch; v5 TRANSACTION_ABORTABLE.
 """
 
 from collections.abc import Coroutine
+from functools import partial
 
 from kio.schema.init_producer_id.v5.request import InitProducerIdRequest
 from kio.schema.init_producer_id.v5.response import InitProducerIdResponse
@@ -21,14 +22,7 @@ from headrace.apis.transactions.transaction_errors import for_old_producers
 from headrace.coordination.outcome import Outcome, Result, Token
 from headrace.coordination.transactions import Identity, Transactions
 from headrace.errors import ErrorCode, KafkaError
-from headrace.wire.primitives import (
-    NO_ERROR,
-    NO_THROTTLE,
-    ProducerId,
-    error,
-    i16,
-    to_milliseconds,
-)
+from headrace.wire.primitives import NO_ERROR, ProducerId, error, i16, respond, to_milliseconds
 
 NONE = -1
 FENCED_FROM = 4
@@ -62,15 +56,17 @@ def init_producer_id(
 
 
 def _given(identity: Identity) -> InitProducerIdResponse:
-    return InitProducerIdResponse(
-        throttle_time=NO_THROTTLE,
-        error_code=NO_ERROR,
-        producer_id=ProducerId(identity.producer_id),
-        producer_epoch=i16(identity.epoch),
+    return respond(
+        partial(
+            InitProducerIdResponse,
+            error_code=NO_ERROR,
+            producer_id=ProducerId(identity.producer_id),
+            producer_epoch=i16(identity.epoch),
+        )
     )
 
 
 def _refused(code: ErrorCode) -> InitProducerIdResponse:
-    return InitProducerIdResponse(
-        throttle_time=NO_THROTTLE, error_code=error(code), producer_epoch=i16(NONE)
+    return respond(
+        partial(InitProducerIdResponse, error_code=error(code), producer_epoch=i16(NONE))
     )

@@ -6,13 +6,15 @@ the log the answer is COORDINATOR_LOAD_IN_PROGRESS: a list with holes would misl
 v1 those that run longer than a duration; v2 those whose id matches an expression.
 """
 
+from functools import partial
+
 from kio.schema.list_transactions.v2.request import ListTransactionsRequest
 from kio.schema.list_transactions.v2.response import ListTransactionsResponse, TransactionState
 
 from headrace.apis.context import RequestContext, Services
 from headrace.coordination import transaction_records
 from headrace.coordination.groups.expressions import Expression
-from headrace.wire.primitives import NO_ERROR, NO_THROTTLE, ProducerId, TransactionalId
+from headrace.wire.primitives import NO_ERROR, ProducerId, TransactionalId, respond
 from headrace.wire.steps import Steps
 
 _STATES = frozenset(state.title for state in transaction_records.TransactionState)
@@ -43,9 +45,11 @@ def list_transactions(
                         )
                     )
                 yield
-    return ListTransactionsResponse(
-        throttle_time=NO_THROTTLE,
-        error_code=NO_ERROR,
-        unknown_state_filters=unknown,
-        transaction_states=tuple(found),
+    return respond(
+        partial(
+            ListTransactionsResponse,
+            error_code=NO_ERROR,
+            unknown_state_filters=unknown,
+            transaction_states=tuple(found),
+        )
     )

@@ -9,6 +9,7 @@ need AddOffsetsToTxn before.
 """
 
 from collections.abc import Coroutine
+from functools import partial
 
 from kio.schema.txn_offset_commit.v5.request import TxnOffsetCommitRequest
 from kio.schema.txn_offset_commit.v5.response import (
@@ -29,7 +30,7 @@ from headrace.errors import ErrorCode, KafkaError
 from headrace.replication.partition import Partition
 from headrace.replication.verification import VerificationGuard
 from headrace.types import TopicPartition
-from headrace.wire.primitives import NO_THROTTLE, error
+from headrace.wire.primitives import error, respond
 
 ADDS_FROM = 5
 ABORTABLE_FROM = 4
@@ -162,21 +163,23 @@ def _judge(
 def _answer(
     request: TxnOffsetCommitRequest, refused: _Refused, others: ErrorCode
 ) -> TxnOffsetCommitResponse:
-    return TxnOffsetCommitResponse(
-        throttle_time=NO_THROTTLE,
-        topics=tuple(
-            TxnOffsetCommitResponseTopic(
-                name=topic.name,
-                partitions=tuple(
-                    TxnOffsetCommitResponsePartition(
-                        partition_index=one.partition_index,
-                        error_code=error(
-                            refused.get(TopicPartition(topic.name, one.partition_index), others)
-                        ),
-                    )
-                    for one in topic.partitions
-                ),
-            )
-            for topic in request.topics
-        ),
+    return respond(
+        partial(
+            TxnOffsetCommitResponse,
+            topics=tuple(
+                TxnOffsetCommitResponseTopic(
+                    name=topic.name,
+                    partitions=tuple(
+                        TxnOffsetCommitResponsePartition(
+                            partition_index=one.partition_index,
+                            error_code=error(
+                                refused.get(TopicPartition(topic.name, one.partition_index), others)
+                            ),
+                        )
+                        for one in topic.partitions
+                    ),
+                )
+                for topic in request.topics
+            ),
+        )
     )

@@ -1,0 +1,79 @@
+"""The interface of hot handlers: those of the APIs that clients call most, decoded by hand.
+
+A hot handler is an object that is made once. It is called with positions in the receive buffer, so
+that nothing is copied or allocated for a request that is usual, and it returns a whole frame.
+"""
+
+from collections.abc import Callable, Coroutine, Generator
+from typing import Protocol, TypeAlias
+
+from headrace.apis.context import Caller
+from headrace.apis.records.waiting_fetch import WaitingFetch
+from headrace.apis.slices import Slices
+from headrace.wire.fast import Chunk
+
+Answer: TypeAlias = bytes | list[Chunk] | None
+"""A response as a frame; None where the client expects none."""
+
+
+class LongProduce:
+    """A Produce that takes long. Its connection may not be read until it is answered."""
+
+    __slots__ = ("appended",)
+
+    def __init__(
+        self, appended: Coroutine[None, None, bytes | Coroutine[None, None, bytes | None] | None]
+    ) -> None:
+        self.appended = appended
+        """Appends everything and gives the answer, or what waits for the commit."""
+
+    def __await__(self) -> Generator[None, None, bytes | None]:
+        answer = yield from self.appended.__await__()
+        if isinstance(answer, Coroutine):
+            answer = yield from answer.__await__()
+        return answer
+
+
+Later: TypeAlias = Coroutine[None, None, Answer] | LongProduce | WaitingFetch
+"""What gives an answer later."""
+
+
+class HotHandler(Protocol):
+    """Answers the requests of one API."""
+
+    @property
+    def versions(self) -> range:
+        """The versions that it can decode; a row of the route table lists no others."""
+
+    def __call__(
+        self,
+        caller: Caller,
+        buf: bytearray,
+        view: memoryview,
+        pos: int,
+        end: int,
+        version: int,
+        correlation_id: int,
+    ) -> Answer | Later:
+        """The answer to the request whose body is in [pos, end), or what will give it.
+
+        The buffer is used again when this returns. Raises LongRequest if the request is large.
+        """
+
+
+LongWork: TypeAlias = Callable[
+    [Slices, Caller, bytearray, int, int], Answer | Coroutine[None, None, Answer]
+]
+"""Takes slices of the event loop, the client, a copy of the body, version and correlation id."""
+
+
+class LongRequest(Exception):
+    """A hot request should be worked on in slices, while its connection is not read."""
+
+    def __init__(self, work: LongWork) -> None:
+        super().__init__("this request takes long")
+        self.work = work
+
+
+class CloseConnection(Exception):
+    """The request cannot be answered; says why in words for the log."""
