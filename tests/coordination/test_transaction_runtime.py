@@ -62,8 +62,8 @@ async def begin(broker: OneBroker, *partitions: TopicPartition) -> Identity:
         batch = encode_batch(
             [Record(0, NOW, b"k", b"v")], 0, 0, who.producer_id, who.epoch, 0, TRANSACTIONAL
         )
-        leave = partition.begin_verification(who.producer_id, who.epoch)
-        partition.append(batch, memoryview(batch), 0, len(batch), -1, NOW, leave)
+        guard = partition.begin_verification(who.producer_id, who.epoch)
+        partition.append(batch, memoryview(batch), 0, len(batch), -1, NOW, guard)
     return who
 
 

@@ -55,11 +55,11 @@ class Token(Generic[_Response]):
         self._receive: Callable[[Result[_Response]], None] | None = None
 
     def when_answered(self, receive: Callable[[Result[_Response]], None]) -> None:
-        """Pass the response, which is not there yet, to this function."""
+        """Pass the response to this function when it is there, which it is not yet."""
         self._receive = receive
 
     def answer(self, response: Result[_Response]) -> None:
-        """Give the response to who waits for it; only the first one counts."""
+        """Deliver the response; only the first one counts."""
         if not self.answered:
             self.answered, self.response = True, response
             if self._receive is not None:

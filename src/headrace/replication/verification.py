@@ -1,8 +1,8 @@
-"""Leave to write in a transaction."""
+"""The permission to write to a partition in a transaction."""
 
 
 class VerificationGuard:
-    """A producer's leave to open a transaction in one partition, until the next marker comes.
+    """A producer's permission to open a transaction in one partition, until the next marker comes.
 
     It is asked for before the coordinator is, so that a marker that overtakes the coordinator's
     answer makes it void: otherwise a late batch would open a transaction that nobody ends.

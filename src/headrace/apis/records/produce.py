@@ -41,7 +41,7 @@ from headrace.wire.fast import (
 )
 
 if TYPE_CHECKING:
-    from headrace.apis.records.produce_transactions import Leave, Leaves
+    from headrace.apis.records.produce_transactions import WritePermission, WritePermissions
 
 _Topics = list[tuple[TopicKey, list[ProduceResult]]]
 _Pending = list[tuple[list[ProduceResult], int, asyncio.Future[None]]]
@@ -65,7 +65,7 @@ class Produce:
         self._by_key = services.replicas.by_key
         self._clock = services.clock
         self._services = services
-        self._leaves: Leaves | None = None
+        self._permissions: WritePermissions | None = None
         self._slices = services.slices
         self._long_batches = services.long_batches
 
@@ -113,41 +113,43 @@ class Produce:
             raise LongRequest(LargeProduce(self)) from None
         if request.transactional_id is None:
             return self._append_all(caller, request, buf, view, version, correlation_id)
-        leave = self._ask_leave(request, buf, version)
-        if isinstance(leave, Coroutine):
+        permission = self._ask_permission(request, buf, version)
+        if isinstance(permission, Coroutine):
             # The buffer is used again before the coordinator has answered.
             own = bytearray(view[pos:end])
-            return self._append_later(caller, leave, own, version, correlation_id)
-        return self._append_all(caller, request, buf, view, version, correlation_id, leave)
+            return self._append_later(caller, permission, own, version, correlation_id)
+        return self._append_all(caller, request, buf, view, version, correlation_id, permission)
 
-    def _ask_leave(
+    def _ask_permission(
         self, request: ProduceRequest, buf: bytearray, version: int
-    ) -> Leave | Coroutine[None, None, Leave]:
-        if self._leaves is None:
+    ) -> WritePermission | Coroutine[None, None, WritePermission]:
+        if self._permissions is None:
             # Imported here, because a broker without transactions starts faster.
-            from headrace.apis.records.produce_transactions import Leaves
+            from headrace.apis.records.produce_transactions import WritePermissions
 
-            self._leaves = Leaves(self._services)
-        return self._leaves.ask(request, buf, version)
+            self._permissions = WritePermissions(self._services)
+        return self._permissions.ask(request, buf, version)
 
     async def _append_later(
         self,
         caller: Caller,
-        asked: Coroutine[None, None, Leave],
+        asked: Coroutine[None, None, WritePermission],
         buf: bytearray,
         version: int,
         correlation_id: int,
     ) -> bytes | None:
         """Append once the coordinator has spoken."""
-        leave = await asked
+        permission = await asked
         view = memoryview(buf)
         request = parse_produce(buf, view, 0, len(buf), version)
         try:
-            answer = self._append_all(caller, request, buf, view, version, correlation_id, leave)
+            answer = self._append_all(
+                caller, request, buf, view, version, correlation_id, permission
+            )
             if isinstance(answer, LongProduce):
                 answer = await answer.appended
         finally:
-            leave.end_turn()
+            permission.end_turn()
         return answer if answer is None or isinstance(answer, bytes) else await answer
 
     def _append_all(
@@ -158,9 +160,9 @@ class Produce:
         view: memoryview,
         version: int,
         correlation_id: int,
-        leave: Leave | None = None,
+        permission: WritePermission | None = None,
     ) -> _Answer | LongProduce:
-        steps = self._append_steps(caller, request, buf, view, version, correlation_id, leave)
+        steps = self._append_steps(caller, request, buf, view, version, correlation_id, permission)
         try:
             wanted = next(steps)
         except StopIteration as end:
@@ -176,7 +178,7 @@ class Produce:
         view: memoryview,
         version: int,
         correlation_id: int,
-        leave: Leave | None = None,
+        permission: WritePermission | None = None,
     ) -> _Appending:
         """Append all batches. `buf` is copied before others get their turn, who may use it."""
         acks = request.acks
@@ -218,7 +220,7 @@ class Produce:
                     try:
                         base, append_time, log_start = partition.append(
                             buf, view, start - first, end - first, acks, now_ms,
-                            None if leave is None else leave.of(partition), examined,
+                            None if permission is None else permission.of(partition), examined,
                         )  # fmt: skip
                     except KafkaError as error:
                         results.append(_refused(index, error))

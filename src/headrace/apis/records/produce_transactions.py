@@ -1,8 +1,8 @@
-"""What a Produce in a transaction needs before it is appended: the coordinator's leave.
+"""What a Produce in a transaction needs before it is appended: the coordinator's permission.
 
 From Produce v12 on the partitions become part of the transaction by being written to; before that
-they must be in it already. A partition in which the producer's transaction is open needs no leave
-again: only the first batch of a transaction in a partition asks.
+they must be in it already. Only the first batch of a transaction in a partition asks: once the
+transaction is open there, the producer has the permission.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ ABORTABLE_FROM = 11
 ADDS_FROM = 12
 
 
-class Leave:
+class WritePermission:
     """Which partitions a request may write to in its transaction, and why not to the others."""
 
     __slots__ = ("_refused", "_verifications", "end_turn")
@@ -51,7 +51,7 @@ class Leave:
         self._refused[partition] = error
 
 
-class Leaves:
+class WritePermissions:
     """Asks the coordinator for one Produce after the other."""
 
     def __init__(self, services: Services) -> None:
@@ -62,25 +62,25 @@ class Leaves:
 
     def ask(
         self, request: ProduceRequest, buf: bytearray, version: int
-    ) -> Leave | Coroutine[None, None, Leave]:
-        """The leave for everything transactional in the request, or the wait for it."""
+    ) -> WritePermission | Coroutine[None, None, WritePermission]:
+        """The permission for everything transactional in the request, or the wait for it."""
         name = request.transactional_id
         assert name is not None
-        leave = Leave()
+        permission = WritePermission()
         asked: list[tuple[Partition, Identity]] = []
         for partition, who in self._batches(request, buf):
-            if leave.begin(partition, who):
+            if permission.begin(partition, who):
                 asked.append((partition, who))
         answer = None
         if name not in self._turns:
             if not asked:
-                return leave
-            answer = self._enlist(name, asked, leave, version)
+                return permission
+            answer = self._enlist(name, asked, permission, version)
             if answer is None:
-                return leave
+                return permission
         turn, count = self._turns.get(name, (asyncio.Lock(), 0))
         self._turns[name] = (turn, count + 1)
-        return self._in_turn(name, turn, asked, leave, version, answer)
+        return self._in_turn(name, turn, asked, permission, version, answer)
 
     def _batches(self, request: ProduceRequest, buf: bytearray) -> list[tuple[Partition, Identity]]:
         found: list[tuple[Partition, Identity]] = []
@@ -99,9 +99,13 @@ class Leaves:
         return found
 
     def _enlist(
-        self, name: str, asked: list[tuple[Partition, Identity]], leave: Leave, version: int
+        self,
+        name: str,
+        asked: list[tuple[Partition, Identity]],
+        permission: WritePermission,
+        version: int,
     ) -> Coroutine[None, None, frozenset[TopicPartition]] | None:
-        """Ask now; the wait for the answer, None if `leave` has it."""
+        """Ask now; the wait for the answer, None if `permission` has it."""
         settings = self._services.replicas.settings_now
         if version < ADDS_FROM and not settings.boolean(
             "transaction.partition.verification.enable"
@@ -115,17 +119,17 @@ class Leaves:
                 "one request has transactional batches of several producers",
             )
             for partition, _ in asked:
-                leave.refuse(partition, several)
+                permission.refuse(partition, several)
             return None
         names = frozenset(partition.name for partition, _ in asked)
         try:
             answer = self._services.transactions.enlist(name, who, names, version >= ADDS_FROM)
         except KafkaError as error:
-            _refuse_all(asked, leave, error)
+            _refuse_all(asked, permission, error)
             return None
         if not isinstance(answer, frozenset):
             return answer
-        _refuse_missing(asked, leave, answer, version)
+        _refuse_missing(asked, permission, answer, version)
         return None
 
     async def _in_turn(
@@ -133,10 +137,10 @@ class Leaves:
         name: str,
         turn: asyncio.Lock,
         asked: list[tuple[Partition, Identity]],
-        leave: Leave,
+        permission: WritePermission,
         version: int,
         answer: Coroutine[None, None, frozenset[TopicPartition]] | None,
-    ) -> Leave:
+    ) -> WritePermission:
         """Wait for whatever waits before us, and for the coordinator.
 
         The turn lasts until the caller has appended its batches, which may take long.
@@ -146,17 +150,17 @@ class Leaves:
             await turn.acquire()
             end_turn = self._end_turn
             if answer is None and asked:
-                answer = self._enlist(name, asked, leave, version)
+                answer = self._enlist(name, asked, permission, version)
             if answer is not None:
                 try:
-                    _refuse_missing(asked, leave, await answer, version)
+                    _refuse_missing(asked, permission, await answer, version)
                 except KafkaError as error:
-                    _refuse_all(asked, leave, error)
+                    _refuse_all(asked, permission, error)
         except BaseException:
             end_turn(name)
             raise
-        leave.end_turn = partial(self._end_turn, name)
-        return leave
+        permission.end_turn = partial(self._end_turn, name)
+        return permission
 
     def _end_turn(self, name: str) -> None:
         self._turns[name][0].release()
@@ -174,15 +178,17 @@ def _nothing() -> None:
     """Ends the turn of a request that did not wait for one."""
 
 
-def _refuse_all(asked: list[tuple[Partition, Identity]], leave: Leave, error: KafkaError) -> None:
+def _refuse_all(
+    asked: list[tuple[Partition, Identity]], permission: WritePermission, error: KafkaError
+) -> None:
     refusal = KafkaError(when_writing(error.code), error.message)
     for partition, _ in asked:
-        leave.refuse(partition, refusal)
+        permission.refuse(partition, refusal)
 
 
 def _refuse_missing(
     asked: list[tuple[Partition, Identity]],
-    leave: Leave,
+    permission: WritePermission,
     missing: frozenset[TopicPartition],
     version: int,
 ) -> None:
@@ -193,4 +199,6 @@ def _refuse_missing(
     )
     for partition, _ in asked:
         if partition.name in missing:
-            leave.refuse(partition, KafkaError(code, f"{partition.name} is not in the transaction"))
+            permission.refuse(
+                partition, KafkaError(code, f"{partition.name} is not in the transaction")
+            )

@@ -44,13 +44,13 @@ def txn_offset_commit(
 ) -> TxnOffsetCommitResponse | Coroutine[None, None, TxnOffsetCommitResponse]:
     """Commit what can be committed, if the group is in the transaction."""
     try:
-        leave = _begin(services, request)
+        guarded = _begin(services, request)
         missing = _enlist(services, request, context.version)
     except KafkaError as refusal:
         return _answer(request, {}, when_committing(refusal.code))
     if isinstance(missing, frozenset):
         return _commit(services, request, context.version, missing)
-    return _commit_later(services, request, context.version, missing, leave)
+    return _commit_later(services, request, context.version, missing, guarded)
 
 
 def _begin(
@@ -88,9 +88,9 @@ async def _commit_later(
     request: TxnOffsetCommitRequest,
     version: int,
     missing: Coroutine[None, None, frozenset[TopicPartition]],
-    leave: tuple[Partition, VerificationGuard],
+    guarded: tuple[Partition, VerificationGuard],
 ) -> TxnOffsetCommitResponse:
-    partition, verification = leave
+    partition, verification = guarded
     try:
         lacking = await missing
         if not partition.is_verified(request.producer_id, verification):
