@@ -1,9 +1,9 @@
 """TLS handshakes of new connections, before they become connections of the broker.
 
-A handshake keeps the event loop busy for most of a millisecond, so a few are worked on at a time
-and the others wait their turn. Connections whose handshake is not done are bounded in number, in
-all and per address, and in time. A client that does not speak TLS is closed without an alert: a
-Java client would take the alert for the size of a huge response.
+A handshake keeps the event loop busy for most of a millisecond, so one is worked on at a time, and
+other connections are served before the next. Connections whose handshake is not done are bounded in
+number, in all and per address, and in time. A client that does not speak TLS is closed without an
+alert: a Java client would take the alert for the size of a huge response.
 """
 
 import asyncio
@@ -25,8 +25,6 @@ logger = logging.getLogger(__name__)
 MOST = 1024
 """Handshakes under way on one listener; a new connection ends the oldest one beyond that."""
 MOST_PER_ADDRESS = 128
-_AT_ONCE = 4
-"""Handshakes that are worked on before other connections are served again."""
 _TLS_HANDSHAKE = 0x16
 _LOG_S = 10.0
 """How often one kind of failure of one address is logged."""
@@ -89,8 +87,8 @@ class Handshakes:
         self.poller.has_work = True
 
     def _work(self) -> None:
-        for _ in range(min(_AT_ONCE, len(self._ready))):
-            self._ready.popleft().step()
+        """Go on with one handshake; all other connections are served before the next."""
+        self._ready.popleft().step()
         self._working = bool(self._ready)
         if self._working:
             asyncio.get_running_loop().call_soon(self._work)

@@ -12,6 +12,7 @@ from headrace.broker.transport import Waiting, file_too_short
 from headrace.log.slices import Slice
 
 _RECORD_BYTES = 16 * 1024
+_LARGE_RECORD_BYTES = 8 * 1024
 _READ_BYTES = 128 * 1024
 """How much of a file is read at once to be encrypted."""
 
@@ -29,15 +30,19 @@ class TlsTransport:
         self.pending: Callable[[], int] | None = sock.pending
 
     def _receive_into(self, view: memoryview) -> int:
-        """Fill the buffer with as many records as have arrived."""
+        """Fill the buffer with the records that have arrived.
+
+        After a short record probably none follows, and to find that out costs as much as a small
+        request. The poller knows if there is one.
+        """
         read = self._sock.read
         filled, room = 0, len(view)
         try:
             while filled < room:
-                count = read(room - filled, view[filled:])
-                if not count:
-                    break  # the end; it is found again by the next call
-                filled += count  # type: ignore[operator]
+                count: int = read(room - filled, view[filled:])  # type: ignore[assignment]
+                filled += count
+                if count < _LARGE_RECORD_BYTES:
+                    break  # also at the end, which is found again by the next call
         except ssl.SSLWantReadError:
             if not filled:
                 raise BlockingIOError from None
