@@ -219,3 +219,16 @@ def test_no_secret_is_in_a_store_that_is_shown(own: Issued, tmp_path: Path) -> N
     shown = repr(load_key_store(Settings.parse(settings)))
     assert "hunter2" not in shown
     assert "PRIVATE KEY" not in shown
+
+
+def test_a_private_key_that_everybody_may_read_is_warned_of(
+    own: Issued, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "broker.pem"
+    write(file, own.key_pem(), own.certificate_pem)
+    file.chmod(0o640)
+    load(given(ssl_keystore_location=str(file)))
+    assert "chmod" not in caplog.text
+    file.chmod(0o644)
+    load(given(ssl_keystore_location=str(file)))
+    assert f"chmod 600 {file}" in caplog.text

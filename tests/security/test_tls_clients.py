@@ -1,8 +1,10 @@
 """Real clients over TLS: without and with certificates of their own, with PEM files."""
 
 import asyncio
+import shutil
 import ssl
 import struct
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -260,3 +262,14 @@ def shown_serial(broker: TlsBroker) -> int:
         shown = raw.socket.getpeercert()
         assert shown is not None
         return int(str(shown["serialNumber"]), 16)
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs the command openssl")
+def test_a_client_cannot_renegotiate_or_compress(broker: TlsBroker) -> None:
+    command = ["openssl", "s_client", "-connect", broker.ssl, "-CAfile", broker.ca, "-tls1_2"]
+    ran = subprocess.run(  # R is the command of s_client to renegotiate
+        command, input="R\n", capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
+    assert "RENEGOTIATING" in ran.stdout + ran.stderr
+    assert "no renegotiation" in ran.stdout + ran.stderr
+    assert "Compression: NONE" in ran.stdout

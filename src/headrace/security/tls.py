@@ -8,6 +8,7 @@ A renewal that is not right is refused, and the present certificate stays in use
 import logging
 import os
 import ssl
+import stat
 import time
 from datetime import UTC, datetime
 
@@ -61,6 +62,7 @@ class ListenerTls:
         self.client: ssl.SSLContext = client
         """For connections to other brokers."""
         self._warn_of_expiry()
+        self._warn_of_readers()
 
     @property
     def certificate(self) -> Certificate:
@@ -157,6 +159,16 @@ class ListenerTls:
             logger.warning(
                 "the certificate of listener %s ends in %d days, on %s",
                 self._listener.name, self.days_left, self._own.not_after,
+            )  # fmt: skip
+
+    def _warn_of_readers(self) -> None:
+        """Log if others than the owner and the group may read the file with the private key."""
+        path = self._settings.text("ssl.keystore.location")
+        if path and os.stat(path).st_mode & stat.S_IROTH:
+            logger.warning(
+                "every user of this machine may read the private key in %s; allow it only to the "
+                "broker's user: chmod 600 %s",
+                path, path,
             )  # fmt: skip
 
 
