@@ -201,14 +201,14 @@ def test_a_produce_adds_its_partition_and_the_commit_makes_it_visible(broker: On
     assert stable_and_end(broker) == (3, 3)
     assert stable_and_end(broker, 1) == (2, 2)
     assert produce(broker, later, 0) == NONE
-    assert broker.replicas.partition("orders", 0).aborted_transactions(0, 10) == []
+    assert broker.replicas.partition("orders", 0).log.transactions.between(0, 10) == []
 
 
 def test_an_abort_is_listed_for_those_who_read_what_is_committed(broker: OneBroker) -> None:
     who = init(broker)
     produce(broker, who)
     assert end(broker, who, commit=False)[0] == NONE
-    found = broker.replicas.partition("orders", 0).aborted_transactions(0, 10)
+    found = broker.replicas.partition("orders", 0).log.transactions.between(0, 10)
     assert found == [(who.producer_id, 0)]
 
 

@@ -66,7 +66,7 @@ def test_markers_end_transactions(opened: OneBroker) -> None:
     assert partition.last_stable_offset == 0
     assert write(opened, 2) == [ErrorCode.NONE, ErrorCode.NONE, UNKNOWN]
     assert partition.last_stable_offset == 2
-    assert partition.aborted_transactions(0, 2) == [(7, 0)]
+    assert partition.log.transactions.between(0, 2) == [(7, 0)]
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_markers_end_transactions(opened: OneBroker) -> None:
 )
 def test_markers_of_strangers_are_refused(opened: OneBroker, epoch: int, code: ErrorCode) -> None:
     assert write(opened, epoch)[0] == code
-    assert opened.replicas.partition("t", 0).has_open_transaction(7)
+    assert 7 in opened.replicas.partition("t", 0).log.producers.open_transactions
 
 
 def test_markers_of_an_earlier_coordinator_are_refused(opened: OneBroker) -> None:

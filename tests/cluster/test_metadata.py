@@ -132,8 +132,9 @@ def test_a_stray_folder_of_a_deleted_topic_is_not_taken_back(
 ) -> None:
     topic = metadata.create_topic(NewTopic("t"), DEFAULTS)
     metadata.delete_topics(["t"])
-    assert not metadata.adopt_topic("t", topic.id, 1)
-    assert not opened(tmp_path).adopt_topic("t", topic.id, 1)
+    found = FoundTopic("t", topic.id, 1)
+    assert metadata.adopt_topics([found]) == [found]
+    assert opened(tmp_path).adopt_topics([found]) == [found]
     assert not opened(tmp_path).image.topics
 
 

@@ -380,7 +380,7 @@ def test_a_transaction_is_hidden_until_its_marker(broker: OneBroker) -> None:
     partition = topic(broker)
     append(partition, batch(b"v"))
     assert append_verified(partition, in_transaction(0)) == 1
-    assert partition.has_open_transaction(7)
+    assert 7 in partition.log.producers.open_transactions
     assert (partition.high_watermark, partition.last_stable_offset) == (2, 1)
     piece, aborted = partition.read_committed(0, 10_000, True)
     assert piece is not None
@@ -388,7 +388,7 @@ def test_a_transaction_is_hidden_until_its_marker(broker: OneBroker) -> None:
     assert aborted == []
     assert partition.read_committed(1, 10_000, True) == (None, [])
     assert partition.append_marker(7, 0, True, 3, NOW) == 2
-    assert not partition.has_open_transaction(7)
+    assert 7 not in partition.log.producers.open_transactions
     assert not partition.log.transactions.unsettled, "nothing is kept for each transaction"
     assert partition.last_stable_offset == 3
     assert partition.read_committed(1, 10_000, True)[1] == []
@@ -399,7 +399,7 @@ def test_an_aborted_transaction_is_told_to_readers_of_its_offsets_only(broker: O
     append_verified(partition, in_transaction(0))
     partition.append_marker(7, 0, False, 3, NOW)
     append(partition, batch(b"v"))
-    assert partition.aborted_transactions(0, 3) == [(7, 0)]
+    assert partition.log.transactions.between(0, 3) == [(7, 0)]
     assert partition.read_committed(0, 10_000, True)[1] == [(7, 0)]
     assert partition.read_committed(2, 10_000, True)[1] == []
     assert partition.read_committed(3, 10_000, True) == (None, [])
@@ -495,7 +495,7 @@ def test_the_brokers_own_transactional_records_need_no_sequence(broker: OneBroke
     assert partition.append_own(in_transaction(-1), NOW) == 1
     assert partition.last_stable_offset == 0
     partition.append_marker(7, 1, False, 0, NOW)
-    assert partition.aborted_transactions(0, 3) == [(7, 0)]
+    assert partition.log.transactions.between(0, 3) == [(7, 0)]
     with pytest.raises(KafkaError) as raised:
         partition.append_own(in_transaction(-1), NOW)
     assert raised.value.code == ErrorCode.INVALID_PRODUCER_EPOCH

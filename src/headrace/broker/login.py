@@ -42,8 +42,6 @@ _UNREADABLE = (MalformedRequest, struct.error, IndexError, UnicodeDecodeError)
 _SIZE = struct.Struct(">i")
 _RAW_HANDSHAKE = 0
 """The version of SaslHandshake that plain frames follow."""
-_LIFETIME_FROM = 1
-"""The version of SaslAuthenticate from which on the answer says when the login ends."""
 RELOGIN_PAUSE_S = 1.0
 """A client that logs in again sooner than this is refused."""
 

@@ -388,10 +388,6 @@ class Metadata:
 
         return self._change(decide)
 
-    def adopt_topic(self, name: str, topic_id: uuid.UUID, partition_count: int) -> bool:
-        """As `adopt_topics` for one; whether the topic is known afterwards."""
-        return not self.adopt_topics([FoundTopic(name, topic_id, partition_count)])
-
     def was_deleted(self, topic_id: uuid.UUID) -> bool:
         """Whether a topic with this id was deleted here."""
         return self._store.get(f"/deleted/{topic_id}") is not None

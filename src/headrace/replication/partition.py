@@ -391,10 +391,6 @@ class Partition:
         known = self.verifications
         return known is not None and known.get(producer_id) is verification
 
-    def has_open_transaction(self, producer_id: int) -> bool:
-        """Whether the producer has written here since its last transaction ended."""
-        return producer_id in (self._log or self.log).producers.open_transactions
-
     def _check_transaction(
         self, log: Log, header: batch.HeaderFields, verification: VerificationGuard | None
     ) -> None:
@@ -583,10 +579,6 @@ class Partition:
         """The offset below which every transaction has ended, for consumers that wait for that."""
         log = self._log or self.log
         return log.last_stable_offset(self._high_watermark)
-
-    def aborted_transactions(self, start: Offset, end: Offset) -> list[tuple[int, Offset]]:
-        """(producer id, first offset) of what a reader from `start` to before `end` must skip."""
-        return self.log.transactions.between(start, end)
 
     def read_committed(
         self, offset: Offset, max_bytes: int, whole_first: bool

@@ -6,7 +6,7 @@ client_id nullable string` (and tagged fields, where the API's version is flexib
 
 import struct
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 
 from headrace.errors import MalformedRequest
 
@@ -23,15 +23,6 @@ REQUEST_START_BYTES = 10
 
 _SIMPLE_HEADER = struct.Struct(">ii").pack
 _FLEXIBLE_HEADER = struct.Struct(">iiB").pack
-
-
-class RequestHeader(NamedTuple):
-    """The head of one request."""
-
-    api_key: int
-    version: int
-    correlation_id: int
-    client_id: str
 
 
 def read_client_id(buf: bytearray, view: memoryview, pos: int, end: int, length: int) -> str:

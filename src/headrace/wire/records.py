@@ -139,21 +139,6 @@ def encode_batch(
     return out
 
 
-def recompress(
-    view: Buffer, start: int, end: int, codec: int, level: int | None, max_decompressed: int
-) -> bytearray:
-    """The batch in [start, end) with its records packed by another codec; offsets stay.
-
-    INVALID_RECORD if the lengths of the records do not fill the batch.
-    """
-    from headrace.wire.record_checks import check_lengths
-
-    header = _header(view, start, end)
-    payload = unpack(view, start, end, header, max_decompressed)
-    check_lengths(payload, 0, header.record_count, len(payload))
-    return repack(memoryview(view)[start : start + HEADER_BYTES], header, payload, codec, level)
-
-
 def repack(
     old: Buffer, header: Header, payload: bytes | bytearray, codec: int, level: int | None
 ) -> bytearray:

@@ -63,10 +63,6 @@ class ConsumerState:
         """The member that owns this partition, or has not given it up yet."""
         return self._holders.get((topic_id, partition))
 
-    def held_partitions(self) -> int:
-        """How many partitions somebody owns or has not given up yet."""
-        return len(self._holders)
-
     def target_of(self, member_id: str) -> Assignment:
         """What a member should own."""
         return self.targets.get(member_id, NOTHING)

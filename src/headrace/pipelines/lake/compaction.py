@@ -21,7 +21,6 @@ from headrace.pipelines.lake.files import TableFolder, epoch_of
 from headrace.pipelines.lake.open_files import WrittenFile
 from headrace.pipelines.lake.partitioning import FileLayout, Values
 
-TARGET_BYTES = 128 << 20
 # A file of this share of the target is left as it is.
 LARGE_ENOUGH = 0.75
 # So much is rewritten before it is committed; a conflict then costs no more than that.

@@ -43,7 +43,7 @@ SPARK_TYPES: dict[str, DataType] = {
         StructType([StructField("key", StringType()), StructField("value", BinaryType())])
     ),
 }
-CREATE_TIME, LOG_APPEND_TIME = 0, 1
+LOG_APPEND_TIME = 1
 
 
 def spark_schema(names: tuple[str, ...], typed: Mapping[str, DataType]) -> StructType:
