@@ -12,15 +12,8 @@ from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
 from headrace.errors import MalformedRequest
-from headrace.wire.fast import (
-    Chunk,
-    FetchResult,
-    ProduceResult,
-    fetch_response,
-    parse_fetch,
-    parse_produce,
-    produce_response,
-)
+from headrace.wire.fast import Chunk, fetch_response, parse_fetch, parse_produce, produce_response
+from headrace.wire.results import FetchResult, ProduceResult
 
 TOPIC_ID = uuid.UUID(int=0x1234567890ABCDEF1234567890ABCDEF)
 PRODUCE_VERSIONS = range(3, 14)
@@ -84,10 +77,11 @@ def test_a_produce_request_is_read_as_kafka_defines_it(version: int) -> None:
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
 def test_a_produce_response_is_what_kafka_defines(version: int) -> None:
     key = TOPIC_ID.bytes if version >= 13 else b"orders"
-    results: list[ProduceResult] = [
-        (3, 0, 42, -1, 5, None, ()),
-        (4, 87, -1, -1, -1, "two records are wrong", [(1, "no key"), (70_000, "no key either")]),
-        (5, 2, -1, -1, -1, "the checksum does not match", ()),
+    two = [(1, "no key"), (70_000, "no key either")]
+    results = [
+        ProduceResult(3, 0, 42, log_start_offset=5),
+        ProduceResult(4, 87, error_message="two records are wrong", record_errors=two),
+        ProduceResult(5, 2, error_message="the checksum does not match"),
     ]
     frame = produce_response(version, 99, 321, [(key, results)])
     size, correlation_id = struct.unpack_from(">ii", frame)
@@ -181,11 +175,12 @@ def read_response(key: int, version: int, frame: bytes, start: int) -> Any:
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
 def test_a_fetch_response_is_what_kafka_defines(version: int, size: int) -> None:
     key = TOPIC_ID.bytes if version >= 13 else b"orders"
-    results: list[FetchResult] = [
-        (0, 0, 50, 49, 3, InMemory(b"x" * size), None),
-        (1, 1, -1, -1, -1, None, None),
-        (2, 0, 60, 40, 5, InMemory(b"y" * size), [(1000, 7), (2**40, 9)]),
-        (3, 0, 60, 60, 5, None, []),
+    results = [
+        FetchResult(0, 0, 50, 49, 3, InMemory(b"x" * size)),
+        FetchResult(1, 1),
+        FetchResult(2, 0, 60, 40, 5, InMemory(b"y" * size), [(1000, 7), (2**40, 9)]),
+        FetchResult(3, 0, 60, 60, 5, None, []),
+        FetchResult(4, 0, 60, 60, 5, preferred_replica=8),
     ]
     frame = joined(fetch_response(version, 12, 321, 0, 77, [(key, results)]))
     assert struct.unpack_from(">ii", frame) == (len(frame) - 4, 12)
@@ -193,7 +188,7 @@ def test_a_fetch_response_is_what_kafka_defines(version: int, size: int) -> None
     response = read_response(1, version, frame, start)
     assert response.throttle_time == datetime.timedelta(milliseconds=321)
     [topic] = response.responses
-    first, second, third, fourth = topic.partitions
+    first, second, third, fourth, fifth = topic.partitions
     assert (first.high_watermark, first.last_stable_offset) == (50, 49)
     assert bytes(first.records) == b"x" * size
     assert (int(second.error_code), second.high_watermark) == (1, -1)
@@ -203,6 +198,10 @@ def test_a_fetch_response_is_what_kafka_defines(version: int, size: int) -> None
     aborted = [(int(a.producer_id), a.first_offset) for a in third.aborted_transactions]
     assert aborted == [(1000, 7), (2**40, 9)]
     assert fourth.aborted_transactions == ()
+    if version >= 11:
+        preferred = [int(one.preferred_read_replica) for one in topic.partitions]
+        assert preferred == [-1, -1, -1, -1, 8]
+    assert fifth.aborted_transactions == ()
     if version >= 7:
         assert response.session_id == 77
 

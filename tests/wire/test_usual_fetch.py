@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from kio.index import load_request_schema
 
-from headrace.wire.fast import FetchResult, fetch_response, parse_fetch
+from headrace.wire.fast import fetch_response, parse_fetch
+from headrace.wire.results import Aborted, FetchResult
 from headrace.wire.usual_fetch import USUAL_FROM, parse_usual_fetch, usual_fetch_response
 from tests.wire.test_fast import TOPIC_ID, InMemory, encode, fill, joined, nested
 
@@ -110,7 +111,8 @@ def test_an_answer_has_the_same_bytes_both_ways(version: int, size: int, committ
     for name in ("o", "n" * 126):
         key = key_of(version, name)
         records = InMemory(b"x" * size)
-        result: FetchResult = (5, 0, 2**40, 2**40 - 1, 17, records, [] if committed else None)
+        aborted: Aborted | None = [] if committed else None
+        result = FetchResult(5, 0, 2**40, 2**40 - 1, 17, records, aborted)
         long = fetch_response(version, 12, 321, 0, 0, [(key, [result])])
         short = usual_fetch_response(
             version, 12, 321, key, 5, 2**40, 2**40 - 1, 17, committed, records

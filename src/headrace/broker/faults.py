@@ -23,8 +23,9 @@ from headrace.broker.dispatch import Dispatch
 from headrace.clock import SystemClock
 from headrace.disk.failpoints import Failpoints
 from headrace.errors import ErrorCode, KafkaError
-from headrace.wire.fast import FetchResult, TopicKey, fetch_response, parse_fetch, parse_produce
+from headrace.wire.fast import TopicKey, fetch_response, parse_fetch, parse_produce
 from headrace.wire.framing import REQUEST_START_BYTES, frame_response, request_start
+from headrace.wire.results import FetchResult
 from headrace.wire.varint import skip_tagged_fields
 
 
@@ -136,7 +137,7 @@ def _refuse(
         if fetch.session_epoch not in (FINAL_EPOCH, 0):
             return fetch_response(version, correlation_id, 0, code, 0, [])
         topics: list[tuple[TopicKey, list[FetchResult]]] = [
-            (topic, [(wanted[0], int(code), -1, -1, -1, None, None) for wanted in partitions])
+            (topic, [FetchResult(index, code) for index, *_ in partitions])
             for topic, partitions in fetch.topics
         ]
         return fetch_response(version, correlation_id, 0, 0, 0, topics)

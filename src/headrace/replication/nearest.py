@@ -2,8 +2,8 @@
 
 from headrace.cluster.metadata import Metadata
 from headrace.replication.partition import Partition
-from headrace.types import Offset
-from headrace.wire.fast import Nearer
+from headrace.types import BrokerId, Offset
+from headrace.wire.results import NO_REPLICA
 
 
 class Nearest:
@@ -13,12 +13,12 @@ class Nearest:
         self._metadata = metadata
         self._node_id = node_id
 
-    def __call__(self, partition: Partition, rack: str, offset: Offset) -> Nearer | None:
-        """A follower in that rack, in sync and with records from there on; None: this broker."""
+    def __call__(self, partition: Partition, rack: str, offset: Offset) -> BrokerId:
+        """An in-sync follower in that rack that has the offset; NO_REPLICA: this broker."""
         leadership, brokers = partition.leadership, self._metadata.image.brokers
         here = brokers.get(self._node_id)
         if leadership is None or here is None or here.rack == rack:
-            return None
+            return NO_REPLICA
         found = [
             (follower.end, number)
             for number, follower in leadership.followers.items()
@@ -27,4 +27,4 @@ class Nearest:
             and brokers[number].rack == rack
             and follower.end >= offset
         ]
-        return Nearer(max(found)[1]) if found else None
+        return max(found)[1] if found else NO_REPLICA

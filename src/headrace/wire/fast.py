@@ -5,10 +5,10 @@ anything acts on it: what lies about its lengths raises MalformedRequest and tou
 """
 
 import struct
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from headrace.errors import MalformedRequest
+from headrace.wire.results import NO_REPLICA, FetchResult, ProduceResult, Records
 from headrace.wire.varint import MAX_TAGGED_FIELDS, read_uvarint, skip_tagged_fields, uvarint
 
 Buffer: TypeAlias = bytearray
@@ -196,13 +196,6 @@ def parse_usual_produce(
 
 # ----------------------------------------------------------------------------- Produce responses
 
-RecordErrors: TypeAlias = Sequence[tuple[int, str]]
-"""Index in the batch and message of each record that was refused (KIP-467)."""
-
-ProduceResult: TypeAlias = tuple[int, int, int, int, int, str | None, RecordErrors]
-"""Index, error code, base offset, log append time, log start offset, error message, record errors.
-"""
-
 _produced_v3 = struct.Struct(">ihqq").pack
 _produced_v5 = struct.Struct(">ihqqq").pack
 _no_error_v8 = b"\0\0\0\0\xff\xff"
@@ -224,19 +217,22 @@ def produce_response(
     parts = [b"", _put_i32(len(topics))]
     for key, results in topics:
         parts += (_put_i16(len(key)), key, _put_i32(len(results)))
-        for index, error, base, append_time, start, message, records in results:
+        for result in results:
+            index, error, base = result.partition_index, result.error_code, result.base_offset
+            append_time = result.log_append_time
             if version < 5:
                 parts.append(_produced_v3(index, error, base, append_time))
                 continue
-            parts.append(_produced_v5(index, error, base, append_time, start))
+            parts.append(_produced_v5(index, error, base, append_time, result.log_start_offset))
             if version < 8:
                 continue
-            if message is None:
+            if result.error_message is None:
                 parts.append(_no_error_v8)
             else:
+                records = result.record_errors
                 parts.append(_put_i32(len(records)))
                 parts += [_put_i32(place) + _string(why) for place, why in records]
-                parts.append(_string(message))
+                parts.append(_string(result.error_message))
     parts.append(_put_i32(throttle_ms))
     body = b"".join(parts)
     return _size_correlation(len(body) + 4, correlation_id) + body
@@ -278,14 +274,20 @@ def _flexible_produce_response(
         if version < PRODUCE_TOPIC_IDS_FROM:
             parts.append(uvarint(len(key) + 1))
         parts += (key, uvarint(len(results) + 1))
-        for index, error, base, append_time, start, message, records in results:
-            parts.append(_produced_v5(index, error, base, append_time, start))
-            if message is None:
+        for result in results:
+            parts.append(
+                _produced_v5(
+                    result.partition_index, result.error_code, result.base_offset,
+                    result.log_append_time, result.log_start_offset,
+                )
+            )  # fmt: skip
+            if result.error_message is None:
                 parts.append(_no_error_v9)
                 continue
+            records = result.record_errors
             parts.append(uvarint(len(records) + 1))
             parts += [_put_i32(place) + _compact_string(why) + b"\0" for place, why in records]
-            parts.append(_compact_string(message) + b"\0")
+            parts.append(_compact_string(result.error_message) + b"\0")
         parts.append(b"\0")
     parts.append(_throttle_tags(throttle_ms, 0))
     body = b"".join(parts)
@@ -512,27 +514,6 @@ fetch_head_v7 = struct.Struct(">iihi").pack
 fetch_head_v4 = struct.Struct(">ii").pack
 
 
-class Records(Protocol):
-    """Bytes of a log that leave as they lie on the disk."""
-
-    @property
-    def length(self) -> int: ...
-
-    def read(self) -> bytes: ...
-
-
-Aborted: TypeAlias = list[tuple[int, int]]
-"""Producer id and first offset of each aborted transaction."""
-
-
-class Nearer(int):
-    """The broker that a consumer had better fetch a partition from."""
-
-
-FetchResult: TypeAlias = tuple[int, int, int, int, int, Records | None, Aborted | Nearer | None]
-"""Index, error code, high watermark, last stable offset, log start offset, records, and for those
-who read committed records the aborted transactions among them."""
-
 Chunk: TypeAlias = bytes | Records
 
 INLINE_BYTES = 4 * 1024
@@ -560,11 +541,13 @@ def fetch_response(
     chunks: list[Chunk] = []
     for key, results in topics:
         parts += (_put_i16(len(key)), key, _put_i32(len(results)))
-        for index, code, high_watermark, stable, start, records, aborted in results:
+        for result in results:
+            index, code, start = result.partition_index, result.error_code, result.log_start_offset
+            high_watermark, stable = result.high_watermark, result.last_stable_offset
+            records = result.records
             size = 0 if records is None else records.length
-            if aborted is not None:
-                fields = (index, code, high_watermark, stable, start)
-                parts += (_fetched_committed(version, fields, aborted), _put_i32(size))
+            if result.aborted is not None or result.preferred_replica != NO_REPLICA:
+                parts += (_fetched_unusual(version, result), _put_i32(size))
             elif version >= 11:
                 parts.append(fetched_v11(index, code, high_watermark, stable, start, -1, -1, size))
             elif version >= 5:
@@ -591,12 +574,17 @@ def _flexible_fetch_response(
         if version < FETCH_TOPIC_IDS_FROM:
             parts.append(uvarint(len(key) + 1))
         parts += (key, uvarint(len(results) + 1))
-        for index, code, high_watermark, stable, start, records, aborted in results:
-            if aborted is None:
-                parts.append(fetched_v12(index, code, high_watermark, stable, start, 0, -1))
+        for result in results:
+            if result.aborted is None and result.preferred_replica == NO_REPLICA:
+                parts.append(
+                    fetched_v12(
+                        result.partition_index, result.error_code, result.high_watermark,
+                        result.last_stable_offset, result.log_start_offset, 0, -1,
+                    )
+                )  # fmt: skip
             else:
-                fields = (index, code, high_watermark, stable, start)
-                parts.append(_fetched_committed(version, fields, aborted))
+                parts.append(_fetched_unusual(version, result))
+            records = result.records
             if records is None:
                 parts.append(b"\x01\0")
             else:
@@ -608,16 +596,13 @@ def _flexible_fetch_response(
     return _with_size(chunks, parts)
 
 
-def _fetched_committed(
-    version: int, fields: tuple[int, int, int, int, int], aborted: Aborted | Nearer
-) -> bytes:
-    """A partition's fields up to its records, for those who read committed records only.
-
-    And for those who are sent to another broker, which they can be from v11 on.
-    """
-    nearer = -1
-    if isinstance(aborted, Nearer):
-        nearer, aborted = aborted, []
+def _fetched_unusual(version: int, result: FetchResult) -> bytes:
+    """A partition's fields up to its records, with aborted transactions or a preferred replica."""
+    aborted = result.aborted or []
+    fields = (
+        result.partition_index, result.error_code, result.high_watermark,
+        result.last_stable_offset, result.log_start_offset,
+    )  # fmt: skip
     parts = [_fetched_start_v5(*fields) if version >= 5 else _fetched_start_v4(*fields[:4])]
     if version >= FETCH_FLEXIBLE_FROM:
         parts.append(uvarint(len(aborted) + 1))
@@ -626,7 +611,7 @@ def _fetched_committed(
         parts.append(_put_i32(len(aborted)))
         parts += [_aborted_v4(producer_id, first) for producer_id, first in aborted]
     if version >= 11:
-        parts.append(_put_i32(nearer))
+        parts.append(_put_i32(result.preferred_replica))
     return b"".join(parts)
 
 

@@ -13,9 +13,9 @@ from headrace.wire.fast import (
     INLINE_BYTES,
     Buffer,
     Chunk,
-    Records,
     TopicKey,
 )
+from headrace.wire.results import Records
 from headrace.wire.varint import uvarint
 
 USUAL_FROM = 11

@@ -31,26 +31,24 @@ from headrace.replication.nearest import Nearest
 from headrace.replication.partition import Partition
 from headrace.replication.replicas import Replicas
 from headrace.replication.throttle import LeaderThrottle
-from headrace.types import Offset
+from headrace.types import BrokerId, Offset
 from headrace.wire.fast import (
     FETCH_TOPIC_IDS_FROM,
     FETCH_VERSIONS,
-    Aborted,
     Chunk,
     FetchRequest,
-    FetchResult,
     ManyPartitions,
-    Nearer,
     TopicKey,
     fetch_response,
     parse_fetch,
 )
+from headrace.wire.results import NO_REPLICA, FetchResult
 from headrace.wire.usual_fetch import USUAL_FROM, parse_usual_fetch, usual_fetch_response
 
 READ_COMMITTED = 1
 
-FindNearest: TypeAlias = Callable[[Partition, str, Offset], Nearer | None]
-"""The replica in a rack that holds what comes from an offset on, if that is not this one."""
+FindNearest: TypeAlias = Callable[[Partition, str, Offset], BrokerId]
+"""The replica in a rack that has the records from an offset on; NO_REPLICA: this broker's."""
 
 _Topics = list[tuple[TopicKey, list[FetchResult]]]
 
@@ -209,18 +207,18 @@ class Fetch:
                 result = self._read_entry(
                     entry, min(entry.max_bytes, left), total == 0, committed, request.rack
                 )
-                end = result[3] if committed else result[2]
-                failed = failed or isinstance(result[6], Nearer)
-            records = result[5]
+                end = result.last_stable_offset if committed else result.high_watermark
+                failed = failed or result.preferred_replica != NO_REPLICA
+            records = result.records
             if records is not None:
                 total += records.length
                 left = max(left - records.length, 0)
-            elif result[1]:
+            elif result.error_code:
                 failed = True
             elif (
                 incremental
-                and result[2] == entry.sent_high_watermark
-                and result[4] == entry.sent_start
+                and result.high_watermark == entry.sent_high_watermark
+                and result.log_start_offset == entry.sent_start
             ):
                 if entry.offset >= end:  # there may be more behind a limit otherwise
                     quiet.append(entry)
@@ -240,26 +238,27 @@ class Fetch:
     ) -> FetchResult:
         partition = self._partition(entry)
         if not isinstance(partition, Partition):
-            return (entry.index, partition, -1, -1, -1, None, None)
+            return FetchResult(entry.index, partition)
         try:
             if entry.epoch >= 0:
                 partition.check_epoch(entry.epoch)
-            aborted: Aborted | Nearer | None = None
+            records, aborted, preferred = None, None, NO_REPLICA
             if rack and self._nearest is not None:
-                aborted = self._nearest(partition, rack, entry.offset)
-            if isinstance(aborted, Nearer):
-                records = None
-            elif committed:
-                records, aborted = partition.read_committed(entry.offset, max_bytes, whole_first)
-            else:
-                records = partition.read(entry.offset, max_bytes, whole_first)
+                preferred = self._nearest(partition, rack, entry.offset)
+            if preferred == NO_REPLICA:
+                if committed:
+                    records, aborted = partition.read_committed(
+                        entry.offset, max_bytes, whole_first
+                    )
+                else:
+                    records = partition.read(entry.offset, max_bytes, whole_first)
         except KafkaError as error:
             if error.code is ErrorCode.CORRUPT_MESSAGE:
                 self._replicas.found_damaged(partition, entry.offset)
-            return (entry.index, error.code, -1, -1, -1, None, None)
-        return (
+            return FetchResult(entry.index, error.code)
+        return FetchResult(
             entry.index, 0, partition.high_watermark, partition.last_stable_offset,
-            partition.log.start_offset, records, aborted,
+            partition.log.start_offset, records, aborted, preferred,
         )  # fmt: skip
 
     def _read_for_follower(
@@ -268,7 +267,7 @@ class Fetch:
         """What a replica lacks, and the end of the log."""
         partition = self._partition(entry)
         if not isinstance(partition, Partition):
-            return (entry.index, partition, -1, -1, -1, None, None), -1
+            return FetchResult(entry.index, partition), -1
         code, start, end = ErrorCode.NONE, -1, -1
         records = None
         try:
@@ -284,7 +283,7 @@ class Fetch:
             if code is ErrorCode.CORRUPT_MESSAGE:
                 self._replicas.found_damaged(partition, entry.offset)
         high_watermark = partition.high_watermark if end >= 0 else -1
-        return (entry.index, code, high_watermark, -1, start, records, None), end
+        return FetchResult(entry.index, code, high_watermark, -1, start, records), end
 
     def _read_throttled(
         self,
@@ -329,11 +328,11 @@ class Fetch:
     def sent(self, session: FetchSession, topics: _Topics) -> None:
         """Remember what the client knows now, and let those with data go to the end of the line."""
         for key, results in topics:
-            for index, _, high_watermark, _, start, records, _ in results:
-                entry = session.entries[key, index]
-                entry.sent_high_watermark = high_watermark
-                entry.sent_start = start
-                if records is not None and entry in session.dirty:
+            for result in results:
+                entry = session.entries[key, result.partition_index]
+                entry.sent_high_watermark = result.high_watermark
+                entry.sent_start = result.log_start_offset
+                if result.records is not None and entry in session.dirty:
                     del session.dirty[entry]
                     session.dirty[entry] = None
 

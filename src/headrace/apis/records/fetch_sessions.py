@@ -35,10 +35,7 @@ class SessionPartition:
     def __init__(self, session: "FetchSession", key: TopicKey, wanted: FetchPartition) -> None:
         self.session = session
         self.key = key
-        self.index = wanted[0]
-        self.epoch = wanted[1]
-        self.offset = wanted[2]
-        self.max_bytes = wanted[5]
+        self.index, self.epoch, self.offset, _, _, self.max_bytes = wanted
         self.partition: Partition | None = None
         self.sent_high_watermark = -1
         self.sent_start = -1
@@ -82,11 +79,12 @@ class FetchSession:
         entries, dirty = self.entries, self.dirty
         for key, partitions in request.topics:
             for wanted in partitions:
-                entry = entries.get((key, wanted[0]))
+                index, epoch, offset, _, _, max_bytes = wanted
+                entry = entries.get((key, index))
                 if entry is None:
-                    entry = entries[key, wanted[0]] = SessionPartition(self, key, wanted)
+                    entry = entries[key, index] = SessionPartition(self, key, wanted)
                 else:
-                    entry.epoch, entry.offset, entry.max_bytes = wanted[1], wanted[2], wanted[5]
+                    entry.epoch, entry.offset, entry.max_bytes = epoch, offset, max_bytes
                 dirty[entry] = None
         for name in request.forgotten:
             entry = entries.pop(name, None)

@@ -31,11 +31,11 @@ from headrace.wire.fast import (
     Chunk,
     FetchPartition,
     FetchRequest,
-    FetchResult,
     TopicKey,
     fetch_body,
     join_fetch_bodies,
 )
+from headrace.wire.results import FetchResult
 from headrace.wire.steps import Steps
 
 AGAIN_S = 0.05
@@ -160,10 +160,12 @@ def _read_some(
     read.topics += len(topics)
     for key, results in topics:
         for result in results:
-            if result[5] is not None:
-                read.total_bytes += result[5].length
+            if result.records is not None:
+                read.total_bytes += result.records.length
             elif session.id and request.replica_id < 0:
-                _watch_if_quiet(session, session.entries[key, result[0]], result, request)
+                _watch_if_quiet(
+                    session, session.entries[key, result.partition_index], result, request
+                )
     if session.id:
         fetch.sent(session, topics)
     read.chunks += fetch_body(read.version, topics)
@@ -173,7 +175,8 @@ def _watch_if_quiet(
     session: FetchSession, entry: SessionPartition, result: FetchResult, request: FetchRequest
 ) -> None:
     """Spare the next request a partition that has nothing new."""
-    end = result[3] if request.isolation == READ_COMMITTED else result[2]
-    if not result[1] and entry.offset >= end and entry in session.dirty:
+    committed = request.isolation == READ_COMMITTED
+    end = result.last_stable_offset if committed else result.high_watermark
+    if not result.error_code and entry.offset >= end and entry in session.dirty:
         entry.watch()
         del session.dirty[entry]

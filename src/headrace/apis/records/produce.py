@@ -32,13 +32,13 @@ from headrace.wire.fast import (
     PRODUCE_VERSIONS,
     ManyPartitions,
     ProduceRequest,
-    ProduceResult,
     TopicKey,
     parse_produce,
     parse_usual_produce,
     produce_response,
     usual_produce_response,
 )
+from headrace.wire.results import ProduceResult
 
 if TYPE_CHECKING:
     from headrace.apis.records.produce_transactions import WritePermission, WritePermissions
@@ -233,7 +233,7 @@ class Produce:
                         # At once: if this broker stops leading, that fails what waits here.
                         commit = partition.wait_committed(partition.log.end_offset)
                         pending.append((results, len(results), commit))
-                    results.append((index, 0, base, append_time, log_start, None, ()))
+                    results.append(ProduceResult(index, 0, base, append_time, log_start))
                     break
         if pending:
             return _wait(caller, pending, topics, request.timeout_ms, version, correlation_id)
@@ -262,7 +262,7 @@ def _answer(
 ) -> bytes | None:
     if acks != 0:
         return produce_response(version, correlation_id, caller.throttle_ms, topics)
-    if any(result[1] for _, results in topics for result in results):
+    if any(result.error_code for _, results in topics for result in results):
         # There is no other way to tell the client.
         raise CloseConnection("a produce with acks=0 failed")
     return None
@@ -280,16 +280,18 @@ async def _wait(
     commits = [commit for _, _, commit in pending]
     await asyncio.wait(commits, timeout=max(timeout_ms, 0) / 1000)
     for results, place, commit in pending:
-        index, _, _, _, log_start, _, _ = results[place]
         if not commit.done():
             commit.cancel()
-            results[place] = (
-                index, ErrorCode.REQUEST_TIMED_OUT, -1, -1, log_start,
-                f"not committed within {timeout_ms} ms", (),
-            )  # fmt: skip
+            code, message = ErrorCode.REQUEST_TIMED_OUT, f"not committed within {timeout_ms} ms"
         elif (error := commit.exception()) is not None:
             code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
-            results[place] = (index, code, -1, -1, log_start, str(error), ())
+            message = str(error)
+        else:
+            continue
+        start = results[place].log_start_offset
+        results[place] = ProduceResult(
+            results[place].partition_index, code, log_start_offset=start, error_message=message
+        )
     return produce_response(version, correlation_id, caller.throttle_ms, topics)
 
 
@@ -302,7 +304,9 @@ def _copy(request: ProduceRequest, view: memoryview) -> tuple[int, bytearray]:
 
 
 def _refused(index: int, error: KafkaError) -> ProduceResult:
-    return index, error.code, -1, -1, -1, error.message, error.record_errors
+    return ProduceResult(
+        index, error.code, error_message=error.message, record_errors=error.record_errors
+    )
 
 
 def _unknown(index: int, topic_unknown: bool, version: int) -> ProduceResult:
@@ -325,7 +329,7 @@ def refuse_produce(
         correlation_id,
         caller.throttle_ms,
         [
-            (key, [(index, code, -1, -1, -1, None, ()) for index, _, _ in batches])
+            (key, [ProduceResult(index, code) for index, _, _ in batches])
             for key, batches in request.topics
         ],
     )
