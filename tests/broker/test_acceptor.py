@@ -166,6 +166,24 @@ def refuses(listening: Accepting, context: ssl.SSLContext) -> bool:
         return True
 
 
+def test_where_clients_log_in_certificates_are_asked_for_by_the_listeners_own_setting(
+    start: Start, folder: Path, authority: Authority
+) -> None:
+    given = {
+        **settings(folder, ssl_client_auth="required"),
+        "listeners": "SASL_SSL://localhost:0,SSL://localhost:0",
+        "inter.broker.listener.name": "SSL",
+        "sasl.enabled.mechanisms": "PLAIN",
+    }
+    listening = start(given)
+    assert listening.principal(client(folder)) == "User:ANONYMOUS"
+    own = "listener.name.sasl_ssl.ssl.client.auth"
+    strict = start({**given, own: "required"})
+    assert refuses(strict, client(folder))
+    # The login will say who it is.
+    assert strict.principal(client(folder, authority.issue("CN=a"))) == "User:ANONYMOUS"
+
+
 @pytest.mark.parametrize("kind", ["missing", "foreign", "expired", "unmapped"])
 def test_a_client_that_does_not_prove_who_it_is_is_refused(
     start: Start, folder: Path, authority: Authority, caplog: pytest.LogCaptureFixture, kind: str
@@ -231,6 +249,28 @@ def test_the_versions_that_the_settings_name_are_spoken(start: Start, folder: Pa
     listening = start(settings(folder, ssl_enabled_protocols="TLSv1.2"))
     with client(folder).wrap_socket(listening.connect(), server_hostname="localhost") as tls:
         assert tls.version() == "TLSv1.2"
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"\x16" * 2000,
+        b"\x16\x03\x01\xff\xff" + b"\x01" * 3000,
+        b"\x16\x03\x01\0\x05\x01\0\0\x01\0",
+        b"\x16\x03\x03\0\x04" + b"\0" * 4,
+        b"\x16\x03\x01\0\0" * 500,
+    ],
+)
+def test_bytes_that_only_begin_like_tls_close_the_connection(
+    start: Start, folder: Path, garbage: bytes
+) -> None:
+    listening = start({**settings(folder), "socket.connection.setup.timeout.ms": "3000"})
+    with listening.connect() as sock, contextlib.suppress(ConnectionError):
+        sock.sendall(garbage)
+        while sock.recv(1000):
+            pass
+    assert listening.callers == []
+    assert listening.principal(client(folder)) == "User:ANONYMOUS"
 
 
 def test_half_a_handshake_ends_in_time_and_holds_up_nobody(

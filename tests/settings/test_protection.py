@@ -61,6 +61,10 @@ def honoured_or_refused(name: str) -> bool:
         ({"advertised.listeners": "SSL://a:9093"}, "advertised.listeners"),
         ({"ssl.client.auth": "required"}, "ssl.client.auth=required"),
         (
+            {"listeners": "SASL_SSL://:9092", "ssl.client.auth": "required"},
+            "no listener has the protocol SSL",
+        ),
+        (
             {
                 "listeners": "PLAINTEXT://:9092,SSL://:9093",
                 "listener.name.plaintext.ssl.client.auth": "required",

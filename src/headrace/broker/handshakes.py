@@ -111,9 +111,9 @@ class Handshakes:
                 del self._per_host[host]
 
     def finish(self, sock: ssl.SSLSocket, host: str, port: int) -> None:
-        """Hand over a connection whose client has proved what it had to."""
+        """Hand over a connection; a client that logs in is known by its login alone."""
         principal = None
-        if self.tls.server.verify_mode is not ssl.CERT_NONE:
+        if not self.listener.login:
             der = sock.getpeercert(binary_form=True)
             if der is not None:
                 principal = self._principal(der, host, port)

@@ -17,7 +17,7 @@ from headrace.security.key_stores import KeyStore, load_key_store, load_trusted,
 from headrace.security.principals import PrincipalRules
 from headrace.security.x509 import Certificate
 from headrace.settings import Settings
-from headrace.settings.listeners import Listener
+from headrace.settings.listeners import LISTENER_PREFIX, Listener
 
 logger = logging.getLogger(__name__)
 
@@ -84,7 +84,7 @@ class ListenerTls:
             keys, server, client = self._load()
             self._check_successor(keys.chain[0])
             self._check_host(keys.chain[0])
-        except SettingError as error:
+        except (SettingError, OSError, ValueError) as error:
             logger.error(
                 "listener %s keeps its certificate of %s: %s",
                 self._listener.name, self._own.distinguished_name, error,
@@ -117,9 +117,16 @@ class ListenerTls:
         trusted = load_trusted(self._settings)
         return (
             keys,
-            _server_context(self._settings, keys, trusted),
+            _server_context(self._settings, keys, trusted, self._client_auth()),
             _client_context(self._settings, keys, trusted),
         )
+
+    def _client_auth(self) -> str:
+        """Whether clients need a certificate; where they log in, only if asked for by name."""
+        if not self._listener.login:
+            return self._settings.text("ssl.client.auth")
+        name = f"{LISTENER_PREFIX}{self._listener.name.lower()}.ssl.client.auth"
+        return self._settings.explicit.get(name, "none").strip()
 
     def _check_host(self, own: Certificate) -> None:
         """Clients check that the certificate names the host that they were told to connect to."""
@@ -176,17 +183,18 @@ def _now() -> datetime:
     return datetime.fromtimestamp(time.time(), UTC)
 
 
-def _server_context(settings: Settings, keys: KeyStore, trusted: bytes | None) -> ssl.SSLContext:
+def _server_context(
+    settings: Settings, keys: KeyStore, trusted: bytes | None, client_auth: str
+) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     _prepare(context, settings, keys, trusted)
     context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE
-    wanted = settings.text("ssl.client.auth")
-    if wanted != "none" and trusted is None:
+    if client_auth != "none" and trusted is None:
         raise SettingError(
-            f"ssl.client.auth={wanted}: set ssl.truststore.location to a PEM file with the "
+            f"ssl.client.auth={client_auth}: set ssl.truststore.location to a PEM file with the "
             "authorities whose client certificates are trusted"
         )
-    context.verify_mode = _CLIENT_AUTH[wanted]
+    context.verify_mode = _CLIENT_AUTH[client_auth]
     return context
 
 

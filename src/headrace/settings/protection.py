@@ -98,16 +98,23 @@ def _asks_for_nothing(row: Setting, text: str) -> bool:
 
 
 def check_client_certificates(given: Mapping[str, str], listeners: Listeners) -> None:
-    """SettingError if client certificates are asked for where no listener has TLS."""
-    with_tls = {one.name.lower() for one in listeners.all if one.tls}
+    """SettingError if client certificates are asked for where no listener asks clients for them.
+
+    As in Kafka, the setting is for listeners with the protocol SSL; SASL_SSL needs a prefixed one.
+    """
     for name, text in given.items():
         prefix, found, rest = name.partition(_CLIENT_AUTH)
         if not found or rest or text.strip() == "none":
             continue
         wanted = prefix.removeprefix(LISTENER_PREFIX).removesuffix(".")
-        if (wanted not in with_tls) if wanted else not with_tls:
+        if wanted:
+            honoured = any(one.name.lower() == wanted and one.tls for one in listeners.all)
+            why = f"the listener {wanted.upper()} has none"
+        else:
+            honoured = any(one.tls and not one.login for one in listeners.all)
+            why = "no listener has the protocol SSL"
+        if not honoured:
             raise SettingError(
-                f"{name}={text}: client certificates need TLS, and "
-                + (f"the listener {wanted.upper()} has none" if wanted else "no listener has it")
-                + "; use a listener with the protocol SSL"
+                f"{name}={text}: client certificates need TLS, and {why}; use a listener with the "
+                f"protocol SSL, or set {LISTENER_PREFIX}NAME.{_CLIENT_AUTH} for one with SASL_SSL"
             )
