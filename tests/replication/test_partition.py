@@ -567,3 +567,14 @@ def test_a_follower_waits_for_no_commit(broker: OneBroker) -> None:
     with pytest.raises(KafkaError) as raised:
         asyncio.run(wait())
     assert raised.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_batch_that_is_none_makes_no_folder(broker: OneBroker) -> None:
+    """Making one may take long, and a request can name ten thousand partitions."""
+    broker.create("wide", 100)
+    partition = broker.replicas.partition("wide", 99)
+    for data in (bytearray(), bytearray(100)):
+        with pytest.raises(KafkaError):
+            append(partition, data)
+    assert not partition.opened
+    assert append(partition, batch(b"v")) == 0

@@ -184,43 +184,63 @@ class CombinedResponse:
     """The response to a request that was handled in parts."""
 
     def __init__(self, answers: tuple[str, ...]) -> None:
-        self._answers = answers
+        self._field = answers[0]
+        self._rows = _Rows(answers[1:])
         self._first: _Message = None
-        self._rows: list[_Message] = []
 
     def add(self, response: _Message) -> bool:
         """Take in the response to the next part; False if it refuses the request as a whole."""
-        field, inner = self._answers[0], self._answers[1:]
         if self._first is None or _code(response):
             self._first = response
-        rows = getattr(response, field)
-        if inner and self._rows and rows:
-            joined = _join(self._rows[-1], rows[0], inner)
-            if joined is not None:
-                self._rows[-1] = joined
-                rows = rows[1:]
-        self._rows += rows
+        self._rows.add(getattr(response, self._field))
         return not _code(response)
 
     def response(self) -> _Message:
         """One response with everything."""
-        return replace(self._first, **{self._answers[0]: tuple(self._rows)})
+        return replace(self._first, **{self._field: self._rows.all()})
+
+
+class _Rows:
+    """The elements of an array of the response.
+
+    The last one stays open, because the next part may continue it: its own array, the first one of
+    `path`, is kept apart. So adding a part takes no longer the more there are already.
+    """
+
+    def __init__(self, path: tuple[str, ...]) -> None:
+        self._path = path
+        self._closed: list[_Message] = []
+        self._open: _Message = None
+        self._below: _Rows | None = None
+
+    def add(self, rows: tuple[_Message, ...]) -> None:
+        """Add the elements of the next part. The first one may be the second half of the last."""
+        if not self._path or not rows:
+            self._closed += rows
+            return
+        field = self._path[0]
+        if self._below is not None and replace(rows[0], **{field: ()}) == self._open:
+            self._below.add(getattr(rows[0], field))
+            rows = rows[1:]
+        if rows:
+            self._close()
+            self._closed += rows[:-1]
+            self._open = replace(rows[-1], **{field: ()})
+            self._below = _Rows(self._path[1:])
+            self._below.add(getattr(rows[-1], field))
+
+    def all(self) -> tuple[_Message, ...]:
+        """All elements."""
+        self._close()
+        return tuple(self._closed)
+
+    def _close(self) -> None:
+        if self._below is not None:
+            self._closed.append(replace(self._open, **{self._path[0]: self._below.all()}))
+            self._below = None
 
 
 def _code(response: _Message) -> int:
     """The error of the response as a whole, if responses of this API have one."""
     code: int = getattr(response, "error_code", 0)
     return code
-
-
-def _join(left: _Message, right: _Message, path: tuple[str, ...]) -> _Message | None:
-    """Both as one, if they are halves of one element."""
-    field, inner = path[0], path[1:]
-    if replace(left, **{field: ()}) != replace(right, **{field: ()}):
-        return None
-    ours, theirs = getattr(left, field), getattr(right, field)
-    if inner and ours and theirs:
-        between = _join(ours[-1], theirs[0], inner)
-        if between is not None:
-            return replace(left, **{field: (*ours[:-1], between, *theirs[1:])})
-    return replace(left, **{field: (*ours, *theirs)})

@@ -276,8 +276,8 @@ class Partition:
         """
         if not self.leads:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        log = self._log or self.log
         header = batch.checked_header(buf, view, pos, end)
+        log = self._log or self.log
         settings = self.settings
         if end - pos > settings.max_message_bytes:
             raise KafkaError(

@@ -41,13 +41,15 @@ class LargeProduce:
             began = perf_counter()
             buf = bytearray(codec.encode_request(version, part))
             answer = self._produce(caller, buf, memoryview(buf), 0, len(buf), version, 0)
-            pace.took(perf_counter() - began)
+            took = perf_counter() - began
             if isinstance(answer, Coroutine | LongProduce):
                 answer = await answer
+            began = perf_counter()
             if isinstance(answer, bytes):
                 start = response_body_start(flexible)
                 joined.add(codec.decode_response(version, shape, answer, start))
                 answered = True
+            pace.took(took + perf_counter() - began)
         if not answered:
             return None
         steps = codec.encode_steps(PRODUCE.key, version, joined.response(), caller.throttle_ms)
