@@ -34,6 +34,23 @@ def test_a_restarted_follower_is_let_in_though_its_leader_hears_of_it_late() -> 
     World(1).run(restart)
 
 
+def test_a_killed_follower_is_let_in_though_it_fetched_before_its_leader_heard_of_the_restart() -> (
+    None
+):
+    """Its leader still counted it as in sync then, and there is nothing more to fetch."""
+
+    async def restart(world: World) -> None:
+        world.ensemble.lateness_s = 1.5
+        await world.calm()
+        for _ in range(3):
+            machine = world.follower.machine
+            world.restart(machine)
+            await world.until(lambda: not world.judge.is_calm(3), "it was put out")
+            await world.until(lambda: world.judge.is_calm(3), "it was let in again")
+
+    World(1).run(restart)
+
+
 def test_nothing_is_committed_without_a_follower_that_perhaps_counts_as_in_sync() -> None:
     """The leader lets a follower in, and loses the store before it hears that this was done."""
 

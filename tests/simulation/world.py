@@ -2,10 +2,11 @@
 
 import asyncio
 import logging
+import uuid
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from random import Random
-from typing import Any, TypeAlias
+from typing import Any, Self
 
 from headrace.cluster.controller import Defaults, NewTopic
 from headrace.cluster.store import StoreError
@@ -46,10 +47,6 @@ class Failure(AssertionError):
         self.reason = reason
 
 
-Script: TypeAlias = "Callable[[World], Awaitable[None]]"
-"""What happens to the brokers while clients use them."""
-
-
 class World:
     """One run."""
 
@@ -73,6 +70,8 @@ class World:
         self.flushes = self.random.random() < 0.4
         """Whether acknowledgements wait for the disk, so that power cuts lose nothing."""
         self.min_isr = self.random.choice((1, 2, 2))
+        self.settings: dict[str, str] = {}
+        """Of all brokers, beside the usual ones."""
         self._lost: set[int] = set()
         """Who has lost records in a power cut, and has not started since."""
         self._down: set[int] = set()
@@ -84,14 +83,15 @@ class World:
 
     # --------------------------------------------------------------------------------- life
 
-    def run(self, script: "Script | None" = None) -> None:
+    def run(self, script: "Callable[[Self], Awaitable[None]] | None" = None) -> None:
         """From the start to the judgement; Failure if a promise was broken.
 
-        Without a script, what happens is as the seed has it.
+        The script is what happens to the brokers while clients use them; without one, that is as
+        the seed has it.
         """
         with self._listening():
             try:
-                self.loop.run_until_complete(self._live(script or World._random_faults))
+                self.loop.run_until_complete(self._live(script or type(self).random_life))
             except (Broken, AssertionError) as error:
                 raise Failure(self.seed, str(error), self.story()) from error
             finally:
@@ -99,7 +99,7 @@ class World:
                     task.get_coro().close()
                 self.loop.close()
 
-    async def _live(self, script: Script) -> None:
+    async def _live(self, script: "Callable[[Self], Awaitable[None]]") -> None:
         for machine in self.machines:
             self._start(machine)
         self._create_topic()
@@ -109,11 +109,15 @@ class World:
         self.tell("world", "everything is healed")
         self.heal_all()
         await self.calm()
+        await self._check_end()
+
+    async def _check_end(self) -> None:
+        """Judge what is left after everything was healed and all clients have finished."""
         self.judge.check_equal()
         (end,) = {one.log.end_offset for _, one in self.judge.opened()}
         await self.until(lambda: self.reader.offset >= end, "the reader read to the end")
 
-    async def _random_faults(self) -> None:
+    async def random_life(self) -> None:
         for _ in range(self.random.randint(3, 10)):
             await asyncio.sleep(self.random.expovariate(0.8))
             self.fault()
@@ -201,7 +205,12 @@ class World:
             return
         machine.incarnation += 1
         broker = machine.broker = SimulatedBroker(
-            machine, self.loop, self.network, self.ensemble, Random(self.random.random()), _SETTINGS
+            machine,
+            self.loop,
+            self.network,
+            self.ensemble,
+            Random(self.random.random()),
+            {**_SETTINGS, **self.settings},
         )
         self.tell(machine.name, "starts")
         try:
@@ -258,6 +267,12 @@ class World:
         if others and self.random.random() < 0.2:
             self._cut_tail(machine)
         self._restart_later(machine)
+
+    def restart(self, machine: Machine) -> None:
+        """Kill it and start it at once."""
+        self.tell(machine.name, "is killed")
+        self._kill(machine)
+        self._start(machine)
 
     def _kill_all(self, _machine: Machine) -> None:
         for machine in self.machines:
@@ -403,9 +418,14 @@ class World:
 
     @contextmanager
     def _listening(self) -> Iterator[None]:
-        """What the brokers log is part of the story; an exception in there is a failure."""
+        """What the brokers log is part of the story; an exception in there is a failure.
+
+        Ids that are random come from the seed.
+        """
         logger = logging.getLogger("headrace")
         handler = _Logged(self)
+        new_uuid, random = uuid.uuid4, Random(self.seed)
+        uuid.uuid4 = lambda: uuid.UUID(int=random.getrandbits(128), version=4)
         before = logger.level, logger.propagate
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)
@@ -413,6 +433,7 @@ class World:
         try:
             yield
         finally:
+            uuid.uuid4 = new_uuid
             logger.removeHandler(handler)
             logger.level, logger.propagate = before
 

@@ -130,7 +130,27 @@ class Replicas:
                 self._remove(before)
             if after is not None:
                 self._place(after)
+        if old.brokers is not new.brokers:
+            self._let_in_started(old, new)
         self.on_roles()
+
+    def _let_in_started(self, old: Image, new: Image) -> None:
+        """Let in followers that fetched before this broker heard of their start.
+
+        They were seen as in sync then. If they have nothing more to fetch, they do not ask again.
+        """
+        started = {
+            one.id: one.epoch
+            for one in new.brokers.values()
+            if one.id not in old.brokers or old.brokers[one.id].epoch != one.epoch
+        }
+        for partition in self.shared_out if started else ():
+            leadership = partition.leadership
+            if leadership is not None and any(
+                leadership.followers[one].epoch == started.get(one)
+                for one in leadership.joining(partition.high_watermark)
+            ):
+                self.isr_due(partition)
 
     def load(self, image: Image) -> None:
         """Stand by for every partition in the image; after a crash, make each log whole first."""
