@@ -15,6 +15,7 @@ from headrace.errors import ErrorCode, KafkaError
 from headrace.log.log import Log
 from headrace.log.producer_state import ProducerState
 from headrace.wire.batch import Header
+from tests.bugs.coordinator_bugs import GROUP_BUGS, TRANSACTION_BUGS
 from tests.bugs.replication_bugs import REPLICATION_BUGS
 from tests.bugs.swaps import restore, swap
 
@@ -79,6 +80,8 @@ BUGS: dict[str, Callable[[], None]] = {
     "sequence": _ignore_sequences,
     "epoch": _ignore_epochs,
     "stable": _show_open_transactions,
+    **GROUP_BUGS,
+    **TRANSACTION_BUGS,
     **REPLICATION_BUGS,
 }
 

@@ -22,7 +22,7 @@ MOST_UNDER_WAY = 5
 _TIMEOUT_S = 2.0
 _PRODUCE, _PRODUCE_VERSION = 0, 9
 _LIMITS = FetchLimits(500, 1, 1 << 20, 1 << 20)
-_produced = struct.Struct(">ihq").unpack_from
+produced = struct.Struct(">ihq").unpack_from
 _RETRIED = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -44,7 +44,7 @@ class Witness(Protocol):
     def refused(self, node: int, code: ErrorCode, under_way: int) -> None: ...
 
 
-class _Client:
+class Client:
     """Asks one broker after the other until it has found the leader."""
 
     def __init__(self, process: Process, network: Network, random: Random, nodes: int) -> None:
@@ -60,16 +60,16 @@ class _Client:
         """Until told to stop."""
         raise NotImplementedError
 
-    async def _ask(self, key: int, version: int, body: bytes) -> bytes | None:
+    async def ask_raw(self, key: int, version: int, body: bytes) -> bytes | None:
         """An answer's body; None if nobody knows what became of it."""
         try:
-            answer = await (await self._connected()).ask_encoded(key, version, body)
+            answer = await (await self.connected()).ask_encoded(key, version, body)
             return bytes(answer.data[answer.start : answer.end])
         except Unreachable:
-            await self._elsewhere()
+            await self.elsewhere()
             return None
 
-    async def _connected(self) -> SimulatedPeer:
+    async def connected(self) -> SimulatedPeer:
         if self._peer is None:
             port = PORT + self._node
             self._peer = await self._network.connect(
@@ -77,7 +77,7 @@ class _Client:
             )
         return self._peer
 
-    async def _elsewhere(self) -> None:
+    async def elsewhere(self) -> None:
         if self._peer is not None:
             self._peer.close()
         self._peer = None
@@ -85,7 +85,7 @@ class _Client:
         await asyncio.sleep(self._random.uniform(0.01, 0.2))
 
 
-class SimulatedProducer(_Client):
+class SimulatedProducer(Client):
     """An idempotent producer with acks=all; sends batches, several at once, until each is
     acknowledged."""
 
@@ -136,16 +136,14 @@ class SimulatedProducer(_Client):
             base_sequence=self._sequence,
         )
         self._sequence += len(values)
-        head = b"\0" + struct.pack(">hi", -1, 1500) + b"\x02" + uvarint(len(self._topic) + 1)
-        rows = b"\x02" + bytes(4) + uvarint(len(batch) + 1) + bytes(batch) + b"\0\0\0"
-        return _Batch(values, head + self._topic + rows)
+        return _Batch(values, produce_body(self._topic, 0, bytes(batch)))
 
     async def _deliver(self, waiting: "list[_Batch]") -> "list[_Batch]":
         """Send all of them at once; those that have to be sent again."""
         try:
-            peer = await self._connected()
+            peer = await self.connected()
         except Unreachable:
-            await self._elsewhere()
+            await self.elsewhere()
             return waiting
         node = self._node
         asked = [peer.send(_PRODUCE, _PRODUCE_VERSION, one.body) for one in waiting]
@@ -156,7 +154,7 @@ class SimulatedProducer(_Client):
                 answer.cancel()
                 left.append(batch)
                 continue
-            _, code, base = _produced(answer.result(), 9 + 1 + 1 + len(self._topic) + 1)
+            _, code, base = produced(answer.result(), 9 + 1 + 1 + len(self._topic) + 1)
             if code:
                 # Behind one that was refused, a batch is out of order.
                 if code not in _RETRIED and not left:
@@ -170,8 +168,21 @@ class SimulatedProducer(_Client):
             for index, value in enumerate(batch.values):
                 self._witness.acknowledged(base + index, value)
         if left:
-            await self._elsewhere()
+            await self.elsewhere()
         return left
+
+
+def produce_body(
+    topic: bytes, partition: int, batch: bytes, transactional_id: bytes | None = None
+) -> bytes:
+    """A Produce of one batch with acks=all, in versions 9 to 12."""
+    name = b"\0" if transactional_id is None else _compact(transactional_id)
+    head = name + struct.pack(">hi", -1, 1500) + b"\x02" + _compact(topic)
+    return head + b"\x02" + struct.pack(">i", partition) + _compact(batch) + b"\0\0\0"
+
+
+def _compact(data: bytes) -> bytes:
+    return uvarint(len(data) + 1) + data
 
 
 class _Batch(NamedTuple):
@@ -180,7 +191,7 @@ class _Batch(NamedTuple):
     """Of the request that brings it."""
 
 
-class SimulatedReader(_Client):
+class SimulatedReader(Client):
     """Reads the whole topic in its order, over and over again."""
 
     def __init__(
@@ -201,7 +212,7 @@ class SimulatedReader(_Client):
         while not self.stopping:
             wanted = PartitionToFetch(self._topic_id, 0, -1, self.offset, 0)
             body = replica_fetch.fetch_request((-1, -1), _LIMITS, (0, -1), [wanted], ())
-            raw = await self._ask(replica_fetch.API_KEY, replica_fetch.VERSION, body)
+            raw = await self.ask_raw(replica_fetch.API_KEY, replica_fetch.VERSION, body)
             if raw is None:
                 continue
             data = bytearray(raw)
@@ -211,7 +222,7 @@ class SimulatedReader(_Client):
                 if found.error not in _RETRIED:
                     self._witness.refused(self._node, ErrorCode(found.error), 1)
                     self.offset = 0
-                await self._elsewhere()
+                await self.elsewhere()
                 continue
             for offset, _, value in records_in(bytes(data[found.start : found.end])):
                 if offset >= self.offset:

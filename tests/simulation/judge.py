@@ -39,6 +39,17 @@ class State(NamedTuple):
     eligible: tuple[int, ...]
 
 
+def states_in(value: bytes) -> list[State]:
+    """The states of a topic's partitions, as the store has them."""
+    content = json.loads(value)
+    found = []
+    for index in content["partitions"]:
+        state = content["states"][index]
+        eligible = state[5] if len(state) > 5 else ()
+        found.append(State(state[0], state[1], tuple(state[3]), tuple(eligible)))
+    return found
+
+
 class _Mirror:
     """A log's records, read again only where something changed."""
 
@@ -93,7 +104,7 @@ class Judge:
         apply = ensemble.apply
         ensemble.apply = lambda changes, session: self._commit(apply, changes, session)  # type: ignore[method-assign]
 
-    def _broken(self, reason: str) -> Broken:
+    def breaks(self, reason: str) -> Broken:
         """Remembered, because whoever is judged may catch it."""
         self.broken = self.broken or Broken(reason)
         return self.broken
@@ -121,11 +132,11 @@ class Judge:
         if before is not None and after.leader != before.leader:
             self.elections += 1
             if node not in (self._controller, before.leader):
-                raise self._broken(f"broker {node} elects {after.leader} and is not the controller")
+                raise self.breaks(f"broker {node} elects {after.leader} and is not the controller")
         if after.leader != NO_LEADER:
             known = self._leaders.setdefault(after.epoch, after.leader)
             if known != after.leader:
-                raise self._broken(
+                raise self.breaks(
                     f"epoch {after.epoch} has two leaders: {known} and {after.leader}"
                 )
 
@@ -138,10 +149,7 @@ class Judge:
         node = self._ensemble.nodes.get(self._path)
         if node is None:
             return None
-        content = json.loads(node.value)
-        state = content["states"][content["partitions"][0]]
-        eligible = state[5] if len(state) > 5 else ()
-        self.state = State(state[0], state[1], tuple(state[3]), tuple(eligible))
+        (self.state,) = states_in(node.value)
         return self.state
 
     # -------------------------------------------------------------------------- the brokers
@@ -198,16 +206,16 @@ class Judge:
                 mirror = self._mirrors[broker] = _Mirror(partition.log)
             mirror.read()
         except KafkaError as error:
-            raise self._broken(f"broker {node} cannot read its log: {error}") from error
+            raise self.breaks(f"broker {node} cannot read its log: {error}") from error
         entries, bound = mirror.entries, partition.high_watermark
         if bound > len(entries):
-            raise self._broken(f"broker {node} has its high watermark {bound} behind its end")
+            raise self.breaks(f"broker {node} has its high watermark {bound} behind its end")
         epoch = partition.leader_epoch
         led = self._leading.pop(broker, None)
         if partition.leads:
             led = self._leading[broker] = epoch
             if self._leaders.get(epoch) != node:
-                raise self._broken(
+                raise self.breaks(
                     f"broker {node} leads in epoch {epoch} of {self._leaders.get(epoch)}"
                 )
             if (node, epoch) not in self._led:
@@ -219,7 +227,7 @@ class Judge:
         if led is not None:  # perhaps it commits and gives up at once
             for offset in range(len(self.committed), bound):
                 if entries[offset].value in self._values:
-                    raise self._broken(f"{entries[offset]} is there twice, at {offset} again")
+                    raise self.breaks(f"{entries[offset]} is there twice, at {offset} again")
                 self._values.add(entries[offset].value)
                 self.committed.append(entries[offset])
                 self.commit_epochs.append(led)
@@ -246,13 +254,13 @@ class Judge:
 
     def _check_same(self, who: str, entries: list[Entry], count: int) -> None:
         if count > len(self.committed):
-            raise self._broken(f"{who} takes {count} for committed; {len(self.committed)} are")
+            raise self.breaks(f"{who} takes {count} for committed; {len(self.committed)} are")
         if entries[:count] == self.committed[:count]:
             return
         for offset in range(count):
             held = entries[offset] if offset < len(entries) else None
             if held != self.committed[offset]:
-                raise self._broken(
+                raise self.breaks(
                     f"{who} has {held} at {offset}; committed is {self.committed[offset]}"
                 )
 
@@ -276,14 +284,14 @@ class Judge:
         """
         leads = self.state is not None and self.state.leader == node
         if leads and under_way == 1 and not self._lenient:
-            raise self._broken(f"broker {node} answered a client with {code!r}")
+            raise self.breaks(f"broker {node} answered a client with {code!r}")
 
     def _check_committed(self, what: str, offset: int, value: bytes) -> None:
         if self._lenient:
             return
         held = self.committed[offset].value if offset < len(self.committed) else None
         if held != value:
-            raise self._broken(f"{value!r} at {offset} was {what}; committed is {held!r}")
+            raise self.breaks(f"{value!r} at {offset} was {what}; committed is {held!r}")
 
     # ------------------------------------------------------------------------------ the end
 
@@ -300,7 +308,7 @@ class Judge:
         (first, *others) = [(one, _Mirror(replica.log).entries) for one, replica in self.opened()]
         for broker, entries in others:
             if entries != first[1]:
-                raise self._broken(f"brokers {first[0].node} and {broker.node} hold other records")
+                raise self.breaks(f"brokers {first[0].node} and {broker.node} hold other records")
 
     def describe(self) -> str:
         """Where everybody is."""
