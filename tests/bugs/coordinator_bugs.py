@@ -1,5 +1,6 @@
 """Deliberate bugs in the coordinators, which the simulator has to find."""
 
+from collections.abc import Callable
 from uuid import UUID
 
 from headrace.coordination.groups.consumer_state import ConsumerState
@@ -8,6 +9,7 @@ from headrace.coordination.outcome import Outcome
 from headrace.coordination.runtime import Runtime, Shard
 from headrace.coordination.transaction_records import Transaction
 from headrace.coordination.transaction_runtime import TransactionCoordinator
+from headrace.errors import KafkaError
 from headrace.types import BrokerId, TopicPartition
 from tests.bugs.swaps import swap
 
@@ -20,10 +22,10 @@ def _set_timers_first() -> None:
         self: Runtime[Groups],
         shard: Shard[Groups],
         outcome: Outcome,
-        token: int | None = None,
+        refuse: Callable[[KafkaError], None] | None = None,
     ) -> bool:
         self._set_timers(shard, outcome.timers)
-        return apply(self, shard, outcome, token)
+        return apply(self, shard, outcome, refuse)
 
     swap(Runtime, "_apply", careless)
 
@@ -36,12 +38,13 @@ def _reply_at_once() -> None:
         self: Runtime[Groups],
         shard: Shard[Groups],
         outcome: Outcome,
-        token: int | None = None,
+        refuse: Callable[[KafkaError], None] | None = None,
     ) -> bool:
         replies, outcome.replies = outcome.replies, []
-        if not apply(self, shard, outcome, token):
+        if not apply(self, shard, outcome, refuse):
             return False
-        self._deliver(replies)
+        for reply in replies:
+            reply.send()
         return True
 
     swap(Runtime, "_apply", careless)

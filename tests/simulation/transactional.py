@@ -285,8 +285,7 @@ class CommittedReader:
         positions, end = whole_batches(answer.data, body.records_at, body.records_end)
         batches = [bytes(answer.data[start:stop]) for start, stop in pairwise((*positions, end))]
         for batch in batches:
-            header = read_header(batch, 0)
-            self.offsets[partition] = header[0] + header[6] + 1
+            self.offsets[partition] = read_header(batch, 0).next_offset
         for found, value in committed_records(batches, body.aborted):
             if found >= offset:
                 self._judge.read(partition, found, value)
@@ -300,13 +299,12 @@ def committed_records(
     now: set[int] = set()
     for batch in batches:
         header = read_header(batch, 0)
-        base, attributes, last_delta, producer_id = header[0], header[5], header[6], header[9]
-        while waiting and waiting[0][1] <= base + last_delta:
+        while waiting and waiting[0][1] <= header.last_offset:
             now.add(waiting.pop(0)[0])
-        if attributes & CONTROL:
+        if header.attributes & CONTROL:
             marker = decode_marker(batch)
             if marker is not None and not marker.commit:
-                now.discard(producer_id)
-        elif not (attributes & TRANSACTIONAL and producer_id in now):
+                now.discard(header.producer_id)
+        elif not (header.attributes & TRANSACTIONAL and header.producer_id in now):
             for record in iterate(batch, 0, len(batch), 1 << 20):
                 yield record.offset, record.value or b""
