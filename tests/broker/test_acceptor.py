@@ -403,3 +403,21 @@ def test_nothing_is_read_again_while_the_files_are_the_same(
     assert "uses a certificate" not in caplog.text
     renew(listening, always=True)
     assert "listener SSL uses a certificate of CN=broker" in caplog.text
+
+
+def test_the_end_of_a_certificate_is_announced(
+    start: Start, folder: Path, authority: Authority, caplog: pytest.LogCaptureFixture
+) -> None:
+    soon = authority.issue("CN=broker", days=10)
+    write(folder / "broker.pem", soon.key_pem(), soon.certificate_pem)
+    listening = start(settings(folder))
+    renew(listening)
+    warning = "the certificate of listener SSL expires in 10 days"
+    assert caplog.text.count(warning) == 1
+    tls = listening.acceptor.tls
+    assert tls is not None
+    assert tls.expiry_warning().startswith(warning)
+    later = authority.issue("CN=broker", days=100)
+    write(folder / "broker.pem", later.key_pem(), later.certificate_pem)
+    renew(listening)
+    assert tls.expiry_warning() == ""

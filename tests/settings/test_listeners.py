@@ -109,3 +109,17 @@ def test_a_setting_for_one_listener_is_for_no_other() -> None:
     settings = Settings.parse({**MAP, **given})
     values = [settings.for_listener(name).integer("max.connections") for name in ("IN", "OUT")]
     assert values == [settings.integer("max.connections"), 5]
+
+
+def test_a_setting_that_nothing_reads_for_one_listener_is_named_as_unused() -> None:
+    given = {
+        "listeners": "IN://:1,OUT://:2",
+        "listener.security.protocol.map": "IN:PLAINTEXT,OUT:SSL",
+        "listener.name.out.ssl.client.auth": "required",
+        "listener.name.out.max.connections": "5",
+        "listener.name.in.ssl.keystore.location": "/keys",
+    }
+    assert Settings.parse(given).unused == (
+        "listener.name.out.max.connections",
+        "listener.name.in.ssl.keystore.location",
+    )

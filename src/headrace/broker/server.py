@@ -282,7 +282,12 @@ class Server:
 
     def _warnings(self) -> list[str]:
         """What people have to know, though a restart would not help."""
-        return [*damage_warnings(self.directories), *self.parts.clock_watch.warnings()]
+        certificates = (one.tls.expiry_warning() for one in self._acceptors if one.tls is not None)
+        return [
+            *damage_warnings(self.directories),
+            *self.parts.clock_watch.warnings(),
+            *filter(None, certificates),
+        ]
 
     def _broken_folders(self) -> list[str]:
         return [

@@ -43,6 +43,7 @@ _CLIENT_AUTH = {
 _MISMATCHES = ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH", "NO_CERTIFICATE_ASSIGNED")
 """What OpenSSL says of a key that is of another certificate, also of one of another type."""
 _WARN_DAYS = 30
+_DAY_S = 86_400
 
 
 class ListenerTls:
@@ -54,9 +55,11 @@ class ListenerTls:
         self._settings = settings.for_listener(listener.name)
         self.rules = PrincipalRules(self._settings.text("ssl.principal.mapping.rules"))
         self._stamps = stamps(self._settings)
+        self._warn_from = 0.0
         keys, server, client = self._load()
         self._check_host(keys.chain[0])
-        self._own = keys.chain[0]
+        self.certificate: Certificate = keys.chain[0]
+        """The broker's own."""
         self.server: ssl.SSLContext = server
         """For clients that connect to this listener."""
         self.client: ssl.SSLContext = client
@@ -65,17 +68,13 @@ class ListenerTls:
         self._warn_of_readers()
 
     @property
-    def certificate(self) -> Certificate:
-        """The broker's own certificate."""
-        return self._own
-
-    @property
     def days_left(self) -> float:
         """How long the certificate is still valid."""
-        return (self._own.not_after - _now()).total_seconds() / 86_400
+        return (self.certificate.not_after - _now()).total_seconds() / _DAY_S
 
     def renew(self, *, always: bool = False) -> None:
         """Use the certificates that are in the files now, if the files have changed."""
+        self._warn_of_expiry()
         found = stamps(self._settings)
         if found == self._stamps and not always:
             return
@@ -87,17 +86,16 @@ class ListenerTls:
         except (SettingError, OSError, ValueError) as error:
             logger.error(
                 "listener %s keeps its certificate of %s: %s",
-                self._listener.name, self._own.distinguished_name, error,
+                self._listener.name, self.certificate.distinguished_name, error,
                 extra={"fields": {"event": "certificate_refused"}},
             )  # fmt: skip
             return
-        self._own, self.server, self.client = keys.chain[0], server, client
+        self.certificate, self.server, self.client = keys.chain[0], server, client
         logger.info(
             "listener %s uses a certificate of %s, valid until %s",
-            self._listener.name, self._own.distinguished_name, self._own.not_after,
+            self._listener.name, self.certificate.distinguished_name, self.certificate.not_after,
             extra={"fields": {"event": "certificate_renewed"}},
         )  # fmt: skip
-        self._warn_of_expiry()
 
     def _load(self) -> tuple[KeyStore, ssl.SSLContext, ssl.SSLContext]:
         name = self._listener.name
@@ -145,7 +143,7 @@ class ListenerTls:
 
     def _check_successor(self, new: Certificate) -> None:
         """A new certificate must be for the same broker, as in Kafka."""
-        old = self._own
+        old = self.certificate
         if (
             new.distinguished_name.lower() != old.distinguished_name.lower()
             and not self._settings.boolean("ssl.allow.dn.changes")
@@ -161,12 +159,20 @@ class ListenerTls:
                 "ssl.allow.san.changes=true allows that"
             )
 
+    def expiry_warning(self) -> str:
+        """What people have to know of the end of the certificate; empty while it is far away."""
+        days, when = self.days_left, self.certificate.not_after
+        if days >= _WARN_DAYS:
+            return ""
+        ends = f"expires in {days:.0f} days, on {when}" if days > 0 else f"has expired on {when}"
+        return f"the certificate of listener {self._listener.name} {ends}; renew it"
+
     def _warn_of_expiry(self) -> None:
-        if self.days_left < _WARN_DAYS:
-            logger.warning(
-                "the certificate of listener %s ends in %d days, on %s",
-                self._listener.name, self.days_left, self._own.not_after,
-            )  # fmt: skip
+        """Log that, once a day."""
+        warning, now = self.expiry_warning(), time.monotonic()
+        if warning and now >= self._warn_from:
+            self._warn_from = now + _DAY_S
+            logger.warning("%s", warning)
 
     def _warn_of_readers(self) -> None:
         """Log if others than the owner and the group may read the file with the private key."""

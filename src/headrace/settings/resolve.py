@@ -15,6 +15,7 @@ from headrace.settings.protection import (
     check_honoured,
     why_refused,
 )
+from headrace.settings.security_table import SECURITY_ROWS
 from headrace.settings.setting import LONG_MAX, Setting, Value, parse_value
 from headrace.settings.table import TABLE
 from headrace.settings.topic_table import (
@@ -25,6 +26,7 @@ from headrace.settings.topic_table import (
 )
 
 TOPIC_CONFIG = "topic config"
+_SECURITY_NAMES = frozenset(row.name for row in SECURITY_ROWS)
 
 
 class Settings:
@@ -47,7 +49,20 @@ class Settings:
     @property
     def unused(self) -> tuple[str, ...]:
         """What was given, is a setting, and is not used in this version."""
-        return tuple(name for name in self.explicit if name in TABLE and TABLE[name].inert)
+        return tuple(name for name in self.explicit if self._is_unused(name))
+
+    def _is_unused(self, name: str) -> bool:
+        if not name.startswith(LISTENER_PREFIX):
+            return name in TABLE and TABLE[name].inert
+        row = _listener_row(name)
+        listener = name[len(LISTENER_PREFIX) :].partition(".")[0]
+        with_tls = any(one.name.lower() == listener and one.tls for one in self.listeners.all)
+        # Only settings of TLS and logins are read for single listeners.
+        return row is not None and (
+            row.inert
+            or row.name not in _SECURITY_NAMES
+            or (row.name.startswith("ssl.") and not with_tls)
+        )
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> "Settings":
