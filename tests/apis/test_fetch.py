@@ -12,7 +12,7 @@ from kio.serial import entity_reader
 
 from headrace.apis.records.fetch import Fetch
 from headrace.apis.records.fetch_sessions import SessionCache
-from headrace.apis.records.waiting_fetch import WaitingFetch
+from headrace.apis.records.waiting_fetches import WaitingFetch
 from headrace.clock import ManualClock
 from headrace.wire.batch import TRANSACTIONAL, read_header
 from headrace.wire.fast import Chunk, FetchPartition, FetchRequest
@@ -30,7 +30,10 @@ class Consumer:
         self.broker = broker
         self.clock = ManualClock()
         self.sessions = SessionCache(SESSION_SLOTS, self.clock)
-        self.fetch = Fetch(broker.replicas, self.sessions, 50_000_000, self.clock)
+        self.wake = broker.services.waiting_fetches.wake
+        self.fetch = Fetch(
+            broker.replicas, self.sessions, broker.services.waiting_fetches, 50_000_000, self.clock
+        )
 
     def append(self, topic: str, *values: bytes, partition: int = 0) -> int:
         found = self.broker.replicas.partition(topic, partition)
@@ -38,7 +41,7 @@ class Consumer:
         base, _, _ = found.append(
             buf, memoryview(buf), 0, len(buf), 1, self.broker.services.clock.now_ms() + 10**12
         )
-        self.broker.replicas.wake()
+        self.wake()
         return base
 
     def send(self, *wanted: FetchPartition, topic: str = "t", **options: int) -> Any:
@@ -237,7 +240,7 @@ def test_a_waiting_fetch_learns_that_its_topic_is_gone(consumer: Consumer) -> No
         task = asyncio.ensure_future(consumer.send(follow(), max_wait_ms=20_000))
         await asyncio.sleep(0)
         consumer.broker.metadata.delete_topics(["t"])
-        consumer.broker.replicas.wake()
+        consumer.wake()
         return await asyncio.wait_for(task, 60)
 
     assert int(partitions(read(asyncio.run(run())))[0].error_code) == 3
@@ -283,7 +286,7 @@ def test_a_session_that_waits_in_vain_hears_that_records_were_deleted(consumer: 
         task = asyncio.ensure_future(awaited(waiting))
         await asyncio.sleep(0)
         consumer.broker.replicas.partition("t", 0).delete_records(1)
-        consumer.broker.replicas.wake()
+        consumer.wake()
         return await asyncio.wait_for(task, 60)
 
     assert partitions(read(asyncio.run(run())))[0].log_start_offset == 1
@@ -374,12 +377,13 @@ def begin(consumer: Consumer, value: bytes, sequence: int = 0) -> None:
     )
     now_ms = read_header(data, 0)[8]
     consumer.broker.replicas.partition("t", 0).append_own(data, now_ms)
-    consumer.broker.replicas.wake()
+    consumer.wake()
 
 
 def end(consumer: Consumer, *, commit: bool) -> None:
     now_ms = int(time.time() * 1000)
     consumer.broker.replicas.partition("t", 0).append_marker(7, 0, commit, 0, now_ms)
+    consumer.wake()
 
 
 def aborted(found: Any) -> list[tuple[int, int]]:

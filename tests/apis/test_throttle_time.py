@@ -10,7 +10,7 @@ from kio.serial import entity_reader
 
 from headrace.apis.context import Caller
 from headrace.apis.hot import Answer, LongProduce
-from headrace.apis.records.waiting_fetch import WaitingFetch
+from headrace.apis.records.waiting_fetches import WaitingFetch
 from headrace.apis.routes import API_VERSIONS, FETCH, METADATA, PRODUCE, ROUTES, Route
 from headrace.broker.connection import Connection
 from headrace.broker.dispatch import Dispatch

@@ -11,7 +11,7 @@ import pytest
 
 from headrace.apis.context import Caller
 from headrace.apis.hot import Answer, CloseConnection, Later
-from headrace.apis.records.waiting_fetch import WaitingFetch
+from headrace.apis.records.waiting_fetches import WaitingFetch
 from headrace.apis.routes import API_VERSIONS, PRODUCE, ROUTES
 from headrace.broker import dispatch
 from headrace.broker.server import Server

@@ -243,5 +243,5 @@ def test_consumers_that_wait_are_told(kept: Kept) -> None:
 
     partition.watchers[Watcher()] = None
     kept.look(HOUR_MS + 1)
-    kept.broker.replicas.wake()
+    kept.broker.services.waiting_fetches.wake()
     assert told == [11]

@@ -523,6 +523,7 @@ def test_a_leader_that_steps_down_tells_who_waits_for_records(broker: OneBroker)
     partition, told = topic(broker), Told()
     partition.watchers[told] = None
     broker.replicas.step_down()
+    broker.services.waiting_fetches.wake()
     assert (told.times, partition.leads) == (1, False)
 
 

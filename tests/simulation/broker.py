@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from headrace.apis.context import Caller
 from headrace.apis.hot import Answer, CloseConnection, LongProduce
-from headrace.apis.records.waiting_fetch import WaitingFetch
+from headrace.apis.records.waiting_fetches import WaitingFetch
 from headrace.broker.build import BrokerParts, Surroundings, build
 from headrace.broker.connection import Connection
 from headrace.broker.metadata_stores import Opened

@@ -178,7 +178,8 @@ class World:
         for machine in self.machines:
             broker = machine.broker
             if broker is not None and broker.joined and not broker.process.paused:
-                woken |= broker.process.context.run(broker.replicas.wake)
+                wake = broker.parts.services.waiting_fetches.wake
+                woken |= broker.process.context.run(wake)
         return woken
 
     # ------------------------------------------------------------------------ brokers

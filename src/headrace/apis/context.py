@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from headrace.apis.records.long_batches import LongBatches
+from headrace.apis.records.waiting_fetches import WaitingFetches
 from headrace.apis.slices import Slices
 from headrace.clock import Clock
 from headrace.cluster.metadata import Metadata
@@ -38,12 +39,14 @@ class Services:
     slices: Slices = field(init=False)
     """Shares the event loop between requests that take long."""
     long_batches: LongBatches = field(init=False)
+    waiting_fetches: WaitingFetches = field(init=False)
     _groups: GroupCoordinator | None = field(default=None, init=False)
     _transactions: TransactionCoordinator | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self.slices = Slices(self.clock.monotonic)
         self.long_batches = LongBatches(self.slices)
+        self.waiting_fetches = WaitingFetches(self.replicas.changed)
 
     @property
     def groups(self) -> GroupCoordinator:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Generator
 from typing import Protocol, TypeAlias
 
 from headrace.apis.context import Caller
-from headrace.apis.records.waiting_fetch import WaitingFetch
+from headrace.apis.records.waiting_fetches import WaitingFetch
 from headrace.apis.slices import Slices
 from headrace.wire.fast import Chunk
 

@@ -18,7 +18,7 @@ from typing import Protocol
 
 from headrace.apis.context import Caller
 from headrace.apis.hot import Answer, CloseConnection, Later, LongProduce
-from headrace.apis.records.waiting_fetch import WaitingFetch
+from headrace.apis.records.waiting_fetches import WaitingFetch
 from headrace.broker.buffers import SHARED_BYTES, Buffers
 from headrace.broker.poller import HANGUP, READ, WRITE, Poller
 from headrace.broker.transport import Transport, Waiting

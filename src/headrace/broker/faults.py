@@ -15,7 +15,7 @@ from headrace.apis.context import Caller
 from headrace.apis.hot import Answer, CloseConnection, Later, LongProduce
 from headrace.apis.records.fetch_sessions import FINAL_EPOCH
 from headrace.apis.records.produce import refuse_produce
-from headrace.apis.records.waiting_fetch import WaitingFetch
+from headrace.apis.records.waiting_fetches import WaitingFetch
 from headrace.apis.routes import API_VERSIONS, FETCH, METADATA, PRODUCE, ROUTES, Route
 from headrace.apis.topics.metadata import parse_metadata, refuse_metadata
 from headrace.broker.connection import Connection

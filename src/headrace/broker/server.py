@@ -107,7 +107,7 @@ class Server:
             settings.integer("headrace.connection.pipelined.requests"),
         )
         self._logins = self._make_logins()
-        self._poller = Poller(self.parts.replicas.wake)
+        self._poller = Poller(self.parts.services.waiting_fetches.wake)
         self._metrics_page: MetricsPage | None = None
         self._watch()
 

@@ -30,10 +30,17 @@ from headrace.wire.markers import encode_marker
 from headrace.wire.record_checks import SMALL_RECORDS, check_fields, check_lengths
 
 
-class Watcher(Protocol):
-    """Someone who wants to know that a partition has changed."""
+class WaitingReader(Protocol):
+    """A fetch that waits for changes of partitions."""
 
-    def changed(self) -> None: ...
+    def read_again(self) -> None: ...
+
+
+class Watcher(Protocol):
+    """A session that has to know that a partition has changed."""
+
+    def changed(self) -> WaitingReader | None:
+        """Note the change; the fetch that waits for it, if there is one."""
 
 
 class Shared(Protocol):
@@ -41,7 +48,7 @@ class Shared(Protocol):
 
     node_id: BrokerId
     followers_serve: bool
-    woken: list["Partition"]
+    changed: list["Partition"]
     max_decompressed_bytes: int
     schema_ids: SchemaIds
 
@@ -58,8 +65,6 @@ class Shared(Protocol):
     def found_damaged(self, partition: "Partition", offset: Offset) -> None: ...
 
     def flush_later(self, partition: "Partition") -> None: ...
-
-    def wake(self) -> bool: ...
 
 
 class Partition:
@@ -183,7 +188,7 @@ class Partition:
             self.leadership = None
             self.advance(self.log.end_offset)
         if self.watchers:
-            self._shared.woken.append(self)
+            self._shared.changed.append(self)
 
     def _give_up(self, state: PartitionState) -> None:
         self.leads, self.leadership = False, None
@@ -193,7 +198,7 @@ class Partition:
         if not self.hosted:
             self._log = None
         if self.watchers:
-            self._shared.woken.append(self)
+            self._shared.changed.append(self)
 
     def step_down(self) -> None:
         """Lead no more, before anybody has said who does: this broker may be out of the cluster."""
@@ -201,7 +206,7 @@ class Partition:
             self.leads, self.leadership, self.leader = False, None, NO_LEADER
             self._state, self.serves = None, False
             self.fail_waiters(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
-            self._shared.woken.append(self)  # consumers shall look for who leads now
+            self._shared.changed.append(self)  # consumers shall look for who leads now
 
     @property
     def log(self) -> Log:
@@ -317,7 +322,7 @@ class Partition:
         else:
             self._high_watermark = log.end_offset
             if self.watchers:
-                self._shared.woken.append(self)
+                self._shared.changed.append(self)
         return base, append_time, log.start_offset
 
     def _hold(self) -> None:
@@ -327,7 +332,7 @@ class Partition:
         elif self.leadership is not None:
             self.commit_what_all_have()
         if self.watchers:  # followers wait for the log's end
-            self._shared.woken.append(self)
+            self._shared.changed.append(self)
 
     def append_own(self, buf: bytearray, now_ms: int) -> Offset:
         """Append a batch that this broker made itself, with acks=all; its base offset."""
@@ -369,8 +374,6 @@ class Partition:
         if self.verifications is not None:
             self.verifications.pop(producer_id, None)
         log.transactions.settled_below(self._high_watermark)
-        # A timer may have ended the transaction, and no event of a socket may follow for long.
-        self._shared.wake()
         return offset
 
     def begin_verification(self, producer_id: int, producer_epoch: int) -> VerificationGuard:
@@ -540,7 +543,7 @@ class Partition:
         if offset > self._high_watermark:
             self._high_watermark = offset
         if self.watchers:
-            self._shared.woken.append(self)
+            self._shared.changed.append(self)
         self._waiters.reached(offset)
 
     def fail_waiters(self, error: KafkaError) -> None:
@@ -608,4 +611,4 @@ class Partition:
         self.closed = True
         self.fail_waiters(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
         if self.watchers:
-            self._shared.woken.append(self)
+            self._shared.changed.append(self)

@@ -41,9 +41,8 @@ class Replicas:
         """A topic's partitions by its name in UTF-8 and by the bytes of its id."""
         self.node_id = node_id
         self.followers_serve = bool(settings.text("replica.selector.class"))
-        self.woken: list[Partition] = []
-        self.due: list[Callable[[], None]] = []
-        """What those who were told of a change do once everybody has been told."""
+        self.changed: list[Partition] = []
+        """Those with watchers that have changed since waiting fetches were last woken."""
         self.followed: dict[Partition, None] = {}
         """The replicas here that another broker leads."""
         self.shared_out: dict[Partition, None] = {}
@@ -303,7 +302,6 @@ class Replicas:
         self.stepped_down = True
         for partition in self.all_partitions():
             partition.step_down()
-        self.wake()
 
     def use_again(self, image: Image) -> None:
         """Take up the roles that the image says, after `step_down`."""
@@ -345,10 +343,9 @@ class Replicas:
             for partition in self.topic(name.topic)[name.partition : name.partition + 1]:
                 partition.fail_waiters(error)
                 if partition.watchers:
-                    self.woken.append(partition)
+                    self.changed.append(partition)
                 if partition.replicas > 1:
                     self.cannot_serve(partition)
-        self.wake()
 
     def cannot_serve(self, partition: Partition) -> None:
         """Others shall lead this partition, and not count on this broker."""
@@ -374,20 +371,6 @@ class Replicas:
     def flush_later(self, partition: Partition) -> None:
         """Flush as soon as the disk is free, and commit then."""
         self._flusher.request(partition)
-
-    def wake(self) -> bool:
-        """Tell whoever watches the partitions that changed; whether there was anything to tell."""
-        if not self.woken:
-            return False
-        while self.woken:
-            woken, self.woken[:] = dict.fromkeys(self.woken), ()
-            for partition in woken:
-                for watcher in tuple(partition.watchers):
-                    watcher.changed()
-            due, self.due[:] = tuple(self.due), ()
-            for work in due:
-                work()
-        return True
 
 
 def _nothing() -> None:

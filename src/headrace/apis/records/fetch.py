@@ -23,7 +23,7 @@ from typing import TypeAlias
 from headrace.apis.context import Caller, Services
 from headrace.apis.hot import LongRequest
 from headrace.apis.records.fetch_sessions import FetchSession, SessionCache, SessionPartition
-from headrace.apis.records.waiting_fetch import Times, WaitingFetch
+from headrace.apis.records.waiting_fetches import WaitingFetch, WaitingFetches
 from headrace.clock import Clock
 from headrace.errors import ErrorCode, KafkaError
 from headrace.log.slices import Slice
@@ -62,6 +62,7 @@ class Fetch:
         self,
         replicas: Replicas,
         sessions: SessionCache,
+        waiting: WaitingFetches,
         max_bytes: int,
         clock: Clock,
         nearest: FindNearest | None = None,
@@ -71,9 +72,9 @@ class Fetch:
         self._replicas = replicas
         self._by_key = replicas.by_key
         self.sessions = sessions
+        self._waiting = waiting
         self._max_bytes = max_bytes
         self._nearest = nearest
-        self._times = Times()
 
     def __call__(
         self,
@@ -155,11 +156,12 @@ class Fetch:
             return fetch_response(
                 version, correlation_id, caller.throttle_ms, 0, session.id, topics
             )
-        _watch(session)
-        look = partial(self._look, caller, session, request, incremental, version, correlation_id)
-        return WaitingFetch(session, look, request.max_wait_ms, self._replicas.due, self._times)
+        read = partial(
+            self._read_again, caller, session, request, incremental, version, correlation_id
+        )
+        return self._waiting.wait(session, read, request.max_wait_ms)
 
-    def _look(
+    def _read_again(
         self,
         caller: Caller,
         session: FetchSession,
@@ -167,12 +169,11 @@ class Fetch:
         incremental: bool,
         version: int,
         correlation_id: int,
-        last: bool,
+        expired: bool,
     ) -> list[Chunk] | None:
         """The answer to a fetch that waits, or None where it should wait on."""
         topics, ready = self.read(session, request, incremental)
-        if not (ready or last):
-            _watch(session)
+        if not (ready or expired):
             return None
         if session.id:
             self.sent(session, topics)
@@ -343,9 +344,5 @@ def make_fetch(services: Services) -> Fetch:
     slots = settings.integer("max.incremental.fetch.session.cache.slots")
     max_bytes = settings.integer("fetch.max.bytes")
     nearest = Nearest(services.metadata, services.node_id) if replicas.followers_serve else None
-    return Fetch(replicas, SessionCache(slots, clock), max_bytes, clock, nearest)
-
-
-def _watch(session: FetchSession) -> None:
-    for entry in session.dirty if session.id else session.entries.values():
-        entry.watch()
+    sessions = SessionCache(slots, clock)
+    return Fetch(replicas, sessions, services.waiting_fetches, max_bytes, clock, nearest)

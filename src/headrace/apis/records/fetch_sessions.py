@@ -6,22 +6,15 @@ that changed. A fetch without a session is a session that lives for one request.
 
 import random
 from collections import OrderedDict
-from typing import Protocol
 
 from headrace.clock import Clock
 from headrace.errors import ErrorCode, KafkaError
-from headrace.replication.partition import Partition
+from headrace.replication.partition import Partition, WaitingReader
 from headrace.wire.fast import FetchPartition, FetchRequest, TopicKey
 
 FINAL_EPOCH = -1
 INITIAL_EPOCH = 0
 _EVICTABLE_AFTER_S = 120.0
-
-
-class Waiting(Protocol):
-    """A fetch that waits for news."""
-
-    def stir(self) -> None: ...
 
 
 class SessionPartition:
@@ -40,12 +33,11 @@ class SessionPartition:
         self.sent_high_watermark = -1
         self.sent_start = -1
 
-    def changed(self) -> None:
-        """The partition has something new: look at it at the next read, and wake who waits."""
+    def changed(self) -> WaitingReader | None:
+        """Have the next read look at the partition; the fetch that waits for it, if any."""
         session = self.session
         session.dirty[self] = None
-        if session.waiting is not None:
-            session.waiting.stir()
+        return session.waiting
 
     def watch(self) -> None:
         """Have the partition report its changes."""
@@ -69,7 +61,7 @@ class FetchSession:
         self.by_ids = by_ids
         self.epoch = 1
         self.used_at = 0.0
-        self.waiting: Waiting | None = None
+        self.waiting: WaitingReader | None = None
         self.entries: dict[tuple[TopicKey, int], SessionPartition] = {}
         self.dirty: dict[SessionPartition, None] = {}
         self.update(request)
@@ -91,6 +83,11 @@ class FetchSession:
             if entry is not None:
                 dirty.pop(entry, None)
                 entry.unwatch()
+
+    def watch(self) -> None:
+        """Have the partitions that a read has looked at report their changes."""
+        for entry in self.dirty if self.id else self.entries.values():
+            entry.watch()
 
     def close(self) -> None:
         """Let go of every partition."""

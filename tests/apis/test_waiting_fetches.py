@@ -1,12 +1,13 @@
 """Fetches that wait: each is answered once, at its time, and leaves nothing behind."""
 
 import asyncio
-from collections.abc import Callable
+from typing import cast
 
 import pytest
 
 from headrace.apis.records.fetch_sessions import FetchSession
-from headrace.apis.records.waiting_fetch import Times, WaitingFetch
+from headrace.apis.records.waiting_fetches import WaitingFetch, WaitingFetches
+from headrace.replication.partition import Partition
 from headrace.wire.fast import Chunk, FetchRequest
 
 NEWS: list[Chunk] = [b"news"]
@@ -14,21 +15,31 @@ LATE: list[Chunk] = [b"nothing"]
 Answer = list[Chunk] | None
 
 
+class Watched:
+    """Stands for a partition that one fetch waits for."""
+
+    def __init__(self, waiting: WaitingFetch) -> None:
+        self.watchers = {self: None}
+        self._waiting = waiting
+
+    def changed(self) -> WaitingFetch:
+        return self._waiting
+
+
 class Waits:
     """Waiting fetches of one broker, and what they were answered."""
 
     def __init__(self) -> None:
-        self.due: list[Callable[[], None]] = []
-        self.times = Times()
+        self.changed: list[Partition] = []
+        self.fetches = WaitingFetches(self.changed)
         self.answers: list[tuple[str, Answer]] = []
         self.told = asyncio.Event()
         self.news = False
+        self.reads = 0
 
-    def fetch(self, name: str, patience_ms: int = 60_000) -> WaitingFetch:
-        request = FetchRequest(-1, patience_ms, 1, 1, 0, 0, -1, [], [])
-        waiting = WaitingFetch(
-            FetchSession(0, False, request), self.look, patience_ms, self.due, self.times
-        )
+    def fetch(self, name: str, max_wait_ms: int = 60_000) -> WaitingFetch:
+        request = FetchRequest(-1, max_wait_ms, 1, 1, 0, 0, -1, [], [])
+        waiting = self.fetches.wait(FetchSession(0, False, request), self.read, max_wait_ms)
 
         def answered(answer: Answer) -> None:
             self.answers.append((name, answer))
@@ -37,15 +48,16 @@ class Waits:
         waiting.start(answered)
         return waiting
 
-    def look(self, last: bool) -> Answer:
+    def read(self, expired: bool) -> Answer:
+        self.reads += 1
         if self.news:
             return NEWS
-        return LATE if last else None
+        return LATE if expired else None
 
-    def wake(self) -> None:
-        due, self.due[:] = tuple(self.due), ()
-        for work in due:
-            work()
+    def change(self, waiting: WaitingFetch, partitions: int = 1) -> None:
+        """Partitions change that the fetch waits for."""
+        for _ in range(partitions):
+            self.changed.append(cast("Partition", Watched(waiting)))
 
     async def until_answered(self, count: int) -> None:
         async with asyncio.timeout(60):
@@ -59,18 +71,17 @@ def waits() -> Waits:
     return Waits()
 
 
-def test_it_looks_once_however_many_partitions_changed(waits: Waits) -> None:
+def test_it_reads_once_however_many_partitions_changed(waits: Waits) -> None:
     async def run() -> None:
         waiting = waits.fetch("one")
-        for _ in range(3):
-            waiting.stir()
-        assert len(waits.due) == 1
-        waits.wake()
-        assert waits.answers == []
+        waits.change(waiting, partitions=3)
+        assert waits.fetches.wake()
+        assert (waits.reads, waits.answers) == (1, [])
+        assert not waits.fetches.wake()
         waits.news = True
-        waiting.stir()
-        waits.wake()
-        waiting.time_is_up()
+        waits.change(waiting)
+        waits.fetches.wake()
+        waiting.expire()
         assert waits.answers == [("one", NEWS)]
 
     asyncio.run(run())
@@ -91,8 +102,8 @@ def test_one_that_comes_after_the_timer_was_left_alone_has_its_time_too(waits: W
     async def run(answers: int) -> None:
         waits.news = True
         waiting = waits.fetch("answered", 20)
-        waiting.stir()
-        waits.wake()
+        waits.change(waiting)
+        waits.fetches.wake()
         waits.news = False
         waits.fetch("late", 40)
         await waits.until_answered(answers)
@@ -105,9 +116,9 @@ def test_one_that_comes_after_the_timer_was_left_alone_has_its_time_too(waits: W
 def test_nobody_is_answered_who_went_away(waits: Waits) -> None:
     async def run() -> None:
         waiting = waits.fetch("gone", 10)
-        waiting.stir()
+        waits.change(waiting)
         waiting.cancel()
-        waits.wake()
+        waits.fetches.wake()
         waits.fetch("there", 20)
         await waits.until_answered(1)
 
@@ -119,14 +130,14 @@ def test_one_that_breaks_our_code_is_told_so_and_harms_nobody_else(
     waits: Waits, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def run() -> None:
-        monkeypatch.setattr(waits, "look", lambda last: 1 // 0)
+        monkeypatch.setattr(waits, "read", lambda expired: 1 // 0)
         broken = waits.fetch("breaks")
         monkeypatch.undo()
         waits.news = True
         whole = waits.fetch("whole")
-        broken.stir()
-        whole.stir()
-        waits.wake()
+        waits.change(broken)
+        waits.change(whole)
+        waits.fetches.wake()
 
     asyncio.run(run())
     assert waits.answers == [("breaks", None), ("whole", NEWS)]
@@ -137,13 +148,13 @@ def test_a_cancelled_task_leaves_nothing_that_is_watched(waits: Waits) -> None:
     async def run() -> None:
         request = FetchRequest(-1, 60_000, 1, 1, 0, 0, -1, [], [])
         session = FetchSession(0, False, request)
-        waiting = WaitingFetch(session, waits.look, 60_000, waits.due, waits.times)
+        waiting = waits.fetches.wait(session, waits.read, 60_000)
         task = asyncio.ensure_future(waiting)
         await asyncio.sleep(0)
         task.cancel()
-        waiting.stir()
+        waits.change(waiting)
         waits.news = True
-        waits.wake()  # before the task has heard of its end
+        waits.fetches.wake()  # before the task has heard of its end
         with pytest.raises(asyncio.CancelledError):
             await task
         assert session.waiting is None
