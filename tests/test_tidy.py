@@ -215,3 +215,20 @@ def test_every_decision_has_a_number_a_status_and_a_date() -> None:
     assert [named(path) for path in records if not head.match(path.read_text())] == []
     numbers = [path.name[:4] for path in records]
     assert len(numbers) == len(set(numbers))
+
+
+FIELDS_BY_NAME = ("aborted", "answer", "header", "hint", "read", "result")
+"""Names of values whose fields have names: headers of batches and results of reads."""
+
+
+def test_no_field_of_a_header_or_a_result_is_read_by_its_position() -> None:
+    by_position = [
+        f"{named(path)}:{node.lineno} {ast.unparse(node)}"
+        for path in SOURCES
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Subscript)
+        and isinstance(node.slice, ast.Constant)
+        and isinstance(node.slice.value, int)
+        and re.split(r"\W", ast.unparse(node.value))[-1].lstrip("_") in FIELDS_BY_NAME
+    ]
+    assert by_position == []

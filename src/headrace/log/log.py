@@ -573,7 +573,11 @@ class Log:
         """Let `fresh` stand where the neighbours `old` stood, whose files have new names."""
         first = self._segments.index(old[0])
         self._segments[first : first + len(old)] = [fresh]
-        self._hints = {at: hint for at, hint in self._hints.items() if hint[0] not in old}
+        self._hints = {
+            offset: (segment, position)
+            for offset, (segment, position) in self._hints.items()
+            if segment not in old
+        }
         self._unsynced.names = True
         if self._owner is not None:
             self._owner.files_set_aside(garbage, self._settings.file_delete_delay_ms)

@@ -54,9 +54,9 @@ def stop_at(
         return segment.size, following.base_offset
     if limit >= end:
         return segment.size, end
-    hint = known.get(limit)
-    if hint is not None and hint[0] is segment:
-        return hint[1], limit
+    found_in, position = known.get(limit, (None, -1))
+    if found_in is segment:
+        return position, limit
     return segment.locate(limit)[0], limit
 
 

@@ -31,7 +31,7 @@ class CommitWaiters:
         waiting = self._waiting
         if not waiting:
             return
-        self._waiting = [waiter for waiter in waiting if waiter[0] > offset]
+        self._waiting = [(wanted, future) for wanted, future in waiting if wanted > offset]
         for wanted, future in waiting:
             if wanted <= offset and not future.done():
                 future.set_result(None)

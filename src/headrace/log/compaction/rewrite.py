@@ -23,7 +23,7 @@ from headrace.log.compaction.job import Cleaned, Job
 from headrace.log.compaction.keys import KeyMap
 from headrace.log.compaction.remains import Flags, Remains, emptied
 from headrace.log.compaction.throttler import Throttler
-from headrace.log.compaction.transactions import CleanedTransactions
+from headrace.log.compaction.transactions import AbortedTransaction, CleanedTransactions
 from headrace.log.segment import (
     CLEANED,
     INDEX,
@@ -114,9 +114,10 @@ class Rewrite:
         self._map_end = map_end
         self._pace = pace
         self._transactions = CleanedTransactions(job.aborted)
-        self._aborted = {row[2]: row for row in job.aborted}
-        self._last_data = {row[0]: row[1] for row in job.producers}
-        self._last_epoch = {row[0]: row[2] for row in job.producers}
+        aborted = map(AbortedTransaction._make, job.aborted)
+        self._aborted = {one.marker_offset: one for one in aborted}
+        self._last_data = {producer_id: last for producer_id, last, _ in job.producers}
+        self._last_epoch = {producer_id: epoch for producer_id, _, epoch in job.producers}
         self.records_read = self.records_kept = self.bytes_read = self.bytes_kept = 0
 
     def group(self, segments: list[tuple[int, int]]) -> Cleaned:

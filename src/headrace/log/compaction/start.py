@@ -41,7 +41,8 @@ def job_for(log: Log, chosen: CompactionPlan, limits: CompactionLimits, now_ms: 
         first_dirty=chosen.first_dirty,
         end=chosen.end,
         aborted=tuple(
-            (row[0], row[1], row[2], row[3]) for row in log.transactions.aborted_before(chosen.end)
+            (producer_id, first, marker, stable)
+            for producer_id, first, marker, stable in log.transactions.aborted_before(chosen.end)
         ),
         producers=tuple(
             (producer_id, producer.batches[-1][3] if producer.batches else -1, producer.epoch)

@@ -5,10 +5,20 @@ left before it; when it really goes is a question of time, which `compaction/rew
 """
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from headrace.wire.markers import Marker
 
-Aborted = tuple[int, int, int, int]
+
+class AbortedTransaction(NamedTuple):
+    """An entry of the transaction index."""
+
+    producer_id: int
+    first_offset: int
+    marker_offset: int
+    last_stable_offset: int
+
+
 """Producer id, first offset, the marker's offset, last stable offset."""
 
 
@@ -17,11 +27,12 @@ class CleanedTransactions:
 
     __slots__ = ("_aborted", "_coming", "_committed", "_seen", "kept")
 
-    def __init__(self, aborted: Iterable[Aborted]) -> None:
+    def __init__(self, aborted: Iterable[tuple[int, int, int, int]]) -> None:
         # The nearest one last.
-        self._coming = sorted(aborted, key=_first_offset, reverse=True)
+        rows = map(AbortedTransaction._make, aborted)
+        self._coming = sorted(rows, key=_first_offset, reverse=True)
         # Of those that will be aborted, by producer id; and those of which data was met.
-        self._aborted: dict[int, Aborted] = {}
+        self._aborted: dict[int, AbortedTransaction] = {}
         self._seen: set[int] = set()
         # Producers with data that will be committed.
         self._committed: set[int] = set()
@@ -33,7 +44,7 @@ class CleanedTransactions:
         self._come_to(last_offset)
         aborted = self._aborted.get(producer_id)
         if aborted is not None:
-            if last_offset < aborted[2]:
+            if last_offset < aborted.marker_offset:
                 self._seen.add(producer_id)
                 return True
             # Its marker is gone. What follows must not be taken for the same transaction.
@@ -62,17 +73,18 @@ class CleanedTransactions:
         if aborted is None or producer_id not in self._seen:
             return True
         self._seen.remove(producer_id)
-        self.kept.append(aborted[2])
+        self.kept.append(aborted.marker_offset)
         return False
 
     def _come_to(self, offset: int) -> None:
         coming = self._coming
-        while coming and coming[-1][1] <= offset:
+        while coming and coming[-1].first_offset <= offset:
             aborted = coming.pop()
-            known = self._aborted.get(aborted[0])
-            if known is None or known[2] < aborted[1]:  # the walk began behind that one's marker
-                self._aborted[aborted[0]] = aborted
+            known = self._aborted.get(aborted.producer_id)
+            # Otherwise the walk began behind that one's marker.
+            if known is None or known.marker_offset < aborted.first_offset:
+                self._aborted[aborted.producer_id] = aborted
 
 
-def _first_offset(aborted: Aborted) -> int:
-    return aborted[1]
+def _first_offset(aborted: AbortedTransaction) -> int:
+    return aborted.first_offset
