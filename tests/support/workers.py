@@ -16,7 +16,9 @@ EACH_ALONE = "tests/docs/"
 """Each page starts a Spark of its own, in a namespace of its own."""
 TOGETHER = ("tests/client/", "tests/faults/", "tests/pipelines/typed/", "tests/registry/")
 """Folders with session fixtures that are expensive, or of which one of two kinds runs at a time."""
-SESSION = "spark session"
+SESSIONS = ("first spark session", "second spark session")
+"""Two workers have a local Spark: all of its tests on one would take longer than all others."""
+OF_THE_SECOND = ("tests/examples/", "tests/pipelines/running/")
 LONG_MARKS = re.compile(r"mark\.(?:slow|java|timeout)")
 
 
@@ -38,14 +40,14 @@ def group(nodeid: str) -> str:
     if file.startswith(EACH_ALONE):
         return nodeid
     if "spark: SparkSession" in _source(file):
-        return SESSION
+        return SESSIONS[file.startswith(OF_THE_SECOND)]
     return next((folder for folder in TOGETHER if file.startswith(folder)), file)
 
 
 def turn(nodeid: str) -> int:
     """Lower numbers begin earlier. What takes long must, or one worker has it alone at the end."""
     name, file = group(nodeid), nodeid.partition("::")[0]
-    if name == SESSION:
+    if name in SESSIONS:
         return 0
     if "mark.spark" in _source(file):
         return 1
