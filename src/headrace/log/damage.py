@@ -53,8 +53,9 @@ def examine(segment: Segment) -> None:
         if following is None:
             found.append(Hole(position, segment.size, lowest, behind))
             break
-        found.append(Hole(position, following[0], lowest, following[1]))
-        position = following[0]
+        start, offset = following
+        found.append(Hole(position, start, lowest, offset))
+        position = start
     noted = [hole for hole in segment.holes if not any(overlaps(hole, one) for one in found)]
     segment.use_holes([*noted, *found])
     segment.examined = True
@@ -143,7 +144,7 @@ def read_holes(disk: Disk, folder: str, names: Iterable[str]) -> list[tuple[int,
         holes = [(int(first), int(following)) for first, following in rows]
     except ValueError:
         return []  # those that the bytes tell of are found again
-    return [hole for hole in holes if 0 <= hole[0] < hole[1] < 1 << 63]
+    return [(first, behind) for first, behind in holes if 0 <= first < behind < 1 << 63]
 
 
 def assign_holes(
@@ -174,4 +175,4 @@ def offsets_of(segments: Sequence[Segment], end: int) -> list[tuple[int, int]]:
     for at, segment in enumerate(segments):
         upper = segments[at + 1].base_offset if at + 1 < len(segments) else end
         found += [(hole.first, min(hole.following, upper)) for hole in segment.known_holes()]
-    return [hole for hole in found if hole[0] < hole[1]]
+    return [(first, behind) for first, behind in found if first < behind]

@@ -152,7 +152,8 @@ def _position(entry: int) -> int:
 
 
 def _timestamp(entry: tuple[int, int]) -> int:
-    return entry[0]
+    timestamp, _ = entry
+    return timestamp
 
 
 def offsets_to_bytes(entries: "array[int]") -> bytes:

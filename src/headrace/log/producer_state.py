@@ -79,6 +79,22 @@ class Producer:
         # The transactional bit while a transaction is open, else 0.
         self.kind = 0
 
+    @property
+    def last_sequence(self) -> int:
+        """The last sequence of this epoch, or -1."""
+        if not self.batches:
+            return -1
+        _, last_sequence, _, _ = self.batches[-1]
+        return last_sequence
+
+    @property
+    def last_offset(self) -> int:
+        """The offset of the last record of this epoch, or -1 if it is not known."""
+        if not self.batches:
+            return -1
+        _, _, _, last_offset = self.batches[-1]
+        return last_offset
+
     def add(self, first: int, last: int, base_offset: int, last_offset: int) -> None:
         """Remember one more batch of the current epoch."""
         batches = self.batches
@@ -132,7 +148,7 @@ class ProducerState:
             first_sent = self.duplicate_of(header)
             if first_sent >= 0:
                 return first_sent
-            expected = (producer.batches[-1][1] + 1) & MAX_SEQUENCE if producer.batches else 0
+            expected = (producer.last_sequence + 1) & MAX_SEQUENCE
         else:
             expected = 0
         if sequence != expected:

@@ -451,7 +451,8 @@ class _Scan:
             found = next_batch(segment, stop, end, upper, gapless=without_gaps)
             if found is None or self._may_be_cut(end):
                 break
-            self._fence(segment, Hole(stop, found[0], end, found[1]))
+            start, offset = found
+            self._fence(segment, Hole(stop, start, end, offset))
             stop, end = found
         segment.examined = True
         self._transactions.settled_below(end)

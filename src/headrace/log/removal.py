@@ -55,17 +55,24 @@ class Removal:
         """The whole folder is being removed: its names may soon mean other files."""
         inside = folder + "/"
         with self._names:
-            self._dropped = deque(each for each in self._dropped if each[0].folder != folder)
-            self._set_aside = [each for each in self._set_aside if not each[1].startswith(inside)]
+            self._drop_no_more(folder)
+            self._set_aside = [
+                (due_s, path) for due_s, path in self._set_aside if not path.startswith(inside)
+            ]
             heapq.heapify(self._set_aside)
 
     def hurry(self, folder: str) -> None:
         """Set aside at once what waits in one folder, because its names are needed now."""
         with self._names:
-            mine = [each for each in self._dropped if each[0].folder == folder]
-            for segment, delay_ms in mine:
-                self._rename(segment, delay_ms)
-            self._dropped = deque(each for each in self._dropped if each[0].folder != folder)
+            for segment, delay_ms in tuple(self._dropped):
+                if segment.folder == folder:
+                    self._rename(segment, delay_ms)
+            self._drop_no_more(folder)
+
+    def _drop_no_more(self, folder: str) -> None:
+        self._dropped = deque(
+            (segment, delay_ms) for segment, delay_ms in self._dropped if segment.folder != folder
+        )
 
     def run(self) -> None:
         """Do what is due; OSError if the disk refuses, and the rest is done another time."""

@@ -56,7 +56,7 @@ def _describe(producer_id: int, producer: Producer) -> ProducerState:
     return ProducerState(
         producer_id=ProducerId(producer_id),
         producer_epoch=i32(producer.epoch),
-        last_sequence=i32(producer.batches[-1][1] if producer.batches else -1),
+        last_sequence=i32(producer.last_sequence),
         last_timestamp=i64(producer.timestamp),
         coordinator_epoch=i32(producer.coordinator_epoch),
         current_txn_start_offset=i64(producer.transaction_start),

@@ -276,14 +276,14 @@ class _SegmentCheck:
         entries = TimeEntries(data)
         if entries.torn:
             self._found(TIME_INDEX, len(data), "its size is no multiple of 12 bytes")
-        before = (-1, -1)
-        for at, entry in enumerate(entries):
+        last_timestamp, last_relative = -1, -1
+        for at, (timestamp, relative) in enumerate(entries):
             place = at * TIME_ENTRY_BYTES
-            if entry[0] < before[0] or entry[1] < before[1]:
+            if timestamp < last_timestamp or relative < last_relative:
                 self._found(TIME_INDEX, place, "the entry does not come behind the one before it")
                 return
-            before = entry
-            yield place, entry[1] + self._base, entry[0]
+            last_timestamp, last_relative = timestamp, relative
+            yield place, relative + self._base, timestamp
 
     def _match_offset(self, position: int, last: int) -> None:
         while self._next_offset is not None and self._next_offset[2] <= position:

@@ -45,7 +45,7 @@ def job_for(log: Log, chosen: CompactionPlan, limits: CompactionLimits, now_ms: 
             for producer_id, first, marker, stable in log.transactions.aborted_before(chosen.end)
         ),
         producers=tuple(
-            (producer_id, producer.batches[-1][3] if producer.batches else -1, producer.epoch)
+            (producer_id, producer.last_offset, producer.epoch)
             for producer_id, producer in log.producers.producers.items()
         ),
         now_ms=now_ms,
