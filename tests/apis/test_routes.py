@@ -63,6 +63,8 @@ RIGHTS = {
     "ListTransactions": "filter X DESCRIBE",
     "ConsumerGroupHeartbeat": "before G READ, within T DESCRIBE, filter T DESCRIBE",
     "ConsumerGroupDescribe": "each G DESCRIBE, each T DESCRIBE",
+    "DescribeClientQuotas": "before C DESCRIBE_CONFIGS",
+    "AlterClientQuotas": "before C ALTER_CONFIGS",
     "ListConfigResources": "before C DESCRIBE_CONFIGS",
     "DescribeTopicPartitions": "each T DESCRIBE, filter T DESCRIBE",
 }

@@ -323,6 +323,18 @@ _CONFIGS = (
 
 _SECURITY = (SASL_HANDSHAKE, SASL_AUTHENTICATE)
 
+_QUOTAS = (
+    Route(
+        48, "DescribeClientQuotas", 0, 1, 1, _COLD,
+        "security.client_quotas:describe_client_quotas",
+        (before(on_cluster(_DESCRIBE_CONFIGS)),), _REQUEST,
+    ),
+    Route(
+        49, "AlterClientQuotas", 0, 1, 1, _COLD, "security.client_quotas:alter_client_quotas",
+        (before(on_cluster(_ALTER_CONFIGS)),), _REQUEST,
+    ),
+)  # fmt: skip
+
 _CLUSTER = (
     API_VERSIONS,
     Route(
@@ -365,7 +377,10 @@ _CLUSTER = (
 ROUTES: dict[int, Route] = {
     route.key: route
     for route in sorted(
-        (*_RECORDS, *_TOPICS, *_GROUPS, *_TRANSACTIONS, *_CONFIGS, *_SECURITY, *_CLUSTER),
+        (
+            *_RECORDS, *_TOPICS, *_GROUPS, *_TRANSACTIONS, *_CONFIGS, *_SECURITY, *_QUOTAS,
+            *_CLUSTER,
+        ),
         key=lambda route: route.key,
     )
-}
+}  # fmt: skip

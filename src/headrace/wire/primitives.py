@@ -17,7 +17,7 @@ _Response = TypeVar("_Response")
 if TYPE_CHECKING:
     from kio.schema.errors import ErrorCode as WireError
     from kio.schema.types import BrokerId, GroupId, ProducerId, TopicName, TransactionalId
-    from kio.static.primitive import i8, i16, i32, i32Timedelta, i64
+    from kio.static.primitive import f64, i8, i16, i32, i32Timedelta, i64
 
     def error(code: ErrorCode) -> WireError:
         """Our error code where a message wants kio's."""
@@ -29,7 +29,7 @@ else:
     def _plain(value):
         return value
 
-    i8 = i16 = i32 = i64 = error = _plain
+    f64 = i8 = i16 = i32 = i64 = error = _plain
     BrokerId = GroupId = ProducerId = TopicName = TransactionalId = _plain
 
     def milliseconds(value):
@@ -63,6 +63,7 @@ __all__ = [
     "TopicName",
     "TransactionalId",
     "error",
+    "f64",
     "i8",
     "i16",
     "i32",
