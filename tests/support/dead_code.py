@@ -7,7 +7,7 @@ code with a common name is not found. Tests do not count: what only they use bel
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -48,9 +48,8 @@ class Definition(NamedTuple):
     name: str
 
 
-def unused(paths: Iterable[Path]) -> list[Definition]:
+def unused(trees: Mapping[Path, ast.Module]) -> list[Definition]:
     """Functions, classes, methods and constants that nothing in these files uses."""
-    trees = {path: ast.parse(path.read_text()) for path in paths}
     used = {name for tree in trees.values() for name in _uses(tree)}
     classes = {
         node.name
@@ -110,22 +109,23 @@ def _called(node: ast.expr) -> str:
             return ""
 
 
-def _uses(tree: ast.AST) -> Iterator[str]:
-    match tree:
-        case ast.Assign(targets=[ast.Name(id=name)]) if name in LISTS_OF_NAMES:
-            return  # to export a name is not to use it
-        case ast.Name(ctx=ast.Load() | ast.Del()):
-            yield tree.id
-        case ast.Attribute():
-            yield tree.attr
-        case ast.MatchClass():
-            yield from tree.kwd_attrs
-        case ast.alias(asname=str()):
-            yield tree.name
-        case ast.Constant(value=str() as text):
-            yield from _names_in(text)
-    for child in ast.iter_child_nodes(tree):
-        yield from _uses(child)
+def _uses(tree: ast.Module) -> Iterator[str]:
+    nodes: list[ast.AST] = [tree]
+    while nodes:
+        match node := nodes.pop():
+            case ast.Assign(targets=[ast.Name(id=name)]) if name in LISTS_OF_NAMES:
+                continue  # to export a name is not to use it
+            case ast.Name(ctx=ast.Load() | ast.Del()):
+                yield node.id
+            case ast.Attribute():
+                yield node.attr
+            case ast.MatchClass():
+                yield from node.kwd_attrs
+            case ast.alias(asname=str()):
+                yield node.name
+            case ast.Constant(value=str() as text):
+                yield from _names_in(text)
+        nodes.extend(ast.iter_child_nodes(node))
 
 
 def _names_in(text: str) -> Iterator[str]:

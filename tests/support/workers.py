@@ -19,7 +19,9 @@ TOGETHER = ("tests/client/", "tests/faults/", "tests/pipelines/typed/", "tests/r
 SESSIONS = ("first spark session", "second spark session")
 """Two workers have a local Spark: all of its tests on one would take longer than all others."""
 OF_THE_SECOND = ("tests/examples/", "tests/pipelines/running/")
-LONG_MARKS = re.compile(r"mark\.(?:slow|java|timeout)")
+LONGEST = re.compile(r"mark\.(?:spark|timeout)")
+LONG = re.compile(r"mark\.(?:slow|java)")
+"""Marks of files whose tests take minutes, and of those whose tests take seconds."""
 
 
 class ByWhatIsShared(LoadScopeScheduling):  # type: ignore[misc]
@@ -49,6 +51,6 @@ def turn(nodeid: str) -> int:
     name, file = group(nodeid), nodeid.partition("::")[0]
     if name in SESSIONS:
         return 0
-    if "mark.spark" in _source(file):
+    if name in TOGETHER or LONGEST.search(_source(file)):
         return 1
-    return 2 if name in TOGETHER or LONG_MARKS.search(_source(file)) else 3
+    return 2 if LONG.search(_source(file)) else 3
