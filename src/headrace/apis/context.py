@@ -13,7 +13,8 @@ from headrace.clock import Clock
 from headrace.cluster.metadata import Metadata
 from headrace.replication.peers import Peers
 from headrace.replication.replicas import Replicas
-from headrace.security.acls import ANONYMOUS
+from headrace.security.acls import ANONYMOUS, AclOperation, ResourceType
+from headrace.security.guard import Guard, Permissions
 from headrace.settings import Settings
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ class Services:
     make_transactions: Callable[[], TransactionCoordinator]
     """Likewise the coordinator of transactions."""
     peers: Peers
+    guard: Guard | None = None
+    """Decides what clients may do; None without an authorizer."""
     slices: Slices = field(init=False)
     """Shares the event loop between requests that take long."""
     long_batches: LongBatches = field(init=False)
@@ -47,6 +50,11 @@ class Services:
         self.slices = Slices(self.clock.monotonic)
         self.long_batches = LongBatches(self.slices)
         self.waiting_fetches = WaitingFetches(self.replicas.changed)
+
+    def admit(self, caller: Caller) -> None:
+        """Let a client do what its principal may; called again when a login changes that."""
+        if self.guard is not None:
+            caller.permissions = self.guard.permissions(caller.principal, caller.ip)
 
     @property
     def groups(self) -> GroupCoordinator:
@@ -86,11 +94,22 @@ class Caller:
     """The type and name that ACLs and quotas know the client by, such as `User:alice`."""
     throttle_ms: int = 0
     """How long the client has to wait before its next request: all responses say so."""
+    permissions: Permissions | None = None
+    """What the client may do; None without an authorizer."""
+
+    def may(self, operation: AclOperation, kind: ResourceType, name: str) -> bool:
+        """Whether the client may do this with the resource of that name."""
+        return self.permissions is None or self.permissions.allows(operation, kind, name)
+
+    @property
+    def ip(self) -> str:
+        """The client's address without its port."""
+        return self.address.rsplit(":", 1)[0]
 
     @property
     def host(self) -> str:
-        """The client's address without its port, as groups show it."""
-        return "/" + self.address.rsplit(":", 1)[0]
+        """The client's address as groups show it."""
+        return "/" + self.ip
 
 
 @dataclass(frozen=True, slots=True)

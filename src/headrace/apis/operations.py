@@ -1,18 +1,32 @@
-"""The operations that a client may perform on a resource, as responses list them: a bit for each.
+"""What a client may do with a resource, as answers carry it: a bit for each operation."""
 
-There are no ACLs yet, so a client that asks may perform all operations.
-"""
-
-from headrace.security.acls import SUPPORTED, ResourceType
+from headrace.apis.context import Caller
+from headrace.security.acls import CLUSTER_NAME, SUPPORTED, AclOperation, ResourceType
 
 NOT_ASKED = -(1 << 31)
-"""In responses to clients that did not ask."""
+"""In answers to clients that did not ask."""
+
+_ALL = {kind: sum(1 << one for one in supported) for kind, supported in SUPPORTED.items()}
 
 
-def _all_on(kind: ResourceType) -> int:
-    return sum(1 << operation for operation in SUPPORTED[kind])
+def on_topic(caller: Caller, name: str) -> int:
+    """What the client may do with a topic."""
+    return _allowed(caller, ResourceType.TOPIC, name)
 
 
-ON_TOPIC = _all_on(ResourceType.TOPIC)
-ON_CLUSTER = _all_on(ResourceType.CLUSTER)
-ON_GROUP = _all_on(ResourceType.GROUP)
+def on_group(caller: Caller, name: str) -> int:
+    """What the client may do with a group."""
+    return _allowed(caller, ResourceType.GROUP, name)
+
+
+def on_cluster(caller: Caller) -> int:
+    """What the client may do with the cluster; nothing unless it may describe it."""
+    if not caller.may(AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+        return 0
+    return _allowed(caller, ResourceType.CLUSTER, CLUSTER_NAME)
+
+
+def _allowed(caller: Caller, kind: ResourceType, name: str) -> int:
+    if caller.permissions is None:
+        return _ALL[kind]
+    return sum(1 << one for one in SUPPORTED[kind] if caller.may(one, kind, name))

@@ -4,10 +4,21 @@ A row of the route table lists them for its API, as Kafka's authorizer checks th
 row are needed. Names of topics, groups and transactional ids come from the request.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from headrace.security.acls import AclOperation, ResourceType
+from headrace.apis.context import Caller
+from headrace.errors import ErrorCode, KafkaError
+from headrace.security.acls import CLUSTER_NAME, AclOperation, ResourceType
+
+_CODES = {
+    ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ResourceType.DELEGATION_TOKEN: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+}
 
 
 class RightCheck(Enum):
@@ -36,6 +47,65 @@ class Right:
     """One of these permissions is sufficient."""
     when: str = ""
     """The requests or items that need it; all of them if this is empty."""
+
+
+def check_before(rights: Iterable[Right], caller: Caller, request: object) -> None:
+    """KafkaError unless the client has the rights that are checked before the handler is called."""
+    for right in rights:
+        allowed = any(
+            caller.may(one.operation, one.resource, _name(one.resource, request))
+            for one in right.any_of
+        )
+        if not allowed:
+            raise denied(right.any_of[0].resource)
+
+
+def _name(kind: ResourceType, request: object) -> str:
+    """The resource of this type that a request is about."""
+    if kind is ResourceType.CLUSTER:
+        return CLUSTER_NAME
+    name: str = getattr(request, "group_id" if kind is ResourceType.GROUP else "transactional_id")
+    return name
+
+
+def need_topic(caller: Caller, operation: AclOperation, name: str) -> None:
+    """KafkaError unless the client may do this with the topic."""
+    if not caller.may(operation, ResourceType.TOPIC, name):
+        raise denied(ResourceType.TOPIC)
+
+
+def need_group(caller: Caller, operation: AclOperation, name: str) -> None:
+    """KafkaError unless the client may do this with the group."""
+    if not caller.may(operation, ResourceType.GROUP, name):
+        raise denied(ResourceType.GROUP)
+
+
+def need_transactional_id(caller: Caller, operation: AclOperation, name: str) -> None:
+    """KafkaError unless the client may do this with the transactional id."""
+    if not caller.may(operation, ResourceType.TRANSACTIONAL_ID, name):
+        raise denied(ResourceType.TRANSACTIONAL_ID)
+
+
+def need_cluster(caller: Caller, operation: AclOperation) -> None:
+    """KafkaError unless the client may do this with the cluster."""
+    if not may_with_cluster(caller, operation):
+        raise denied(ResourceType.CLUSTER)
+
+
+def may_with_topic(caller: Caller, operation: AclOperation, name: str) -> bool:
+    """Whether the client may do this with the topic."""
+    return caller.may(operation, ResourceType.TOPIC, name)
+
+
+def may_with_cluster(caller: Caller, operation: AclOperation) -> bool:
+    """Whether the client may do this with the cluster."""
+    return caller.may(operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+
+def denied(kind: ResourceType) -> KafkaError:
+    """The error of a client that lacks a right on a resource of this type."""
+    code = _CODES[kind]
+    return KafkaError(code, f"{kind.name.replace('_', ' ').lower()}: authorization failed")
 
 
 def on_topic(operation: AclOperation) -> Permission:

@@ -321,7 +321,30 @@ _CONFIGS = (
     ),
 )  # fmt: skip
 
-_SECURITY = (SASL_HANDSHAKE, SASL_AUTHENTICATE)
+_SECURITY = (
+    SASL_HANDSHAKE,
+    SASL_AUTHENTICATE,
+    Route(
+        29, "DescribeAcls", 1, 3, 2, _COLD, "security.acls:describe_acls",
+        _DESCRIBE_CLUSTER, _REQUEST,
+    ),
+    Route(
+        30, "CreateAcls", 1, 3, 2, _COLD, "security.acls:create_acls", _ALTER_CLUSTER, _REQUEST,
+    ),
+    Route(
+        31, "DeleteAcls", 1, 3, 2, _COLD, "security.acls:delete_acls", _ALTER_CLUSTER, _REQUEST,
+    ),
+    Route(
+        50, "DescribeUserScramCredentials", 0, 0, 0, _COLD,
+        "security.scram_credentials:describe_user_scram_credentials",
+        _DESCRIBE_CLUSTER, _REQUEST,
+    ),
+    Route(
+        51, "AlterUserScramCredentials", 0, 0, 0, _COLD,
+        "security.scram_credentials:alter_user_scram_credentials",
+        (within(on_cluster(_ALTER)),), _REQUEST,
+    ),
+)  # fmt: skip
 
 _QUOTAS = (
     Route(

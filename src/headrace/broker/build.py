@@ -31,6 +31,7 @@ from headrace.log.directories import LogDirectories
 from headrace.log.directory import LogDirectory
 from headrace.replication.peers import Peers
 from headrace.replication.replicas import Replicas
+from headrace.security.guard import Guard, parse_super_users
 from headrace.settings import Settings, log_settings
 
 if TYPE_CHECKING:
@@ -149,6 +150,7 @@ def build(
         lambda: _start_groups(services),
         lambda: _start_transactions(services),
         Peers(metadata, node, timeout_s, on.connect),
+        _make_guard(settings, metadata),
     )
     connections: set[Connection] = set()
     memory = ReceiveMemory(settings.integer("queued.max.request.bytes"))
@@ -178,6 +180,19 @@ def build(
         ),
         replication=replication,
     )  # fmt: skip
+
+
+def _make_guard(settings: Settings, metadata: Metadata) -> Guard | None:
+    """What decides about permissions; None if no authorizer is set."""
+    if not settings.text("authorizer.class.name"):
+        return None
+    guard = Guard(
+        metadata.image.security,
+        parse_super_users(settings.text("super.users")),
+        allow_without_acl=settings.boolean("allow.everyone.if.no.acl.found"),
+    )
+    metadata.listeners.append(lambda _old, new: guard.follow(new.security))
+    return guard
 
 
 def make_groups(services: Services) -> "GroupCoordinator":

@@ -18,6 +18,7 @@ from typing import Any, cast
 from headrace.apis.context import RequestContext, Services
 from headrace.apis.hot import Answer, CloseConnection, HotHandler, Later, LongRequest
 from headrace.apis.parts import CUTS, CombinedResponse, Cut, Pace, is_large, parts, prepare
+from headrace.apis.rights import RightCheck, check_before
 from headrace.apis.routes import ROUTES, HandlerKind, Route
 from headrace.broker.buffers import LARGEST_KEPT_BYTES
 from headrace.broker.connection import Connection
@@ -43,7 +44,8 @@ class _Row:
     """A row of the route table as this broker uses it."""
 
     __slots__ = (
-        "cut", "first", "flexible_from", "handler", "hot", "key", "last", "requests", "route",
+        "before", "cut", "first", "flexible_from", "handler", "hot", "key", "last", "requests",
+        "route",
     )  # fmt: skip
 
     def __init__(self, route: Route, services: Services) -> None:
@@ -53,6 +55,7 @@ class _Row:
         self.last = route.max_version
         self.flexible_from = route.flexible_from
         self.cut: Cut | None = CUTS.get(route.key)
+        self.before = tuple(one for one in route.rights if one.check is RightCheck.BEFORE)
         self.requests = 0
         self.handler: Callable[..., Any] | None = None
         """The handler of a cold row, once a request has needed it."""
@@ -198,6 +201,8 @@ class Dispatch:
     def _handle_whole(self, row: _Row, request: object, context: RequestContext) -> object:
         """The response, or a coroutine that will give it."""
         try:
+            if row.before and context.caller.permissions is not None:
+                check_before(row.before, context.caller, request)
             response = row.call(self._services, request, context)
             if isgenerator(response):
                 return self._slices.begin(cast("Steps[object]", response))

@@ -72,7 +72,7 @@ class Logins:
             first_limits=Limits(settings.integer("sasl.server.max.receive.size"), 1, least_bytes=0),
             limits=limits,
             dispatch=dispatch,
-            welcome=_welcome,
+            welcome=self._welcome,
         )
 
     def begin(self, listener: str) -> Login | None:
@@ -80,10 +80,10 @@ class Logins:
         rules = self._rules.get(listener)
         return None if rules is None else Login(rules)
 
+    def _welcome(self, connection: Connection, user: LoggedIn) -> None:
+        connection.caller.principal = f"User:{user.username}"
+        self._parts.services.admit(connection.caller)
+
     def close(self) -> None:
         """Stop checking passwords."""
         self._passwords.close()
-
-
-def _welcome(connection: Connection, user: LoggedIn) -> None:
-    connection.caller.principal = f"User:{user.username}"

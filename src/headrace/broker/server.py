@@ -297,6 +297,7 @@ class Server:
         ]
 
     def _serve_client(self, transport: Transport, caller: Caller) -> None:
+        self.parts.services.admit(caller)
         login = self._logins.begin(caller.listener) if self._logins is not None else None
         connection = Connection(
             transport,

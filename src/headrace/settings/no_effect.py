@@ -20,8 +20,6 @@ BROKER_NO_EFFECT = frozenset(
     {
         "add.partitions.to.txn.retry.backoff.max.ms",
         "add.partitions.to.txn.retry.backoff.ms",
-        "allow.everyone.if.no.acl.found",
-        "authorizer.class.name",
         "background.threads",
         "broker.heartbeat.interval.ms",
         "broker.session.timeout.ms",
@@ -107,7 +105,6 @@ BROKER_NO_EFFECT = frozenset(
         "share.coordinator.write.timeout.ms",
         "socket.connection.setup.timeout.max.ms",
         "socket.listen.backlog.size",
-        "super.users",
         "telemetry.max.bytes",
         "transaction.state.log.load.buffer.size",
         "transaction.two.phase.commit.enable",

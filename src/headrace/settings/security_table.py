@@ -16,11 +16,16 @@ def _row(name: str, kind: Type, default: Value, check: Check | None, doc: str) -
 
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+AUTHORIZERS = (
+    "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "kafka.security.authorizer.AclAuthorizer",
+)
 
 # fmt: off
 SECURITY_ROWS: tuple[Setting, ...] = (
-    _row("authorizer.class.name", Type.STRING, "", None,
-         "Any name switches permissions (ACLs) on; Kafka's StandardAuthorizer is the usual one."),
+    _row("authorizer.class.name", Type.STRING, "", one_of("", *AUTHORIZERS),
+         "Switches ACLs on. Headrace has an authorizer of its own, which decides as the class "
+         "named here; classes of others cannot be loaded."),
     _row("super.users", Type.STRING, "", None,
          "Who may do everything: User:name, separated by semicolons."),
     _row("allow.everyone.if.no.acl.found", Type.BOOLEAN, False, None,

@@ -7,10 +7,14 @@ matched by the names of their fields, which Kafka keeps the same on both sides a
 from headrace.errors import KafkaError
 from headrace.wire import codec, codec_fields
 
+_WITHOUT_ITEMS = frozenset({13, 47})
+"""LeaveGroup and OffsetDelete: an error of the whole request comes without items."""
+
 _OTHER_NAMES = {
     "coordinators": ("coordinator_keys",),
     "responses": ("topics", "resources"),
-    "results": ("topics", "resources"),
+    "filter_results": ("filters",),
+    "results": ("topics", "resources", "creations", "users"),
     "replica_election_results": ("topic_partitions",),
     "partition_result": ("partitions",),
 }
@@ -18,7 +22,8 @@ _OTHER_NAMES = {
 
 def refusal(api_key: int, request: object, error: KafkaError) -> object:
     """The response that says `error`, in the newest shape of its API."""
-    return _mirror(codec.response_class(api_key), request, error)
+    source = None if api_key in _WITHOUT_ITEMS else request
+    return _mirror(codec.response_class(api_key), source, error)
 
 
 def _mirror(shape: type, source: object, error: KafkaError) -> object:
@@ -28,6 +33,8 @@ def _mirror(shape: type, source: object, error: KafkaError) -> object:
             values[field.name] = int(error.code)
         elif field.name == "error_message":
             values[field.name] = error.message
+        elif field.name == "user":
+            values[field.name] = getattr(source, "name", field.default)
         elif field.name == "key" and isinstance(source, str):
             values[field.name] = source
         elif field.array and field.entity is not None:

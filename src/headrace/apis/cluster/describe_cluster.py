@@ -56,7 +56,7 @@ def describe_cluster(
                 if (endpoint := broker.endpoint(context.caller.listener)) is not None
             ),
             cluster_authorized_operations=i32(
-                operations.ON_CLUSTER if asked else operations.NOT_ASKED
+                operations.on_cluster(context.caller) if asked else operations.NOT_ASKED
             ),
         )
     )

@@ -37,9 +37,11 @@ from headrace.apis.configs.config_entries import (
     group_entries,
     topic_entries,
 )
-from headrace.apis.context import RequestContext, Services
+from headrace.apis.context import Caller, RequestContext, Services
+from headrace.apis.rights import need_cluster, need_group, need_topic
 from headrace.cluster.controller import Alteration, ConfigChange, Operation, check_topic_name
 from headrace.errors import ErrorCode, KafkaError
+from headrace.security.acls import AclOperation
 from headrace.settings import Type
 from headrace.types import ConfigResourceType
 from headrace.wire.primitives import NO_ERROR, error, i8, respond
@@ -51,13 +53,14 @@ _Shown = tuple[DescribeConfigsResourceResult, ...]
 
 
 def describe_configs(
-    services: Services, request: DescribeConfigsRequest, _context: RequestContext
+    services: Services, request: DescribeConfigsRequest, context: RequestContext
 ) -> DescribeConfigsResponse:
     """Answer each resource on its own."""
     describe = _Describer(services, request)
     results = []
     for resource in request.resources:
         try:
+            _need(context.caller, AclOperation.DESCRIBE_CONFIGS, resource)
             configs, code, message = describe(resource), NO_ERROR, None
         except KafkaError as refusal:
             configs, code, message = (), error(refusal.code), refusal.message
@@ -161,7 +164,7 @@ class _Resource(Protocol):
 
 
 def alter_configs(
-    services: Services, request: replacing.AlterConfigsRequest, _context: RequestContext
+    services: Services, request: replacing.AlterConfigsRequest, context: RequestContext
 ) -> replaced.AlterConfigsResponse:
     """Replace all configs of each resource."""
 
@@ -171,7 +174,9 @@ def alter_configs(
             for config in request.resources[place].configs
         ]
 
-    results = _alter(services, request.resources, changes, request.validate_only, fresh=True)
+    results = _alter(
+        services, context.caller, request.resources, changes, request.validate_only, fresh=True
+    )
     responses = tuple(
         replaced.AlterConfigsResourceResponse(
             error_code=error(result.code) if result else NO_ERROR,
@@ -185,7 +190,7 @@ def alter_configs(
 
 
 def incremental_alter_configs(
-    services: Services, request: altering.IncrementalAlterConfigsRequest, _context: RequestContext
+    services: Services, request: altering.IncrementalAlterConfigsRequest, context: RequestContext
 ) -> altered.IncrementalAlterConfigsResponse:
     """Change single configs of each resource."""
 
@@ -195,7 +200,9 @@ def incremental_alter_configs(
             for config in request.resources[place].configs
         ]
 
-    results = _alter(services, request.resources, changes, request.validate_only, fresh=False)
+    results = _alter(
+        services, context.caller, request.resources, changes, request.validate_only, fresh=False
+    )
     responses = tuple(
         altered.AlterConfigsResourceResponse(
             error_code=error(result.code) if result else NO_ERROR,
@@ -208,8 +215,19 @@ def incremental_alter_configs(
     return respond(partial(altered.IncrementalAlterConfigsResponse, responses=responses))
 
 
+def _need(caller: Caller, operation: AclOperation, resource: _Resource) -> None:
+    """KafkaError unless the client may do this with the settings of the resource."""
+    if resource.resource_type == ConfigResourceType.TOPIC:
+        need_topic(caller, operation, resource.resource_name)
+    elif resource.resource_type == ConfigResourceType.GROUP:
+        need_group(caller, operation, resource.resource_name)
+    else:
+        need_cluster(caller, operation)
+
+
 def _alter(
     services: Services,
+    caller: Caller,
     resources: Sequence[_Resource],
     changes_at: Callable[[int], list[tuple[str, int, str | None]]],
     validate_only: bool,
@@ -226,6 +244,7 @@ def _alter(
                 raise KafkaError(
                     ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."
                 )
+            _need(caller, AclOperation.ALTER_CONFIGS, resource)
             changes = _checked(changes_at(place))
             if resource.resource_type == ConfigResourceType.BROKER_LOGGER and not fresh:
                 _check_node(resource.resource_name, services.node_id)

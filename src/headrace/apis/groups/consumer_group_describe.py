@@ -20,7 +20,8 @@ from kio.schema.consumer_group_describe.v1.response import (
 from kio.schema.types import GroupId
 
 from headrace.apis import operations
-from headrace.apis.context import RequestContext, Services
+from headrace.apis.context import Caller, RequestContext, Services
+from headrace.apis.rights import denied, may_with_topic
 from headrace.cluster.image import Image
 from headrace.coordination import consumer_records
 from headrace.coordination.groups.consumer import ConsumerGroup
@@ -28,6 +29,7 @@ from headrace.coordination.groups.consumer_member import ConsumerMember
 from headrace.coordination.groups.registry import Groups
 from headrace.coordination.outcome import Outcome, Result, Token, answer
 from headrace.errors import ErrorCode, KafkaError
+from headrace.security.acls import AclOperation, ResourceType
 from headrace.wire.primitives import NO_ERROR, TopicName, error, i8, i32, respond
 
 CLASSIC_MEMBER = 0
@@ -35,17 +37,18 @@ CONSUMER_MEMBER = 1
 
 
 def consumer_group_describe(
-    services: Services, request: ConsumerGroupDescribeRequest, _context: RequestContext
+    services: Services, request: ConsumerGroupDescribeRequest, context: RequestContext
 ) -> ConsumerGroupDescribeResponse | Coroutine[None, None, ConsumerGroupDescribeResponse]:
     """Describe each group, or say why it cannot be."""
-    allowed = operations.ON_GROUP if request.include_authorized_operations else operations.NOT_ASKED
+    caller = context.caller
+    asked = request.include_authorized_operations
 
     def finish(results: list[Result[ConsumerGroup]]) -> ConsumerGroupDescribeResponse:
         return respond(
             partial(
                 ConsumerGroupDescribeResponse,
                 groups=tuple(
-                    _describe(one, services.metadata.image, allowed)
+                    _describe(one, services.metadata.image, caller, asked)
                     if isinstance(one, ConsumerGroup)
                     else _refused(group_id, one)
                     for group_id, one in zip(request.group_ids, results, strict=True)
@@ -54,11 +57,15 @@ def consumer_group_describe(
         )
 
     return services.groups.run_each(
-        [(group_id, partial(_find, group_id)) for group_id in request.group_ids], finish
+        [(group_id, partial(_find, caller, group_id)) for group_id in request.group_ids], finish
     )
 
 
-def _find(group_id: str, groups: Groups, token: Token[ConsumerGroup], _now_ms: int) -> Outcome:
+def _find(
+    caller: Caller, group_id: str, groups: Groups, token: Token[ConsumerGroup], _now_ms: int
+) -> Outcome:
+    if not caller.may(AclOperation.DESCRIBE, ResourceType.GROUP, group_id):
+        return answer(token, denied(ResourceType.GROUP))
     if not group_id:
         return answer(token, KafkaError(ErrorCode.INVALID_GROUP_ID))
     found = groups.groups.get(group_id)
@@ -81,8 +88,13 @@ def _refused(group_id: GroupId, why: KafkaError) -> DescribedGroup:
     )
 
 
-def _describe(group: ConsumerGroup, image: Image, allowed: int) -> DescribedGroup:
+def _describe(group: ConsumerGroup, image: Image, caller: Caller, asked: bool) -> DescribedGroup:
+    if not _may_see_topics(group, image, caller):
+        why = "the group uses topics that this client may not describe"
+        refused = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, why)
+        return _refused(GroupId(group.group_id), refused)
     state = group.persistent
+    allowed = operations.on_group(caller, group.group_id) if asked else operations.NOT_ASKED
     return DescribedGroup(
         error_code=NO_ERROR,
         error_message=None,
@@ -96,6 +108,18 @@ def _describe(group: ConsumerGroup, image: Image, allowed: int) -> DescribedGrou
         ),
         authorized_operations=i32(allowed),
     )
+
+
+def _may_see_topics(group: ConsumerGroup, image: Image, caller: Caller) -> bool:
+    """Whether the client may describe all topics that members subscribe to or are assigned."""
+    if caller.permissions is None:
+        return True
+    state = group.persistent
+    names = {name for member in state.members.values() for name in member.metadata.topics}
+    for member in state.members.values():
+        assigned = (*member.current.assigned, *state.target_of(member.id))
+        names |= {image.names[topic_id] for topic_id in assigned if topic_id in image.names}
+    return all(may_with_topic(caller, AclOperation.DESCRIBE, name) for name in names)
 
 
 def _member(member: ConsumerMember, target: consumer_records.Assignment, image: Image) -> Member:

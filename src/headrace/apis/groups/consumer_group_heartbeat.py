@@ -22,12 +22,14 @@ from kio.schema.consumer_group_heartbeat.v1.response import (
 )
 
 from headrace.apis.context import RequestContext, Services
+from headrace.apis.rights import need_topic
 from headrace.coordination import consumer_records
 from headrace.coordination.groups import consumer
 from headrace.coordination.groups.consumer import Beat, BeatAnswer
 from headrace.coordination.groups.consumer_limits import ConsumerLimits
 from headrace.coordination.groups.consumer_member import JOINING, LEAVING, LEAVING_FOR_NOW
 from headrace.errors import ErrorCode, KafkaError
+from headrace.security.acls import AclOperation
 from headrace.wire.primitives import NO_ERROR, i32, milliseconds, respond, to_milliseconds
 
 FIRST_WITH_OWN_ID = 1
@@ -38,6 +40,8 @@ def consumer_group_heartbeat(
 ) -> ConsumerGroupHeartbeatResponse | Coroutine[None, None, ConsumerGroupHeartbeatResponse]:
     """Take a member's heartbeat, and tell it where it is."""
     _check(request, context.version)
+    for name in request.subscribed_topic_names or ():
+        need_topic(context.caller, AclOperation.DESCRIBE, name)
     if request.server_assignor is not None:
         ConsumerLimits.of(services.settings).check_assignor(request.server_assignor)
     beat = Beat(

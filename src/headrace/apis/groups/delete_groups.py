@@ -10,15 +10,17 @@ from functools import partial
 from kio.schema.delete_groups.v2.request import DeleteGroupsRequest
 from kio.schema.delete_groups.v2.response import DeletableGroupResult, DeleteGroupsResponse
 
-from headrace.apis.context import RequestContext, Services
+from headrace.apis.context import Caller, RequestContext, Services
+from headrace.apis.rights import denied
 from headrace.coordination.groups.registry import Groups
-from headrace.coordination.outcome import Outcome, Result, Token
+from headrace.coordination.outcome import Outcome, Result, Token, answer
 from headrace.errors import ErrorCode, KafkaError
+from headrace.security.acls import AclOperation, ResourceType
 from headrace.wire.primitives import error, respond
 
 
 def delete_groups(
-    services: Services, request: DeleteGroupsRequest, _context: RequestContext
+    services: Services, request: DeleteGroupsRequest, context: RequestContext
 ) -> DeleteGroupsResponse | Coroutine[None, None, DeleteGroupsResponse]:
     """Delete each group that may be deleted."""
     names = tuple(dict.fromkeys(request.groups_names))
@@ -34,10 +36,16 @@ def delete_groups(
             )
         )
 
-    return services.groups.run_each([(name, partial(_delete, name)) for name in names], answer_all)
+    return services.groups.run_each(
+        [(name, partial(_delete, context.caller, name)) for name in names], answer_all
+    )
 
 
-def _delete(name: str, groups: Groups, token: Token[ErrorCode], _now_ms: int) -> Outcome:
+def _delete(
+    caller: Caller, name: str, groups: Groups, token: Token[ErrorCode], _now_ms: int
+) -> Outcome:
+    if not caller.may(AclOperation.DELETE, ResourceType.GROUP, name):
+        return answer(token, denied(ResourceType.GROUP))
     return groups.delete(name, token)
 
 

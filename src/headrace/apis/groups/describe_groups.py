@@ -18,11 +18,13 @@ from kio.schema.describe_groups.v6.response import (
 )
 
 from headrace.apis import operations
-from headrace.apis.context import RequestContext, Services
+from headrace.apis.context import Caller, RequestContext, Services
+from headrace.apis.rights import denied
 from headrace.coordination.groups.classic import ClassicGroupDescription
 from headrace.coordination.groups.registry import Groups
 from headrace.coordination.outcome import Outcome, Result, Token, answer
 from headrace.errors import ErrorCode, KafkaError
+from headrace.security.acls import AclOperation, ResourceType
 from headrace.wire.primitives import NO_ERROR, GroupId, error, i32, respond
 
 DEAD = "Dead"
@@ -33,26 +35,36 @@ def describe_groups(
     services: Services, request: DescribeGroupsRequest, context: RequestContext
 ) -> DescribeGroupsResponse | Coroutine[None, None, DescribeGroupsResponse]:
     """Each group as it is now, or why it cannot be described."""
-    asked = request.include_authorized_operations
-    allowed = operations.ON_GROUP if asked else operations.NOT_ASKED
+    caller = context.caller
+
+    def allowed(group_id: str) -> int:
+        asked = request.include_authorized_operations
+        return operations.on_group(caller, group_id) if asked else operations.NOT_ASKED
 
     def answer_all(results: list[Result[ClassicGroupDescription]]) -> DescribeGroupsResponse:
         groups = tuple(
             _refuse(group_id, result, context.version)
             if isinstance(result, KafkaError)
-            else _answer(group_id, result, allowed)
+            else _answer(group_id, result, allowed(group_id))
             for group_id, result in zip(request.groups, results, strict=True)
         )
         return respond(partial(DescribeGroupsResponse, groups=groups))
 
     return services.groups.run_each(
-        [(group_id, partial(_describe, group_id)) for group_id in request.groups], answer_all
+        [(group_id, partial(_describe, caller, group_id)) for group_id in request.groups],
+        answer_all,
     )
 
 
 def _describe(
-    group_id: str, groups: Groups, token: Token[ClassicGroupDescription], _now_ms: int
+    caller: Caller,
+    group_id: str,
+    groups: Groups,
+    token: Token[ClassicGroupDescription],
+    _now_ms: int,
 ) -> Outcome:
+    if not caller.may(AclOperation.DESCRIBE, ResourceType.GROUP, group_id):
+        return answer(token, denied(ResourceType.GROUP))
     return answer(token, groups.classic(group_id).describe())
 
 

@@ -12,8 +12,10 @@ from functools import partial
 from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
 from kio.schema.find_coordinator.v6.response import Coordinator, FindCoordinatorResponse
 
-from headrace.apis.context import RequestContext, Services
+from headrace.apis.context import Caller, RequestContext, Services
+from headrace.apis.rights import need_cluster, need_group, need_transactional_id
 from headrace.errors import ErrorCode, KafkaError
+from headrace.security.acls import AclOperation
 from headrace.wire.primitives import NO_ERROR, BrokerId, error, i32, respond
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
@@ -23,27 +25,33 @@ def find_coordinator(
     services: Services, request: FindCoordinatorRequest, context: RequestContext
 ) -> FindCoordinatorResponse:
     """The coordinator of each key, by its address on the client's listener."""
-    listener = context.caller.listener
     return respond(
         partial(
             FindCoordinatorResponse,
             coordinators=tuple(
-                _find(services, request.key_type, key, listener) for key in request.coordinator_keys
+                _find(services, request.key_type, key, context.caller)
+                for key in request.coordinator_keys
             ),
         )
     )
 
 
-def _find(services: Services, key_type: int, key: str, listener: str) -> Coordinator:
+def _find(services: Services, key_type: int, key: str, caller: Caller) -> Coordinator:
     try:
         if key_type not in (GROUP, TRANSACTION, SHARE):
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no key type {key_type}")
+        if key_type == GROUP:
+            need_group(caller, AclOperation.DESCRIBE, key)
+        elif key_type == TRANSACTION:
+            need_transactional_id(caller, AclOperation.DESCRIBE, key)
+        else:
+            need_cluster(caller, AclOperation.CLUSTER_ACTION)
         if key_type == SHARE:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         coordinator = services.groups if key_type == GROUP else services.transactions
         leader = coordinator.leader_of(key)
         broker = services.metadata.image.brokers.get(leader)
-        endpoint = broker.endpoint(listener) if broker is not None else None
+        endpoint = broker.endpoint(caller.listener) if broker is not None else None
         if broker is None or endpoint is None:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     except KafkaError as refusal:

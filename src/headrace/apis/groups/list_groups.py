@@ -12,26 +12,31 @@ from kio.schema.list_groups.v5.request import ListGroupsRequest
 from kio.schema.list_groups.v5.response import ListedGroup, ListGroupsResponse
 
 from headrace.apis.context import RequestContext, Services
+from headrace.apis.rights import may_with_cluster
+from headrace.security.acls import AclOperation, ResourceType
 from headrace.wire.primitives import NO_ERROR, GroupId, respond
 from headrace.wire.steps import Steps
 
 
 def list_groups(
-    services: Services, request: ListGroupsRequest, _context: RequestContext
+    services: Services, request: ListGroupsRequest, context: RequestContext
 ) -> Steps[ListGroupsResponse]:
     """All groups in the given states and of the given types."""
     states = frozenset(map(str.lower, request.states_filter))
     kinds = frozenset(map(str.lower, request.types_filter))
     found = []
+    caller = context.caller
+    may_all = may_with_cluster(caller, AclOperation.DESCRIBE)
     for groups in services.groups.all_groups():
         for one in groups.listed(states, kinds):
-            found.append(
-                ListedGroup(
-                    group_id=GroupId(one.group_id),
-                    protocol_type=one.protocol_type,
-                    group_state=one.state,
-                    group_type=one.kind,
+            if may_all or caller.may(AclOperation.DESCRIBE, ResourceType.GROUP, one.group_id):
+                found.append(
+                    ListedGroup(
+                        group_id=GroupId(one.group_id),
+                        protocol_type=one.protocol_type,
+                        group_state=one.state,
+                        group_type=one.kind,
+                    )
                 )
-            )
             yield
     return respond(partial(ListGroupsResponse, error_code=NO_ERROR, groups=tuple(found)))

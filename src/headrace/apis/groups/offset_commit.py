@@ -18,11 +18,13 @@ from kio.schema.offset_commit.v9.response import (
 )
 
 from headrace.apis.context import RequestContext, Services
+from headrace.apis.rights import may_with_topic
 from headrace.coordination.groups.group import Committer
 from headrace.coordination.groups.registry import Groups
 from headrace.coordination.offsets import OffsetToCommit
 from headrace.coordination.outcome import Outcome, Reply, Token
 from headrace.errors import ErrorCode
+from headrace.security.acls import AclOperation
 from headrace.wire.primitives import error, respond
 
 
@@ -30,7 +32,7 @@ def offset_commit(
     services: Services, request: OffsetCommitRequest, context: RequestContext
 ) -> OffsetCommitResponse | Coroutine[None, None, OffsetCommitResponse]:
     """Commit what can be committed; one bad partition does not hold up the others."""
-    wanted, response = _judge(services, request)
+    wanted, response = _judge(services, request, context)
     who = Committer(
         request.member_id,
         request.group_instance_id,
@@ -51,7 +53,7 @@ def _itself(response: OffsetCommitResponse) -> OffsetCommitResponse:
 
 
 def _judge(
-    services: Services, request: OffsetCommitRequest
+    services: Services, request: OffsetCommitRequest, context: RequestContext
 ) -> tuple[list[OffsetToCommit], OffsetCommitResponse]:
     """The offsets that may be committed, and the answer if the group lets them be."""
     known = services.metadata.image.topics
@@ -61,11 +63,14 @@ def _judge(
     for topic in request.topics:
         found = known.get(topic.name)
         count = len(found.partitions) if found is not None else 0
+        allowed = may_with_topic(context.caller, AclOperation.READ, topic.name)
         answers = []
         for one in topic.partitions:
             metadata = one.committed_metadata or ""
             code = ErrorCode.NONE
-            if not 0 <= one.partition_index < count:
+            if not allowed:
+                code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif not 0 <= one.partition_index < count:
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             elif len(metadata) > max_bytes:
                 code = ErrorCode.OFFSET_METADATA_TOO_LARGE

@@ -15,25 +15,34 @@ from kio.schema.offset_delete.v0.response import (
 )
 
 from headrace.apis.context import RequestContext, Services
+from headrace.apis.rights import may_with_topic
 from headrace.errors import ErrorCode, KafkaError
+from headrace.security.acls import AclOperation
 from headrace.types import TopicPartition
-from headrace.wire.primitives import NO_ERROR, error, respond
+from headrace.wire.primitives import NO_ERROR, TopicName, error, respond
 
 
 def offset_delete(
-    services: Services, request: OffsetDeleteRequest, _context: RequestContext
+    services: Services, request: OffsetDeleteRequest, context: RequestContext
 ) -> OffsetDeleteResponse | Coroutine[None, None, OffsetDeleteResponse]:
     """Forget what may be forgotten."""
     topics = services.metadata.image.topics
+    hidden = {
+        topic.name
+        for topic in request.topics
+        if not may_with_topic(context.caller, AclOperation.READ, topic.name)
+    }
     known = [
         TopicPartition(topic.name, one.partition_index)
         for topic in request.topics
         for one in topic.partitions
-        if topic.name in topics and 0 <= one.partition_index < len(topics[topic.name].partitions)
+        if topic.name not in hidden
+        and topic.name in topics
+        and 0 <= one.partition_index < len(topics[topic.name].partitions)
     ]
 
     def answer_each(codes: tuple[ErrorCode, ...]) -> OffsetDeleteResponse:
-        return _answer(request, dict(zip(known, codes, strict=True)))
+        return _answer(request, dict(zip(known, codes, strict=True)), hidden)
 
     try:
         return services.groups.run(
@@ -46,9 +55,13 @@ def offset_delete(
 
 
 def _answer(
-    request: OffsetDeleteRequest, results: dict[TopicPartition, ErrorCode]
+    request: OffsetDeleteRequest, results: dict[TopicPartition, ErrorCode], hidden: set[TopicName]
 ) -> OffsetDeleteResponse:
-    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    def without(topic: str) -> ErrorCode:
+        if topic in hidden:
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
     return respond(
         partial(
             OffsetDeleteResponse,
@@ -61,7 +74,8 @@ def _answer(
                             partition_index=one.partition_index,
                             error_code=error(
                                 results.get(
-                                    TopicPartition(topic.name, one.partition_index), unknown
+                                    TopicPartition(topic.name, one.partition_index),
+                                    without(topic.name),
                                 )
                             ),
                         )

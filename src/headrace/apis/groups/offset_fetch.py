@@ -19,11 +19,13 @@ from kio.schema.offset_fetch.v9.response import (
     OffsetFetchResponseTopics,
 )
 
-from headrace.apis.context import RequestContext, Services
+from headrace.apis.context import Caller, RequestContext, Services
+from headrace.apis.rights import denied, may_with_topic
 from headrace.coordination.groups.registry import Groups
 from headrace.coordination.outcome import Outcome, Result, Token, answer
 from headrace.coordination.records import OffsetCommit
 from headrace.errors import ErrorCode, KafkaError
+from headrace.security.acls import AclOperation, ResourceType
 from headrace.types import TopicPartition
 from headrace.wire.primitives import NO_ERROR, TopicName, error, i32, i64, respond
 
@@ -36,17 +38,17 @@ _NONE: _Partitions = {}
 
 
 def offset_fetch(
-    services: Services, request: OffsetFetchRequest, _context: RequestContext
+    services: Services, request: OffsetFetchRequest, context: RequestContext
 ) -> OffsetFetchResponse | Coroutine[None, None, OffsetFetchResponse]:
     """The offsets of each group, or its error."""
 
     def answer_all(results: list[Result[_Fetched]]) -> OffsetFetchResponse:
-        groups = tuple(map(_answer, request.groups, results))
+        groups = tuple(map(partial(_answer, context), request.groups, results))
         return respond(partial(OffsetFetchResponse, groups=groups))
 
     return services.groups.run_each(
         [
-            (group.group_id, partial(_fetch, group, request.require_stable))
+            (group.group_id, partial(_fetch, context.caller, group, request.require_stable))
             for group in request.groups
         ],
         answer_all,
@@ -54,30 +56,44 @@ def offset_fetch(
 
 
 def _fetch(
+    caller: Caller,
     asked: OffsetFetchRequestGroup,
     stable: bool,
     groups: Groups,
     token: Token[_Fetched],
     _now_ms: int,
 ) -> Outcome:
+    if not caller.may(AclOperation.DESCRIBE, ResourceType.GROUP, asked.group_id):
+        return answer(token, denied(ResourceType.GROUP))
     offsets = groups.fetch(asked.group_id, asked.member_id, asked.member_epoch)
     unstable = groups.offsets.pending(asked.group_id) if stable else frozenset()
     return answer(token, (offsets, unstable))
 
 
-def _answer(asked: OffsetFetchRequestGroup, result: Result[_Fetched]) -> OffsetFetchResponseGroup:
+def _answer(
+    context: RequestContext, asked: OffsetFetchRequestGroup, result: Result[_Fetched]
+) -> OffsetFetchResponseGroup:
+    caller = context.caller
     code = NO_ERROR
     known: Mapping[str, _Partitions] = {}
     unstable: frozenset[TopicPartition] = frozenset()
     if isinstance(result, KafkaError):
         code = error(result.code)
+        if result.code is ErrorCode.GROUP_AUTHORIZATION_FAILED and context.version > 1:
+            return OffsetFetchResponseGroup(group_id=asked.group_id, topics=(), error_code=code)
     else:
         known, unstable = result
     if asked.topics is None:
-        topics = tuple(_topic(name, found, tuple(found), unstable) for name, found in known.items())
+        topics = tuple(
+            _topic(name, found, tuple(found), unstable)
+            for name, found in known.items()
+            if may_with_topic(caller, AclOperation.DESCRIBE, name)
+        )
     else:
         topics = tuple(
             _topic(topic.name, known.get(topic.name, _NONE), topic.partition_indexes, unstable)
+            if may_with_topic(caller, AclOperation.DESCRIBE, topic.name)
+            else _denied_topic(topic.name, topic.partition_indexes)
             for topic in asked.topics
         )
     return OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics, error_code=code)
@@ -94,6 +110,13 @@ def _topic(
             else _partition(index, known.get(index))
             for index in asked
         ),
+    )
+
+
+def _denied_topic(name: str, asked: tuple[int, ...]) -> OffsetFetchResponseTopics:
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return OffsetFetchResponseTopics(
+        name=TopicName(name), partitions=tuple(_nothing(index, code) for index in asked)
     )
 
 

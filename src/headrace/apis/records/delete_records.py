@@ -17,15 +17,17 @@ from kio.schema.delete_records.v2.response import (
 )
 
 from headrace.apis.context import RequestContext, Services
+from headrace.apis.rights import need_topic
 from headrace.cluster.image import INTERNAL_TOPICS
 from headrace.errors import ErrorCode, KafkaError
+from headrace.security.acls import AclOperation
 from headrace.wire.primitives import NO_ERROR, error, i64, respond
 
 NO_WATERMARK = -1
 
 
 async def delete_records(
-    services: Services, request: DeleteRecordsRequest, _context: RequestContext
+    services: Services, request: DeleteRecordsRequest, context: RequestContext
 ) -> DeleteRecordsResponse:
     """Answer each partition on its own."""
     topics = []
@@ -35,6 +37,7 @@ async def delete_records(
         for wanted in topic.partitions:
             code, low = NO_ERROR, NO_WATERMARK
             try:
+                need_topic(context.caller, AclOperation.DELETE, topic.name)
                 low = _delete(services, topic.name, wanted.partition_index, wanted.offset)
                 deleted = True
             except KafkaError as refusal:

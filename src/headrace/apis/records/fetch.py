@@ -31,6 +31,7 @@ from headrace.replication.nearest import Nearest
 from headrace.replication.partition import Partition
 from headrace.replication.replicas import Replicas
 from headrace.replication.throttle import LeaderThrottle
+from headrace.security.acls import CLUSTER_NAME, AclOperation, ResourceType
 from headrace.types import BrokerId, Offset
 from headrace.wire.fast import (
     FETCH_TOPIC_IDS_FROM,
@@ -115,6 +116,8 @@ class Fetch:
         if partitions is None or not 0 <= index < len(partitions):
             return None
         partition = partitions[index]
+        if caller.permissions is not None and not _may_read(caller, partition.name.topic):
+            return None
         if most < limit:
             limit = most
         if self._max_bytes < limit:
@@ -149,7 +152,7 @@ class Fetch:
             )
         except KafkaError as error:
             return fetch_response(version, correlation_id, caller.throttle_ms, error.code, 0, [])
-        topics, ready = self.read(session, request, incremental)
+        topics, ready = self.read(caller, session, request, incremental)
         if ready or request.max_wait_ms <= 0 or not session.entries:
             if session.id:
                 self.sent(session, topics)
@@ -172,7 +175,7 @@ class Fetch:
         expired: bool,
     ) -> list[Chunk] | None:
         """The answer to a fetch that waits, or None where it should wait on."""
-        topics, ready = self.read(session, request, incremental)
+        topics, ready = self.read(caller, session, request, incremental)
         if not (ready or expired):
             return None
         if session.id:
@@ -181,6 +184,7 @@ class Fetch:
 
     def read(
         self,
+        caller: Caller,
         session: FetchSession,
         request: FetchRequest,
         incremental: bool,
@@ -200,7 +204,9 @@ class Fetch:
         quiet: list[SessionPartition] = []
         committed = request.isolation == READ_COMMITTED
         for entry in entries:
-            if request.replica_id >= 0:
+            if caller.permissions is not None and self._is_denied(caller, entry, request):
+                result, end = _forbidden(entry), -1
+            elif request.replica_id >= 0:
                 result, end = self._read_for_follower(
                     entry, min(entry.max_bytes, left), total == 0, request
                 )
@@ -305,6 +311,15 @@ class Fetch:
             throttle.copied(records.length)
         return records
 
+    def _is_denied(self, caller: Caller, entry: SessionPartition, request: FetchRequest) -> bool:
+        """Whether the client may not read the topic; a follower needs to be a broker instead."""
+        if request.replica_id >= 0:
+            return not caller.may(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+        partitions = self._by_key.get(entry.key)
+        if partitions:
+            return not _may_read(caller, partitions[0].name.topic)
+        return not entry.session.by_ids and not _may_read(caller, entry.key.decode())
+
     def _partition(self, entry: SessionPartition) -> Partition | ErrorCode:
         """The partition that the entry follows, found again if it was closed."""
         partition = entry.partition
@@ -336,6 +351,14 @@ class Fetch:
                 if result.records is not None and entry in session.dirty:
                     del session.dirty[entry]
                     session.dirty[entry] = None
+
+
+def _forbidden(entry: SessionPartition) -> FetchResult:
+    return FetchResult(entry.index, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+
+def _may_read(caller: Caller, topic: str) -> bool:
+    return caller.may(AclOperation.READ, ResourceType.TOPIC, topic)
 
 
 def make_fetch(services: Services) -> Fetch:

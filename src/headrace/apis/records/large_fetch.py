@@ -80,7 +80,7 @@ class LargeFetch:
             return answer if isinstance(answer, list) else await answer
         until = perf_counter() + request.max_wait_ms / 1000
         while True:
-            read = await slices.finish(read_steps(self._fetch, request, version))
+            read = await slices.finish(read_steps(self._fetch, caller, request, version))
             if read.ready or perf_counter() >= until:
                 return read.response(correlation_id, caller.throttle_ms)
             await asyncio.sleep(AGAIN_S)
@@ -122,7 +122,7 @@ def request_steps(message: Any, version: int) -> Steps[FetchRequest]:
     )
 
 
-def read_steps(fetch: Fetch, request: FetchRequest, version: int) -> Steps[Read]:
+def read_steps(fetch: Fetch, caller: Caller, request: FetchRequest, version: int) -> Steps[Read]:
     """Read all partitions of a full request once."""
     by_ids = version >= FETCH_TOPIC_IDS_FROM
     read = Read(version)
@@ -134,7 +134,7 @@ def read_steps(fetch: Fetch, request: FetchRequest, version: int) -> Steps[Read]
             read.ready = True
             entries = iter(list(session.entries.values()))
             while some := list(islice(entries, _TOGETHER)):
-                _read_some(fetch, session, some, request, read)
+                _read_some(fetch, caller, session, some, request, read)
                 yield
             return read
     fetch.sessions.drop(request.session_id)
@@ -142,20 +142,21 @@ def read_steps(fetch: Fetch, request: FetchRequest, version: int) -> Steps[Read]
         for start in range(0, max(len(partitions), 1), _TOGETHER):
             part = request._replace(topics=[(key, partitions[start : start + _TOGETHER])])
             session = FetchSession(0, by_ids, part)
-            _read_some(fetch, session, list(session.entries.values()), request, read)
+            _read_some(fetch, caller, session, list(session.entries.values()), request, read)
             yield
     return read
 
 
 def _read_some(
     fetch: Fetch,
+    caller: Caller,
     session: FetchSession,
     entries: list[SessionPartition],
     request: FetchRequest,
     read: Read,
 ) -> None:
     left = request._replace(max_bytes=max(request.max_bytes - read.total_bytes, 0))
-    topics, ready = fetch.read(session, left, False, entries, read.total_bytes)
+    topics, ready = fetch.read(caller, session, left, False, entries, read.total_bytes)
     read.ready = read.ready or ready
     read.topics += len(topics)
     for key, results in topics:

@@ -24,6 +24,7 @@ from kio.schema.list_offsets.v10.response import (
 )
 
 from headrace.apis.context import RequestContext, Services
+from headrace.apis.rights import need_topic
 from headrace.errors import ErrorCode, KafkaError
 from headrace.log.timestamps import (
     BatchSearch,
@@ -33,6 +34,7 @@ from headrace.log.timestamps import (
     TimestampOffset,
 )
 from headrace.replication.partition import Partition
+from headrace.security.acls import AclOperation
 from headrace.wire.primitives import NO_ERROR, error, i32, i64, respond
 
 LATEST = -1
@@ -84,6 +86,7 @@ def _look_up(
         answers = []
         for wanted in topic.partitions:
             try:
+                need_topic(context.caller, AclOperation.DESCRIBE, topic.name)
                 if named[topic.name, wanted.partition_index] > 1:
                     raise KafkaError(ErrorCode.INVALID_REQUEST)
                 _check_timestamp(wanted.timestamp, context.version)

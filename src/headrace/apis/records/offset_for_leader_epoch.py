@@ -17,20 +17,25 @@ from kio.schema.offset_for_leader_epoch.v4.response import (
 )
 
 from headrace.apis.context import RequestContext, Services
+from headrace.apis.rights import may_with_cluster, need_topic
 from headrace.errors import KafkaError
 from headrace.replication.partition import Partition
+from headrace.security.acls import AclOperation
 from headrace.wire.primitives import NO_ERROR, error, i32, i64, respond
 
 
 def offset_for_leader_epoch(
-    services: Services, request: OffsetForLeaderEpochRequest, _context: RequestContext
+    services: Services, request: OffsetForLeaderEpochRequest, context: RequestContext
 ) -> OffsetForLeaderEpochResponse:
     """Answer each partition on its own."""
     topics = []
+    is_broker = may_with_cluster(context.caller, AclOperation.CLUSTER_ACTION)
     for topic in request.topics:
         answers = []
         for wanted in topic.partitions:
             try:
+                if not is_broker:
+                    need_topic(context.caller, AclOperation.DESCRIBE, topic.topic)
                 partition = services.replicas.partition(topic.topic, wanted.partition)
                 partition.check_epoch(wanted.current_leader_epoch)
                 epoch, end = _end_of(partition, wanted.leader_epoch)

@@ -26,6 +26,8 @@ from headrace.apis.context import Caller, Services
 from headrace.apis.hot import CloseConnection, LongProduce, LongRequest
 from headrace.errors import ErrorCode, KafkaError
 from headrace.replication.examination import Examination, Examined, TakesLong
+from headrace.replication.partition import Partition
+from headrace.security.acls import AclOperation, ResourceType
 from headrace.wire.fast import (
     PRODUCE_FLEXIBLE_FROM,
     PRODUCE_TOPIC_IDS_FROM,
@@ -87,7 +89,8 @@ class Produce:
                 partitions = self._by_key.get(key)
                 if partitions is not None and 0 <= index < len(partitions) and -1 <= acks <= 1:
                     partition = partitions[index]
-                    if not partition.held:
+                    allowed = caller.permissions is None or _may_write(caller, partition)
+                    if allowed and not partition.held:
                         try:
                             base, append_time, log_start = partition.append(
                                 buf, view, start, stop, acks, self._clock.now_ms()
@@ -113,7 +116,12 @@ class Produce:
             raise LongRequest(LargeProduce(self)) from None
         if request.transactional_id is None:
             return self._append_all(caller, request, buf, view, version, correlation_id)
-        permission = self._ask_permission(request, buf, version)
+        kind = ResourceType.TRANSACTIONAL_ID
+        if not caller.may(AclOperation.WRITE, kind, request.transactional_id):
+            code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            return _refuse_all(caller, request, code, version, correlation_id)
+        writable = self._allowed(caller, request, version)
+        permission = self._ask_permission(writable, buf, version)
         if isinstance(permission, Coroutine):
             # The buffer is used again before the coordinator has answered.
             own = bytearray(view[pos:end])
@@ -183,8 +191,7 @@ class Produce:
         """Append all batches. `buf` is copied before others get their turn, who may use it."""
         acks = request.acks
         if not -1 <= acks <= 1:
-            code = ErrorCode.INVALID_REQUIRED_ACKS
-            return refuse_produce(caller, request, code, version, correlation_id)
+            return _refuse_acks(caller, request, version, correlation_id)
         now_ms = self._clock.now_ms()
         topics: _Topics = []
         pending: _Pending = []
@@ -195,6 +202,9 @@ class Produce:
         for key, batches in request.topics:
             results: list[ProduceResult] = []
             topics.append((key, results))
+            if caller.permissions is not None and self._is_denied(caller, key, version):
+                results += (_forbidden(index) for index, _, _ in batches)
+                continue
             for index, start, end in batches:
                 wanted: Examination | None = None
                 examined: Examined | None = None
@@ -239,6 +249,22 @@ class Produce:
             return _wait(caller, pending, topics, request.timeout_ms, version, correlation_id)
         return _answer(caller, acks, topics, version, correlation_id)
 
+    def _allowed(self, caller: Caller, request: ProduceRequest, version: int) -> ProduceRequest:
+        """The part of a request that the client may write: only that joins its transaction."""
+        if caller.permissions is None:
+            return request
+        topics = [one for one in request.topics if not self._is_denied(caller, one[0], version)]
+        return request._replace(topics=topics)
+
+    def _is_denied(self, caller: Caller, key: TopicKey, version: int) -> bool:
+        """Whether the client may not write to the topic; nobody may not write to an unknown id."""
+        partitions = self._by_key.get(key)
+        if partitions:
+            return not _may_write(caller, partitions[0])
+        if version >= PRODUCE_TOPIC_IDS_FROM:
+            return False
+        return not caller.may(AclOperation.WRITE, ResourceType.TOPIC, key.decode())
+
     async def _finish(self, steps: _Appending, wanted: Examination | None) -> _Answer:
         """Do what the steps wait for until they have appended everything."""
         while True:
@@ -255,6 +281,25 @@ class Produce:
             except StopIteration as end:
                 answer: _Answer = end.value
                 return answer
+
+
+def _may_write(caller: Caller, partition: Partition) -> bool:
+    return caller.may(AclOperation.WRITE, ResourceType.TOPIC, partition.name.topic)
+
+
+def _refuse_acks(
+    caller: Caller, request: ProduceRequest, version: int, correlation_id: int
+) -> bytes:
+    code = ErrorCode.INVALID_REQUIRED_ACKS
+    return refuse_produce(caller, request, code, version, correlation_id)
+
+
+def _refuse_all(
+    caller: Caller, request: ProduceRequest, code: ErrorCode, version: int, correlation_id: int
+) -> bytes | None:
+    if request.acks == 0:
+        raise CloseConnection(f"a produce with acks=0 failed: {code.name}")
+    return refuse_produce(caller, request, code, version, correlation_id)
 
 
 def _answer(
@@ -301,6 +346,10 @@ def _copy(request: ProduceRequest, view: memoryview) -> tuple[int, bytearray]:
     first = min((start for _, start, _ in places), default=0)
     last = max((end for _, _, end in places), default=0)
     return first, bytearray(view[first:last])
+
+
+def _forbidden(index: int) -> ProduceResult:
+    return ProduceResult(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
 def _refused(index: int, error: KafkaError) -> ProduceResult:

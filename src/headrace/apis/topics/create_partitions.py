@@ -16,19 +16,28 @@ from kio.schema.create_partitions.v3.response import (
 )
 
 from headrace.apis.context import RequestContext, Services
+from headrace.apis.rights import denied, may_with_topic
 from headrace.cluster.controller import Growth
 from headrace.errors import ErrorCode, KafkaError
+from headrace.security.acls import AclOperation, ResourceType
 from headrace.wire.primitives import NO_ERROR, TopicName, error, respond
 
 
 def create_partitions(
-    services: Services, request: CreatePartitionsRequest, _context: RequestContext
+    services: Services, request: CreatePartitionsRequest, context: RequestContext
 ) -> CreatePartitionsResponse:
     """Grow what can grow; one refusal does not hold up the others."""
     times = Counter(topic.name for topic in request.topics)
-    wanted = [_growth(topic) for topic in request.topics if times[topic.name] == 1]
+    once = [topic for topic in request.topics if times[topic.name] == 1]
+    allowed = {
+        one.name for one in once if may_with_topic(context.caller, AclOperation.ALTER, one.name)
+    }
+    wanted = [_growth(topic) for topic in once if topic.name in allowed]
     results = services.metadata.create_partitions(wanted, validate_only=request.validate_only)
     answers = [_answer(growth.name, result) for growth, result in zip(wanted, results, strict=True)]
+    answers += [
+        _answer(one.name, denied(ResourceType.TOPIC)) for one in once if one.name not in allowed
+    ]
     answers += [
         _answer(name, KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
         for name, count in times.items()

@@ -20,10 +20,12 @@ from kio.schema.create_topics.v7.response import (
 )
 
 from headrace.apis.configs.config_entries import BrokerConfigs, topic_entries
-from headrace.apis.context import RequestContext, Services
+from headrace.apis.context import Caller, RequestContext, Services
+from headrace.apis.rights import denied, may_with_cluster, may_with_topic
 from headrace.cluster.controller import Defaults, NewTopic
 from headrace.cluster.image import Topic
 from headrace.errors import ErrorCode, KafkaError
+from headrace.security.acls import AclOperation, ResourceType
 from headrace.wire.primitives import NO_ERROR, TopicName, error, i8, i16, i32, respond
 
 KRAFT_LOG = "__cluster_metadata"
@@ -37,8 +39,11 @@ def create_topics(
 ) -> CreateTopicsResponse:
     """Create what can be created; one refusal does not hold up the others."""
     times = Counter(topic.name for topic in request.topics)
+    once = [topic for topic in request.topics if times[topic.name] == 1 and topic.name != KRAFT_LOG]
+    caller = context.caller
+    may_all = may_with_cluster(caller, AclOperation.CREATE)
     wanted = [
-        topic for topic in request.topics if times[topic.name] == 1 and topic.name != KRAFT_LOG
+        one for one in once if may_all or may_with_topic(caller, AclOperation.CREATE, one.name)
     ]
     defaults = Defaults(
         partitions=services.settings.integer("num.partitions"),
@@ -47,12 +52,16 @@ def create_topics(
     results = services.metadata.create_topics(
         [_new_topic(topic) for topic in wanted], defaults, validate_only=request.validate_only
     )
-    describe = _Describer(services) if context.version >= DESCRIBED_FROM else None
+    described = _Describer(services) if context.version >= DESCRIBED_FROM else None
     answers = [
         _refuse(topic.name, result)
         if isinstance(result, KafkaError)
-        else _answer(result, describe(result.configs) if describe else ())
+        else _answer(result, described, caller)
         for topic, result in zip(wanted, results, strict=True)
+    ]
+    allowed = {one.name for one in wanted}
+    answers += [
+        _refuse(one.name, denied(ResourceType.TOPIC)) for one in once if one.name not in allowed
     ]
     answers += [
         _refuse(name, KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
@@ -98,7 +107,16 @@ class _Describer:
         return self._known[key]
 
 
-def _answer(topic: Topic, configs: _Configs) -> CreatableTopicResult:
+def _answer(topic: Topic, described: _Describer | None, caller: Caller) -> CreatableTopicResult:
+    if described and not may_with_topic(caller, AclOperation.DESCRIBE_CONFIGS, topic.name):
+        return CreatableTopicResult(
+            name=TopicName(topic.name),
+            topic_id=topic.id,
+            error_code=NO_ERROR,
+            error_message=None,
+            topic_config_error_code=i16(ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+            configs=None,
+        )
     return CreatableTopicResult(
         name=TopicName(topic.name),
         topic_id=topic.id,
@@ -106,7 +124,7 @@ def _answer(topic: Topic, configs: _Configs) -> CreatableTopicResult:
         error_message=None,
         num_partitions=i32(len(topic.partitions)),
         replication_factor=i16(len(topic.partitions[0].replicas)),
-        configs=configs,
+        configs=described(topic.configs) if described else (),
     )
 
 

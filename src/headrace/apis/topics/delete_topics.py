@@ -14,9 +14,11 @@ from functools import partial
 from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
 from kio.schema.delete_topics.v6.response import DeletableTopicResult, DeleteTopicsResponse
 
-from headrace.apis.context import RequestContext, Services
+from headrace.apis.context import Caller, RequestContext, Services
+from headrace.apis.rights import denied, may_with_cluster, may_with_topic
 from headrace.cluster.image import Image
 from headrace.errors import ErrorCode, KafkaError
+from headrace.security.acls import AclOperation, ResourceType
 from headrace.wire.primitives import NO_ERROR, TopicName, error, respond
 
 _DISABLED = "delete.topic.enable is false on this broker"
@@ -36,12 +38,17 @@ def delete_topics(
     names: dict[int, str] = {}
     times = Counter((topic.name, topic.topic_id) for topic in request.topics)
     ids = {topic.topic_id for topic in request.topics if topic.topic_id is not None}
+    may_all = may_with_cluster(context.caller, AclOperation.DELETE)
     for place, topic in enumerate(request.topics):
         try:
             if times[topic.name, topic.topic_id] > 1:
                 what = "name" if topic.name is not None else "id"
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"Duplicate topic {what}.")
-            names[place] = _name_of(topic, image, ids)
+            name = _name_of(topic, image, ids)
+            if may_all or may_with_topic(context.caller, AclOperation.DELETE, name):
+                names[place] = name
+            else:
+                answers[place] = _deny(context.caller, topic, name, image)
         except KafkaError as refusal:
             answers[place] = _answer(topic.name, topic.topic_id, refusal)
     results = services.metadata.delete_topics(list(names.values()))
@@ -50,6 +57,17 @@ def delete_topics(
         answers[place] = _answer(name, known.id if known else None, result)
     ordered = tuple(answers[place] for place in sorted(answers))
     return respond(partial(DeleteTopicsResponse, responses=ordered))
+
+
+def _deny(caller: Caller, topic: DeleteTopicState, name: str, image: Image) -> DeletableTopicResult:
+    """A refusal; it tells name and id of the topic only to a client that may describe it."""
+    if may_with_topic(caller, AclOperation.DESCRIBE, name):
+        known = image.topics.get(name)
+        if known is None:
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return _answer(name, None, KafkaError(code, f"there is no topic '{name}'"))
+        return _answer(name, known.id, denied(ResourceType.TOPIC))
+    return _answer(topic.name, topic.topic_id, denied(ResourceType.TOPIC))
 
 
 def _name_of(topic: DeleteTopicState, image: Image, ids: set[uuid.UUID]) -> str:

@@ -19,9 +19,11 @@ from kio.schema.describe_topic_partitions.v0.response import (
 
 from headrace.apis import operations
 from headrace.apis.context import RequestContext, Services
+from headrace.apis.rights import may_with_topic
 from headrace.cluster.controller import check_topic_name
 from headrace.cluster.image import INTERNAL_TOPICS, NO_LEADER, Image, PartitionState, Topic
 from headrace.errors import ErrorCode, KafkaError
+from headrace.security.acls import AclOperation
 from headrace.wire.primitives import NO_ERROR, BrokerId, TopicName, error, i32, respond
 from headrace.wire.steps import Steps
 
@@ -47,6 +49,10 @@ def describe_topic_partitions(
         if left == 0:
             cursor = _cursor(name, 0)
             break
+        if not may_with_topic(context.caller, AclOperation.DESCRIBE, name):
+            if request.topics:
+                topics.append(_without(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+            continue
         topic = image.topics.get(name)
         if topic is None:
             if request.topics:
@@ -54,7 +60,8 @@ def describe_topic_partitions(
             continue
         start, first_index = first_index, 0
         end = min(len(topic.partitions), start + left)
-        topics.append(_describe(topic, start, end, absent))
+        allowed = operations.on_topic(context.caller, name)
+        topics.append(_describe(topic, start, end, absent, allowed))
         left -= max(0, end - start)
         if end < len(topic.partitions):
             cursor = _cursor(name, end)
@@ -85,14 +92,14 @@ def _page_start(image: Image, request: DescribeTopicPartitionsRequest) -> tuple[
     return names, cursor.partition_index if at_topic else 0
 
 
-def _describe(topic: Topic, start: int, end: int, absent: Container[int]) -> _Topic:
+def _describe(topic: Topic, start: int, end: int, absent: Container[int], allowed: int) -> _Topic:
     return _Topic(
         error_code=NO_ERROR,
         name=TopicName(topic.name),
         topic_id=topic.id,
         is_internal=topic.name in INTERNAL_TOPICS,
         partitions=tuple(_partition(n, topic.partitions[n], absent) for n in range(start, end)),
-        topic_authorized_operations=i32(operations.ON_TOPIC),
+        topic_authorized_operations=i32(allowed),
     )
 
 
@@ -118,6 +125,10 @@ def _missing(name: str) -> _Topic:
         check_topic_name(name)
     except KafkaError as refusal:
         code = refusal.code
+    return _without(name, code)
+
+
+def _without(name: str, code: ErrorCode) -> _Topic:
     return _Topic(error_code=error(code), name=TopicName(name), topic_id=None, partitions=())
 
 

@@ -16,13 +16,15 @@ from collections.abc import Coroutine, Iterable
 from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
+from headrace.apis import operations
 from headrace.apis.context import Caller, Services
 from headrace.apis.hot import Answer, LongRequest
-from headrace.apis.operations import NOT_ASKED, ON_CLUSTER, ON_TOPIC
+from headrace.apis.operations import NOT_ASKED
 from headrace.apis.slices import Slices
 from headrace.cluster.controller import Defaults, NewTopic, check_topic_name
 from headrace.cluster.image import INTERNAL_TOPICS, NO_LEADER, Image, PartitionState, Topic
 from headrace.errors import ErrorCode, KafkaError, MalformedRequest
+from headrace.security.acls import CLUSTER_NAME, AclOperation, ResourceType
 from headrace.types import BrokerId
 from headrace.wire.framing import frame_large_response, frame_response
 from headrace.wire.steps import Steps, finish
@@ -156,7 +158,7 @@ class MetadataHandler:
         self, caller: Caller, buf: bytearray, view: memoryview, pos: int, end: int, version: int
     ) -> bytes | None:
         """The response body to a small request for topics whose parts are kept, else None."""
-        if end - pos > _SMALL_BYTES:
+        if end - pos > _SMALL_BYTES or caller.permissions is not None:
             return None
         request = parse_metadata(buf, view, pos, end, version)
         if request.topics is None:
@@ -167,11 +169,11 @@ class MetadataHandler:
             topic = self._find(name)
             part = None
             if topic is not None:
-                part = self._kept(topic, version, request.topic_operations, head.absent)
+                part = self._kept(topic, version, _asked(caller, request, topic), head.absent)
             if part is None:
                 return None
             parts.append(part)
-        parts.append(_tail(request, version))
+        parts.append(_tail(caller, request, version))
         return b"".join(parts)
 
     def _steps(self, caller: Caller, buf: bytearray, version: int) -> Steps[list[bytes]]:
@@ -181,31 +183,37 @@ class MetadataHandler:
         if request.topics is None:
             image = self._image()
             head = self._head(image, version, listener)
-            operations = request.topic_operations
-            topics = [(yield from self._all_topics(image, version, operations, head.absent))]
+            topics = [(yield from self._all_topics(caller, image, request, version, head.absent))]
         else:
-            topics = yield from self._named(request.topics, request, version, listener)
+            topics = yield from self._named(caller, request.topics, request, version)
             head = self._head(self._image(), version, listener)
-        return [_throttle(caller, version), head.encoded, *topics, _tail(request, version)]
+        return [_throttle(caller, version), head.encoded, *topics, _tail(caller, request, version)]
 
     def _named(
         self,
+        caller: Caller,
         names: Iterable[str | bytes | None],
         request: MetadataRequest,
         version: int,
-        listener: str,
     ) -> Steps[list[bytes]]:
         """The topics asked for, as an array in a few pieces."""
-        absent = self._head(self._image(), version, listener).absent
+        absent = self._head(self._image(), version, caller.listener).absent
+        forbidden = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         pieces: list[bytes] = []
         parts: list[bytes] = []
         missing: list[str] = []
         count = 0
         for count, name in enumerate(names, 1):
             topic = self._find(name)
-            if topic is not None:
-                operations = request.topic_operations
-                parts.append((yield from self._known(topic, version, operations, absent)))
+            found = topic.name if topic is not None else name
+            if isinstance(found, str) and not _may_describe(caller, found):
+                if isinstance(name, bytes):
+                    parts.append(_missing(None, name, forbidden, version))
+                else:
+                    parts.append(_missing(found, _ZERO_ID, forbidden, version))
+            elif topic is not None:
+                bits = _asked(caller, request, topic)
+                parts.append((yield from self._known(topic, version, bits, absent)))
             elif isinstance(name, str):
                 missing.append(name)
             elif name is None:
@@ -213,7 +221,7 @@ class MetadataHandler:
             else:
                 parts.append(_missing(None, name, ErrorCode.UNKNOWN_TOPIC_ID, version))
             if len(missing) == _CREATED_AT_ONCE:
-                parts += yield from self._create(missing, request, version, absent)
+                parts += yield from self._create(caller, missing, request, version, absent)
                 missing.clear()
                 yield
             elif not count % _STRIDE:
@@ -221,7 +229,7 @@ class MetadataHandler:
             if len(parts) > _JOINED:
                 pieces.append(b"".join(parts))
                 parts.clear()
-        parts += yield from self._create(missing, request, version, absent)
+        parts += yield from self._create(caller, missing, request, version, absent)
         return [_count(count, version), *pieces, b"".join(parts)]
 
     def _find(self, name: str | bytes | None) -> Topic | None:
@@ -268,35 +276,44 @@ class MetadataHandler:
         return new
 
     def _all_topics(
-        self, image: Image, version: int, operations: bool, absent: _Absent
+        self, caller: Caller, image: Image, request: MetadataRequest, version: int, absent: _Absent
     ) -> Steps[bytes]:
+        """All topics that the client may describe."""
+        same_for_all = not request.topic_operations and caller.permissions is None
         kept = self._all
-        if (
-            kept is not None
-            and kept[0] is image
-            and kept[1:3] == (version, absent)
-            and not operations
-        ):
+        if same_for_all and kept and kept[0] is image and kept[1:3] == (version, absent):
             return kept[3]
-        parts = [_count(len(image.topics), version)]
+        parts = []
         for number, topic in enumerate(image.topics.values()):
-            parts.append((yield from self._known(topic, version, operations, absent)))
+            if _may_describe(caller, topic.name):
+                bits = _asked(caller, request, topic)
+                parts.append((yield from self._known(topic, version, bits, absent)))
             if number % _STRIDE == _STRIDE - 1:
                 yield
-        body = b"".join(parts)
-        if not operations:
+        body = b"".join([_count(len(parts), version), *parts])
+        if same_for_all:
             self._all = (image, version, absent, body)
         return body
 
     def _create(
-        self, names: list[str], request: MetadataRequest, version: int, absent: _Absent
+        self,
+        caller: Caller,
+        names: list[str],
+        request: MetadataRequest,
+        version: int,
+        absent: _Absent,
     ) -> Steps[list[bytes]]:
         """The parts of topics that are missing, created if that is allowed."""
         results: list[Topic | KafkaError]
         settings = self._services.settings
+        parts = []
         if not request.may_create or not settings.boolean("auto.create.topics.enable"):
             results = [_unknown(name) for name in names]
         else:
+            forbidden = [name for name in names if not _may_create(caller, name)]
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            parts += [_missing(name, _ZERO_ID, code, version) for name in forbidden]
+            names = [name for name in names if name not in forbidden] if forbidden else names
             defaults = Defaults(
                 settings.integer("num.partitions"), settings.integer("default.replication.factor")
             )
@@ -305,32 +322,32 @@ class MetadataHandler:
                 results = self._services.metadata.create_topics(wanted, defaults) if names else []
             except KafkaError as error:
                 results = [error for _ in names]
-        parts = []
         for name, result in zip(names, results, strict=True):
             if isinstance(result, KafkaError):
                 parts.append(_missing(name, _ZERO_ID, result.code, version))
             else:
-                operations = request.topic_operations
-                parts.append((yield from self._known(result, version, operations, absent)))
+                bits = _asked(caller, request, result)
+                parts.append((yield from self._known(result, version, bits, absent)))
         return parts
 
-    def _known(self, topic: Topic, version: int, operations: bool, absent: _Absent) -> Steps[bytes]:
-        kept = self._kept(topic, version, operations, absent)
+    def _known(self, topic: Topic, version: int, bits: int, absent: _Absent) -> Steps[bytes]:
+        kept = self._kept(topic, version, bits, absent)
         if kept is None:
             part = yield from _topic(topic, version, absent)
             self._parts[topic.name, version, absent] = (topic, part)
-            kept = self._kept(topic, version, operations, absent)
+            kept = self._kept(topic, version, bits, absent)
             assert kept is not None, "the part of a topic is kept"
         return kept
 
-    def _kept(self, topic: Topic, version: int, operations: bool, absent: _Absent) -> bytes | None:
+    def _kept(self, topic: Topic, version: int, bits: int, absent: _Absent) -> bytes | None:
+        """What is kept of a topic, with the operations that the client may do on it."""
         kept = self._parts.get((topic.name, version, absent))
         if kept is None or kept[0] is not topic:
             return None
         part = kept[1]
         if version < 8:
             return part
-        part += _i32.pack(ON_TOPIC if operations else NOT_ASKED)
+        part += _i32.pack(bits)
         return part + b"\0" if version >= FLEXIBLE_FROM else part
 
 
@@ -344,12 +361,27 @@ def _throttle(caller: Caller, version: int) -> bytes:
     return _i32.pack(caller.throttle_ms) if version >= 3 else b""
 
 
-def _tail(request: MetadataRequest, version: int) -> bytes:
+def _may_describe(caller: Caller, name: str) -> bool:
+    return caller.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name)
+
+
+def _may_create(caller: Caller, name: str) -> bool:
+    create = AclOperation.CREATE
+    on_cluster = caller.may(create, ResourceType.CLUSTER, CLUSTER_NAME)
+    return on_cluster or caller.may(create, ResourceType.TOPIC, name)
+
+
+def _asked(caller: Caller, request: MetadataRequest, topic: Topic) -> int:
+    """The operations that the client may do on a topic, if it has asked."""
+    return operations.on_topic(caller, topic.name) if request.topic_operations else NOT_ASKED
+
+
+def _tail(caller: Caller, request: MetadataRequest, version: int) -> bytes:
     """What stands behind the topics."""
     tail = b""
     if 8 <= version <= 10:
         asked = request.cluster_operations
-        tail += _i32.pack(ON_CLUSTER if asked else NOT_ASKED)
+        tail += _i32.pack(operations.on_cluster(caller) if asked else NOT_ASKED)
     if version >= 13:
         tail += b"\0\0"
     return tail + b"\0" if version >= FLEXIBLE_FROM else tail

@@ -24,11 +24,13 @@ from kio.schema.add_partitions_to_txn.v5.response import (
 )
 
 from headrace.apis.context import RequestContext, Services
+from headrace.apis.rights import denied, may_with_topic, need_cluster
 from headrace.apis.transactions.transaction_errors import for_old_producers
 from headrace.coordination.outcome import Outcome, Result, Token, answer
 from headrace.coordination.runtime import Operation
 from headrace.coordination.transactions import BUMPS_AT_END, Identity, Transactions
 from headrace.errors import ErrorCode, KafkaError
+from headrace.security.acls import AclOperation, ResourceType
 from headrace.types import TopicPartition
 from headrace.wire.primitives import NO_ERROR, error, respond
 from headrace.wire.steps import Steps, finish
@@ -52,20 +54,24 @@ class _Named(NamedTuple):
     """Those that exist."""
     unknown: dict[str, set[int]]
     """The others. They may be very many: as numbers they take little time to forget."""
+    denied: set[str]
+    """Topics that the client may not write to."""
 
 
 def add_partitions_to_txn(
     services: Services, request: AddPartitionsToTxnRequest, context: RequestContext
 ) -> AddPartitionsToTxnResponse | Coroutine[None, None, AddPartitionsToTxnResponse]:
     """Add the partitions of each transaction, all or none of it."""
+    if context.version >= FOR_BROKERS_FROM:
+        need_cluster(context.caller, AclOperation.CLUSTER_ACTION)
     if _names_many(request):
-        return _add_many(services, request, context.version)
-    named = [finish(_named(services, one)) for one in request.transactions]
+        return _add_many(services, request, context)
+    named = [finish(_named(services, one, context)) for one in request.transactions]
 
     def combine(results: list[Result[_Refused]]) -> AddPartitionsToTxnResponse:
         return finish(_response(request, named, results, context.version))
 
-    operations = _operations(request, named, context.version)
+    operations = _operations(request, named, context)
     return services.transactions.run_each(operations, combine)
 
 
@@ -78,23 +84,30 @@ def _names_many(request: AddPartitionsToTxnRequest) -> bool:
 
 
 async def _add_many(
-    services: Services, request: AddPartitionsToTxnRequest, version: int
+    services: Services, request: AddPartitionsToTxnRequest, context: RequestContext
 ) -> AddPartitionsToTxnResponse:
     """As above, in steps before and after the operations themselves."""
     slices = services.slices
-    named = [await slices.finish(_named(services, one)) for one in request.transactions]
-    operations = _operations(request, named, version)
+    named = [await slices.finish(_named(services, one, context)) for one in request.transactions]
+    operations = _operations(request, named, context)
     results = services.transactions.run_each(operations, list)
     if isinstance(results, Coroutine):
         results = await results
-    return await slices.finish(_response(request, named, results, version))
+    return await slices.finish(_response(request, named, results, context.version))
 
 
-def _named(services: Services, asked: AddPartitionsToTxnTransaction) -> Steps[_Named]:
+def _named(
+    services: Services, asked: AddPartitionsToTxnTransaction, context: RequestContext
+) -> Steps[_Named]:
     topics = services.metadata.image.topics
     partitions: set[TopicPartition] = set()
     unknown: dict[str, set[int]] = {}
+    forbidden: set[str] = set()
     for topic in asked.topics:
+        if context.version < FOR_BROKERS_FROM and not may_with_topic(
+            context.caller, AclOperation.WRITE, topic.name
+        ):
+            forbidden.add(str(topic.name))
         found = topics.get(topic.name)
         known = range(0 if found is None else len(found.partitions))
         for start in range(0, len(topic.partitions), _STRIDE):
@@ -104,14 +117,14 @@ def _named(services: Services, asked: AddPartitionsToTxnTransaction) -> Steps[_N
                 else:
                     unknown.setdefault(topic.name, set()).add(index)
             yield
-    return _Named(frozenset(partitions), unknown)
+    return _Named(frozenset(partitions), unknown, forbidden)
 
 
 def _operations(
-    request: AddPartitionsToTxnRequest, named: list[_Named], version: int
+    request: AddPartitionsToTxnRequest, named: list[_Named], context: RequestContext
 ) -> list[tuple[str, Operation[Transactions, _Refused]]]:
     return [
-        (one.transactional_id, partial(_operation, one, them, version))
+        (one.transactional_id, partial(_operation, one, them, context))
         for one, them in zip(request.transactions, named, strict=True)
     ]
 
@@ -119,18 +132,23 @@ def _operations(
 def _operation(
     asked: AddPartitionsToTxnTransaction,
     named: _Named,
-    version: int,
+    context: RequestContext,
     state: Transactions,
     token: Token[_Refused],
     _now_ms: int,
 ) -> Outcome:
     """Replies with the existing partitions that are not in the transaction, if asked for them."""
+    kind = ResourceType.TRANSACTIONAL_ID
+    if context.version < FOR_BROKERS_FROM and not context.caller.may(
+        AclOperation.WRITE, kind, asked.transactional_id
+    ):
+        return answer(token, denied(kind))
     who = Identity(asked.producer_id, asked.producer_epoch)
     if asked.verify_only:
         return answer(token, state.missing(asked.transactional_id, who, named.partitions))
-    if named.unknown:
+    if named.unknown or named.denied:
         return answer(token, frozenset())
-    spoken = BUMPS_AT_END if version >= FOR_BROKERS_FROM else 0
+    spoken = BUMPS_AT_END if context.version >= FOR_BROKERS_FROM else 0
     return state.add(asked.transactional_id, who, named.partitions, spoken, token)
 
 
@@ -158,7 +176,7 @@ def _answer(
     code = others = ErrorCode.NONE
     if isinstance(result, KafkaError):
         others = for_old_producers(result.code, version, FENCED_FROM)
-    elif result or named.unknown:
+    elif result or named.unknown or named.denied:
         refused, unknown = result, named.unknown
         if not asked.verify_only:
             code, others = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
@@ -170,12 +188,15 @@ def _answer(
     for topic in asked.topics:
         rows: list[AddPartitionsToTxnPartitionResult] = []
         missing = unknown.get(topic.name, set())
+        forbidden = others is not ErrorCode.NONE and topic.name in named.denied
         for start in range(0, len(topic.partitions), _STRIDE):
             rows += (
                 AddPartitionsToTxnPartitionResult(
                     partition_index=index,
                     partition_error_code=error(
-                        code
+                        ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                        if forbidden and not isinstance(result, KafkaError)
+                        else code
                         if index in missing or TopicPartition(topic.name, index) in refused
                         else others
                     ),

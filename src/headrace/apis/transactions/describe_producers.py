@@ -15,14 +15,16 @@ from kio.schema.describe_producers.v0.response import (
 )
 
 from headrace.apis.context import RequestContext, Services
+from headrace.apis.rights import need_topic
 from headrace.cluster.controller import check_topic_name
 from headrace.errors import KafkaError
 from headrace.log.producer_state import Producer
+from headrace.security.acls import AclOperation
 from headrace.wire.primitives import NO_ERROR, ProducerId, error, i32, i64, respond
 
 
 def describe_producers(
-    services: Services, request: DescribeProducersRequest, _context: RequestContext
+    services: Services, request: DescribeProducersRequest, context: RequestContext
 ) -> DescribeProducersResponse:
     """Answer each partition on its own."""
     topics = []
@@ -30,6 +32,7 @@ def describe_producers(
         answers = []
         for index in topic.partition_indexes:
             try:
+                need_topic(context.caller, AclOperation.READ, topic.name)
                 check_topic_name(topic.name)
                 log = services.replicas.partition(topic.name, index).log
                 answer = PartitionResponse(

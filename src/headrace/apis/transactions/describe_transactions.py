@@ -12,10 +12,12 @@ from kio.schema.describe_transactions.v0.response import (
     TransactionState,
 )
 
-from headrace.apis.context import RequestContext, Services
+from headrace.apis.context import Caller, RequestContext, Services
+from headrace.apis.rights import denied, may_with_topic
 from headrace.coordination.outcome import Outcome, Result, Token, answer
 from headrace.coordination.transaction_records import NO_TIME, Transaction, by_topics
 from headrace.coordination.transactions import Transactions
+from headrace.security.acls import AclOperation, ResourceType
 from headrace.wire.primitives import (
     NO_ERROR,
     ProducerId,
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def describe_transactions(
-    services: Services, request: DescribeTransactionsRequest, _context: RequestContext
+    services: Services, request: DescribeTransactionsRequest, context: RequestContext
 ) -> DescribeTransactionsResponse | Coroutine[None, None, DescribeTransactionsResponse]:
     """Each id's state, or its error."""
 
@@ -41,20 +43,27 @@ def describe_transactions(
         return respond(
             partial(
                 DescribeTransactionsResponse,
-                transaction_states=tuple(map(_state, request.transactional_ids, results)),
+                transaction_states=tuple(
+                    map(partial(_state, context.caller), request.transactional_ids, results)
+                ),
             )
         )
 
     return services.transactions.run_each(
-        [(name, partial(_describe, name)) for name in request.transactional_ids], finish
+        [(name, partial(_describe, context.caller, name)) for name in request.transactional_ids],
+        finish,
     )
 
 
-def _describe(name: str, state: Transactions, token: Token[Transaction], _now_ms: int) -> Outcome:
+def _describe(
+    caller: Caller, name: str, state: Transactions, token: Token[Transaction], _now_ms: int
+) -> Outcome:
+    if not caller.may(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, name):
+        return answer(token, denied(ResourceType.TRANSACTIONAL_ID))
     return answer(token, state.described(name))
 
 
-def _state(name: str, result: Result[Transaction]) -> TransactionState:
+def _state(caller: Caller, name: str, result: Result[Transaction]) -> TransactionState:
     if isinstance(result, Transaction):
         return TransactionState(
             error_code=NO_ERROR,
@@ -67,6 +76,7 @@ def _state(name: str, result: Result[Transaction]) -> TransactionState:
             topics=tuple(
                 TopicData(topic=TopicName(topic), partitions=tuple(map(i32, indexes)))
                 for topic, indexes in by_topics(result.partitions).items()
+                if may_with_topic(caller, AclOperation.DESCRIBE, topic)
             ),
         )
     return TransactionState(

@@ -17,11 +17,13 @@ from functools import partial
 from kio.schema.init_producer_id.v5.request import InitProducerIdRequest
 from kio.schema.init_producer_id.v5.response import InitProducerIdResponse
 
-from headrace.apis.context import RequestContext, Services
+from headrace.apis.context import Caller, RequestContext, Services
+from headrace.apis.rights import may_with_cluster
 from headrace.apis.transactions.transaction_errors import for_old_producers
 from headrace.coordination.outcome import Outcome, Result, Token
 from headrace.coordination.transactions import Identity, Transactions
 from headrace.errors import ErrorCode, KafkaError
+from headrace.security.acls import AclOperation, ResourceType
 from headrace.wire.primitives import NO_ERROR, ProducerId, error, i16, respond, to_milliseconds
 
 NONE = -1
@@ -36,10 +38,14 @@ def init_producer_id(
     if (request.producer_id == NONE) != (request.producer_epoch == NONE) or name == "":
         return _refused(ErrorCode.INVALID_REQUEST)
     if name is None:
+        if not _may_be_idempotent(context.caller):
+            return _refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         try:
             return _given(Identity(services.metadata.next_producer_id(), 0))
         except KafkaError as failure:
             return _refused(failure.code)
+    if not context.caller.may(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
+        return _refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     given = Identity(request.producer_id, request.producer_epoch)
     timeout_ms = to_milliseconds(request.transaction_timeout)
 
@@ -53,6 +59,15 @@ def init_producer_id(
         return _given(result)
 
     return services.transactions.run_each([(name, init)], finish)
+
+
+def _may_be_idempotent(caller: Caller) -> bool:
+    """Whether the client may write idempotently: it may write to any topic at all."""
+    return (
+        caller.permissions is None
+        or may_with_cluster(caller, AclOperation.IDEMPOTENT_WRITE)
+        or caller.permissions.allows_any(AclOperation.WRITE, ResourceType.TOPIC)
+    )
 
 
 def _given(identity: Identity) -> InitProducerIdResponse:

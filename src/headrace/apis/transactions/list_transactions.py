@@ -14,6 +14,7 @@ from kio.schema.list_transactions.v2.response import ListTransactionsResponse, T
 from headrace.apis.context import RequestContext, Services
 from headrace.coordination import transaction_records
 from headrace.coordination.groups.expressions import Expression
+from headrace.security.acls import AclOperation, ResourceType
 from headrace.wire.primitives import NO_ERROR, ProducerId, TransactionalId, respond
 from headrace.wire.steps import Steps
 
@@ -21,7 +22,7 @@ _STATES = frozenset(state.title for state in transaction_records.TransactionStat
 
 
 def list_transactions(
-    services: Services, request: ListTransactionsRequest, _context: RequestContext
+    services: Services, request: ListTransactionsRequest, context: RequestContext
 ) -> Steps[ListTransactionsResponse]:
     """All ids that pass every filter."""
     unknown = tuple(name for name in request.state_filters if name not in _STATES)
@@ -36,7 +37,9 @@ def list_transactions(
             shard.wall.ms = now_ms
             listed = shard.listed(states, producer_ids, request.duration_filter)
             for name, one in listed:
-                if expression is None or expression.matches(name):
+                matches = expression is None or expression.matches(name)
+                kind = ResourceType.TRANSACTIONAL_ID
+                if matches and context.caller.may(AclOperation.DESCRIBE, kind, name):
                     found.append(
                         TransactionState(
                             transactional_id=TransactionalId(name),

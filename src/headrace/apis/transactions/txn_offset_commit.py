@@ -19,6 +19,7 @@ from kio.schema.txn_offset_commit.v5.response import (
 )
 
 from headrace.apis.context import RequestContext, Services
+from headrace.apis.rights import may_with_topic
 from headrace.apis.transactions.transaction_errors import when_committing
 from headrace.cluster.image import OFFSETS_TOPIC
 from headrace.coordination.groups.group import Committer
@@ -29,6 +30,7 @@ from headrace.coordination.transactions import Identity
 from headrace.errors import ErrorCode, KafkaError
 from headrace.replication.partition import Partition
 from headrace.replication.verification import VerificationGuard
+from headrace.security.acls import AclOperation
 from headrace.types import TopicPartition
 from headrace.wire.primitives import error, respond
 
@@ -43,14 +45,36 @@ def txn_offset_commit(
     services: Services, request: TxnOffsetCommitRequest, context: RequestContext
 ) -> TxnOffsetCommitResponse | Coroutine[None, None, TxnOffsetCommitResponse]:
     """Commit what can be committed, if the group is in the transaction."""
+    denied = _denied(request, context)
+    if all(topic.name in denied for topic in request.topics):
+        return _answer(request, _refused(request, denied), ErrorCode.NONE)
     try:
         guarded = _begin(services, request)
         missing = _enlist(services, request, context.version)
     except KafkaError as refusal:
-        return _answer(request, {}, when_committing(refusal.code))
+        return _answer(request, _refused(request, denied), when_committing(refusal.code))
     if isinstance(missing, frozenset):
-        return _commit(services, request, context.version, missing)
-    return _commit_later(services, request, context.version, missing, guarded)
+        return _commit(services, request, context, missing)
+    return _commit_later(services, request, context, missing, guarded)
+
+
+def _denied(request: TxnOffsetCommitRequest, context: RequestContext) -> set[str]:
+    """The topics that the client may not read."""
+    return {
+        str(topic.name)
+        for topic in request.topics
+        if not may_with_topic(context.caller, AclOperation.READ, topic.name)
+    }
+
+
+def _refused(request: TxnOffsetCommitRequest, denied: set[str]) -> _Refused:
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return {
+        TopicPartition(topic.name, one.partition_index): code
+        for topic in request.topics
+        if topic.name in denied
+        for one in topic.partitions
+    }
 
 
 def _begin(
@@ -86,7 +110,7 @@ def _who_and_where(
 async def _commit_later(
     services: Services,
     request: TxnOffsetCommitRequest,
-    version: int,
+    context: RequestContext,
     missing: Coroutine[None, None, frozenset[TopicPartition]],
     guarded: tuple[Partition, VerificationGuard],
 ) -> TxnOffsetCommitResponse:
@@ -96,23 +120,24 @@ async def _commit_later(
         if not partition.is_verified(request.producer_id, verification):
             # Its end has overtaken us, and what is written after the marker would never end.
             _, lacking = _who_and_where(services, request)
-        answer = _commit(services, request, version, lacking)
+        answer = _commit(services, request, context, lacking)
     except KafkaError as refusal:
-        return _answer(request, {}, when_committing(refusal.code))
+        refused = _refused(request, _denied(request, context))
+        return _answer(request, refused, when_committing(refusal.code))
     return answer if isinstance(answer, TxnOffsetCommitResponse) else await answer
 
 
 def _commit(
     services: Services,
     request: TxnOffsetCommitRequest,
-    version: int,
+    context: RequestContext,
     missing: frozenset[TopicPartition],
 ) -> TxnOffsetCommitResponse | Coroutine[None, None, TxnOffsetCommitResponse]:
     if missing:
-        abortable = version >= ABORTABLE_FROM
+        abortable = context.version >= ABORTABLE_FROM
         code = ErrorCode.TRANSACTION_ABORTABLE if abortable else ErrorCode.INVALID_TXN_STATE
-        return _answer(request, {}, code)
-    wanted, refused = _judge(services, request)
+        return _answer(request, _refused(request, _denied(request, context)), code)
+    wanted, refused = _judge(services, request, context)
     who = Committer(
         request.member_id,
         request.group_instance_id,
@@ -135,7 +160,7 @@ def _commit(
 
 
 def _judge(
-    services: Services, request: TxnOffsetCommitRequest
+    services: Services, request: TxnOffsetCommitRequest, context: RequestContext
 ) -> tuple[list[OffsetToCommit], _Refused]:
     known = services.metadata.image.topics
     max_bytes = services.settings.integer("offset.metadata.max.bytes")
@@ -144,10 +169,13 @@ def _judge(
     for topic in request.topics:
         found = known.get(topic.name)
         count = len(found.partitions) if found is not None else 0
+        allowed = may_with_topic(context.caller, AclOperation.READ, topic.name)
         for one in topic.partitions:
             where = TopicPartition(topic.name, one.partition_index)
             metadata = one.committed_metadata or ""
-            if not 0 <= one.partition_index < count:
+            if not allowed:
+                refused[where] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif not 0 <= one.partition_index < count:
                 refused[where] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             elif len(metadata) > max_bytes:
                 refused[where] = ErrorCode.OFFSET_METADATA_TOO_LARGE
