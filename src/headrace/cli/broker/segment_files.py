@@ -183,22 +183,22 @@ def _records(view: memoryview, start: int, end: int, *, control: bool) -> Iterat
 
 def offset_index(data: Mapped, base: int, log: Path) -> Iterator[Entry]:
     """Entries of an .index; checked against the log file if that stands beside it."""
-    previous = (-1, -1)
+    last_relative, last_position = -1, -1
     starts = _batch_starts(log)
     for at in range(0, len(data) - _INDEX.size + 1, _INDEX.size):
         relative, position = _INDEX.unpack_from(data, at)
         if (relative, position) == (0, 0):
             return  # The rest of a file that was allocated ahead; no entry points at its start.
         entry: Entry = {"kind": "index", "offset": base + relative, "position": position}
-        if relative <= previous[0] or position <= previous[1]:
+        if relative <= last_relative or position <= last_position:
             entry["problem"] = "not after the entry before it"
+        elif starts is not None and position not in starts:
+            entry["problem"] = "no batch begins at this position"
         elif starts is not None:
-            held = starts.get(position)
-            if held is None:
-                entry["problem"] = "no batch begins at this position"
-            elif not held[0] <= base + relative <= held[1]:
-                entry["problem"] = f"the batch there holds {held[0]} to {held[1]}"
-        previous = (relative, position)
+            first, last = starts[position]
+            if not first <= base + relative <= last:
+                entry["problem"] = f"the batch there holds {first} to {last}"
+        last_relative, last_position = relative, position
         yield entry
 
 
