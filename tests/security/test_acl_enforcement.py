@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, is_dataclass
 from datetime import timedelta
 from importlib import import_module
+from random import Random
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from headrace.client.config import ClientConfig, Security, parse_bootstrap
 from headrace.client.connection import Connection
 from headrace.security.acls import (
     CLUSTER_NAME,
+    SUPPORTED,
     AclOperation,
     AclPermission,
     PatternType,
@@ -450,12 +452,6 @@ class Secured:
 
     def set_acls(self, rights: tuple[Right, ...], denied: tuple[Right, ...] = ()) -> None:
         """Let alice do this and no more."""
-        everything = {
-            "resource_type_filter": 1, "resource_name_filter": None, "pattern_type_filter": 1,
-            "principal_filter": f"User:{ALICE}", "host_filter": None, "operation": 1,
-            "permission_type": 1,
-        }  # fmt: skip
-        ask(self._admin, Case("delete_acls", 3, (), {"filters": [everything]}))
         rows = [
             {
                 "resource_type": kind, "resource_name": name,
@@ -465,9 +461,33 @@ class Secured:
             for permission, given in ((AclPermission.ALLOW, rights), (AclPermission.DENY, denied))
             for (kind, name), operation in given
         ]  # fmt: skip
+        self.set_rows(rows)
+
+    def set_rows(self, rows: list[dict[str, Any]]) -> None:
+        """Have these ACLs and no others."""
+        everything = {
+            "resource_type_filter": 1, "resource_name_filter": None, "pattern_type_filter": 1,
+            "principal_filter": None, "host_filter": None, "operation": 1, "permission_type": 1,
+        }  # fmt: skip
+        ask(self._admin, Case("delete_acls", 3, (), {"filters": [everything]}))
         if rows:
             made = ask(self._admin, Case("create_acls", 3, (), {"creations": rows}))
             assert set(codes(made)) == {0}
+
+    def operations(self, acls: list[dict[str, Any]]) -> list[tuple[int, int]]:
+        """The error code and the operations that alice may do on each topic, by these ACLs."""
+        self.set_rows(acls)
+        case = Case(
+            "metadata", 12, (),
+            {
+                "topics": [{"topic_id": None, "name": "orders"}],
+                "allow_auto_topic_creation": False,
+                "include_topic_authorized_operations": True,
+            },
+        )  # fmt: skip
+        with self.connect() as connection:
+            topics = ask(connection, case).topics
+        return [(int(one.error_code), int(one.topic_authorized_operations)) for one in topics]
 
     def outcomes(self, case: Case) -> dict[str, list[int]]:
         """The error codes without rights, with them, and with a DENY of each."""
@@ -551,3 +571,42 @@ def test_every_answer_has_the_error_codes_of_kafka(
     while (theirs := kafka.outcomes(case)) != ours and time.monotonic() < until:
         time.sleep(0.2)  # a broker of Kafka hears of new ACLs a little later
     assert ours == theirs
+
+
+NAMES = ("orders", "order", "ord", "o", "payments", "*")
+HOSTS = ("*", "127.0.0.1", "10.0.0.7")
+PRINCIPALS = (f"User:{ALICE}", "User:*", "User:bob")
+ON_TOPIC = [AclOperation.ALL, *sorted(SUPPORTED[ResourceType.TOPIC])]
+
+
+def some_acls(random: Random) -> list[dict[str, Any]]:
+    """Rules for topics: of several principals, hosts, patterns and operations."""
+    return [
+        {
+            "resource_type": ResourceType.TOPIC,
+            "resource_name": random.choice(NAMES),
+            "resource_pattern_type": random.choice((PatternType.LITERAL, PatternType.PREFIXED)),
+            "principal": random.choice(PRINCIPALS),
+            "host": random.choice(HOSTS),
+            "operation": random.choice(ON_TOPIC),
+            "permission_type": random.choice(
+                (AclPermission.ALLOW, AclPermission.ALLOW, AclPermission.DENY)
+            ),
+        }
+        for _ in range(random.randrange(1, 9))
+    ]
+
+
+@pytest.mark.java
+def test_operations_are_allowed_by_the_rules_of_kafka(headrace: Secured, kafka: Secured) -> None:
+    random = Random(20261116)
+    compared = 0
+    for _ in range(100):
+        acls = some_acls(random)
+        ours = headrace.operations(acls)
+        until = time.monotonic() + 30
+        while (theirs := kafka.operations(acls)) != ours and time.monotonic() < until:
+            time.sleep(0.2)
+        assert ours == theirs, acls
+        compared += sum(bits > 0 for _, bits in ours)
+    assert compared > 20, "too few rules allowed anything"
