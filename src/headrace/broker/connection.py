@@ -431,10 +431,11 @@ class Connection:
         if len(chunks) == 1 and type(chunks[0]) is bytes:
             self._send(chunks[0])
             return
-        blocked = bool(self._out)
-        self._out.extend(chunks)
-        if not blocked:
-            self._drain()
+        out = self._out
+        blocked = bool(out)
+        out.extend(chunks)
+        if not blocked and not self._transport.drain(out):
+            self._want(self._events | WRITE)
 
     def _drain(self) -> None:
         """Send what waits, in order, until the socket takes no more."""
