@@ -63,13 +63,14 @@ class Issued:
 class Authority:
     """Issues certificates."""
 
-    def __init__(self, common_name: str = "Test CA") -> None:
+    def __init__(self, common_name: str = "Test CA", parent: "Authority | None" = None) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
         subject = name(f"CN={common_name}", "O=Headrace")
-        builder = _builder(subject, subject, self._key.public_key(), 3650)
-        self.certificate = builder.add_extension(
-            x509.BasicConstraints(ca=True, path_length=1), critical=True
-        ).sign(self._key, hashes.SHA256())
+        issuer = parent.certificate.subject if parent else subject
+        builder = _builder(subject, issuer, self._key.public_key(), 3650)
+        self.certificate: x509.Certificate = builder.add_extension(
+            x509.BasicConstraints(ca=True, path_length=0 if parent else 1), critical=True
+        ).sign(parent._key if parent else self._key, hashes.SHA256())
 
     @property
     def pem(self) -> str:

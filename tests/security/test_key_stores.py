@@ -1,6 +1,7 @@
 """Keys and certificates in every form that people have them, and what is said of others."""
 
 import ssl
+from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,18 @@ def test_a_pem_file_has_key_and_certificates_in_any_order(
     tls = load(given(ssl_keystore_location=file, ssl_key_password=password))
     assert tls.certificate.distinguished_name == "CN=broker"
     assert is_served(tls, authority)
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))), ids=str)
+def test_a_chain_is_sent_in_order_whatever_its_order_in_the_file(
+    authority: Authority, tmp_path: Path, order: tuple[int, ...]
+) -> None:
+    between = Authority("Between", authority)
+    own = between.issue("CN=broker")
+    chain = [own.certificate_pem, between.pem, authority.pem]
+    file = write(tmp_path / "broker.pem", own.key_pem(), *(chain[place] for place in order))
+    # The client trusts the root alone.
+    assert is_served(load(given(ssl_keystore_location=file)), authority)
 
 
 def test_pem_text_may_stand_in_the_settings_on_one_line(authority: Authority, own: Issued) -> None:
