@@ -228,3 +228,23 @@ def test_a_lost_start_offset_is_not_made_up_for_a_log_that_begins_at_its_first_r
     directory.close()
     disk.remove(f"{ROOT}/log-start-offset-checkpoint")
     assert open_directory(disk).get(other, LogSettings()).start_offset == 0
+
+
+def test_a_time_index_that_names_a_later_batch_of_the_same_time_changes_no_answer() -> None:
+    disk = MemoryDisk()
+    directory = open_directory(disk)
+    log = directory.create(ORDERS, ORDERS_ID, LogSettings(index_interval_bytes=1))
+    for _ in range(3):
+        append(log, batch(timestamp=NOW))
+    append(log, batch(timestamp=NOW + 1))
+    log.roll(NOW)
+    directory.close()
+    disk.kill()
+    path = f"{ROOT}/{ORDERS}/{0:020}.timeindex"
+    content = bytearray(disk.content(path))
+    assert content[8:12] == bytes(4), "the first entry is not that of offset 0"
+    content[11] = 1
+    disk.corrupt(path, bytes(content))
+    found = open_directory(disk).get(ORDERS, LogSettings()).find_timestamp(NOW)
+    assert found is not None
+    assert found.offset == 0

@@ -605,7 +605,9 @@ class Segment:
     def locate_time(self, timestamp: int) -> int:
         """The position from which a record of at least that time may be found; not before."""
         for attempt in range(2):
-            entry = floor_by_time(self.time_index(), timestamp)
+            # An entry of an earlier time: several batches may have the same one, and a damaged
+            # entry that names a later one of them cannot be told from a whole one.
+            entry = floor_by_time(self.time_index(), timestamp - 1)
             if entry is None:
                 return 0
             found, relative = entry
