@@ -189,3 +189,36 @@ def test_a_broker_that_died_with_damaged_files_fetches_them_again(cluster: Runni
         wait_until_the_same(cluster, topic)
         assert read_all(cluster, topic, "rack-2") == VALUES
     assert "Traceback" not in died.log_file.read_text()
+
+
+def emptied(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def garbled(path: Path) -> None:
+    path.write_bytes(bytes(byte ^ 0x55 for byte in path.read_bytes()))
+
+
+def test_a_broker_with_damaged_side_files_serves_what_was_written(cluster: RunningCluster) -> None:
+    damages = {
+        "index": ("*.index", garbled),
+        "timeindex": ("*.timeindex", garbled),
+        "snapshot": ("*.snapshot", garbled),
+        "epochs": ("leader-epoch-checkpoint", emptied),
+    }
+    for topic in damages:
+        fill(cluster, topic)
+    struck = cluster.brokers[3]
+    struck.stop()
+    for topic, (pattern, damage) in damages.items():
+        paths = list((struck.data_dir / f"{topic}-0").glob(pattern))
+        assert paths
+        for path in paths:
+            damage(path)
+    garbled(struck.data_dir / "recovery-point-offset-checkpoint")
+    struck.start()
+    for topic in damages:
+        in_sync(cluster, topic)
+        assert read_all(cluster, topic, "rack-3") == VALUES
+        wait_until_the_same(cluster, topic)
+    assert "Traceback" not in struck.log_file.read_text()
