@@ -21,6 +21,8 @@ from tests.support.raw import batch_of
 
 VERSION = 11
 SESSION_SLOTS = 3
+LONG_MS = 600_000
+"""A wait that outlasts the test: only a change can end it in time."""
 
 
 class Consumer:
@@ -177,7 +179,7 @@ def test_an_unknown_topic_id_gets_error_100(consumer: Consumer) -> None:
 
 def test_a_fetch_waits_for_records_and_wakes_when_they_come(consumer: Consumer) -> None:
     async def run() -> Any:
-        waiting = consumer.send(follow(), max_wait_ms=20_000)
+        waiting = consumer.send(follow(), max_wait_ms=LONG_MS)
         assert isinstance(waiting, WaitingFetch)
         task = asyncio.ensure_future(awaited(waiting))
         await asyncio.sleep(0)
@@ -193,7 +195,7 @@ def test_records_that_come_before_the_wait_has_begun_end_it(
     consumer: Consumer, session_epoch: int
 ) -> None:
     async def scenario() -> None:
-        waiting = consumer.send(follow(), max_wait_ms=60_000, session_epoch=session_epoch)
+        waiting = consumer.send(follow(), max_wait_ms=LONG_MS, session_epoch=session_epoch)
         consumer.append("t", b"in the same poll")
         answer = read(await asyncio.wait_for(awaited(waiting), 30))
         assert partitions(answer)[0].high_watermark == 1
@@ -204,7 +206,7 @@ def test_records_that_come_before_the_wait_has_begun_end_it(
 def test_a_session_does_not_miss_what_comes_before_its_wait_has_begun(consumer: Consumer) -> None:
     async def scenario() -> None:
         first = consumer.ask(follow(), session_epoch=0)
-        waiting = consumer.send(session_id=first.session_id, session_epoch=1, max_wait_ms=60_000)
+        waiting = consumer.send(session_id=first.session_id, session_epoch=1, max_wait_ms=LONG_MS)
         consumer.append("t", b"in the same poll")
         answer = read(await asyncio.wait_for(awaited(waiting), 30))
         assert partitions(answer)[0].high_watermark == 1
@@ -214,7 +216,7 @@ def test_a_session_does_not_miss_what_comes_before_its_wait_has_begun(consumer: 
 
 def test_a_fetch_waits_for_min_bytes(consumer: Consumer) -> None:
     async def run() -> tuple[bool, Any]:
-        task = asyncio.ensure_future(consumer.send(follow(), max_wait_ms=20_000, min_bytes=300))
+        task = asyncio.ensure_future(consumer.send(follow(), max_wait_ms=LONG_MS, min_bytes=300))
         await asyncio.sleep(0)
         consumer.append("t", b"a" * 50)
         for _ in range(5):
@@ -235,9 +237,24 @@ def test_a_fetch_that_waited_in_vain_is_answered_empty(consumer: Consumer) -> No
     assert (int(found.error_code), len(found.records)) == (0, 0)
 
 
+def test_a_waiting_fetch_goes_on_with_a_topic_that_was_created_again(consumer: Consumer) -> None:
+    async def run() -> Any:
+        task = asyncio.ensure_future(consumer.send(follow(), max_wait_ms=LONG_MS))
+        await asyncio.sleep(0)
+        consumer.broker.metadata.delete_topics(["t"])
+        consumer.broker.create("t")
+        consumer.wake()
+        await asyncio.sleep(0)
+        assert not task.done()
+        consumer.append("t", b"news")
+        return await asyncio.wait_for(task, 60)
+
+    assert b"news" in partitions(read(asyncio.run(run())))[0].records
+
+
 def test_a_waiting_fetch_learns_that_its_topic_is_gone(consumer: Consumer) -> None:
     async def run() -> Any:
-        task = asyncio.ensure_future(consumer.send(follow(), max_wait_ms=20_000))
+        task = asyncio.ensure_future(consumer.send(follow(), max_wait_ms=LONG_MS))
         await asyncio.sleep(0)
         consumer.broker.metadata.delete_topics(["t"])
         consumer.wake()
@@ -268,7 +285,7 @@ def test_a_session_wakes_for_a_partition_named_only_at_its_start(consumer: Consu
     first = consumer.ask(*[follow(partition=p) for p in range(4)], session_epoch=0)
 
     async def run() -> Any:
-        waiting = consumer.send(session_id=first.session_id, session_epoch=1, max_wait_ms=20_000)
+        waiting = consumer.send(session_id=first.session_id, session_epoch=1, max_wait_ms=LONG_MS)
         task = asyncio.ensure_future(awaited(waiting))
         await asyncio.sleep(0)
         consumer.append("t", b"v", partition=3)
@@ -422,7 +439,7 @@ def test_a_marker_wakes_who_waits_for_committed_records(consumer: Consumer) -> N
     begin(consumer, b"first")
 
     async def run() -> Any:
-        answer = consumer.send(follow(), max_wait_ms=20_000, isolation=COMMITTED)
+        answer = consumer.send(follow(), max_wait_ms=LONG_MS, isolation=COMMITTED)
         assert isinstance(answer, WaitingFetch)
         waiting = asyncio.ensure_future(awaited(answer))
         await asyncio.sleep(0)
@@ -431,7 +448,7 @@ def test_a_marker_wakes_who_waits_for_committed_records(consumer: Consumer) -> N
         await asyncio.sleep(0)
         assert not waiting.done()
         end(consumer, commit=True)
-        return await waiting
+        return await asyncio.wait_for(waiting, 60)
 
     found = partitions(read(asyncio.run(run())))[0]
     assert b"first" in found.records
