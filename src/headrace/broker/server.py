@@ -50,6 +50,9 @@ FAULT_PORT = "HEADRACE_FAULT_PORT"
 FAILPOINTS = "HEADRACE_FAILPOINTS"
 """Environment variable: disk faults that wait from the start, a JSON array of `disk` commands."""
 
+ADMIN_PASSWORD_FILE = "HEADRACE_ADMIN_PASSWORD_FILE"
+"""Environment variable: a file with the password of the first user. See `first_admin.py`."""
+
 _END_WITHIN_S = 5.0
 _LOOK_AT_CERTIFICATES_S = 3.0
 _DEFAULT_NODE_ID = 1
@@ -94,6 +97,11 @@ class Server:
         )
         this = self._this_broker(node)
         self.parts = build(settings, self.directories, this, surroundings)
+        if file := os.environ.get(ADMIN_PASSWORD_FILE):
+            from headrace.broker.first_admin import make_first_admin
+
+            metadata = self.parts.metadata
+            calls.make("make the first user", lambda: make_first_admin(metadata, file))
         self.handler: Handler = self.parts.dispatch
         self._faults = None
         if failpoints is not None:

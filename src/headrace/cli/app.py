@@ -29,7 +29,8 @@ EPILOG = f"""[bold]Examples[/bold]
   headrace bench --records 1000000 --size 100
 
 [bold]Which cluster[/bold]  --bootstrap HOST:PORT on every command, or the environment variable
-               HEADRACE_BOOTSTRAP; otherwise localhost:9092.
+               HEADRACE_BOOTSTRAP; otherwise localhost:9092. TLS and logins: --client-config
+               FILE or HEADRACE_CLIENT_CONFIG; `headrace security init` makes such files.
 {EXIT_CODES_HELP}
 """
 
@@ -47,6 +48,7 @@ RUN = "Run a broker and what belongs to it"
 DATA = "Topics and records"
 PIPELINES = "Pipelines"
 INSIDE = "Look inside"
+SECURITY = "Security"
 
 ENTRIES = {
     "serve": CommandEntry("broker.serve_help", RUN, "Start a broker on this machine."),
@@ -74,6 +76,13 @@ ENTRIES = {
     "schemas": CommandEntry(
         "schemas.schemas", DATA, "Schemas of topics: list, register, check, compare."
     ),
+    "security": CommandEntry(
+        "security.security", SECURITY, "Set up TLS, users and permissions; check, renew."
+    ),
+    "users": CommandEntry(
+        "security.users", SECURITY, "Users that log in with a password: list, add, delete."
+    ),
+    "acls": CommandEntry("security.acls", SECURITY, "Who may do what: list, add, remove, explain."),
     "configs": CommandEntry(
         "topics.configs", INSIDE, "Show and change settings of topics and brokers."
     ),

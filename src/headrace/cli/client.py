@@ -14,12 +14,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from headrace.cli.failures import ExitCode, Failure, bad_usage, not_found
+from headrace.cli.options import DEFAULT_BOOTSTRAP
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Producer
 
     from headrace.client.cluster import Cluster as Connected
     from headrace.client.topics import TopicDescription
+    from headrace.errors import ErrorCode
     from headrace.errors import KafkaError as ProtocolError
     from headrace.types import Address
 
@@ -47,10 +49,13 @@ class ClusterOptions:
 
 
 def connect(bootstrap: str, client_config: str | None = None) -> ClusterOptions:
-    """The cluster, after a first look that something listens there."""
-    cluster = ClusterOptions(
-        bootstrap, read_properties_file(client_config) if client_config else {}
-    )
+    """The cluster, after a first look that something listens there.
+
+    A --client-config file may name the cluster too; --bootstrap wins if it is not the default.
+    """
+    properties = read_properties_file(client_config) if client_config else {}
+    in_file = properties.pop("bootstrap.servers", bootstrap)
+    cluster = ClusterOptions(in_file if bootstrap == DEFAULT_BOOTSTRAP else bootstrap, properties)
     check_listening(cluster)
     return cluster
 
@@ -236,7 +241,18 @@ def refusal(error: "ProtocolError") -> Failure:
         ErrorCode.NOT_COORDINATOR,
     ):
         return _timed_out(text)
-    return Failure(text, code=error.code.name)
+    return Failure(text, code=error.code.name, hint=_hint(error.code))
+
+
+def _hint(code: "ErrorCode") -> str:
+    """What to do about an error that has to do with logins and permissions."""
+    if code.name == "SECURITY_DISABLED":
+        return "Set authorizer.class.name on the brokers; see docs/security.md."
+    if code.name == "SASL_AUTHENTICATION_FAILED":
+        return "Check the user and the password in the file of --client-config."
+    if code.name.endswith("AUTHORIZATION_FAILED"):
+        return "An administrator sees why with `headrace acls explain`, and may add an ACL."
+    return ""
 
 
 def _refusal_text(error: "ProtocolError") -> str:

@@ -27,6 +27,7 @@ def registry() -> None:
     epilog=examples(
         "headrace registry serve",
         "headrace registry serve --bootstrap kafka.lan:9092 --listen 0.0.0.0:8081",
+        "headrace registry serve --client-config security/registry.properties",
         "headrace registry serve --config registry.properties --set shutdown.graceful.ms=30000",
         "curl localhost:8081/subjects",
     )
@@ -67,17 +68,18 @@ def serve(
     from headrace.cli import client
     from headrace.settings.service_table import REGISTRY_TABLE
 
+    properties = client.read_properties_file(client_config) if client_config else {}
+    in_file = properties.pop("bootstrap.servers", None)
     settings = services.read_settings(
         REGISTRY_TABLE,
         config,
         assignments,
         {
             "listeners": services.listener(listen),
-            "bootstrap.servers": bootstrap,
+            "bootstrap.servers": bootstrap or in_file,
             "kafkastore.topic": topic,
         },
     )
-    properties = client.read_properties_file(client_config) if client_config else {}
 
     def build() -> "HttpService[Call]":
         from headrace.registry.http_service import registry_service

@@ -1,0 +1,35 @@
+"""The first user of a broker, from the environment: HEADRACE_ADMIN_PASSWORD_FILE.
+
+Containers have nobody who could run `headrace users add` before the first start. The variable names
+a file with a password; the user `admin` is made with it and may do everything. A user of that name
+that exists already stays as it is.
+"""
+
+import logging
+
+from headrace.cluster.metadata import Metadata
+from headrace.errors import SettingError
+from headrace.security.admin import admin_acls, read_password_file, with_password
+from headrace.security.state import SecurityState
+
+logger = logging.getLogger(__name__)
+
+NAME = "admin"
+_VARIABLE = "HEADRACE_ADMIN_PASSWORD_FILE"
+
+
+def make_first_admin(metadata: Metadata, file: str) -> None:
+    """Make the user `admin` unless there is one; SettingError if its password cannot be read."""
+    try:
+        password = read_password_file(file)
+    except (OSError, ValueError) as error:
+        raise SettingError(f"{_VARIABLE}={file}: {error}") from error
+
+    def decide(state: SecurityState) -> tuple[list[bool], SecurityState]:
+        if NAME in state.users:
+            return [False], state
+        made = with_password(state, NAME, password).with_acls(admin_acls(f"User:{NAME}"))
+        return [True], made
+
+    if metadata.alter_security(decide) == [True]:
+        logger.info("the user %s was made with the password in %s", NAME, file)

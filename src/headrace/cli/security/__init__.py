@@ -1,0 +1,1 @@
+"""Commands for users, ACLs and certificates."""

@@ -1,0 +1,324 @@
+"""`headrace users`: the users that log in with a password."""
+
+import contextlib
+import sys
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Protocol
+
+import typer
+
+from headrace.cli import output
+from headrace.cli.failures import Failure, bad_usage, not_found
+from headrace.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, ClientConfig, examples
+
+if TYPE_CHECKING:
+    from headrace.cli.security.stopped_broker import StoppedBroker
+    from headrace.client.cluster import Cluster as Connected
+    from headrace.client.users import UserDescription
+
+app = typer.Typer(
+    no_args_is_help=True,
+    epilog=examples(
+        "headrace users list",
+        "headrace users add alice                                 asks for a password",
+        "headrace users add alice --password-file alice.password",
+        "headrace users add admin --admin --data headrace-data    on a stopped broker",
+        "headrace users password alice",
+        "headrace users delete alice --yes",
+    ),
+)
+
+
+class Mechanism(StrEnum):
+    """The mechanisms for which brokers keep credentials."""
+
+    SHA_256 = "SCRAM-SHA-256"
+    SHA_512 = "SCRAM-SHA-512"
+
+
+NameArgument = Annotated[str, typer.Argument(metavar="USER", help="The user's name.")]
+PasswordFile = Annotated[
+    str | None,
+    typer.Option(
+        "--password-file",
+        metavar="FILE",
+        help="A file with the password; - is standard input.",
+        show_default="asks for it",
+    ),
+]
+Mechanisms = Annotated[
+    list[Mechanism] | None,
+    typer.Option(
+        "--mechanism",
+        help="Login mechanism; may be repeated.",
+        show_default="both",
+        case_sensitive=False,
+    ),
+]
+DataFolder = Annotated[
+    str | None,
+    typer.Option(
+        "--data",
+        metavar="FOLDER",
+        help="The data folder of a stopped broker, instead of a running cluster.",
+        rich_help_panel="Cluster and output",
+    ),
+]
+
+
+class Users(Protocol):
+    """Where users are: in a running cluster, or in the folder of a stopped broker."""
+
+    def iterations(self) -> Mapping[str, Mapping[str, int]]:
+        """All users, and the iterations of their mechanisms."""
+
+    def set_password(self, name: str, password: str, mechanisms: tuple[str, ...]) -> None:
+        """Make the user, or change its password."""
+
+    def allow_everything(self, name: str) -> None:
+        """Give the user the ACLs of an administrator."""
+
+    def delete(self, name: str) -> None:
+        """Delete the user."""
+
+
+class ClusterUsers:
+    """The users of a running cluster, Headrace or Apache Kafka."""
+
+    def __init__(self, connected: "Connected") -> None:
+        self._connected = connected
+        self._known: dict[str, UserDescription] = {}
+
+    def iterations(self) -> Mapping[str, Mapping[str, int]]:
+        from headrace.client.users import describe_users
+
+        self._known = describe_users(self._connected)
+        return {name: user.iterations for name, user in self._known.items()}
+
+    def set_password(self, name: str, password: str, mechanisms: tuple[str, ...]) -> None:
+        from headrace.client.users import set_password
+
+        set_password(self._connected, name, password, mechanisms)
+
+    def allow_everything(self, name: str) -> None:
+        from headrace.client.acls import create_acls
+        from headrace.security.admin import admin_acls
+
+        create_acls(self._connected, admin_acls(f"User:{name}"))
+
+    def delete(self, name: str) -> None:
+        from headrace.client.users import delete_user
+
+        delete_user(self._connected, self._known[name])
+
+
+class FolderUsers:
+    """The users in the data folder of a stopped broker."""
+
+    def __init__(self, broker: "StoppedBroker") -> None:
+        self._broker = broker
+
+    def iterations(self) -> Mapping[str, Mapping[str, int]]:
+        return {
+            name: {mechanism: one.iterations for mechanism, one in credentials.items()}
+            for name, credentials in sorted(self._broker.security.users.items())
+        }
+
+    def set_password(self, name: str, password: str, mechanisms: tuple[str, ...]) -> None:
+        from headrace.security.admin import with_password
+
+        self._broker.alter(lambda state: with_password(state, name, password, mechanisms))
+
+    def allow_everything(self, name: str) -> None:
+        from headrace.security.admin import admin_acls
+
+        self._broker.alter(lambda state: state.with_acls(admin_acls(f"User:{name}")))
+
+    def delete(self, name: str) -> None:
+        self._broker.alter(lambda state: state.with_user(name, {}))
+
+
+@contextlib.contextmanager
+def _open(bootstrap: str, client_config: str | None, data: str | None) -> Iterator[Users]:
+    if data is not None:
+        from headrace.cli.security.stopped_broker import open_stopped
+
+        with open_stopped(data) as broker:
+            yield FolderUsers(broker)
+        return
+    from headrace.cli import client
+
+    cluster = client.connect(bootstrap, client_config)
+    with client.admin(cluster) as connected:
+        yield ClusterUsers(connected)
+
+
+@app.callback()
+def _group() -> None:
+    """List, add and delete the users that log in with a password (PLAIN and SCRAM)."""
+
+
+@app.command("list", epilog=examples("headrace users list", "headrace users list --json"))
+def list_users(
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: AsJson = False,
+    client_config: ClientConfig = None,
+    data: DataFolder = None,
+) -> None:
+    """List the users and the mechanisms by which they log in."""
+    with _open(bootstrap, client_config, data) as users:
+        found = users.iterations()
+    if as_json:
+        output.print_json(
+            [{"name": name, "mechanisms": dict(known)} for name, known in found.items()]
+        )
+    elif not found:
+        output.note("No users. Make one: headrace users add NAME")
+    else:
+        output.print_table(
+            ("User", "Mechanisms"),
+            [(name, ", ".join(sorted(known))) for name, known in found.items()],
+        )
+
+
+@app.command(
+    epilog=examples(
+        "headrace users add alice",
+        "headrace users add alice --password-file alice.password",
+        "headrace users add admin --admin --data headrace-data",
+    )
+)
+def add(
+    name: NameArgument,
+    password_file: PasswordFile = None,
+    mechanism: Mechanisms = None,
+    admin: Annotated[
+        bool,
+        typer.Option(
+            "--admin",
+            help="Allow the user everything, with ACLs for ALL on every resource.",
+        ),
+    ] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: AsJson = False,
+    client_config: ClientConfig = None,
+    data: DataFolder = None,
+) -> None:
+    """Add a user. The password is asked for, or read from a file or from standard input.
+
+    The user may do nothing yet if the brokers have an authorizer: see `headrace acls add`. With
+    --admin it gets ACLs that allow everything. A super user is something else: the setting
+    super.users of the brokers names it, and no ACL can deny it anything.
+    """
+    _check_name(name)
+    with _open(bootstrap, client_config, data) as users:
+        if name in users.iterations():
+            raise Failure(
+                f"user {name!r} exists already",
+                code="EXISTS",
+                hint=f"Change its password: headrace users password {name}",
+            )
+        chosen = _chosen(mechanism)
+        users.set_password(name, _read_password(password_file, name), chosen)
+        if admin:
+            users.allow_everything(name)
+    if as_json:
+        output.print_json({"name": name, "mechanisms": list(chosen), "admin": admin})
+    else:
+        output.note(f"Added user {name}{', who may do everything' if admin else ''}.")
+
+
+@app.command(
+    epilog=examples(
+        "headrace users password alice", "headrace users password alice --password-file -"
+    )
+)
+def password(
+    name: NameArgument,
+    password_file: PasswordFile = None,
+    mechanism: Mechanisms = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: AsJson = False,
+    client_config: ClientConfig = None,
+    data: DataFolder = None,
+) -> None:
+    """Change a user's password. Connections that are open stay open."""
+    with _open(bootstrap, client_config, data) as users:
+        known = _known(users, name)
+        chosen = _chosen(mechanism, tuple(known))
+        users.set_password(name, _read_password(password_file, name), chosen)
+    if as_json:
+        output.print_json({"name": name, "mechanisms": list(chosen)})
+    else:
+        output.note(f"Changed the password of user {name}.")
+
+
+@app.command(epilog=examples("headrace users delete alice --yes"))
+def delete(
+    name: NameArgument,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: AsJson = False,
+    client_config: ClientConfig = None,
+    data: DataFolder = None,
+) -> None:
+    """Delete a user. Its ACLs and its open connections stay."""
+    with _open(bootstrap, client_config, data) as users:
+        _known(users, name)
+        if not yes:
+            if not sys.stdin.isatty():
+                raise bad_usage(
+                    f"will not delete user {name} without confirmation", "Add --yes to confirm."
+                )
+            if not typer.confirm(f"Delete user {name}?", err=True):
+                raise Failure(f"user {name} was not deleted")
+        users.delete(name)
+    if as_json:
+        output.print_json({"deleted": [name]})
+    else:
+        output.note(
+            f"Deleted user {name}. Its ACLs stay: "
+            f"`headrace acls remove --principal User:{name}` removes them."
+        )
+
+
+def _read_password(file: str | None, name: str) -> str:
+    """The password in a file, in standard input, or from the terminal; never from an argument."""
+    if file is None and sys.stdin.isatty():
+        asked: str = typer.prompt(
+            f"Password of {name}", hide_input=True, confirmation_prompt=True, err=True
+        )
+        return asked
+    from headrace.security.admin import one_line, read_password_file
+
+    where = "standard input" if file in (None, "-") else f"--password-file {file}"
+    try:
+        if file is None or file == "-":
+            return one_line(sys.stdin.read())
+        return read_password_file(file)
+    except OSError as error:
+        raise bad_usage(f"{where}: {error.strerror}") from None
+    except ValueError as error:
+        raise bad_usage(f"{where}: {error}") from None
+
+
+def _check_name(name: str) -> None:
+    if not name or name.startswith("User:"):
+        raise bad_usage(
+            f"{name!r} is not a user's name", "Give the name alone; ACLs call it User:NAME."
+        )
+
+
+def _known(users: Users, name: str) -> Mapping[str, int]:
+    found = users.iterations()
+    if name not in found:
+        raise not_found(f"user {name!r} does not exist", "`headrace users list` shows who does.")
+    return found[name]
+
+
+def _chosen(
+    mechanisms: list[Mechanism] | None,
+    default: tuple[str, ...] = tuple(map(str, Mechanism)),
+) -> tuple[str, ...]:
+    return tuple(one.value for one in mechanisms) if mechanisms else default

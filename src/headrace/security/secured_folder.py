@@ -1,0 +1,133 @@
+"""A folder with all that a secured broker and its clients need, as `security init` makes it.
+
+    ca.pem ca.key                the authority of the cluster, and its private key
+    broker.pem                   the broker's private key and certificate
+    broker.properties            the settings of the broker
+    USER.properties              client files of a user: librdkafka and `headrace`,
+    USER.java.properties         Java,
+    USER.kcat.conf               kcat,
+    USER.python.json             kafka-python, aiokafka and confluent-kafka,
+    USER.spark.json              Spark
+
+Everything but ca.pem is readable by its owner only. The users themselves are not made here.
+"""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from headrace.security.certificates import CERTIFICATE_DAYS, CertificateAuthority
+from headrace.security.client_login import SCRAM, ClientLogin, jaas_text
+from headrace.security.x509 import Certificate, pem_blocks, read_certificate
+
+ADMIN, BROKER, REGISTRY = "admin", "broker", "registry"
+AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
+
+
+class SecuredFolder:
+    """The files, and what they are made of."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()
+
+    @property
+    def ca_file(self) -> Path:
+        return self.path / "ca.pem"
+
+    @property
+    def ca_key_file(self) -> Path:
+        return self.path / "ca.key"
+
+    @property
+    def key_store_file(self) -> Path:
+        return self.path / "broker.pem"
+
+    @property
+    def broker_file(self) -> Path:
+        return self.path / "broker.properties"
+
+    def certificate(self) -> Certificate:
+        """The broker's certificate; ValueError or OSError if there is none."""
+        for kind, block in pem_blocks(self.key_store_file.read_text()):
+            if kind == "CERTIFICATE":
+                return read_certificate(block)
+        raise ValueError(f"there is no certificate in {self.key_store_file}")
+
+    def make_certificates(self, hosts: Sequence[str]) -> None:
+        """A new authority, and a certificate of the broker for these hosts."""
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        authority = CertificateAuthority.make("Headrace cluster authority")
+        self._write(self.ca_key_file, authority.key_pem)
+        self._write(self.ca_file, authority.pem, mode=0o644)
+        self._write(self.key_store_file, authority.issue(BROKER, hosts))
+
+    def renew(self, more_hosts: Sequence[str] = (), days: int = CERTIFICATE_DAYS) -> Certificate:
+        """A new key and certificate of the broker, for the present hosts and for more."""
+        authority = CertificateAuthority.load(
+            self.ca_key_file.read_text(), self.ca_file.read_text()
+        )
+        hosts = dict.fromkeys([*sorted(self.certificate().hosts), *more_hosts])
+        self._write(self.key_store_file, authority.issue(BROKER, hosts, days))
+        return self.certificate()
+
+    def broker_settings(self, password: str) -> dict[str, str]:
+        """Settings apart from addresses; `password` is the one with which brokers log in."""
+        return {
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(self.key_store_file),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(self.ca_file),
+            "sasl.enabled.mechanisms": "SCRAM-SHA-512,SCRAM-SHA-256,PLAIN",
+            "sasl.mechanism.inter.broker.protocol": SCRAM,
+            "listener.name.sasl_ssl.sasl.jaas.config": jaas_text(BROKER, password),
+            "authorizer.class.name": AUTHORIZER,
+            "super.users": f"User:{ADMIN};User:{BROKER}",
+        }
+
+    def write_broker_file(self, settings: Mapping[str, str]) -> None:
+        """The file for `headrace serve --config`."""
+        self._write(self.broker_file, properties_text(settings))
+
+    def write_client_file(self, login: ClientLogin) -> Path:
+        """The file of a user for librdkafka and `headrace`."""
+        path = self.path / f"{login.username}.properties"
+        self._write(path, properties_text(login.librdkafka()))
+        return path
+
+    def write_all_client_files(self, login: ClientLogin) -> list[Path]:
+        """The files of a user for all clients."""
+        python = {
+            "confluent_kafka": login.librdkafka(),
+            "kafka_python": login.kafka_python(),
+            "aiokafka": login.aiokafka(),
+        }
+        texts = {
+            "java.properties": properties_text(login.java()),
+            # kcat of Debian has a librdkafka whose SCRAM brokers refuse; PLAIN is safe within TLS.
+            "kcat.conf": properties_text(login.librdkafka("PLAIN")),
+            "python.json": json.dumps(python, indent=2) + "\n",
+            "spark.json": json.dumps(login.spark(), indent=2) + "\n",
+        }
+        paths = [self.write_client_file(login)]
+        for suffix, text in texts.items():
+            paths.append(self.path / f"{login.username}.{suffix}")
+            self._write(paths[-1], text)
+        return paths
+
+    def _write(self, path: Path, text: str, mode: int = 0o600) -> None:
+        """Write a file in one step; a reader finds the old content or the new one."""
+        new = path.with_name(f".{path.name}.new")
+        new.unlink(missing_ok=True)
+        fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        with open(fd, "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        new.rename(path)
+
+
+def properties_text(values: Mapping[str, str]) -> str:
+    """Java properties, one a line."""
+    return "".join(f"{name}={value}\n" for name, value in values.items())
