@@ -7,6 +7,7 @@ LOCK    := requirements.lock
 DATA    ?= data
 LISTEN  ?= 127.0.0.1:9092
 DEMO    ?= yes
+SECURE  ?= no
 SECONDS ?= 60
 PYTEST_ARGS ?=
 WORKERS ?= 5
@@ -27,11 +28,12 @@ help: ## say what can be done
 	  || sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1   \2/p' $(MAKEFILE_LIST)
 	@echo
 	@echo "  LISTEN=HOST:PORT and DATA=FOLDER choose where \`make up\` listens and keeps its data."
+	@echo "  SECURE=yes starts it with TLS, logins and permissions, and without the demo."
 	@echo "  DEMO=no starts the broker only. SECONDS=60 is how long \`make demo\` runs."
 
 up: $(VENV)/.installed ## install what is locked, start the broker, show the demo live
-	@scripts/up "$(LISTEN)" "$(DATA)"
-	@scripts/show-demo "$(DEMO)" "$(LISTEN)" "$(DATA)"
+	@SECURE="$(SECURE)" scripts/up "$(LISTEN)" "$(DATA)"
+	@scripts/show-demo "$(if $(filter yes,$(SECURE)),no,$(DEMO))" "$(LISTEN)" "$(DATA)"
 
 down: ## stop what `make up` started
 	@scripts/down "$(DATA)"
@@ -85,7 +87,7 @@ $(VENV)/bin/python:
 
 $(VENV)/.installed: pyproject.toml $(LOCK) | $(VENV)/bin/python
 	@echo "installing headrace into $(VENV)"
-	@$(PIP_INSTALL) -e '.[services]'
+	@$(PIP_INSTALL) -e '.[security,services]'
 	@$(BIN)/python -m compileall -q src
 	@touch $@
 

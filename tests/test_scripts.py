@@ -28,14 +28,14 @@ def environment(**more: str) -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in ours} | more
 
 
-def script(name: str, *words: str) -> "subprocess.CompletedProcess[str]":
+def script(name: str, *words: str, **env: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [str(ROOT / "scripts" / name), *words],
         capture_output=True,
         text=True,
         timeout=60,
         # The registry would want a port of its own; its tests start it.
-        env=environment(REGISTRY=""),
+        env=environment(REGISTRY="", **env),
         check=False,
     )
 
@@ -130,3 +130,24 @@ def test_a_second_make_up_finds_the_broker_running_and_down_stops_it(tmp_path: P
     assert "already running" in script("up", *words).stdout
     assert "has stopped" in script("down", str(tmp_path)).stdout
     assert "not running" in script("down", str(tmp_path)).stdout
+
+
+def test_a_secured_broker_is_started_with_what_its_clients_need(tmp_path: Path) -> None:
+    port = free_port()
+    words = (f"127.0.0.1:{port}", str(tmp_path))
+    try:
+        for _ in range(2):  # the second time with the same users and certificates
+            done = script("up", *words, SECURE="yes")
+            assert done.returncode == 0, done.stderr
+            client = f"--client-config {tmp_path}/security/admin.properties"
+            assert client in done.stdout
+            listed = subprocess.run(
+                [ROOT / ".venv/bin/headrace", "topics", "list", *client.split()], check=False
+            )
+            assert listed.returncode == 0
+            assert "has stopped" in script("down", str(tmp_path)).stdout
+    finally:
+        script("down", str(tmp_path))
+    refused = script("up", f"127.0.0.1:{free_port()}", str(tmp_path), SECURE="yes")
+    assert refused.returncode == 1
+    assert "made for another port" in refused.stderr

@@ -5,7 +5,8 @@
         ...
 
 `headrace` is one broker for the whole test session; `headrace_factory` starts brokers of a test's
-own, with settings, for tests that stop, kill or spoil them.
+own, with settings, for tests that stop, kill or spoil them. `headrace_factory(secure=True)` starts
+one with TLS, logins and ACLs.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -32,9 +33,13 @@ def headrace_factory() -> Iterator[BrokerFactory]:
     brokers: list[RunningBroker] = []
 
     def start(
-        settings: Mapping[str, str] | None = None, node_id: int = 1, folders: int = 1
+        settings: Mapping[str, str] | None = None,
+        node_id: int = 1,
+        folders: int = 1,
+        *,
+        secure: bool = False,
     ) -> RunningBroker:
-        broker = RunningBroker(settings, node_id, folders)
+        broker = RunningBroker(settings, node_id, folders, secure=secure)
         brokers.append(broker)
         return broker
 

@@ -11,8 +11,12 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from headrace.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from headrace.testing.broker_security import BrokerSecurity
 
 _READY_WITHIN_S = 60
 _STOP_WITHIN_S = 60
@@ -38,11 +42,13 @@ class RunningBroker:
         home: Path | None = None,
         host: str = "127.0.0.1",
         under: Sequence[str] = (),
+        secure: bool = False,
     ) -> None:
         """`home` is where its files go, if not into a temporary folder; `host` where it listens.
 
-        `under` is a command that runs it, such as `nsenter --net=FILE`; a change takes effect at
-        the next start.
+        `secure` makes a broker with TLS, logins and ACLs, whose user `admin` may do everything;
+        `security` has what clients need. `under` is a command that runs it, such as
+        `nsenter --net=FILE`; a change takes effect at the next start.
         """
         self._home = home or Path(tempfile.mkdtemp(prefix="headrace-"))
         self._host = host
@@ -56,6 +62,7 @@ class RunningBroker:
         self.data_dirs = [self._home / f"data{number or ''}" for number in range(folders)]
         self.data_dir = self.data_dirs[0]
         self.log_file = self._home / "broker.log"
+        self._security = _make_security(self._home / "security", host) if secure else None
         self.start()
 
     @property
@@ -82,6 +89,8 @@ class RunningBroker:
             "--listen", f"{self._host}:{self._port}",
             "--node-id", str(self._node_id),
         ]  # fmt: skip
+        if self._security is not None:
+            command += ["--config", str(self._security.config)]
         for folder in self.data_dirs:
             command += ["--data-dir", str(folder)]
         for name, value in self._settings.items():
@@ -98,6 +107,7 @@ class RunningBroker:
                     **os.environ,
                     "HEADRACE_FAULT_PORT": str(fault_port),
                     "HEADRACE_FAILPOINTS": json.dumps(disk_faults),
+                    **(self._security.environment if self._security is not None else {}),
                 },
             )
         assert self._process.stdout is not None
@@ -107,6 +117,14 @@ class RunningBroker:
             self._process = None
             raise BrokerDied(f"the broker did not start:\n{line}{self.log_file.read_text()}")
         self._port = int(line.split("ready on ")[1].split(",")[0].rpartition(":")[2])
+        if self._security is not None:
+            self._security.started(self.bootstrap_servers)
+
+    @property
+    def security(self) -> "BrokerSecurity":
+        """What clients need to log in, of a broker that was made with `secure`."""
+        assert self._security is not None, "the broker was not started with secure=True"
+        return self._security
 
     def stop(self) -> None:
         """Stop cleanly, as SIGTERM does."""
@@ -227,3 +245,10 @@ class RunningBroker:
         if not answer["ok"]:
             raise ValueError(answer["error"])
         return answer
+
+
+def _make_security(folder: Path, host: str) -> "BrokerSecurity":
+    # Imported here: certificates need a package that most tests do without.
+    from headrace.testing.broker_security import BrokerSecurity
+
+    return BrokerSecurity(folder, host)

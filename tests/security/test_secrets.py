@@ -1,0 +1,150 @@
+"""Secrets stay in their files while a secured broker, its registry and the command line work."""
+
+import base64
+import json
+import signal
+import subprocess
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Result, command, execute
+from tests.security.initialized import InitializedBroker
+
+ALICE = "pl4nted-secret-of-alice"
+WRONG = "pl4nted-but-wr0ng"
+KEY_LINE = 40
+"""So many characters of a private key are a part of it and nothing else."""
+
+
+@dataclass
+class Written:
+    """A running broker with its registry, and all that commands have printed."""
+
+    broker: InitializedBroker
+    registry_url: str
+    registry_log: Path
+    pids: list[int]
+    metrics: str
+    texts: dict[str, str] = field(default_factory=dict)
+
+    def run(self, *words: str, stdin: bytes = b"", config: Path | None = None) -> Result:
+        file = config or self.broker.folder / "admin.properties"
+        done = execute(*words, "--client-config", str(file), stdin=stdin)
+        self.texts[f"{' '.join(words)} #{len(self.texts)}"] = done.text + done.err
+        return done
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
+    home = tmp_path_factory.mktemp("secrets")
+    serve = ("--log-level", "debug", "--metrics", "127.0.0.1:0")
+    with InitializedBroker(home, serve=serve) as broker:
+        log = home / "registry.log"
+        file = str(broker.folder / "registry.properties")
+        with log.open("ab") as output:
+            registry = subprocess.Popen(
+                command("registry", "serve", "--client-config", file, "--listen", "127.0.0.1:0",
+                        "--log-level", "debug"),
+                stdout=subprocess.PIPE, stderr=output, text=True,
+            )  # fmt: skip
+        assert registry.stdout is not None
+        try:
+            line = registry.stdout.readline()
+            assert "ready on" in line, log.read_text()
+            url = line.split("ready on ")[1].split(",")[0].strip()
+            metrics = broker.log().split("metrics are at ")[1].split()[0]
+            yield Written(broker, url, log, [broker.pid, registry.pid], metrics)
+        finally:
+            registry.send_signal(signal.SIGTERM)
+            registry.wait(60)
+            registry.stdout.close()
+
+
+def register(written: Written, subject: str) -> int:
+    body = json.dumps({"schema": '"string"'}).encode()
+    url = written.registry_url
+    request = urllib.request.Request(
+        f"{url if '//' in url else f'http://{url}'}/subjects/{subject}/versions",
+        body,
+        {"Content-Type": "application/vnd.schemaregistry.v1+json"},
+    )
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return int(json.load(answer)["id"])
+
+
+def secrets_of(folder: Path) -> dict[str, str]:
+    """Everything that `security init` has made and nobody may see, by name."""
+    found = {}
+    for name in ("admin", "registry"):
+        text = (folder / f"{name}.properties").read_text()
+        found[name] = text.split("sasl.password=")[1].splitlines()[0]
+    text = (folder / "broker.properties").read_text()
+    found["broker"] = text.split('password="')[1].split('"')[0]
+    for name in ("ca.key", "broker.pem"):
+        key = (folder / name).read_text().split("PRIVATE KEY-----\n")[1]
+        found[name] = key.splitlines()[1][:KEY_LINE]
+    return found
+
+
+def forms(secret: str) -> list[bytes]:
+    """A secret as it is, and as base64, whose middle is the same wherever it begins."""
+    encoded = [base64.b64encode(b"x" * shift + secret.encode())[4:-4] for shift in range(3)]
+    return [secret.encode(), *(one for one in encoded if len(one) > 8)]
+
+
+def test_the_registry_works_as_a_user_with_the_least_permissions(written: Written) -> None:
+    assert register(written, "orders-value") == 1
+    assert "_schemas" in written.run("topics", "list").text
+
+
+def test_no_secret_is_written_anywhere(written: Written, tmp_path: Path) -> None:
+    register(written, "secrets-value")
+    run = written.run
+    assert run("users", "add", "alice", stdin=ALICE.encode()).code == 0
+    assert run("users", "password", "alice", stdin=ALICE.encode()).code == 0
+    wrong = tmp_path / "wrong.properties"
+    good = (written.broker.folder / "admin.properties").read_text()
+    wrong.write_text(good.replace(secrets_of(written.broker.folder)["admin"], WRONG))
+    assert run("topics", "list", config=wrong).code == 1
+    wrong.write_text(wrong.read_text().replace("SCRAM-SHA-512", "PLAIN"))
+    assert run("topics", "list", config=wrong).code == 1
+    wrong.write_text(wrong.read_text() + "sasl.jaas.config=x password=" + WRONG)
+    assert run("topics", "list", config=wrong).code == 2
+    assert run("produce", "orders", "--create", stdin=b"x\n").code == 0
+    assert run("configs", "describe", "broker", "1", "--all", "--json").code == 0
+    assert run("users", "list", "--json").code == 0
+    assert run("acls", "list").code == 0
+    checked = execute("security", "check", "--folder", str(written.broker.folder))
+    assert checked.code == 0, checked.text
+    written.texts["check"] = checked.text
+
+    found = {name: text.encode() for name, text in written.texts.items()}
+    found["broker.log"] = written.broker.log().encode()
+    found["registry.log"] = written.registry_log.read_bytes()
+    found["init"] = written.broker.shown.encode()
+    with urllib.request.urlopen(written.metrics, timeout=60) as page:
+        found["metrics"] = page.read()
+    for pid in written.pids:
+        for name in ("cmdline", "environ"):
+            found[f"{name} of {pid}"] = Path(f"/proc/{pid}/{name}").read_bytes()
+    for file in (written.broker.home / "data").rglob("*"):
+        if file.is_file():
+            found[str(file)] = file.read_bytes()
+
+    secrets = {**secrets_of(written.broker.folder), "alice": ALICE, "wrong": WRONG}
+    leaks = [
+        f"the secret of {name} is in {where}"
+        for where, data in found.items()
+        for name, secret in secrets.items()
+        if any(form in data for form in forms(secret))
+    ]
+    assert leaks == []
+    # This would have found them.
+    mine = (written.broker.folder / "broker.properties").read_bytes()
+    assert forms(secrets["broker"])[0] in mine
+    assert any("metadata.sqlite" in where for where in found)
+    assert b"alice" in b"".join(data for where, data in found.items() if "metadata.sqlite" in where)
