@@ -11,7 +11,7 @@ class JsonLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         entry = {
-            "time": _timestamp(record),
+            "time": timestamp(record),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
@@ -26,13 +26,14 @@ class TextLines(logging.Formatter):
     """A log record as a line for people."""
 
     def format(self, record: logging.LogRecord) -> str:
-        line = f"{_timestamp(record)} {record.levelname:<7} {record.name}: {record.getMessage()}"
+        line = f"{timestamp(record)} {record.levelname:<7} {record.name}: {record.getMessage()}"
         if record.exc_info:
             line += "\n" + self.formatException(record.exc_info)
         return line
 
 
-def _timestamp(record: logging.LogRecord) -> str:
+def timestamp(record: logging.LogRecord) -> str:
+    """When it was logged, in UTC."""
     seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
     return f"{seconds}.{int(record.msecs):03d}Z"
 

@@ -14,6 +14,7 @@ from headrace.cluster.metadata import Metadata
 from headrace.replication.peers import Peers
 from headrace.replication.replicas import Replicas
 from headrace.security.acls import ANONYMOUS, AclOperation, ResourceType
+from headrace.security.audit import Audit
 from headrace.security.guard import Guard, Permissions
 from headrace.settings import Settings
 
@@ -39,6 +40,7 @@ class Services:
     peers: Peers
     guard: Guard | None = None
     """Decides what clients may do; None without an authorizer."""
+    audit: Audit = field(default_factory=Audit)
     slices: Slices = field(init=False)
     """Shares the event loop between requests that take long."""
     long_batches: LongBatches = field(init=False)
@@ -54,7 +56,9 @@ class Services:
     def admit(self, caller: Caller) -> None:
         """Let a client do what its principal may; called again when a login changes that."""
         if self.guard is not None:
-            caller.permissions = self.guard.permissions(caller.principal, caller.ip)
+            caller.permissions = self.guard.permissions(
+                caller.principal, caller.ip, caller.listener
+            )
 
     @property
     def groups(self) -> GroupCoordinator:
@@ -97,9 +101,17 @@ class Caller:
     permissions: Permissions | None = None
     """What the client may do; None without an authorizer."""
 
-    def may(self, operation: AclOperation, kind: ResourceType, name: str) -> bool:
-        """Whether the client may do this with the resource of that name."""
-        return self.permissions is None or self.permissions.allows(operation, kind, name)
+    def may(
+        self, operation: AclOperation, kind: ResourceType, name: str, *, silent: bool = False
+    ) -> bool:
+        """Whether the client may do this with the resource of that name.
+
+        A denial is audited. It is silent where the client does not ask for this resource, as in
+        lists, or where another right is sufficient.
+        """
+        return self.permissions is None or self.permissions.allows(
+            operation, kind, name, silent=silent
+        )
 
     @property
     def ip(self) -> str:

@@ -21,7 +21,7 @@ def on_group(caller: Caller, name: str) -> int:
 
 def on_cluster(caller: Caller) -> int:
     """What the client may do with the cluster; nothing unless it may describe it."""
-    if not caller.may(AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+    if not caller.may(AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME, silent=True):
         return 0
     return _allowed(caller, ResourceType.CLUSTER, CLUSTER_NAME)
 
@@ -29,4 +29,4 @@ def on_cluster(caller: Caller) -> int:
 def _allowed(caller: Caller, kind: ResourceType, name: str) -> int:
     if caller.permissions is None:
         return _ALL[kind]
-    return sum(1 << one for one in SUPPORTED[kind] if caller.may(one, kind, name))
+    return sum(1 << one for one in SUPPORTED[kind] if caller.may(one, kind, name, silent=True))

@@ -52,8 +52,11 @@ class Right:
 def check_before(rights: Iterable[Right], caller: Caller, request: object) -> None:
     """KafkaError unless the client has the rights that are checked before the handler is called."""
     for right in rights:
+        last = right.any_of[-1]
         allowed = any(
-            caller.may(one.operation, one.resource, _name(one.resource, request))
+            caller.may(
+                one.operation, one.resource, _name(one.resource, request), silent=one is not last
+            )
             for one in right.any_of
         )
         if not allowed:
@@ -92,14 +95,16 @@ def need_cluster(caller: Caller, operation: AclOperation) -> None:
         raise denied(ResourceType.CLUSTER)
 
 
-def may_with_topic(caller: Caller, operation: AclOperation, name: str) -> bool:
-    """Whether the client may do this with the topic."""
-    return caller.may(operation, ResourceType.TOPIC, name)
+def may_with_topic(
+    caller: Caller, operation: AclOperation, name: str, *, silent: bool = False
+) -> bool:
+    """Whether the client may do this with the topic; a silent denial is not audited."""
+    return caller.may(operation, ResourceType.TOPIC, name, silent=silent)
 
 
-def may_with_cluster(caller: Caller, operation: AclOperation) -> bool:
-    """Whether the client may do this with the cluster."""
-    return caller.may(operation, ResourceType.CLUSTER, CLUSTER_NAME)
+def may_with_cluster(caller: Caller, operation: AclOperation, *, silent: bool = False) -> bool:
+    """Whether the client may do this with the cluster; a silent denial is not audited."""
+    return caller.may(operation, ResourceType.CLUSTER, CLUSTER_NAME, silent=silent)
 
 
 def denied(kind: ResourceType) -> KafkaError:

@@ -31,6 +31,7 @@ from headrace.log.directories import LogDirectories
 from headrace.log.directory import LogDirectory
 from headrace.replication.peers import Peers
 from headrace.replication.replicas import Replicas
+from headrace.security.audit import Audit
 from headrace.security.guard import Guard, parse_super_users
 from headrace.settings import Settings, log_settings
 
@@ -108,6 +109,7 @@ class BrokerParts:
         self.executor.shutdown()
         self.directories.close()
         self.store.close()
+        self.services.audit.close()
 
 
 def build(
@@ -141,6 +143,7 @@ def build(
     replicas.load(metadata.image)
     metadata.listeners.append(replicas.apply)
     timeout_s = settings.integer("replica.socket.timeout.ms") / 1000
+    audit = _make_audit(settings, node, clock)
     services = Services(
         node,
         settings,
@@ -150,16 +153,15 @@ def build(
         lambda: _start_groups(services),
         lambda: _start_transactions(services),
         Peers(metadata, node, timeout_s, on.connect),
-        _make_guard(settings, metadata),
+        _make_guard(settings, metadata, audit),
+        audit,
     )
     connections: set[Connection] = set()
     memory = ReceiveMemory(settings.integer("queued.max.request.bytes"))
     metrics = Metrics()
     clock_watch = ClockWatch(clock, metrics)
     retention = Retention(replicas, clock, lambda topics: _committed(services, topics), metrics)
-    replication = None
-    if on.opened.shared:
-        replication = _replicate(services, membership, this, on)
+    replication = _replicate(services, membership, this, on) if on.opened.shared else None
     return BrokerParts(
         executor=on.executor,
         directories=directories,
@@ -182,13 +184,23 @@ def build(
     )  # fmt: skip
 
 
-def _make_guard(settings: Settings, metadata: Metadata) -> Guard | None:
+def _make_audit(settings: Settings, node: int, clock: Clock) -> Audit:
+    return Audit(
+        clock,
+        node,
+        path=settings.text("headrace.audit.file"),
+        log_allowed=settings.boolean("headrace.audit.allowed"),
+    )
+
+
+def _make_guard(settings: Settings, metadata: Metadata, audit: Audit) -> Guard | None:
     """What decides about permissions; None if no authorizer is set."""
     if not settings.text("authorizer.class.name"):
         return None
     guard = Guard(
         metadata.image.security,
         parse_super_users(settings.text("super.users")),
+        audit,
         allow_without_acl=settings.boolean("allow.everyone.if.no.acl.found"),
     )
     metadata.listeners.append(lambda _old, new: guard.follow(new.security))

@@ -23,6 +23,7 @@ from headrace.apis.routes import API_VERSIONS, ROUTES, SASL_AUTHENTICATE, SASL_H
 from headrace.broker.connection import Connection, Handler, Limits
 from headrace.clock import Clock
 from headrace.errors import ErrorCode, KafkaError, MalformedRequest
+from headrace.security.audit import Audit
 from headrace.security.mechanisms import Exchange, LoggedIn
 from headrace.security.scram import LoginRefused
 from headrace.wire.framing import (
@@ -62,6 +63,7 @@ class LoginRules:
     """What a client may send before it has logged in."""
     limits: Limits
     dispatch: Handler
+    audit: Audit
     welcome: Callable[[Connection, LoggedIn], None]
     """Makes the user of a login the caller of the connection."""
 
@@ -239,6 +241,7 @@ class Login:
         self._user = user
         self._logged_in_at = monotonic()
         rules.welcome(connection, user)
+        rules.audit.login(connection.caller, self._mechanism)
         lifetimes = [rules.most_session_ms] if rules.most_session_ms else []
         if user.expiry_ms is not None:
             lifetimes.append(max(1, user.expiry_ms - rules.clock.now_ms()))
@@ -275,6 +278,8 @@ class Login:
 
     async def _refuse(self, connection: Connection, answer: bytes | None, why: str) -> Answer:
         """Answer after a delay, in which the client is not read, and close."""
+        user = self._exchange.username if self._exchange is not None else ""
+        self._rules.audit.login_failed(connection.caller, self._mechanism, user, why)
         await asyncio.sleep(self._rules.failure_delay_s)
         if answer is not None:
             connection.send(answer)

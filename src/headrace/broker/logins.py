@@ -72,6 +72,7 @@ class Logins:
             first_limits=Limits(settings.integer("sasl.server.max.receive.size"), 1, least_bytes=0),
             limits=limits,
             dispatch=dispatch,
+            audit=self._parts.services.audit,
             welcome=self._welcome,
         )
 

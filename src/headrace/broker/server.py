@@ -32,6 +32,7 @@ from headrace.errors import KafkaError, SettingError
 from headrace.log.directories import LogDirectories
 from headrace.log.directory import FolderInUse, LogDirectory
 from headrace.logs import configure_logs
+from headrace.security.acls import ANONYMOUS
 from headrace.settings import Settings
 from headrace.settings.listeners import Listener
 from headrace.types import Address
@@ -306,6 +307,8 @@ class Server:
 
     def _serve_client(self, transport: Transport, caller: Caller) -> None:
         self.parts.services.admit(caller)
+        if caller.principal != ANONYMOUS:
+            self.parts.services.audit.login(caller, "TLS")
         login = self._logins.begin(caller.listener) if self._logins is not None else None
         connection = Connection(
             transport,

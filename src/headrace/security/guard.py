@@ -2,10 +2,12 @@
 
 `Guard` has the authorizer of the moment. Each connection has `Permissions`: what was asked before
 is remembered until the ACLs change, so a request that repeats costs one look into a dictionary.
+A denial is decided again each time, because the audit log tells the rule.
 """
 
 from headrace.errors import SettingError
 from headrace.security.acls import AclOperation, ResourceType
+from headrace.security.audit import Audit
 from headrace.security.authorizer import Authorizer
 from headrace.security.state import SecurityState
 
@@ -29,8 +31,14 @@ class Guard:
     """Makes the permissions of connections; one per broker that has an authorizer."""
 
     def __init__(
-        self, state: SecurityState, super_users: frozenset[str], *, allow_without_acl: bool
+        self,
+        state: SecurityState,
+        super_users: frozenset[str],
+        audit: Audit,
+        *,
+        allow_without_acl: bool,
     ) -> None:
+        self.audit = audit
         self._super_users = super_users
         self._allow_without_acl = allow_without_acl
         self._acls = state.acls
@@ -42,9 +50,9 @@ class Guard:
             self._acls = state.acls
             self.authorizer = self._make()
 
-    def permissions(self, principal: str, host: str) -> "Permissions":
+    def permissions(self, principal: str, host: str, listener: str) -> "Permissions":
         """Those of one client."""
-        return Permissions(self, principal, host)
+        return Permissions(self, principal, host, listener)
 
     def _make(self) -> Authorizer:
         return Authorizer(self._acls, self._super_users, allow_without_acl=self._allow_without_acl)
@@ -53,31 +61,54 @@ class Guard:
 class Permissions:
     """What one client may do."""
 
-    __slots__ = ("_authorizer", "_guard", "_host", "_known", "_principal")
+    __slots__ = ("_authorizer", "_guard", "_host", "_known", "_listener", "_principal")
 
-    def __init__(self, guard: Guard, principal: str, host: str) -> None:
+    def __init__(self, guard: Guard, principal: str, host: str, listener: str) -> None:
         self._guard = guard
         self._principal = principal
         self._host = host
+        self._listener = listener
         self._authorizer = guard.authorizer
         self._known: dict[tuple[AclOperation, ResourceType, str], bool] = {}
 
-    def allows(self, operation: AclOperation, kind: ResourceType, name: str) -> bool:
-        """Whether the client may do it now."""
+    def allows(
+        self, operation: AclOperation, kind: ResourceType, name: str, *, silent: bool = False
+    ) -> bool:
+        """Whether the client may do it now; a denial is audited unless it is silent."""
         self._follow()
-        key = (operation, kind, name)
-        known = self._known.get(key)
-        if known is None:
-            if len(self._known) >= REMEMBERED:
-                self._known.clear()
-            known = self._authorizer.allows(self._principal, self._host, *key)
-            self._known[key] = known
+        known = self._known.get((operation, kind, name))
+        if known is None or not (known or silent):
+            return self._decide(operation, kind, name, silent)
         return known
+
+    def _decide(self, operation: AclOperation, kind: ResourceType, name: str, silent: bool) -> bool:
+        """As `allows`, from the ACLs themselves."""
+        audit = self._guard.audit
+        allowed, rule, _ = self._authorizer.decide(
+            self._principal, self._host, operation, kind, name
+        )
+        if not silent and (audit.log_allowed or not allowed):
+            audit.decided(
+                self._principal, self._host, self._listener, operation, kind, name, allowed, rule
+            )
+        if allowed and audit.log_allowed:
+            return True  # Not remembered: the next request is an event too.
+        if len(self._known) >= REMEMBERED:
+            self._known.clear()
+        self._known[operation, kind, name] = allowed
+        return allowed
 
     def allows_any(self, operation: AclOperation, kind: ResourceType) -> bool:
         """Whether there is a resource of this type on which the client may do it."""
         self._follow()
-        return self._authorizer.allows_any(self._principal, self._host, operation, kind)
+        audit = self._guard.audit
+        allowed = self._authorizer.allows_any(self._principal, self._host, operation, kind)
+        if audit.log_allowed or not allowed:
+            rule = f"ACLs allow it on {'some' if allowed else 'no'} {kind.name}"
+            audit.decided(
+                self._principal, self._host, self._listener, operation, kind, None, allowed, rule
+            )
+        return allowed
 
     def _follow(self) -> None:
         authorizer = self._guard.authorizer

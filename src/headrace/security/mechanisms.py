@@ -35,6 +35,8 @@ class LoggedIn:
 class Exchange(Protocol):
     """One login by one mechanism."""
 
+    username: str
+    """The name that the client gives; empty until it does."""
     result: LoggedIn | None
 
     async def step(self, token: bytes) -> bytes:
@@ -46,6 +48,7 @@ class PlainExchange:
 
     def __init__(self, passwords: Passwords) -> None:
         self._passwords = passwords
+        self.username = ""
         self.result: LoggedIn | None = None
 
     async def step(self, token: bytes) -> bytes:
@@ -58,6 +61,7 @@ class PlainExchange:
             raise LoginRefused("the PLAIN message has no user name or no password")
         if authzid not in ("", username):
             raise LoginRefused("the authorization id is not the user's name")
+        self.username = username
         await self._passwords.check(username, password)
         self.result = LoggedIn(username)
         return b""
@@ -69,7 +73,7 @@ class ScramLogin:
     def __init__(self, mechanism: str, passwords: Passwords) -> None:
         self._mechanism = mechanism
         self._passwords = passwords
-        self._username = ""
+        self.username = ""
         self._exchange: ScramExchange | None = None
         self.result: LoggedIn | None = None
 
@@ -77,12 +81,12 @@ class ScramLogin:
         """The challenge, then the broker's own proof."""
         if self._exchange is None:
             first = parse_client_first(token)
-            self._username = first.username
+            self.username = first.username
             credential = self._passwords.credential(first.username, self._mechanism)
             self._exchange = ScramExchange(self._mechanism, first, credential)
             return self._exchange.challenge
         answer = self._exchange.finish(token)
-        self.result = LoggedIn(self._username)
+        self.result = LoggedIn(self.username)
         return answer
 
 

@@ -30,6 +30,12 @@ SECURITY_ROWS: tuple[Setting, ...] = (
          "Who may do everything: User:name, separated by semicolons."),
     _row("allow.everyone.if.no.acl.found", Type.BOOLEAN, False, None,
          "Allow everyone where no permission names the resource."),
+    _row("headrace.audit.file", Type.STRING, "", None,
+         "File of the audit log: one JSON object a line for each login, denied operation and "
+         "change of users, ACLs, quotas or tokens. Without it these events go to the broker's log, "
+         "except logins that succeed."),
+    _row("headrace.audit.allowed", Type.BOOLEAN, False, None,
+         "Audit allowed operations too. This costs time at each request."),
     _row("connections.max.reauth.ms", Type.LONG, 0, at_least(0),
          "Time after which a client must log in again; 0 is never."),
     _row("connection.failed.authentication.delay.ms", Type.INT, 100, at_least(0),

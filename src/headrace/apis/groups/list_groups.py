@@ -26,10 +26,12 @@ def list_groups(
     kinds = frozenset(map(str.lower, request.types_filter))
     found = []
     caller = context.caller
-    may_all = may_with_cluster(caller, AclOperation.DESCRIBE)
+    may_all = may_with_cluster(caller, AclOperation.DESCRIBE, silent=True)
     for groups in services.groups.all_groups():
         for one in groups.listed(states, kinds):
-            if may_all or caller.may(AclOperation.DESCRIBE, ResourceType.GROUP, one.group_id):
+            if may_all or caller.may(
+                AclOperation.DESCRIBE, ResourceType.GROUP, one.group_id, silent=True
+            ):
                 found.append(
                     ListedGroup(
                         group_id=GroupId(one.group_id),

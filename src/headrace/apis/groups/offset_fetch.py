@@ -87,7 +87,7 @@ def _answer(
         topics = tuple(
             _topic(name, found, tuple(found), unstable)
             for name, found in known.items()
-            if may_with_topic(caller, AclOperation.DESCRIBE, name)
+            if may_with_topic(caller, AclOperation.DESCRIBE, name, silent=True)
         )
     else:
         topics = tuple(

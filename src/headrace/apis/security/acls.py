@@ -87,7 +87,7 @@ def _described(resource: ResourcePattern, entries: Iterable[AclEntry]) -> Descri
 
 
 def create_acls(
-    services: Services, request: CreateAclsRequest, _context: RequestContext
+    services: Services, request: CreateAclsRequest, context: RequestContext
 ) -> CreateAclsResponse:
     """Add the ACLs that are valid; one that exists already counts as added."""
     _need_authorizer(services)
@@ -100,6 +100,8 @@ def create_acls(
         except KafkaError as refused:
             errors.append(refused)
     services.metadata.alter_security(lambda state: ([], state.with_acls(added)))
+    for acl in added:
+        services.audit.changed(context.caller, "acl_created", {"acl": str(acl)})
     return respond(
         partial(
             CreateAclsResponse,
@@ -115,7 +117,7 @@ def create_acls(
 
 
 def delete_acls(
-    services: Services, request: DeleteAclsRequest, _context: RequestContext
+    services: Services, request: DeleteAclsRequest, context: RequestContext
 ) -> DeleteAclsResponse:
     """Delete the ACLs that match any of the filters."""
     _need_authorizer(services)
@@ -127,12 +129,11 @@ def delete_acls(
         removed = [acl for one in found if isinstance(one, list) for acl in one]
         return found, state.with_acls(removed=removed)
 
-    return respond(
-        partial(
-            DeleteAclsResponse,
-            filter_results=tuple(map(_deleted, services.metadata.alter_security(decide))),
-        )
-    )
+    results = services.metadata.alter_security(decide)
+    removed = {acl: None for one in results if isinstance(one, list) for acl in one}
+    for acl in removed:
+        services.audit.changed(context.caller, "acl_deleted", {"acl": str(acl)})
+    return respond(partial(DeleteAclsResponse, filter_results=tuple(map(_deleted, results))))
 
 
 def _matching(state: SecurityState, one: DeleteAclsFilter) -> list[AclBinding] | KafkaError:

@@ -123,7 +123,7 @@ def _matches(
 
 
 def alter_client_quotas(
-    services: Services, request: AlterClientQuotasRequest, _context: RequestContext
+    services: Services, request: AlterClientQuotasRequest, context: RequestContext
 ) -> AlterClientQuotasResponse:
     """Set and remove quotas; one refusal does not hold up the other entities."""
 
@@ -132,6 +132,12 @@ def alter_client_quotas(
         return [results], state if request.validate_only else changed
 
     (results,) = services.metadata.alter_security(decide)
+    for entry in () if request.validate_only else request.entries:
+        parts = {one.entity_type: one.entity_name for one in entry.entity}
+        if results[tuple(sorted(parts.items()))] is None:
+            quotas = {one.key: None if one.remove else one.value for one in entry.ops}
+            fields = {"entity": parts, "quotas": quotas}
+            services.audit.changed(context.caller, "quotas_changed", fields)
     entries = [
         altered.EntryData(
             error_code=NO_ERROR if refused is None else error(refused.code),

@@ -109,6 +109,13 @@ def alter_user_scram_credentials(
         return results, state
 
     results = tuple(services.metadata.alter_security(decide))
+    for result in results:
+        if result.error_code == NO_ERROR:
+            change = by_name[result.user]
+            deleted = isinstance(change, ScramCredentialDeletion)
+            what = "credential_deleted" if deleted else "credential_set"
+            fields = {"user": change.name, "mechanism": MECHANISMS[change.mechanism]}
+            services.audit.changed(context.caller, what, fields)
     return respond(partial(AlterUserScramCredentialsResponse, results=results))
 
 

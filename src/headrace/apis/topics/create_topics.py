@@ -41,7 +41,7 @@ def create_topics(
     times = Counter(topic.name for topic in request.topics)
     once = [topic for topic in request.topics if times[topic.name] == 1 and topic.name != KRAFT_LOG]
     caller = context.caller
-    may_all = may_with_cluster(caller, AclOperation.CREATE)
+    may_all = may_with_cluster(caller, AclOperation.CREATE, silent=True)
     wanted = [
         one for one in once if may_all or may_with_topic(caller, AclOperation.CREATE, one.name)
     ]
@@ -108,7 +108,9 @@ class _Describer:
 
 
 def _answer(topic: Topic, described: _Describer | None, caller: Caller) -> CreatableTopicResult:
-    if described and not may_with_topic(caller, AclOperation.DESCRIBE_CONFIGS, topic.name):
+    if described and not may_with_topic(
+        caller, AclOperation.DESCRIBE_CONFIGS, topic.name, silent=True
+    ):
         return CreatableTopicResult(
             name=TopicName(topic.name),
             topic_id=topic.id,

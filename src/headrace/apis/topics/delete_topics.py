@@ -38,7 +38,7 @@ def delete_topics(
     names: dict[int, str] = {}
     times = Counter((topic.name, topic.topic_id) for topic in request.topics)
     ids = {topic.topic_id for topic in request.topics if topic.topic_id is not None}
-    may_all = may_with_cluster(context.caller, AclOperation.DELETE)
+    may_all = may_with_cluster(context.caller, AclOperation.DELETE, silent=True)
     for place, topic in enumerate(request.topics):
         try:
             if times[topic.name, topic.topic_id] > 1:
@@ -61,7 +61,7 @@ def delete_topics(
 
 def _deny(caller: Caller, topic: DeleteTopicState, name: str, image: Image) -> DeletableTopicResult:
     """A refusal; it tells name and id of the topic only to a client that may describe it."""
-    if may_with_topic(caller, AclOperation.DESCRIBE, name):
+    if may_with_topic(caller, AclOperation.DESCRIBE, name, silent=True):
         known = image.topics.get(name)
         if known is None:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -49,7 +49,8 @@ def describe_topic_partitions(
         if left == 0:
             cursor = _cursor(name, 0)
             break
-        if not may_with_topic(context.caller, AclOperation.DESCRIBE, name):
+        silent = not request.topics
+        if not may_with_topic(context.caller, AclOperation.DESCRIBE, name, silent=silent):
             if request.topics:
                 topics.append(_without(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
             continue

@@ -285,7 +285,7 @@ class MetadataHandler:
             return kept[3]
         parts = []
         for number, topic in enumerate(image.topics.values()):
-            if _may_describe(caller, topic.name):
+            if _may_describe(caller, topic.name, silent=True):
                 bits = _asked(caller, request, topic)
                 parts.append((yield from self._known(topic, version, bits, absent)))
             if number % _STRIDE == _STRIDE - 1:
@@ -361,13 +361,13 @@ def _throttle(caller: Caller, version: int) -> bytes:
     return _i32.pack(caller.throttle_ms) if version >= 3 else b""
 
 
-def _may_describe(caller: Caller, name: str) -> bool:
-    return caller.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name)
+def _may_describe(caller: Caller, name: str, *, silent: bool = False) -> bool:
+    return caller.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name, silent=silent)
 
 
 def _may_create(caller: Caller, name: str) -> bool:
     create = AclOperation.CREATE
-    on_cluster = caller.may(create, ResourceType.CLUSTER, CLUSTER_NAME)
+    on_cluster = caller.may(create, ResourceType.CLUSTER, CLUSTER_NAME, silent=True)
     return on_cluster or caller.may(create, ResourceType.TOPIC, name)
 
 

@@ -76,7 +76,7 @@ def _state(caller: Caller, name: str, result: Result[Transaction]) -> Transactio
             topics=tuple(
                 TopicData(topic=TopicName(topic), partitions=tuple(map(i32, indexes)))
                 for topic, indexes in by_topics(result.partitions).items()
-                if may_with_topic(caller, AclOperation.DESCRIBE, topic)
+                if may_with_topic(caller, AclOperation.DESCRIBE, topic, silent=True)
             ),
         )
     return TransactionState(

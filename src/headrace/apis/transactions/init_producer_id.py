@@ -65,7 +65,7 @@ def _may_be_idempotent(caller: Caller) -> bool:
     """Whether the client may write idempotently: it may write to any topic at all."""
     return (
         caller.permissions is None
-        or may_with_cluster(caller, AclOperation.IDEMPOTENT_WRITE)
+        or may_with_cluster(caller, AclOperation.IDEMPOTENT_WRITE, silent=True)
         or caller.permissions.allows_any(AclOperation.WRITE, ResourceType.TOPIC)
     )
 

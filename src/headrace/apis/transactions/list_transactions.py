@@ -39,7 +39,7 @@ def list_transactions(
             for name, one in listed:
                 matches = expression is None or expression.matches(name)
                 kind = ResourceType.TRANSACTIONAL_ID
-                if matches and context.caller.may(AclOperation.DESCRIBE, kind, name):
+                if matches and context.caller.may(AclOperation.DESCRIBE, kind, name, silent=True):
                     found.append(
                         TransactionState(
                             transactional_id=TransactionalId(name),

@@ -1,0 +1,218 @@
+"""The audit log: logins, denied operations and changes of security, one event a line.
+
+Events go to the logger `headrace.audit`: to a file of their own if `headrace.audit.file` names one,
+otherwise to the broker's log, without the logins that succeed. An event is written at most a few
+times in a row for one principal and cause; the next line says how many were left out. Changes are
+always written. Events have names and rules, never passwords, keys or tokens.
+"""
+
+import json
+import logging
+import os
+from collections.abc import Mapping
+from logging.handlers import WatchedFileHandler
+from typing import Protocol
+
+from headrace.clock import Clock, SystemClock
+from headrace.errors import SettingError
+from headrace.logs import timestamp
+from headrace.security.acls import AclOperation, ResourceType
+
+logger = logging.getLogger("headrace.audit")
+
+WINDOW_S = 10.0
+IN_WINDOW = 5
+"""How many events of one principal and cause are written in a window."""
+CAUSES = 10_000
+"""How many principals and causes are counted at a time."""
+
+
+class Client(Protocol):
+    """Who did something, and from where."""
+
+    @property
+    def address(self) -> str:
+        """The client's address and port."""
+
+    @property
+    def listener(self) -> str:
+        """The name of the listener."""
+
+    @property
+    def principal(self) -> str:
+        """Such as `User:alice`."""
+
+
+class Audit:
+    """Writes the events of one broker."""
+
+    def __init__(
+        self,
+        clock: Clock | None = None,
+        node_id: int = 0,
+        *,
+        path: str = "",
+        log_allowed: bool = False,
+    ) -> None:
+        """SettingError if the file cannot be written."""
+        self.log_allowed = log_allowed
+        """Whether operations that are allowed are events too."""
+        self._clock = clock or SystemClock()
+        self._node_id = node_id
+        self._handler = _open(path) if path else None
+        self._rates: dict[tuple[str, ...], _Rate] = {}
+        self._forgotten = 0
+
+    def login(self, client: Client, mechanism: str) -> None:
+        """A client has logged in."""
+        event = self._event("login", client.principal, client.address, client.listener)
+        cause = ("login", client.principal, _host(client.address), client.listener)
+        self._write_some(cause, {**event, "mechanism": mechanism}, logging.DEBUG)
+
+    def login_failed(self, client: Client, mechanism: str, user: str, reason: str) -> None:
+        """A client could not log in; `user` is the name that it gave, if any."""
+        event = self._event("login_failed", None, client.address, client.listener)
+        # The names are the client's choice: it must not get a count of its own for each.
+        cause = ("login_failed", _host(client.address), client.listener)
+        event |= {"user": user or None, "mechanism": mechanism or None, "reason": reason}
+        self._write_some(cause, event)
+
+    def decided(
+        self,
+        principal: str,
+        host: str,
+        listener: str,
+        operation: AclOperation,
+        kind: ResourceType,
+        name: str | None,
+        allowed: bool,
+        rule: str,
+    ) -> None:
+        """An operation was allowed or denied; without a name it was asked for on any resource."""
+        what = "allowed" if allowed else "denied"
+        cause = (what, principal, host, listener, operation.name, kind.name, name or "")
+        event = self._event(what, principal, host, listener) | {
+            "operation": operation.name,
+            "resource": kind.name,
+            "name": name,
+            "rule": rule,
+        }
+        self._write_some(cause, event)
+
+    def changed(self, client: Client, what: str, fields: Mapping[str, object]) -> None:
+        """Users, ACLs, quotas or tokens were changed: `what` is such as `acl_created`."""
+        event = self._event(what, client.principal, client.address, client.listener)
+        self._write({**event, **fields}, logging.INFO)
+
+    def _event(
+        self, what: str, principal: str | None, address: str, listener: str
+    ) -> dict[str, object]:
+        return {
+            "event": what,
+            "broker": self._node_id,
+            "principal": principal,
+            "client": address,
+            "listener": listener,
+        }
+
+    def _write_some(
+        self, cause: tuple[str, ...], event: dict[str, object], level: int = logging.INFO
+    ) -> None:
+        """Write the event unless there were many of this cause a moment ago."""
+        if not logger.isEnabledFor(level):
+            return
+        now = self._clock.monotonic()
+        rate = self._rates.get(cause)
+        if rate is None:
+            if len(self._rates) >= CAUSES:
+                self._forgotten += sum(one.left_out for one in self._rates.values())
+                self._rates.clear()
+            rate = self._rates[cause] = _Rate(now)
+        if rate.takes(now):
+            left_out = rate.left_out
+            rate.left_out = 0
+            if left_out:
+                event["left_out"] = left_out
+            self._write(event, level)
+
+    def _write(self, event: dict[str, object], level: int) -> None:
+        if self._forgotten:
+            event["left_out_of_others"] = self._forgotten
+            self._forgotten = 0
+        logger.log(level, "%s", _Json(event), extra={"fields": event})
+
+    def close(self) -> None:
+        """Write how many events were left out since the last line of each cause."""
+        self._forgotten += sum(one.left_out for one in self._rates.values())
+        self._rates.clear()
+        if self._forgotten:
+            self._write({"event": "stopped", "broker": self._node_id}, logging.INFO)
+        if self._handler is not None:
+            logger.removeHandler(self._handler)
+            logger.setLevel(logging.NOTSET)
+            logger.propagate = True
+            self._handler.close()
+
+
+class _Rate:
+    """How often one cause was written, and how often not."""
+
+    __slots__ = ("_since", "_written", "left_out")
+
+    def __init__(self, now: float) -> None:
+        self._since = now
+        self._written = 0
+        self.left_out = 0
+
+    def takes(self, now: float) -> bool:
+        """Whether one more is written."""
+        if now >= self._since + WINDOW_S:
+            self._since = now
+            self._written = 0
+        if self._written >= IN_WINDOW:
+            self.left_out += 1
+            return False
+        self._written += 1
+        return True
+
+
+class _Json:
+    """An event as JSON, made only if a handler writes it."""
+
+    __slots__ = ("_event",)
+
+    def __init__(self, event: dict[str, object]) -> None:
+        self._event = event
+
+    def __str__(self) -> str:
+        return json.dumps(self._event)
+
+
+class _Lines(logging.Formatter):
+    """An event as a line of the file."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields: dict[str, object] = getattr(record, "fields", {})
+        return json.dumps({"time": timestamp(record), **fields})
+
+
+def _open(path: str) -> logging.Handler:
+    """Send events to a file and nowhere else; another file is begun if this one is moved away."""
+    try:
+        # Only the broker's user may read who does what.
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600))
+        handler = WatchedFileHandler(path, encoding="utf-8")
+    except OSError as error:
+        raise SettingError(
+            f"headrace.audit.file={path}: the file cannot be written ({error.strerror}); name a "
+            "file in a folder that exists and that the broker may write to"
+        ) from error
+    handler.setFormatter(_Lines())
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    logger.propagate = False
+    return handler
+
+
+def _host(address: str) -> str:
+    return address.rsplit(":", 1)[0]
