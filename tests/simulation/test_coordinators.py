@@ -16,7 +16,7 @@ from tests.simulation.group_world import KINDS, GroupWorld
 from tests.simulation.transaction_world import TransactionWorld
 from tests.simulation.world import Failure
 
-USUAL_SEEDS = 30
+USUAL_SEEDS = 20
 ENDURANCE_SEEDS = 2000
 CHUNK = 10
 SEEDS_FOR_A_BUG = 60
