@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-_SEQUENCE = 0x30
 _EXTENSIONS = 0xA3
 _VERSION = 0xA0
 _OCTETS = 0x04
