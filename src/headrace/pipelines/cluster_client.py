@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from headrace.client.config import ClientConfig, client_config
-from headrace.pipelines.running.session import BOOTSTRAP_VARIABLE
 
 CLIENT_ID = "headrace-spark"
+BOOTSTRAP_VARIABLE = "HEADRACE_BOOTSTRAP"
+"""The environment variable in which `headrace spark run` names the cluster."""
 
 
 def cluster_client(

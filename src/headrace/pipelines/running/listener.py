@@ -15,6 +15,7 @@ from typing import Any
 
 from pyspark.sql.streaming import StreamingQueryListener
 
+from headrace.pipelines.cluster_client import BOOTSTRAP_VARIABLE
 from headrace.pipelines.running import progress, session
 from headrace.pipelines.running.gauges import Gauges
 from headrace.pipelines.running.progress import Query
@@ -147,4 +148,4 @@ def _attach(spark: Any, environment: Mapping[str, str]) -> ProgressListener:
     if path := environment.get(session.CLIENT_CONFIG_VARIABLE):
         text = Path(path).read_text("utf-8")
         properties = {name: value for _, name, value in read_properties(text)}
-    return publish_progress(spark, environment[session.BOOTSTRAP_VARIABLE], properties)
+    return publish_progress(spark, environment[BOOTSTRAP_VARIABLE], properties)

@@ -3,9 +3,9 @@
 import atexit
 import os
 
+from headrace.pipelines.cluster_client import BOOTSTRAP_VARIABLE
 from headrace.pipelines.running.listener import watch_sessions
 from headrace.pipelines.running.partition_columns import hand_on_partition_columns
-from headrace.pipelines.running.session import BOOTSTRAP_VARIABLE
 
 _listeners = watch_sessions()
 hand_on_partition_columns()
