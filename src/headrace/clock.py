@@ -22,11 +22,10 @@ class SystemClock:
     def __init__(self) -> None:
         self.skew_ms = 0
 
+    monotonic = staticmethod(time.monotonic)
+
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000 + self.skew_ms
-
-    def monotonic(self) -> float:
-        return time.monotonic()
 
 
 class ManualClock:
