@@ -86,6 +86,9 @@ ENTRIES = {
     "configs": CommandEntry(
         "topics.configs", INSIDE, "Show and change settings of topics and brokers."
     ),
+    "quotas": CommandEntry(
+        "security.quotas", INSIDE, "Limit what users, client ids and addresses may use."
+    ),
     "cluster": CommandEntry(
         "cluster.cluster", INSIDE, "Brokers, controller, health; balance and drain."
     ),

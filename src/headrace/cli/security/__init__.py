@@ -1,1 +1,1 @@
-"""Commands for users, ACLs and certificates."""
+"""Commands for users, ACLs, quotas and certificates."""
