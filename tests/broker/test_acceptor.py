@@ -5,6 +5,7 @@ import contextlib
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from headrace.apis.context import Caller
 from headrace.broker import handshakes
 from headrace.broker.acceptor import Acceptor, Reception
 from headrace.broker.poller import Poller
+from headrace.broker.quotas.connection_limits import ConnectionLimits
 from headrace.broker.transport import Transport
 from headrace.settings import Settings
 from tests.security.authority import Authority, Issued, write
@@ -32,7 +34,8 @@ class Accepting:
         self._transports: list[Transport] = []
         poller = Poller(lambda: False)
         self._loop = asyncio.SelectorEventLoop(poller)
-        reception = Reception(poller, self._transports, lambda: 10_000, self._serve)
+        limits = ConnectionLimits(lambda: parsed, dict, time.monotonic)
+        reception = Reception(poller, self._transports, limits, self._serve)
         self._loop.call_soon(self.acceptor.start, reception)
         self._thread = threading.Thread(target=self._loop.run_forever)
         self._thread.start()

@@ -1,5 +1,6 @@
 """A setting that is marked as live takes effect in a running broker, without a restart."""
 
+import select
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,7 +21,7 @@ from headrace.testing.running import RunningBroker
 from headrace.types import ConfigResourceType
 from headrace.wire.compression import GZIP
 from tests.apis.one_broker import OneBroker
-from tests.support.raw import RawClient, batch_of, create, produce, produce_error
+from tests.support.raw import RawClient, batch_of, create, frame, produce, produce_error
 from tests.support.raw_producer import RawProducer
 
 WAIT_S = 60
@@ -78,6 +79,9 @@ TESTED_BELOW = {
 TESTED_ELSEWHERE = {
     "follower.replication.throttled.rate": "tests/replication/test_throttle.py",
     "log.cleaner.backoff.ms": "tests/broker/test_compaction.py",
+    "max.connection.creation.rate": "tests/broker/quotas/test_connection_limits.py",
+    "max.connections.per.ip": "tests/broker/quotas/test_connection_limits.py",
+    "max.connections.per.ip.overrides": "tests/broker/quotas/test_connection_limits.py",
     "leader.replication.throttled.rate": "tests/replication/test_throttle.py",
     "replica.alter.log.dirs.io.max.bytes.per.second": "tests/broker/test_moves.py",
 }
@@ -157,23 +161,25 @@ def wait_until(what: str, holds: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
-def is_refused(broker: RunningBroker) -> bool:
-    """Whether a new connection is closed before it is answered."""
-    try:
-        with RawClient(broker.bootstrap_servers) as client:
-            create(client, "probe")
-    except ConnectionError:
-        return True
-    return False
+VERSIONS = frame(18, 0, b"")
+SHORTLY_S = 0.5
+
+
+def is_served(client: RawClient, within_s: float = WAIT_S) -> bool:
+    """Whether a request that was sent is answered."""
+    return bool(select.select([client.socket], [], [], within_s)[0])
 
 
 def test_a_new_limit_of_connections_holds_for_the_next_connection(broker: RunningBroker) -> None:
     with RawClient(broker.bootstrap_servers) as first:
         create(first, "orders")
-        assert not is_refused(broker)
         alter(broker, "max.connections", "1")
-        wait_until("refusal", lambda: is_refused(broker))
-        create(first, "more")  # the connection that was there stays
+        with RawClient(broker.bootstrap_servers) as second:
+            second.send(VERSIONS)
+            assert not is_served(second, SHORTLY_S)
+            create(first, "more")  # the connection that was there stays
+            first.socket.close()
+            assert is_served(second), "it waited until there was room"
 
 
 def test_a_limit_of_connections_can_be_raised_while_it_is_reached(
@@ -184,9 +190,11 @@ def test_a_limit_of_connections_can_be_raised_while_it_is_reached(
     with Cluster(config) as cluster, RawClient(broker.bootstrap_servers) as first:
         create(first, "orders")
         alter_configs(cluster, ConfigResourceType.BROKER, "1", {"log.retention.ms": "100000000"})
-        assert is_refused(broker)
-        alter_configs(cluster, ConfigResourceType.BROKER, "1", {"max.connections": "9"})
-        assert not is_refused(broker)
+        with RawClient(broker.bootstrap_servers) as third:
+            third.send(VERSIONS)
+            assert not is_served(third, SHORTLY_S)
+            alter_configs(cluster, ConfigResourceType.BROKER, "1", {"max.connections": "9"})
+            assert is_served(third)
 
 
 def test_a_new_limit_of_decompressed_bytes_holds_for_the_next_batch(broker: RunningBroker) -> None:

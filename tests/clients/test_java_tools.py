@@ -127,6 +127,29 @@ def test_kafka_topics_creates_a_thousand_partitions(bootstrap: str, new_name: st
     ).stdout.strip()
 
 
+@pytest.mark.parametrize(
+    ("entity", "quota", "shown"),
+    [
+        (("users", "alice"), "producer_byte_rate=1000", "user-principal 'alice'"),
+        (("clients", None), "request_percentage=50.5", "default client-id"),
+        (("ips", "10.0.0.7"), "connection_creation_rate=5", "ip '10.0.0.7'"),
+    ],
+)
+def test_kafka_configs_sets_describes_and_removes_quotas(
+    bootstrap: str, entity: tuple[str, str | None], quota: str, shown: str
+) -> None:
+    kind, name = entity
+    named = ("--entity-default",) if name is None else ("--entity-name", name)
+    where = ("--entity-type", kind, *named)
+    tool(bootstrap, "kafka-configs", "--alter", *where, "--add-config", quota)
+    described = tool(bootstrap, "kafka-configs", "--describe", *where).stdout
+    key = quota.partition("=")[0]
+    tool(bootstrap, "kafka-configs", "--alter", *where, "--delete-config", key)
+    assert shown in described
+    assert quota in described
+    assert key not in tool(bootstrap, "kafka-configs", "--describe", *where).stdout
+
+
 def test_kafka_configs_sets_describes_and_removes_topic_settings(
     bootstrap: str, topic: str
 ) -> None:

@@ -74,7 +74,7 @@ def honoured_or_refused(name: str) -> bool:
         ({"listeners": "INTERNAL://:9092"}, "listener.security.protocol.map"),
         ({"listener.name.internal.ssl.client.auth": "required"}, "internal.ssl.client.auth"),
         ({"listener.name.a.plain.sasl.jaas.config": "x"}, "listener.name.a.plain"),
-        ({"max.connections.per.ip": "10"}, "max.connections.per.ip"),
+        ({"max.connections.per.ip.overrides": "host:x"}, "max.connections.per.ip.overrides"),
         ({"delegation.token.secret.key": "hunter2"}, "delegation.token.secret.key"),
     ],
 )

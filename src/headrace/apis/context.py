@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from headrace.apis.records.long_batches import LongBatches
 from headrace.apis.records.waiting_fetches import WaitingFetches
@@ -21,6 +21,8 @@ from headrace.settings import Settings
 if TYPE_CHECKING:
     from headrace.coordination.group_runtime import GroupCoordinator
     from headrace.coordination.transaction_runtime import TransactionCoordinator
+    from headrace.errors import KafkaError
+    from headrace.wire.fast import FetchRequest
 
 
 @dataclass(slots=True)
@@ -82,6 +84,19 @@ class Services:
             self._groups.stop()
 
 
+class ClientQuota(Protocol):
+    """The quotas of one client on one connection, for handlers that know what a request uses."""
+
+    def cap(self, request: FetchRequest) -> FetchRequest:
+        """The request of a consumer, for as many bytes at most as fit into its quota at once."""
+
+    def withholds(self, response_bytes: int) -> bool:
+        """Count the response to a consumer; whether it has to be answered without records."""
+
+    def take_mutations(self, partitions: int, strict: bool) -> KafkaError | None:
+        """Count partitions to be created or deleted; why not, if that is strict."""
+
+
 @dataclass(slots=True, eq=False)
 class Caller:
     """The client of one connection: who it is, and where it comes from.
@@ -100,6 +115,10 @@ class Caller:
     """How long the client has to wait before its next request: all responses say so."""
     permissions: Permissions | None = None
     """What the client may do; None without an authorizer."""
+    quota: ClientQuota | None = None
+    """What the client may use; None while the cluster has no quotas of clients."""
+    fetch_quota: ClientQuota | None = None
+    """The same if it limits fetches, else None."""
 
     def may(
         self, operation: AclOperation, kind: ResourceType, name: str, *, silent: bool = False

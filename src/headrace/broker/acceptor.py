@@ -4,10 +4,12 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable, Sized
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.apis.context import Caller
 from headrace.broker.poller import Poller
+from headrace.broker.quotas.connection_limits import ConnectionLimits
 from headrace.broker.transport import PlainTransport, Transport
 from headrace.errors import SettingError
 from headrace.security.acls import ANONYMOUS
@@ -24,7 +26,7 @@ logger = logging.getLogger(__name__)
 _BACKLOG = 1024
 _PAUSE_S = 0.2
 _LOG_S = 10.0
-"""How long accepting pauses when descriptors are used up, and how often that is logged."""
+"""How long accepting pauses when something is used up, and how often that is logged."""
 
 
 class Reception(NamedTuple):
@@ -33,7 +35,7 @@ class Reception(NamedTuple):
     poller: Poller
     connections: Sized
     """Those of the whole broker."""
-    most_connections: Callable[[], int]
+    limits: ConnectionLimits
     serve: Callable[[Transport, Caller], None]
 
 
@@ -74,8 +76,12 @@ class Acceptor:
         self._socket.close()
 
     def _accept(self) -> None:
-        allowed = self._reception.most_connections()
+        limits, name = self._reception.limits, self.listener.name
         while True:
+            if reason := limits.is_full(name):
+                self._pause(_PAUSE_S)
+                self._log_rarely("leaving new connections waiting: %s", reason)
+                return
             try:
                 sock, (host, port, *_) = self._socket.accept()
             except BlockingIOError:
@@ -83,39 +89,61 @@ class Acceptor:
             except ConnectionAbortedError:
                 continue  # the client gave up while it waited
             except OSError as error:
-                self._pause(error)
+                # The socket stays ready all the time: without a pause this would be a busy loop.
+                self._pause(_PAUSE_S)
+                self._log_rarely(
+                    "cannot accept connections: %s. The broker has "
+                    f"{len(self._reception.connections)} client connections; raise its limit of "
+                    "open files (ulimit -n) or lower max.connections",
+                    error,
+                )
                 return
-            if len(self._reception.connections) >= allowed:
-                logger.warning("refusing %s: max.connections=%d reached", host, allowed)
-                sock.close()
-                continue
-            sock.setblocking(False)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if self._handshakes is not None:
-                self._handshakes.begin(sock, host, port)
-            else:
-                self._serve(PlainTransport(sock), f"{host}:{port}", None)
+            throttle_s = limits.throttle_s(name)
+            if throttle_s > 0:
+                self._pause(throttle_s, partial(self._admit, sock, host, port))
+                return
+            self._admit(sock, host, port)
+
+    def _admit(self, sock: socket.socket, host: str, port: int) -> None:
+        """Serve a new connection, unless its address has too many or opens them too fast."""
+        limits, name = self._reception.limits, self.listener.name
+        held_s = limits.throttle_address_s(name, host)
+        if held_s > 0:
+            self._log_rarely("closing new connections: %s opens them too fast", host)
+            asyncio.get_running_loop().call_later(held_s, sock.close)
+            return
+        if reason := limits.is_too_many(name, host):
+            self._log_rarely("refusing %s: it has " + reason, host)
+            sock.close()
+            return
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self._handshakes is not None:
+            self._handshakes.begin(sock, host, port)
+        else:
+            self._serve(PlainTransport(sock), f"{host}:{port}", None)
 
     def _serve(self, transport: Transport, address: str, principal: str | None) -> None:
         caller = Caller(address, self.listener.name, principal or ANONYMOUS)
         self._reception.serve(transport, caller)
 
-    def _pause(self, error: OSError) -> None:
-        """Leave new connections in the queue for a moment: descriptors or memory are used up.
-
-        The socket stays ready all the time, so that without a pause this would be a busy loop.
-        """
+    def _pause(self, seconds: float, then: Callable[[], None] | None = None) -> None:
+        """Leave new connections in the queue for some time."""
         loop = asyncio.get_running_loop()
         loop.remove_reader(self._socket)
-        self._resume = loop.call_later(_PAUSE_S, loop.add_reader, self._socket, self._accept)
-        now = loop.time()
+
+        def resume() -> None:
+            loop.add_reader(self._socket, self._accept)
+            if then is not None:
+                then()
+
+        self._resume = loop.call_later(seconds, resume)
+
+    def _log_rarely(self, text: str, what: object) -> None:
+        now = asyncio.get_running_loop().time()
         if now >= self._log_from:
             self._log_from = now + _LOG_S
-            logger.error(
-                "cannot accept connections: %s; retrying every %.1f s. The broker has %d client "
-                "connections; raise its limit of open files (ulimit -n) or lower max.connections",
-                error, _PAUSE_S, len(self._reception.connections),
-            )  # fmt: skip
+            logger.warning(text, what)
 
 
 def _load_tls(listener: Listener, settings: Settings) -> "ListenerTls":

@@ -4,8 +4,8 @@ All connections receive into one shared buffer; only what is left of a partial f
 one, as does at once who just sent a frame too large for the shared one. Answers to what came in
 one read leave in one write, and the answers to what one poll reported leave together at its end
 (`Poller.answers`); ranges of log files leave by `sendfile`. A connection is not read while its
-answers cannot be sent, while a fetch waits, while too many of its requests wait, or while there is
-no memory for the rest of its frame (`receive_memory.py`).
+answers cannot be sent, while a fetch waits, while too many of its requests wait, while there is no
+memory for the rest of its frame (`receive_memory.py`), or while its client has used up a quota.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from headrace.apis.context import Caller
 from headrace.apis.hot import Answer, CloseConnection, Later, LongProduce
@@ -34,12 +34,15 @@ _TLS_HANDSHAKE = 0x1603
 """How a TLS connection begins: the type of a record and the first half of its version."""
 
 
+HandleFrame: TypeAlias = Callable[["Connection", bytearray, memoryview, int, int], Answer | Later]
+"""Takes a connection, a buffer with a view of it, and where in it a frame begins and ends."""
+
+
 class Handler(Protocol):
     """What a connection does with a frame: `broker.dispatch`."""
 
-    def handle(
-        self, connection: "Connection", buf: bytearray, view: memoryview, pos: int, end: int
-    ) -> Answer | Later: ...
+    @property
+    def handle(self) -> HandleFrame: ...
 
 
 class _Waiting:
@@ -70,9 +73,9 @@ class Connection:
 
     __slots__ = (
         "_buffers", "_events", "_exclusive", "_fd", "_fetch", "_filled", "_handle", "_large",
-        "_limits", "_line", "_memory", "_needed", "_on_close", "_out", "_pending", "_poller",
-        "_private", "_receive_into", "_send_now", "_tasks", "_transport", "active", "caller",
-        "closed",
+        "_limits", "_line", "_memory", "_muted", "_needed", "_on_close", "_out", "_pending",
+        "_poller", "_private", "_receive_into", "_send_now", "_tasks", "_transport", "active",
+        "caller", "closed",
     )  # fmt: skip
 
     def __init__(
@@ -108,6 +111,7 @@ class Connection:
         self._tasks: set[asyncio.Task[None]] = set()
         self._fetch: WaitingFetch | None = None
         self._exclusive = False
+        self._muted: asyncio.TimerHandle | None = None
         self._events = READ
         poller.add_hot(self._fd, self, READ)
         if self._pending is not None:
@@ -122,6 +126,11 @@ class Connection:
         """Give the requests from now on to another handler."""
         self._handle = handler.handle
         self._limits = limits
+
+    def switch_handler(self, before: HandleFrame, after: HandleFrame) -> None:
+        """Give requests to `after` from now on, if `before` gets them at present."""
+        if self._handle == before:
+            self._handle = after
 
     @property
     def waits(self) -> bool:
@@ -328,6 +337,32 @@ class Connection:
         """Read nothing more from this client until the request at hand is answered."""
         self._exclusive = True
 
+    @property
+    def muted(self) -> bool:
+        """Whether the client is not read because it has used up a quota."""
+        return self._muted is not None
+
+    def mute(self, seconds: float) -> None:
+        """Read nothing more from this client for some time; answers still leave."""
+        if self.closed:
+            return
+        loop = asyncio.get_running_loop()
+        until = loop.time() + seconds
+        if self._muted is not None:
+            if self._muted.when() >= until:
+                return
+            self._muted.cancel()
+        self.hold()
+        self._muted = loop.call_at(until, self._unmute)
+        self._poller.has_work = True
+
+    def _unmute(self) -> None:
+        self._muted = None
+        try:
+            self._read_on()
+        except OSError as error:
+            self._fail(error)
+
     def _start(self, work: Later) -> None:
         place = _Waiting()
         self._line.append(place)
@@ -383,14 +418,18 @@ class Connection:
                     self._send_chunks(answer)
                 elif answer is not None:
                     self._send(answer)
-            if not self._line and self._exclusive:
-                self._exclusive = False
-                if self._private is None:
-                    self._memory.release(self)
-            if not self.closed and not self._out:
-                self._resume()
+            self._read_on()
         except OSError as error:
             self._fail(error)
+
+    def _read_on(self) -> None:
+        """Read again, unless something else is still in the way."""
+        if self._exclusive and not self._line and self._muted is None:
+            self._exclusive = False
+            if self._private is None:
+                self._memory.release(self)
+        if not self.closed and not self._out:
+            self._resume()
 
     def _resume(self) -> None:
         """Go on with what was put aside, and read again."""
@@ -481,6 +520,8 @@ class Connection:
             task.cancel()
         if self._fetch is not None:
             self._fetch.cancel()
+        if self._muted is not None:
+            self._muted.cancel()
         self._private = None
         self._memory.release(self)
         self._on_close(self)

@@ -28,6 +28,9 @@ METRICS = (
            "expires.", ("listener",)),
     Metric("headrace_requests_total", "counter", "Requests of clients and of other brokers.",
            ("api",)),
+    Metric("headrace_throttle_seconds_total", "counter", "Time that clients were told to wait "
+           "because they had used up a quota; user or client_id is empty where the quota does not "
+           "tell them apart.", ("quota", "user", "client_id")),
     Metric("headrace_retention_passes_total", "counter", "Looks for segments to delete."),
     Metric("headrace_retention_pass_seconds", "gauge", "Duration of the last look."),
     Metric("headrace_retention_deleted_segments_total", "counter", "Segments that retention "

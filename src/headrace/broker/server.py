@@ -22,6 +22,8 @@ from headrace.broker.damage_report import damage_warnings, watch_damage
 from headrace.broker.inter_broker import check_login, make_connect
 from headrace.broker.metadata_stores import open_store
 from headrace.broker.poller import Poller
+from headrace.broker.quotas.connection_limits import ConnectionLimits
+from headrace.broker.quotas.serving import Serving
 from headrace.broker.starting import StoppedWhileStarting, StoreCalls
 from headrace.broker.transport import Transport
 from headrace.clock import SystemClock
@@ -109,6 +111,7 @@ class Server:
             from headrace.broker.faults import Faults
 
             self.handler = self._faults = Faults(self.parts.dispatch, clock, failpoints)
+        self.handler = Serving(self.handler, self.parts, settings)
         self._connections = self.parts.connections
         self._buffers = Buffers(self.parts.memory)
         self._limits = Limits(
@@ -117,6 +120,11 @@ class Server:
         )
         self._logins = self._make_logins()
         self._poller = Poller(self.parts.services.waiting_fetches.wake)
+        self._limits_of_connections = ConnectionLimits(
+            lambda: self.parts.replicas.settings_now,
+            lambda: self.parts.metadata.image.security.quotas,
+            clock.monotonic,
+        )
         self._metrics_page: MetricsPage | None = None
         self._watch()
 
@@ -204,7 +212,7 @@ class Server:
         reception = Reception(
             self._poller,
             self._connections,
-            lambda: self.parts.replicas.settings_now.integer("max.connections"),
+            self._limits_of_connections,
             self._serve_client,
         )
         for acceptor in self._acceptors:
@@ -317,11 +325,16 @@ class Server:
             self._buffers,
             self.handler if login is None else login,
             self._limits if login is None else login.first_limits,
-            self._connections.discard,
+            self._closed,
         )
         self._connections.add(connection)
+        self._limits_of_connections.opened(caller)
         if login is not None:
             login.end_late(connection)
+
+    def _closed(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+        self._limits_of_connections.closed(connection.caller)
 
 
 def main(

@@ -2,11 +2,10 @@
 
 The most specific quota counts: of the user and the client id, then of the user, then of the client
 id, each by name before the default. Clients that share a quota share its meter. Rates and token
-buckets are those of Kafka. Nothing here reads a clock or a socket: `broker/client_quotas.py`
+buckets are those of Kafka. Nothing here reads a clock or a socket; `broker/quotas/`
 enforces quotas.
 """
 
-import ipaddress
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
@@ -76,6 +75,8 @@ def check_value(entity: QuotaEntity, key: str, value: float) -> None:
 
 def normal_address(text: str) -> str | None:
     """An IP address in the form that connections have it; None if the text is none."""
+    import ipaddress  # only those need it who use quotas of addresses
+
     try:
         address = ipaddress.ip_address(text)
     except ValueError:

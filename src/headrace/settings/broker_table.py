@@ -36,6 +36,9 @@ CONSUMER_ASSIGNORS = each_matching(
     "uniform, range or both, or Kafka's own class names for them",
 )
 INTERNAL_TOPIC_CODEC = between(0, 4)
+CONNECTION_COUNTS = matching(
+    r"(\s*[0-9A-Fa-f.:\[\]]+:[0-9]+\s*(,|$))*", "IP addresses with numbers, such as 10.0.0.7:20"
+)
 
 
 def _row(
@@ -160,7 +163,7 @@ NETWORK = (
     _live("max.connections", INT, INT_MAX, at_least(0), "Connections held at the same time."),
     _live("max.connections.per.ip", INT, INT_MAX, at_least(0),
           "Connections held at the same time from one address."),
-    _live("max.connections.per.ip.overrides", STRING, "", None,
+    _live("max.connections.per.ip.overrides", STRING, "", CONNECTION_COUNTS,
           "Other limits for some addresses: address:count, separated by commas."),
     _live("max.connection.creation.rate", INT, INT_MAX, at_least(0),
           "Connections accepted per second."),

@@ -16,14 +16,7 @@ from headrace.settings.setting import Setting, format_value, parse_value
 
 _CLIENT_AUTH = "ssl.client.auth"
 
-_LIMITS = (
-    "max.connection.creation.rate",
-    "max.connections.per.ip",
-    "max.connections.per.ip.overrides",
-)
-"""Limits that protect a broker from its clients."""
-
-_NOT_HONOURED = BROKER_NO_EFFECT & {*(row.name for row in SECURITY_ROWS), *_LIMITS}
+_NOT_HONOURED = BROKER_NO_EFFECT & {row.name for row in SECURITY_ROWS}
 
 _JAVA_CLASS = "it names a Java class that decides what clients may do, and Headrace loads none"
 _NO_LOGINS = "Headrace has no logins in this version"

@@ -88,7 +88,7 @@ class Fetch:
         correlation_id: int,
     ) -> list[Chunk] | WaitingFetch:
         """The answer, or what will give it."""
-        if version >= USUAL_FROM:
+        if version >= USUAL_FROM and caller.fetch_quota is None:
             usual = self._at_once(caller, buf, pos, end, version, correlation_id)
             if usual is not None:
                 return usual
@@ -146,6 +146,8 @@ class Fetch:
         self, caller: Caller, request: FetchRequest, version: int, correlation_id: int
     ) -> list[Chunk] | WaitingFetch:
         """The answer to a request that is decoded, or what will give it."""
+        if caller.fetch_quota is not None and request.replica_id < 0:
+            request = caller.fetch_quota.cap(request)
         try:
             session, incremental = self.sessions.session_for(
                 request, version >= FETCH_TOPIC_IDS_FROM
@@ -154,10 +156,8 @@ class Fetch:
             return fetch_response(version, correlation_id, caller.throttle_ms, error.code, 0, [])
         topics, ready = self.read(caller, session, request, incremental)
         if ready or request.max_wait_ms <= 0 or not session.entries:
-            if session.id:
-                self.sent(session, topics)
-            return fetch_response(
-                version, correlation_id, caller.throttle_ms, 0, session.id, topics
+            return self._respond(
+                caller, session, request, incremental, topics, version, correlation_id
             )
         read = partial(
             self._read_again, caller, session, request, incremental, version, correlation_id
@@ -178,9 +178,28 @@ class Fetch:
         topics, ready = self.read(caller, session, request, incremental)
         if not (ready or expired):
             return None
-        if session.id:
+        return self._respond(caller, session, request, incremental, topics, version, correlation_id)
+
+    def _respond(
+        self,
+        caller: Caller,
+        session: FetchSession,
+        request: FetchRequest,
+        incremental: bool,
+        topics: _Topics,
+        version: int,
+        correlation_id: int,
+    ) -> list[Chunk]:
+        """The answer with what was read; without it, if the client has used up its quota."""
+        quota, session_id = caller.fetch_quota, session.id
+        if quota is not None and request.replica_id < 0 and quota.withholds(_size(topics)):
+            topics = []
+            if not incremental:  # the client takes an empty response for one without a session
+                self.sessions.drop(session_id)
+                session_id = 0
+        elif session_id:
             self.sent(session, topics)
-        return fetch_response(version, correlation_id, caller.throttle_ms, 0, session.id, topics)
+        return fetch_response(version, correlation_id, caller.throttle_ms, 0, session_id, topics)
 
     def read(
         self,
@@ -369,3 +388,13 @@ def make_fetch(services: Services) -> Fetch:
     nearest = Nearest(services.metadata, services.node_id) if replicas.followers_serve else None
     sessions = SessionCache(slots, clock)
     return Fetch(replicas, sessions, services.waiting_fetches, max_bytes, clock, nearest)
+
+
+def _size(topics: _Topics) -> int:
+    """How many bytes of records were read."""
+    return sum(
+        result.records.length
+        for _, results in topics
+        for result in results
+        if result.records is not None
+    )

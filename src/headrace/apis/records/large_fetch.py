@@ -78,10 +78,16 @@ class LargeFetch:
         if request.session_epoch > INITIAL_EPOCH:
             answer = self._fetch.answer(caller, request, version, correlation_id)
             return answer if isinstance(answer, list) else await answer
+        quota = caller.fetch_quota if request.replica_id < 0 else None
+        if quota is not None:
+            request = quota.cap(request)
         until = perf_counter() + request.max_wait_ms / 1000
         while True:
             read = await slices.finish(read_steps(self._fetch, caller, request, version))
             if read.ready or perf_counter() >= until:
+                if quota is not None and quota.withholds(read.total_bytes):
+                    self._fetch.sessions.drop(read.session_id)
+                    read = Read(version)
                 return read.response(correlation_id, caller.throttle_ms)
             await asyncio.sleep(AGAIN_S)
 

@@ -1,7 +1,7 @@
 """DescribeClientQuotas (48) and AlterClientQuotas (49), versions 0-1.
 
 Quotas of users, client ids, their combinations, and addresses; a name of null is the default of its
-type. They are kept in the metadata store and count on every broker (`broker/client_quotas.py`).
+type. They are kept in the metadata store and count on every broker (`broker/quotas/throttling.py`).
 
 v1 flexible. Not done: an entity of type ip is an address, never a host name.
 """

@@ -3,7 +3,8 @@
 Gives topics more partitions: up to a number, with replicas where the request names them or where
 there is room. Records stay where they are.
 
-v2 flexible. Not done: quotas on changes (v3); `timeout` is not needed, because nothing waits.
+v2 flexible; v3 a quota on changes refuses what it has no room for. `timeout` is not needed, because
+nothing waits.
 """
 
 from collections import Counter
@@ -22,6 +23,8 @@ from headrace.errors import ErrorCode, KafkaError
 from headrace.security.acls import AclOperation, ResourceType
 from headrace.wire.primitives import NO_ERROR, TopicName, error, respond
 
+QUOTA_REFUSES_FROM = 3
+
 
 def create_partitions(
     services: Services, request: CreatePartitionsRequest, context: RequestContext
@@ -33,6 +36,8 @@ def create_partitions(
         one.name for one in once if may_with_topic(context.caller, AclOperation.ALTER, one.name)
     }
     wanted = [_growth(topic) for topic in once if topic.name in allowed]
+    over_quota = _over_quota(services, wanted, context)
+    wanted = [growth for growth in wanted if growth.name not in over_quota]
     results = services.metadata.create_partitions(wanted, validate_only=request.validate_only)
     answers = [_answer(growth.name, result) for growth, result in zip(wanted, results, strict=True)]
     answers += [
@@ -43,7 +48,26 @@ def create_partitions(
         for name, count in times.items()
         if count > 1
     ]
+    answers += [_answer(name, refusal) for name, refusal in over_quota.items()]
     return respond(partial(CreatePartitionsResponse, results=tuple(answers)))
+
+
+def _over_quota(
+    services: Services, wanted: list[Growth], context: RequestContext
+) -> dict[str, KafkaError]:
+    """Those topics for whose new partitions the client's quota has no room."""
+    quota, image = context.caller.quota, services.metadata.image
+    refusals: dict[str, KafkaError] = {}
+    if quota is None:
+        return refusals
+    for growth in wanted:
+        topic = image.topics.get(growth.name)
+        count = growth.count - len(topic.partitions) if topic is not None else 0
+        if count > 0:
+            refusal = quota.take_mutations(count, context.version >= QUOTA_REFUSES_FROM)
+            if refusal is not None:
+                refusals[growth.name] = refusal
+    return refusals
 
 
 def _growth(topic: CreatePartitionsTopic) -> Growth:

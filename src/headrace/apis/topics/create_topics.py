@@ -4,8 +4,9 @@ Each topic by a number of partitions and replicas (-1: the broker's `num.partiti
 `default.replication.factor`) or by replicas for each partition, with configs. The metadata is
 written when the answer leaves; the folders are there too, because the image's listeners make them.
 
-v5 flexible, and the answer describes the topic with its configs; v7 topic ids. Not done: quotas
-on changes (v6), create-topic policies; `timeout` is not needed, because nothing waits.
+v5 flexible, and the answer describes the topic with its configs; v6 a quota on changes refuses what
+it has no room for; v7 topic ids. Not done: create-topic policies; `timeout` is not needed, because
+nothing waits.
 """
 
 from collections import Counter
@@ -30,6 +31,7 @@ from headrace.wire.primitives import NO_ERROR, TopicName, error, i8, i16, i32, r
 
 KRAFT_LOG = "__cluster_metadata"
 DESCRIBED_FROM = 5
+QUOTA_REFUSES_FROM = 6
 
 _Configs = tuple[CreatableTopicConfigs, ...]
 
@@ -49,6 +51,9 @@ def create_topics(
         partitions=services.settings.integer("num.partitions"),
         replication_factor=services.settings.integer("default.replication.factor"),
     )
+    allowed = {one.name for one in wanted}
+    over_quota = _over_quota(services, wanted, defaults, context)
+    wanted = [topic for topic in wanted if topic.name not in over_quota]
     results = services.metadata.create_topics(
         [_new_topic(topic) for topic in wanted], defaults, validate_only=request.validate_only
     )
@@ -59,7 +64,6 @@ def create_topics(
         else _answer(result, described, caller)
         for topic, result in zip(wanted, results, strict=True)
     ]
-    allowed = {one.name for one in wanted}
     answers += [
         _refuse(one.name, denied(ResourceType.TOPIC)) for one in once if one.name not in allowed
     ]
@@ -68,10 +72,29 @@ def create_topics(
         for name, count in times.items()
         if count > 1
     ]
+    answers += [_refuse(name, refusal) for name, refusal in over_quota.items()]
     if times[TopicName(KRAFT_LOG)] == 1:
         reason = f"{KRAFT_LOG} is a name that brokers use themselves; choose another one"
         answers.append(_refuse(KRAFT_LOG, KafkaError(ErrorCode.INVALID_REQUEST, reason)))
     return respond(partial(CreateTopicsResponse, topics=tuple(answers)))
+
+
+def _over_quota(
+    services: Services, wanted: list[CreatableTopic], defaults: Defaults, context: RequestContext
+) -> dict[str, KafkaError]:
+    """Those topics for whose partitions the client's quota has no room."""
+    quota, image = context.caller.quota, services.metadata.image
+    refusals: dict[str, KafkaError] = {}
+    if quota is None:
+        return refusals
+    for topic in wanted:
+        if topic.name in image.topics:
+            continue
+        count = len(topic.assignments) or max(topic.num_partitions, 0) or defaults.partitions
+        refusal = quota.take_mutations(count, context.version >= QUOTA_REFUSES_FROM)
+        if refusal is not None:
+            refusals[topic.name] = refusal
+    return refusals
 
 
 def _new_topic(topic: CreatableTopic) -> NewTopic:

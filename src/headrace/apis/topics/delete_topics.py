@@ -4,7 +4,7 @@ Topics by name, or from v6 on by id. A deleted topic is gone from the metadata w
 leaves; its files follow. Its id is never used again.
 
 v3 says so when `delete.topic.enable` is off (before, the request is invalid); v4 flexible; v5 error
-messages; v6 topic ids. Not done: quotas on changes (v5).
+messages, and a quota on changes refuses what it has no room for; v6 topic ids.
 """
 
 import uuid
@@ -21,6 +21,7 @@ from headrace.errors import ErrorCode, KafkaError
 from headrace.security.acls import AclOperation, ResourceType
 from headrace.wire.primitives import NO_ERROR, TopicName, error, respond
 
+QUOTA_REFUSES_FROM = 5
 _DISABLED = "delete.topic.enable is false on this broker"
 
 
@@ -46,6 +47,7 @@ def delete_topics(
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"Duplicate topic {what}.")
             name = _name_of(topic, image, ids)
             if may_all or may_with_topic(context.caller, AclOperation.DELETE, name):
+                _check_quota(name, image, context)
                 names[place] = name
             else:
                 answers[place] = _deny(context.caller, topic, name, image)
@@ -68,6 +70,17 @@ def _deny(caller: Caller, topic: DeleteTopicState, name: str, image: Image) -> D
             return _answer(name, None, KafkaError(code, f"there is no topic '{name}'"))
         return _answer(name, known.id, denied(ResourceType.TOPIC))
     return _answer(topic.name, topic.topic_id, denied(ResourceType.TOPIC))
+
+
+def _check_quota(name: str, image: Image, context: RequestContext) -> None:
+    """KafkaError if the client's quota has no room for the partitions of a topic."""
+    quota, topic = context.caller.quota, image.topics.get(name)
+    if quota is None or topic is None:
+        return
+    strict = context.version >= QUOTA_REFUSES_FROM
+    refusal = quota.take_mutations(len(topic.partitions), strict)
+    if refusal is not None:
+        raise refusal
 
 
 def _name_of(topic: DeleteTopicState, image: Image, ids: set[uuid.UUID]) -> str:

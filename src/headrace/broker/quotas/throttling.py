@@ -1,0 +1,296 @@
+"""Quotas of clients: counts what requests use, and mutes connections that use too much.
+
+As in Kafka (KIP-219), a request over a quota is answered at once, the response says for how long
+the client is throttled, and its connection is not read until that time is over. Produce counts the
+bytes of its request. Fetch counts the records of its response; a response over the quota is not
+counted, and it leaves without records. CreateTopics, DeleteTopics and CreatePartitions count
+partitions. The time of a request is counted when it is over, so that it is the client's next
+request that is throttled.
+
+Only used while the cluster has quotas of clients (`serving.py`).
+"""
+
+from collections.abc import Callable, Coroutine, Generator, Mapping
+from functools import partial
+from time import perf_counter
+from typing import Any
+
+from headrace.apis.hot import Answer, Later, LongProduce
+from headrace.apis.routes import FETCH, PRODUCE, ROUTES, QuotaClass
+from headrace.broker.connection import Connection, Handler
+from headrace.broker.metrics import Metrics
+from headrace.clock import Clock
+from headrace.errors import ErrorCode, KafkaError
+from headrace.security.quotas import (
+    CONSUMER_BYTE_RATE,
+    CONTROLLER_MUTATION_RATE,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+    ClientMeter,
+    QuotaWindows,
+    Rate,
+    TokenBucket,
+    client_quota,
+)
+from headrace.security.state import QuotaEntity, Quotas
+from headrace.settings import Settings
+from headrace.wire.fast import FetchRequest
+from headrace.wire.framing import REQUEST_START_BYTES, request_start
+
+_PRODUCE, _FETCH = PRODUCE.key, FETCH.key
+_EXEMPT = frozenset(key for key, row in ROUTES.items() if row.quota is QuotaClass.EXEMPT)
+_PERCENT = 100.0
+_MANY_METERS = 10_000
+
+
+class Limited:
+    """A limit, and the meter of those that share it."""
+
+    __slots__ = ("labels", "limit", "meter")
+
+    def __init__(self, key: str, limit: float, shared_by: ClientMeter, meter: Any) -> None:
+        self.limit = limit
+        self.meter = meter
+        user, client_id = shared_by
+        self.labels = (key, user or "", client_id or "")
+
+    def count(self, amount: float, now: float) -> float:
+        """Count something; how many seconds the client has to wait."""
+        meter: Rate = self.meter
+        meter.record(amount, now)
+        return meter.throttle_s(self.limit, now)
+
+
+class ConnectionQuota:
+    """The quotas of a client id on one connection: `apis.context.ClientQuota`."""
+
+    __slots__ = (
+        "_connection", "_throttling", "client_id", "fetch", "is_consumer", "mutation", "principal",
+        "produce", "request", "revision", "unlimited",
+    )  # fmt: skip
+
+    def __init__(self, throttling: "Throttling", connection: Connection, client_id: bytes) -> None:
+        self._throttling = throttling
+        self._connection = connection
+        self.revision = throttling.revision
+        self.principal = connection.caller.principal
+        self.client_id = client_id
+        user = self.principal.partition(":")[2]
+        find = partial(throttling.find, user, str(client_id, "utf-8", "replace"))
+        self.produce = find(PRODUCER_BYTE_RATE)
+        self.fetch = find(CONSUMER_BYTE_RATE)
+        self.request = find(REQUEST_PERCENTAGE)
+        self.mutation = find(CONTROLLER_MUTATION_RATE)
+        self.unlimited = not (self.produce or self.fetch or self.request or self.mutation)
+        self.is_consumer = False
+
+    def throttle(self, limited: Limited, seconds: float) -> None:
+        """Say in the response that the client has to wait, and do not read from it until then."""
+        throttle_ms = round(seconds * 1000)
+        if throttle_ms <= 0:
+            return
+        caller = self._connection.caller
+        caller.throttle_ms = max(caller.throttle_ms, throttle_ms)
+        self._connection.mute(caller.throttle_ms / 1000)
+        self._throttling.metrics.add(
+            "headrace_throttle_seconds_total", throttle_ms / 1000, *limited.labels
+        )
+
+    def throttle_for_time(self, now: float) -> float:
+        """Throttle the client for the time that its requests took; for how many seconds."""
+        if self.request is None:
+            return 0.0
+        windows = self._throttling.windows
+        over = self.request.meter.throttle_s(self.request.limit, now)
+        seconds: float = min(over, windows.seconds)
+        self.throttle(self.request, seconds)
+        return seconds
+
+    def count_time(self, seconds: float) -> None:
+        """Count the time that a request took."""
+        if self.request is not None:
+            self.request.meter.record(seconds * _PERCENT, self._throttling.now())
+
+    def cap(self, request: FetchRequest) -> FetchRequest:
+        self.is_consumer = True
+        if self.fetch is None:
+            return request
+        most = int(self.fetch.limit * self._throttling.windows.full_s)
+        if request.max_bytes <= most:
+            return request
+        return request._replace(max_bytes=most, min_bytes=min(request.min_bytes, most))
+
+    def withholds(self, response_bytes: int) -> bool:
+        now = self._throttling.now()
+        withheld = self.throttle_for_time(now) > 0
+        fetch = self.fetch
+        if fetch is None:
+            return withheld
+        seconds = fetch.count(response_bytes, now)
+        self.throttle(fetch, seconds)
+        # A batch that is larger than the quota of all windows passes while it is the only one.
+        if withheld or (seconds > 0 and fetch.meter.total(now) > response_bytes):
+            fetch.meter.unrecord(response_bytes)
+            return True
+        return False
+
+    def take_mutations(self, partitions: int, strict: bool) -> KafkaError | None:
+        mutation = self.mutation
+        if mutation is None:
+            return None
+        bucket: TokenBucket = mutation.meter
+        now = self._throttling.now()
+        if strict and (owed_s := bucket.owed_s(mutation.limit, now)) > 0:
+            self.throttle(mutation, owed_s)
+            return KafkaError(
+                ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+                f"{CONTROLLER_MUTATION_RATE} of {mutation.limit:g} partitions a second is used up; "
+                f"try again in {owed_s:.1f} s",
+            )
+        owed_s = bucket.take(partitions, mutation.limit, now)
+        if not strict:
+            self.throttle(mutation, owed_s)
+        return None
+
+
+class Throttling:
+    """Gives requests to the handler of all, counts what they use, and throttles clients."""
+
+    def __init__(
+        self, handler: Handler, settings: Settings, clock: Clock, metrics: Metrics
+    ) -> None:
+        self._handle = handler.handle
+        self.now: Callable[[], float] = clock.monotonic
+        self.metrics = metrics
+        self.windows = QuotaWindows(
+            settings.integer("quota.window.num"), settings.integer("quota.window.size.seconds")
+        )
+        self._mutation_windows = QuotaWindows(
+            settings.integer("controller.quota.window.num"),
+            settings.integer("controller.quota.window.size.seconds"),
+        )
+        self._quotas: Mapping[QuotaEntity, Quotas] = {}
+        self._rates: dict[tuple[str, ClientMeter], Rate] = {}
+        self._buckets: dict[tuple[str, ClientMeter], TokenBucket] = {}
+        self.revision = 0
+
+    @property
+    def quotas(self) -> Mapping[QuotaEntity, Quotas]:
+        """The quotas of the cluster."""
+        return self._quotas
+
+    @quotas.setter
+    def quotas(self, quotas: Mapping[QuotaEntity, Quotas]) -> None:
+        self._quotas = quotas
+        self.revision += 1
+
+    def find(self, user: str, client_id: str, key: str) -> Limited | None:
+        """A client's limit and the meter that it shares; None if it has no such limit."""
+        found = client_quota(self._quotas, key, user, client_id)
+        if found is None:
+            return None
+        limit, shared_by = found
+        if key == CONTROLLER_MUTATION_RATE:
+            if (key, shared_by) not in self._buckets:
+                self._buckets[key, shared_by] = TokenBucket(self._mutation_windows)
+            return Limited(key, limit, shared_by, self._buckets[key, shared_by])
+        if (key, shared_by) not in self._rates:
+            if len(self._rates) >= _MANY_METERS:
+                self._forget_idle()
+            self._rates[key, shared_by] = Rate(self.windows)
+        return Limited(key, limit, shared_by, self._rates[key, shared_by])
+
+    def _forget_idle(self) -> None:
+        """Clients choose their ids: do not keep a meter for each that there ever was."""
+        now = self.now()
+        self._rates = {one: rate for one, rate in self._rates.items() if rate.total(now) > 0}
+        self.revision += 1
+
+    def handle(
+        self, connection: Connection, buf: bytearray, view: memoryview, pos: int, end: int
+    ) -> Answer | Later:
+        """The answer to the request in [pos, end), or the work that will give it."""
+        key, _, _, size = request_start(buf, pos)
+        caller = connection.caller
+        start = pos + REQUEST_START_BYTES
+        client_id = buf[start : start + size] if size > 0 else b""
+        quota = caller.quota
+        if (
+            type(quota) is not ConnectionQuota
+            or quota.client_id != client_id
+            or quota.revision != self.revision
+            or quota.principal != caller.principal
+        ):
+            quota = ConnectionQuota(self, connection, bytes(client_id))
+            caller.quota = quota
+            caller.fetch_quota = quota if quota.fetch or quota.request else None
+        caller.throttle_ms = 0
+        if quota.unlimited or key in _EXEMPT:
+            return self._handle(connection, buf, view, pos, end)
+        if key == _PRODUCE and (produce := quota.produce) is not None:
+            throttle_s = produce.count(end - pos, self.now())
+            if throttle_s:
+                quota.throttle(produce, throttle_s)
+        if quota.request is None:
+            answer = self._handle(connection, buf, view, pos, end)
+        else:
+            answer = self._handle_timed(quota, key, connection, buf, view, pos, end)
+        if connection.muted and (answer is None or type(answer) is bytes):
+            return [answer] if answer else []  # the connection stops to read after a list
+        return answer
+
+    def _handle_timed(
+        self,
+        quota: ConnectionQuota,
+        key: int,
+        connection: Connection,
+        buf: bytearray,
+        view: memoryview,
+        pos: int,
+        end: int,
+    ) -> Answer | Later:
+        """Likewise for a client whose request time is limited."""
+        quota.is_consumer = False
+        if key != _FETCH:  # which knows later whether a follower sent it
+            quota.throttle_for_time(self.now())
+        began = perf_counter()
+        answer = self._handle(connection, buf, view, pos, end)
+        if key != _FETCH or quota.is_consumer:
+            quota.count_time(perf_counter() - began)
+        if isinstance(answer, LongProduce):
+            return LongProduce(_count_steps(answer.appended, quota))
+        if isinstance(answer, Coroutine):
+            return _count_steps(answer, quota)
+        return answer
+
+
+async def _count_steps(work: Coroutine[None, None, Any], quota: ConnectionQuota) -> Any:
+    return await _CountedSteps(work, quota)
+
+
+class _CountedSteps:
+    """Counts the time that a coroutine has the event loop for itself."""
+
+    __slots__ = ("_quota", "_work")
+
+    def __init__(self, work: Coroutine[None, None, Any], quota: ConnectionQuota) -> None:
+        self._work = work
+        self._quota = quota
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        steps: Any = self._work.__await__()
+        step: Callable[[], Any] = partial(next, steps)
+        while True:
+            began = perf_counter()
+            try:
+                waits_for = step()
+            except StopIteration as done:
+                return done.value
+            finally:
+                self._quota.count_time(perf_counter() - began)
+            try:
+                yield waits_for
+            except BaseException as error:
+                step = partial(steps.throw, error)
+            else:
+                step = partial(next, steps)
