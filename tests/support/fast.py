@@ -3,7 +3,7 @@
 A file is left out if it starts processes, or imports a module that does, or if one of its tests
 uses a fixture of a conftest that does. The rule reads the sources only, so that nothing is imported
 for tests that do not run. `forbid_processes` enforces it: a fast test that starts a process fails.
-Tests that are marked as slow are left out, too.
+Tests that are marked as slow and those of the simulator are left out, too.
 """
 
 import re
@@ -15,6 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 STARTERS = ("subprocess", "multiprocessing", "pyspark", "headrace.testing")
 """Modules whose import says that a test starts a process."""
+SIMULATOR = ROOT / "tests" / "simulation"
 PLUGIN_FIXTURES = frozenset({"headrace", "headrace_factory"})
 STARTING = frozenset({"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn"})
 """Audit events of Python."""
@@ -30,7 +31,9 @@ FUNCTION = re.compile(
 
 @cache
 def is_fast(file: Path) -> bool:
-    """Whether no test in this file starts a process."""
+    """Whether no test in this file starts a process or runs the simulator."""
+    if SIMULATOR in file.parents:
+        return False
     return not _starts_processes(file) and not _arguments(file) & _fixtures_with_processes(file)
 
 
