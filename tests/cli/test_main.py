@@ -63,6 +63,7 @@ COMMANDS = [
     ("acls", "add"),
     ("acls", "remove"),
     ("acls", "explain"),
+    ("acls", "suggest"),
     ("configs",),
     ("configs", "describe"),
     ("configs", "set"),

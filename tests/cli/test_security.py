@@ -35,6 +35,41 @@ def test_three_commands_lead_to_the_first_record(here: Run, secured: Initialized
     assert here("consume", "greetings", "--from", "beginning", *secured.admin).text == "hello\n"
 
 
+def test_the_audit_log_leads_to_the_acls_that_are_missing(
+    here: Run, secured: InitializedBroker
+) -> None:
+    registry = ("--client-config", str(secured.folder / "registry.properties"))
+    assert here("topics", "create", "registrys", *registry).code == 1
+    assert here("acls", "list", *registry).code == 1
+    log = str(secured.home / "data" / "audit.log")
+    rows = here("acls", "suggest", log, "--principal", "registry", "--json").rows()
+    commands = {str(row["command"]) for row in rows}
+    start = "headrace acls add --allow-principal User:registry"
+    assert f"{start} --operation describe --cluster" in commands
+    assert any(one.startswith(f"{start} --operation create") for one in commands), commands
+    shown = here("acls", "suggest", log, "--principal", "registry").text
+    assert set(shown.splitlines()) == commands
+    for suggested in commands:
+        assert here(*suggested.split()[1:], *secured.admin).code == 0
+    assert here("acls", "list", *registry).code == 0
+    assert here("acls", "suggest", str(secured.home / "none.log")).code == 2
+
+
+def test_a_denial_by_an_acl_is_shown_and_not_allowed(here: Run, tmp_path: Path) -> None:
+    event = {
+        "event": "denied",
+        "principal": "User:eve",
+        "operation": "READ",
+        "resource": "TOPIC",
+        "name": "orders",
+        "rule": "denied by the ACL: DENY User:eve from * to READ LITERAL TOPIC orders",
+    }
+    log = tmp_path / "audit.log"
+    log.write_text(json.dumps(event) + "\nnot JSON\n" + json.dumps({"event": "login"}) + "\n")
+    assert here("acls", "suggest", str(log)).text.startswith("# User:eve READ TOPIC orders: denied")
+    assert here("acls", "suggest", str(log), "--json").rows()[0]["command"] is None
+
+
 def test_init_prints_the_commands_that_follow(here: Run, tmp_path: Path) -> None:
     folder = tmp_path / "security"
     words = ("--folder", str(folder), "--data", str(tmp_path / "data"))

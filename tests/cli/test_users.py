@@ -155,6 +155,12 @@ class TestAStoppedBroker:
         assert here("users", "delete", "admin", "--yes", *words).code == 0
         assert names(here, *words) == []
 
+    def test_only_add_makes_a_folder(self, here: Run, tmp_path: Path) -> None:
+        folder = tmp_path / "none"
+        assert here("users", "list", "--data", str(folder)).code == 4
+        assert here("users", "delete", "alice", "--yes", "--data", str(folder)).code == 4
+        assert not folder.exists()
+
     def test_a_folder_without_the_metadata_is_refused(self, here: Run, tmp_path: Path) -> None:
         (tmp_path / "meta.properties").write_text("version=1\n")
         refused = here("users", "list", "--data", str(tmp_path))

@@ -161,3 +161,12 @@ def test_a_store_alone_pays_for_neither_a_thread_nor_a_session(tmp_path: Path) -
     assert threading.active_count() == before
     assert not (tmp_path / SESSIONS_FILE_NAME).exists()
     store.close()
+
+
+def test_only_the_owner_reads_a_new_file_and_those_beside_it(tmp_path: Path) -> None:
+    store = SqliteStore(str(tmp_path))
+    store.commit([Create("/a", b"1")])
+    databases = [path for path in tmp_path.iterdir() if path.name.startswith(FILE_NAME)]
+    assert len(databases) > 1
+    assert {path.stat().st_mode & 0o777 for path in databases} == {0o600}
+    store.close()

@@ -49,15 +49,21 @@ class ClusterOptions:
 
 
 def connect(bootstrap: str, client_config: str | None = None) -> ClusterOptions:
-    """The cluster, after a first look that something listens there.
-
-    A --client-config file may name the cluster too; --bootstrap wins if it is not the default.
-    """
+    """The cluster, after a first look that something listens there."""
     properties = read_properties_file(client_config) if client_config else {}
-    in_file = properties.pop("bootstrap.servers", bootstrap)
-    cluster = ClusterOptions(in_file if bootstrap == DEFAULT_BOOTSTRAP else bootstrap, properties)
+    bootstrap = take_bootstrap(properties, bootstrap)
+    cluster = ClusterOptions(bootstrap, properties)
     check_listening(cluster)
     return cluster
+
+
+def take_bootstrap(properties: dict[str, str], bootstrap: str) -> str:
+    """Where the cluster is: a --client-config file may say it, and --bootstrap wins over it.
+
+    The property is taken from the others, so that no client finds two addresses.
+    """
+    in_file = properties.pop("bootstrap.servers", bootstrap)
+    return in_file if bootstrap == DEFAULT_BOOTSTRAP else bootstrap
 
 
 def parse_address(text: str) -> tuple[str, int]:

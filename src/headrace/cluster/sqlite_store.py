@@ -13,7 +13,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from headrace.cluster.session_file import SessionFile
 from headrace.cluster.store import (
@@ -60,6 +60,16 @@ _SCHEMA = (
 )
 
 
+def _make_private(path: str) -> None:
+    """Make the file before SQLite does: it has the keys of users, which others must not read.
+
+    SQLite gives the files beside it the same mode.
+    """
+    # If it cannot be made, SQLite says why.
+    with suppress(OSError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+
+
 class SqliteStore:
     """The nodes of `store.py` as rows of a table."""
 
@@ -69,6 +79,7 @@ class SqliteStore:
         self._session: int | None = None
         self._session_file: SessionFile | None = None
         self._watch: _Watch | None = None
+        _make_private(self.path)
         with self._readable_errors():
             self._connection = self._connect()
             self._connection.execute("pragma journal_mode = wal")

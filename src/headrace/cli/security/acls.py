@@ -327,6 +327,48 @@ def explain(
         raise typer.Exit(1)
 
 
+@app.command(
+    epilog=examples(
+        "headrace acls suggest headrace-data/audit.log",
+        "headrace acls suggest audit.log --principal User:alice --json",
+    )
+)
+def suggest(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="An audit log (headrace.audit.file); - is stdin.")
+    ],
+    principal: Principals = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show which ACLs would allow what brokers have denied, by their audit log.
+
+    Nothing is changed: read the commands, and run those that you agree with.
+    """
+    from headrace.cli.security.acl_rules import principal_name
+    from headrace.cli.security.acl_suggestions import suggest as suggestions
+
+    try:
+        if file == "-":
+            found = suggestions(sys.stdin)
+        else:
+            with open(file, encoding="utf-8", errors="replace") as lines:
+                found = suggestions(lines)
+    except OSError as error:
+        raise bad_usage(f"{file}: {error.strerror}") from None
+    wanted = {principal_name(one) for one in principal or ()}
+    chosen = [one for one in found if not wanted or one.principal in wanted]
+    if as_json:
+        output.print_json([{**one._asdict(), "command": one.command} for one in chosen])
+    elif not chosen:
+        output.note("The log has no denials that an ACL would allow.")
+    for one in () if as_json else chosen:
+        if one.command is not None:
+            print(one.command)
+        else:
+            what = f"{', '.join(one.operations)} {one.resource_type} {one.resource_name}"
+            print(f"# {one.principal} {what}: {one.denied_by}")
+
+
 def _explained(
     who: str, host: str, operation: str, kind: str, name: str, decision: "Authorization"
 ) -> dict[str, object]:

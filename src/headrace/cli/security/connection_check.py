@@ -15,7 +15,7 @@ from typing import NamedTuple
 from headrace.cli.client import read_properties_file
 from headrace.cli.failures import Failure
 from headrace.client.cluster import Cluster
-from headrace.client.config import ClientConfig, client_config, from_librdkafka
+from headrace.client.config import ClientConfig, Security, client_config, from_librdkafka
 from headrace.client.connection import Connection
 from headrace.client.errors import ClientError
 from headrace.errors import ErrorCode, KafkaError
@@ -174,17 +174,11 @@ class _Client:
     def _check_certificate(self, address: Address) -> str:
         """Verify as clients do; what is wrong is told from the certificate itself."""
         security = self.config.security
-        context = ssl.create_default_context(cafile=security.ca_file)
-        context.check_hostname = security.check_host
-        if security.certificate_file is not None:
-            context.load_cert_chain(
-                security.certificate_file, security.key_file, security.key_password
-            )
         try:
-            certificate = _handshake(address, context)
+            certificate = _handshake(address, _context(security))
         except ssl.SSLCertVerificationError as error:
             raise _Wrong(_verification_text(address, error, security.ca_file)) from None
-        except (ssl.SSLError, ConnectionError, TimeoutError) as error:
+        except OSError as error:
             raise _Wrong(
                 f"{address} does not speak TLS, or refuses the handshake ({error}). Is it the "
                 "port of a listener with SSL or SASL_SSL?"
@@ -211,6 +205,23 @@ def _check_reachable(address: Address) -> None:
         raise _Wrong(f"{address} cannot be reached: {error.strerror or error}") from None
 
 
+def _context(security: Security) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=security.ca_file)
+    except ssl.SSLError:
+        raise _Wrong(f"{security.ca_file} has no certificates in PEM form") from None
+    context.check_hostname = security.check_host
+    if security.certificate_file is not None:
+        try:
+            # Without a function it would ask for a password on the terminal.
+            context.load_cert_chain(
+                security.certificate_file, security.key_file, lambda: security.key_password or ""
+            )
+        except ssl.SSLError as error:
+            raise _Wrong(f"{security.certificate_file} cannot be used: {error.reason}") from None
+    return context
+
+
 def _handshake(address: Address, context: ssl.SSLContext) -> Certificate:
     with (
         socket.create_connection(address, TIMEOUT_S) as plain,
@@ -225,7 +236,10 @@ def _verification_text(
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
-    certificate = _handshake(address, context)
+    try:
+        certificate = _handshake(address, context)
+    except OSError:
+        return f"the certificate of {address} is refused: {error.verify_message}"
     if not certificate.not_before <= datetime.now(UTC) <= certificate.not_after:
         return (
             f"the certificate of {address} is valid from {certificate.not_before:%Y-%m-%d} to "

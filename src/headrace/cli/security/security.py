@@ -91,12 +91,12 @@ def init(
         raise Failure(
             f"{folder} has a certificate authority already",
             code="EXISTS",
-            hint="`headrace security renew` renews the certificate; --folder names another folder.",
+            hint="`headrace security renew` renews its certificate; to begin again, remove it.",
         )
     hosts = [_checked(one) for one in host or ()]
     passwords = {name: secrets.token_urlsafe(24) for name in (ADMIN, BROKER, REGISTRY)}
     address = f"{_bracketed(hosts[0] if hosts else '127.0.0.1')}:{port}"
-    with open_stopped(data) as broker:
+    with open_stopped(data, make=True) as broker:
         secured.make_certificates(list(dict.fromkeys([*hosts, *LOCAL_HOSTS])))
         secured.write_broker_file(
             {
@@ -104,6 +104,7 @@ def init(
                 "listeners": f"SASL_SSL://{'0.0.0.0' if hosts else '127.0.0.1'}:{port}",
                 "advertised.listeners": f"SASL_SSL://{address}",
                 "log.dirs": str(Path(data).absolute()),
+                "headrace.audit.file": str(Path(data).absolute() / "audit.log"),
                 **secured.broker_settings(passwords[BROKER]),
             }
         )

@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.cli.failures import Failure, bad_usage
+from headrace.cli.failures import Failure, bad_usage, not_found
 from headrace.security.state import SecurityState
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ class StoppedBroker:
 
 
 @contextmanager
-def open_stopped(folder: str) -> Iterator[StoppedBroker]:
-    """The metadata of a stopped broker, which cannot start meanwhile; made if missing."""
+def open_stopped(folder: str, *, make: bool = False) -> Iterator[StoppedBroker]:
+    """The metadata of a stopped broker, which cannot start meanwhile; `make` makes missing ones."""
     from headrace.clock import SystemClock
     from headrace.cluster.metadata import Metadata
     from headrace.cluster.sqlite_store import FILE_NAME, SqliteStore
@@ -41,9 +41,13 @@ def open_stopped(folder: str) -> Iterator[StoppedBroker]:
     path = Path(folder)
     with ExitStack() as undo:
         try:
-            # The credentials of users are nobody else's business.
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if (path / "meta.properties").exists() and not (path / FILE_NAME).exists():
+            if make:
+                # The credentials of users are nobody else's business.
+                path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not (path / FILE_NAME).exists() and not (path / "meta.properties").exists():
+                if not make:
+                    raise not_found(f"there are no data of a broker in {folder}")
+            elif not (path / FILE_NAME).exists():
                 raise Failure(
                     f"the metadata of the broker in {folder} are not in that folder",
                     hint="Start its cluster and use --bootstrap; or name the folder of the first "

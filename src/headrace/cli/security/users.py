@@ -140,11 +140,13 @@ class FolderUsers:
 
 
 @contextlib.contextmanager
-def _open(bootstrap: str, client_config: str | None, data: str | None) -> Iterator[Users]:
+def _open(
+    bootstrap: str, client_config: str | None, data: str | None, *, make: bool = False
+) -> Iterator[Users]:
     if data is not None:
         from headrace.cli.security.stopped_broker import open_stopped
 
-        with open_stopped(data) as broker:
+        with open_stopped(data, make=make) as broker:
             yield FolderUsers(broker)
         return
     from headrace.cli import client
@@ -212,7 +214,7 @@ def add(
     super.users of the brokers names it, and no ACL can deny it anything.
     """
     _check_name(name)
-    with _open(bootstrap, client_config, data) as users:
+    with _open(bootstrap, client_config, data, make=True) as users:
         if name in users.iterations():
             raise Failure(
                 f"user {name!r} exists already",

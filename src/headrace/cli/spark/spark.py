@@ -332,6 +332,10 @@ def _start(
 
     if client_config and not Path(client_config).is_file():
         raise bad_usage(f"--client-config {client_config}: there is no such file")
+    if client_config:
+        from headrace.cli import client
+
+        bootstrap = client.take_bootstrap(client.read_properties_file(client_config), bootstrap)
     launch = session.Launch(
         name, bootstrap, master, checkpoints, chosen, client_config, folders, restarts
     )

@@ -41,10 +41,10 @@ _silent.propagate = False
 
 def client_settings(bootstrap: str, properties: Mapping[str, str]) -> dict[str, object]:
     return {
-        "bootstrap.servers": bootstrap,
         "client.id": CLIENT_ID,
         "log_level": 0,
         **properties,
+        "bootstrap.servers": bootstrap,
     }
 
 
