@@ -11,8 +11,9 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from types import MappingProxyType
 
 from confluent_kafka import (
     Consumer,
@@ -44,6 +45,8 @@ class Spec:
     seed: int
     pause_in_transaction_s: float = 0.0
     """How long a transaction is left open between its sends and its end."""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    """Further properties of all clients, such as those of a login."""
 
     def encode(self) -> str:
         return json.dumps(asdict(self))
@@ -90,11 +93,16 @@ def parsed(key: Key) -> tuple[str, int]:
     return topic, int(partition)
 
 
-def consuming(bootstrap: str, isolation: str = "read_committed") -> Consumer:
+def consuming(
+    bootstrap: str,
+    isolation: str = "read_committed",
+    properties: Mapping[str, str] = MappingProxyType({}),
+) -> Consumer:
     """A consumer of what is committed, unless told otherwise."""
     return Consumer(
         {
             **USUAL,
+            **properties,
             "bootstrap.servers": bootstrap,
             "group.id": "unused",
             "enable.auto.commit": False,
@@ -124,14 +132,12 @@ class Worker:
         self._random = random.Random(spec.seed)
         self._recorder = Recorder(spec.history, spec.process)
         self._count = 0
-        self._consumer = consuming(spec.bootstrap)
-        self._plain = Producer(
-            {**USUAL, "bootstrap.servers": spec.bootstrap, "enable.idempotence": True}
-        )
+        self._consumer = consuming(spec.bootstrap, properties=spec.properties)
+        usual = {**USUAL, **spec.properties, "bootstrap.servers": spec.bootstrap}
+        self._plain = Producer({**usual, "enable.idempotence": True})
         self._producer = Producer(
             {
-                **USUAL,
-                "bootstrap.servers": spec.bootstrap,
+                **usual,
                 "transactional.id": spec.transactional_id,
                 "transaction.timeout.ms": 60_000,
             }

@@ -46,7 +46,10 @@ class Workload:
         pause_in_transaction_s: float = 0.0,
         replicas: int = 1,
         configs: Mapping[str, str] | None = None,
+        properties: Mapping[str, str] | None = None,
     ) -> None:
+        """`properties` are further ones of all clients, such as those of a login."""
+        self._properties = dict(properties or {})
         self._bootstrap_servers = bootstrap_servers
         self._replicas = replicas
         self._configs = dict(configs or {})
@@ -60,7 +63,7 @@ class Workload:
         self._all: list[Client] = []
 
     def __enter__(self) -> Self:
-        admin = AdminClient({"bootstrap.servers": self._bootstrap_servers})
+        admin = AdminClient({**self._properties, "bootstrap.servers": self._bootstrap_servers})
         made = admin.create_topics(
             [
                 NewTopic(name, count, self._replicas, config=self._configs)
@@ -93,6 +96,7 @@ class Workload:
             KEYS,
             self._seed * 1000 + self._started,
             self._pause_in_transaction_s,
+            self._properties,
         )
         client = Client(spec, self.errors)
         self._all.append(client)
@@ -196,10 +200,10 @@ class Workload:
         return read_lines(sorted(self._folder.glob("*.jsonl")))
 
     def _read_everything(self) -> None:
-        consumer = consuming(self._bootstrap_servers)
+        consumer = consuming(self._bootstrap_servers, properties=self._properties)
         # Clients hear of a commit before its markers are written: who waits for those must know
         # how far the log goes, and not only how far it is settled.
-        ends = consuming(self._bootstrap_servers, "read_uncommitted")
+        ends = consuming(self._bootstrap_servers, "read_uncommitted", self._properties)
         with (self._folder / "final.jsonl").open("ab") as file:
 
             def write(kind: Type, f: What, ops: Sequence[Poll] = ()) -> None:
