@@ -1,1 +1,1 @@
-"""Who leads what: the picture of the cluster, and the store behind it."""
+"""Cluster metadata: the image, the controller's decisions, and the metadata store."""

@@ -1,7 +1,7 @@
-"""What becomes of a request to change the cluster. Pure: takes an image, returns what changes.
+"""Decides requests that change the cluster. Pure: takes an image, returns the changes.
 
-Here stand Kafka's rules for topic names, partition counts, replica assignments and configs, with
-the error code that each broken rule has. Writing the result down is `metadata.py`'s part.
+Contains Kafka's rules for topic names, partition counts, replica assignments and configs, with the
+error code of each rule. `metadata.py` writes the result to the store.
 """
 
 import re
@@ -30,7 +30,7 @@ from headrace.types import BrokerId
 
 MAX_NAME = 249
 MAX_PARTITIONS = 100_000
-"""In one topic; Kafka has no limit of its own and falls over somewhere below this."""
+"""Partitions per topic. Kafka has no limit, but fails at a lower number than this."""
 
 _MIN_ISR = "min.insync.replicas"
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
@@ -38,7 +38,7 @@ _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic that someone wants; -1 stands for the broker's default."""
+    """A topic to create; -1 stands for the broker's default."""
 
     name: str
     partitions: int = -1
@@ -49,7 +49,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """What -1 in a `NewTopic` stands for."""
+    """The broker's defaults for -1 in a `NewTopic`."""
 
     partitions: int
     replication_factor: int
@@ -98,7 +98,7 @@ class AlteredConfigs:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """A topic that shall have more partitions."""
+    """A topic and its new number of partitions."""
 
     name: str
     count: int
@@ -126,10 +126,10 @@ def create_topics(
     defaults: Defaults,
     new_id: Callable[[], uuid.UUID],
 ) -> list[Topic | KafkaError]:
-    """For each wanted topic the topic to be, or why not."""
+    """The new topic for each request, or the error that refuses it."""
     results: list[Topic | KafkaError] = []
-    # What an earlier topic of the same request takes. The image stays as it is: what is decided
-    # here may never be written.
+    # Names taken by earlier topics of the same request. The image does not change here: the
+    # decision may never be written.
     taken_forms: dict[str, str] = {}
     taken = set()
     start = len(image.topics)
@@ -157,7 +157,7 @@ def create_topics(
 
 
 def grow_topic(image: Image, growth: Growth) -> Topic:
-    """The topic with its new partitions; KafkaError if there are none or they have no place."""
+    """The topic with its new partitions; KafkaError if the number or the assignment is invalid."""
     name, count, assignments = growth.name, growth.count, growth.assignments
     topic = image.topics.get(name)
     if topic is None:
@@ -233,7 +233,7 @@ def _alter_broker(image: Image, alteration: Alteration) -> Mapping[str, str]:
             "broker's settings and restart",
         )
     if alteration.name and _MIN_ISR in configs:
-        # The controller counts eligible leaders by one value for the whole cluster.
+        # The controller uses one value for the whole cluster to decide which leaders are eligible.
         raise KafkaError(
             ErrorCode.INVALID_CONFIG,
             f"Broker-level {_MIN_ISR} cannot be altered; set it for all brokers or for a topic",
@@ -253,7 +253,7 @@ def _alter_group(image: Image, alteration: Alteration) -> Mapping[str, str]:
     return configs
 
 
-# --- The rules one by one -------------------------------------------------------------------------
+# --- Validation rules -----------------------------------------------------------------------------
 
 
 def _check_collision(name: str, folded: Mapping[str, str]) -> None:

@@ -1,10 +1,10 @@
-"""Who leads a partition, and who counts as in sync. Pure: a partition's state in, its next one out.
+"""Leader election and the in-sync replicas. Pure: takes a partition's state, returns the next one.
 
 The rules are those of KIP-966: a replica that leaves the in-sync set while that is smaller than
 `min.insync.replicas` stays eligible, because it still holds everything that was acknowledged
 (nothing is committed below that size). A broker that stopped uncleanly may have lost what it held:
-it is neither in sync nor eligible until it has caught up. Only if nobody is left, the broker that
-led last is taken back, and only a topic that allows it gets a leader that may lack records.
+it is neither in sync nor eligible until it has caught up. If no replica is eligible, the last
+leader is elected when it returns; any other replica needs `unclean.leader.election.enable`.
 """
 
 from collections.abc import Collection
@@ -17,7 +17,7 @@ from headrace.types import BrokerId
 def effective_min_isr(state: PartitionState, configured: int) -> int:
     """How many replicas have to be in sync before anything is committed.
 
-    Those that a move adds do not count yet: nothing waits for them.
+    Replicas that a reassignment adds do not count yet: commits do not wait for them.
     """
     return max(1, min(configured, len(state.replicas) - len(state.adding)))
 
@@ -25,7 +25,7 @@ def effective_min_isr(state: PartitionState, configured: int) -> int:
 def without(
     state: PartitionState, gone: Collection[BrokerId], min_isr: int, *, uncleanly: bool = False
 ) -> PartitionState:
-    """The state once these brokers are not there any more, or came back after an unclean stop."""
+    """The state after these brokers ended, or restarted after an unclean stop."""
     isr = tuple(broker for broker in state.isr if broker not in gone)
     eligible = state.eligible
     if uncleanly:
@@ -44,7 +44,7 @@ def without(
 def elect(
     state: PartitionState, alive: Collection[BrokerId], *, unclean: bool = False
 ) -> PartitionState:
-    """The state with a leader, if it had none and anybody may lead."""
+    """The state with a leader, if it had none and a replica may lead."""
     if state.leader in alive and state.leader in state.isr:
         return state
     leader = first_of(state.replicas, alive, state.isr)
@@ -72,7 +72,7 @@ def prefer(state: PartitionState, alive: Collection[BrokerId]) -> PartitionState
 def hand_over(
     state: PartitionState, leaving: BrokerId, alive: Collection[BrokerId]
 ) -> PartitionState:
-    """The state without a broker that is about to stop, if another can lead or it does not."""
+    """The state without a stopping broker, if another can lead or it is not the leader."""
     others = [broker for broker in alive if broker != leaving]
     if state.leader == leaving:
         leader = first_of(state.replicas, others, state.isr)
@@ -85,7 +85,7 @@ def hand_over(
 def retire(
     state: PartitionState, broker: BrokerId, alive: Collection[BrokerId], min_isr: int
 ) -> PartitionState:
-    """The state once a broker cannot serve its replica, if anybody else can lead."""
+    """The state after a broker's replica went offline, if another can lead."""
     if broker not in (state.leader, *state.isr):
         return state
     others = [one for one in alive if one != broker]
@@ -96,10 +96,10 @@ def retire(
 def without_damaged(
     state: PartitionState, broker: BrokerId, alive: Collection[BrokerId]
 ) -> PartitionState:
-    """The state once a broker's replica was found damaged, if another one in sync can lead.
+    """The state after a broker's replica was found damaged, if another in-sync one can lead.
 
-    An epoch begins in any case: what the leader remembers of this replica, or hears late, is from
-    before its log was cut.
+    A leader epoch begins in any case: offsets that the leader knows of this replica, or receives
+    late, are from before the truncation of its log.
     """
     others = tuple(one for one in state.isr if one != broker)
     leader = state.leader if state.leader != broker else None
@@ -130,12 +130,12 @@ def with_isr(state: PartitionState, isr: tuple[BrokerId, ...], min_isr: int) -> 
 def first_of(
     order: Collection[BrokerId], alive: Collection[BrokerId], among: Collection[BrokerId]
 ) -> BrokerId | None:
-    """The first in this order that is alive and one of those."""
+    """The first broker in this order that is alive and a candidate."""
     return next((broker for broker in order if broker in alive and broker in among), None)
 
 
 def with_epochs(old: PartitionState, new: PartitionState) -> PartitionState:
-    """The new state with its epochs: a new leader, or none, begins an epoch."""
+    """The new state with its epochs: a change of leader, also to none, begins an epoch."""
     if new == old:
         return old
     epoch = old.leader_epoch + (new.leader != old.leader)

@@ -1,6 +1,6 @@
-"""Cluster features: what this broker supports and at which level each one is finalised.
+"""Cluster features: the supported levels of this broker and the finalised level of each one.
 
-Clients read them in ApiVersions: a feature that is not finalised is one they will not use.
+Clients read them in ApiVersions and do not use a feature that is not finalised.
 """
 
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""An immutable picture of the cluster: who is there, which topics exist, who leads what.
+"""An immutable image of the cluster: its brokers, topics, configs and partition leaders.
 
 A change makes a new image, which shares everything that did not change with the old one. Nothing
 here decides anything, and nothing here reads or writes.
@@ -22,7 +22,7 @@ TRANSACTIONS_TOPIC = "__transaction_state"
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, "__share_group_state"})
 """Topics that brokers write themselves; clients see them marked as such."""
 CLUSTER_DEFAULT = ""
-"""The name under which `broker_configs` holds what counts for every broker."""
+"""The key in `broker_configs` of the cluster-wide default configs."""
 
 
 class Endpoint(NamedTuple):
@@ -45,10 +45,10 @@ class Broker:
     epoch: int = 0
     """Grows with every start of the broker."""
     endpoints: tuple[Endpoint, ...] = ()
-    """What it advertises, by listener; empty if it is of a release that had one listener only."""
+    """The advertised address of each listener; empty for a release with only one listener."""
 
     def endpoint(self, listener: str) -> Endpoint | None:
-        """Where the clients of a listener reach it; None if it does not have that listener."""
+        """The advertised address of a listener; None if the broker does not have it."""
         for endpoint in self.endpoints:
             if endpoint.listener == listener:
                 return endpoint
@@ -57,7 +57,7 @@ class Broker:
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """Who holds a partition; shared between all partitions in the same state."""
+    """The replicas, ISR and leader of a partition; partitions in the same state share it."""
 
     leader: BrokerId
     leader_epoch: Epoch
@@ -65,13 +65,13 @@ class PartitionState:
     isr: tuple[BrokerId, ...]
     partition_epoch: int = 0
     eligible: tuple[BrokerId, ...] = ()
-    """Out of sync, but with everything that was ever committed; see `elections.py`."""
+    """Eligible leader replicas: out of sync, but with all committed records (`elections.py`)."""
     last_leader: BrokerId = NO_LEADER
-    """Who led before nobody was in sync any more."""
+    """The last leader before the ISR became empty."""
     adding: tuple[BrokerId, ...] = ()
-    """Replicas that a move has yet to fill."""
+    """Replicas that a reassignment adds."""
     removing: tuple[BrokerId, ...] = ()
-    """Replicas that go once those are in sync."""
+    """Replicas that are removed when the added ones are in sync."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +99,11 @@ class Image:
     topics: Mapping[str, Topic] = field(default_factory=_nothing)
     names: Mapping[uuid.UUID, str] = field(default_factory=_nothing)
     folded: Mapping[str, str] = field(default_factory=_nothing)
-    """Names that contain `.` or `_`, by their form in which the two are one."""
+    """Names that contain `.` or `_`, by their form with `.` replaced by `_`."""
     broker_configs: Mapping[str, Mapping[str, str]] = field(default_factory=_nothing)
 
     group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=_nothing)
-    """The configs of groups that were given any."""
+    """The configs of groups that have any."""
 
     security: SecurityState = NOTHING
     """Users, ACLs, quotas and delegation tokens."""
@@ -132,9 +132,9 @@ class Image:
         return replace(self, version=self.version + 1, brokers={**self.brokers, broker.id: broker})
 
     def without_broker(self, gone: BrokerId) -> "Image":
-        """As others may have it, if they have lost this broker: one of them leads, most likely.
+        """The image that other brokers may have after they lost this broker: one of them leads.
 
-        Epochs stay as they are: whatever a client hears next is newer.
+        Epochs are unchanged, so that any later metadata is newer.
         """
         others = {broker.id: broker for broker in self.brokers.values() if broker.id != gone}
         if not others:

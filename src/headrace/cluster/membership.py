@@ -1,8 +1,8 @@
-"""This broker's place in the cluster: registered, perhaps the controller, and what follows from it.
+"""This broker's registration in the cluster, and the controller's work while it is the controller.
 
-Every broker may become the controller: whoever finds that there is none and is first. Its work is
-to look at every partition after each change and to write down what `elections.py` and `moves.py`
-make of it; it keeps nothing in memory that the next controller would need.
+Any broker may become the controller: the first that finds none. After each change the controller
+applies `elections.py` and `moves.py` to every partition and writes the results to the store. It
+keeps no state in memory that the next controller needs.
 """
 
 import logging
@@ -20,25 +20,25 @@ logger = logging.getLogger(__name__)
 
 
 class Rules(NamedTuple):
-    """What a topic's settings say about its replicas."""
+    """The settings of a topic that concern its replicas."""
 
     min_isr: int
     unclean: bool
 
 
 class IsrChange(NamedTuple):
-    """A leader's wish: these replicas are in sync, if the partition is still as it knows it."""
+    """A leader's proposal of an ISR, valid while the partition's epochs are unchanged."""
 
     partition: TopicPartition
     leader_epoch: Epoch
     partition_epoch: int
     isr: tuple[BrokerId, ...]
     starts: tuple[tuple[BrokerId, int], ...] = ()
-    """Who is let in, each with the epoch of the broker that caught up."""
+    """The replicas to add to the ISR, each with the broker epoch that caught up."""
 
 
 class Membership:
-    """Registers this broker, and does the controller's work while it is that."""
+    """Registers this broker, and does the controller's work while it is the controller."""
 
     def __init__(
         self, metadata: Metadata, node_id: BrokerId, rules: Callable[[Topic], Rules]
@@ -48,10 +48,10 @@ class Membership:
         self._rules = rules
 
     def join(self, broker: Broker, folder: str, *, clean: bool) -> Broker:
-        """Register; after an unclean stop as one who is in sync with nobody.
+        """Register; after an unclean stop this broker leaves all ISRs.
 
-        That is one commit: nobody ever sees this broker alive and in sync with what it may have
-        lost.
+        Both happen in one commit, so that this broker is never seen as alive and in sync with
+        records that it may have lost.
         """
 
         def others(image: Image) -> list[Topic]:
@@ -66,18 +66,18 @@ class Membership:
 
     @property
     def is_registered(self) -> bool:
-        """Whether this broker is one of the cluster's brokers, as far as it knows."""
+        """Whether this broker is registered, according to its image."""
         return self._node_id in self._metadata.image.brokers
 
     # -------------------------------------------------------------------------- the controller
 
     @property
     def is_controller(self) -> bool:
-        """Whether this broker is the controller, as far as it knows."""
+        """Whether this broker is the controller, according to its image."""
         return self._metadata.image.controller_id == self._node_id
 
     def look(self) -> None:
-        """After a change: be the controller if nobody is, and see that everything has a leader."""
+        """After a change: become the controller if there is none, and elect missing leaders."""
         image = self._metadata.image
         if not self.is_registered:
             return
@@ -89,7 +89,7 @@ class Membership:
             self._as_controller(self.settle)
 
     def settle(self, image: Image) -> list[Topic]:
-        """The topics whose partitions need another state, now that these brokers are alive."""
+        """The topics whose partition states change, given the brokers that are alive."""
         alive = image.brokers.keys()
 
         def settled(state: PartitionState, rules: Rules) -> PartitionState:
@@ -102,7 +102,7 @@ class Membership:
         return self._each(image, settled)
 
     def balance_leaders(self) -> None:
-        """Give partitions back to their first replica, where that one is in sync."""
+        """Elect the preferred leaders where they are in sync."""
         if self.is_controller:
             self._as_controller(self._balanced)
 
@@ -121,9 +121,10 @@ class Membership:
     # ------------------------------------------------------------------------- what brokers ask
 
     def alter_isr(self, wanted: Iterable[IsrChange]) -> None:
-        """Write down who is in sync, for partitions that are as their leader knew them.
+        """Write ISR changes, for partitions whose epochs are as their leader knew them.
 
-        Otherwise it might put somebody back who has lost records since. The image tells it.
+        Otherwise a replica that has lost records since could return to the ISR. The leader sees
+        the result in the image.
         """
         changes = list(wanted)
         starts = {start for change in changes for start in change.starts}
@@ -139,7 +140,7 @@ class Membership:
                     continue
                 if state.partition_epoch != partition_epoch:
                     continue
-                # A move that was stopped meanwhile may have taken a replica away.
+                # A cancelled reassignment may have removed a replica.
                 present = tuple(
                     broker for broker in isr if broker in image.brokers and broker in state.replicas
                 )
@@ -154,14 +155,14 @@ class Membership:
         self._metadata.alter_partitions(decide, starts=sorted(starts))
 
     def retire(self, partitions: Iterable[TopicPartition]) -> None:
-        """Let others have what this broker cannot serve any more, because a disk has failed."""
+        """Move leadership away from replicas that are offline because a disk has failed."""
         self._alter(
             partitions,
             lambda state, alive, min_isr: elections.retire(state, self._node_id, alive, min_isr),
         )
 
     def give_up_damaged(self, partitions: Iterable[TopicPartition]) -> None:
-        """Count this broker's replicas of these as in sync no more, where another one can lead."""
+        """Remove this broker's replicas from the ISR, where another one can lead."""
         self._alter(
             partitions,
             lambda state, alive, _: elections.without_damaged(state, self._node_id, alive),
@@ -192,7 +193,7 @@ class Membership:
         self._metadata.alter_partitions(decide)
 
     def hand_over(self) -> None:
-        """Before a stop: let others lead what this broker leads, where anybody can."""
+        """Controlled shutdown: move leadership to other brokers where possible."""
 
         def decide(image: Image) -> list[Topic]:
             alive = image.brokers.keys()
@@ -205,7 +206,7 @@ class Membership:
     def _each(
         self, image: Image, decide: Callable[[PartitionState, Rules], PartitionState]
     ) -> list[Topic]:
-        """The topics in which `decide` changes anything; it is asked once for equal states."""
+        """The topics that `decide` changes; it is called once for equal states."""
         changed = []
         for topic in image.topics.values():
             rules = self._rules(topic)

@@ -1,9 +1,8 @@
 """The cluster's metadata as this broker holds it: the image, kept in step with the store.
 
-A change is decided by `controller.py` on the present image, committed to the store if nobody was
-faster, and then published: the image is replaced and every listener is told. If somebody was
-faster, the store is read again and the change is decided anew. What other brokers changed comes in
-through `refresh`.
+`controller.py` decides a change on the current image; it is committed to the store and then
+published: the image is replaced and every listener is called. If another broker committed first,
+the store is read again and the change is decided again. `refresh` reads changes of other brokers.
 
 The nodes: `/cluster`, `/brokers/<id>`, `/topics/<name>`, `/configs/<broker id or default>`,
 `/group_configs/<group id, percent-encoded>`, those of `security_nodes.py`,
@@ -51,7 +50,7 @@ from headrace.types import BrokerId
 
 PRODUCER_ID_BLOCK = 1000
 ATTEMPTS = 10
-"""How often a change is decided anew because somebody else was faster."""
+"""How often a change is decided again after a conflict with another broker's commit."""
 
 Listener = Callable[[Image, Image], None]
 _Result = TypeVar("_Result")
@@ -66,7 +65,7 @@ def _no_topics(_image: Image) -> list[Topic]:
 
 
 class FoundTopic(NamedTuple):
-    """A topic whose folders lie on disk."""
+    """A topic that has folders on disk."""
 
     name: str
     id: uuid.UUID
@@ -75,7 +74,7 @@ class FoundTopic(NamedTuple):
 
 @dataclass(slots=True)
 class _Decision(Generic[_Result]):
-    """What to answer, what to write, and the image once that is written."""
+    """The response, the changes to write, and the image after they are written."""
 
     results: list[_Result]
     image: Image
@@ -97,19 +96,19 @@ class Metadata:
         self._clock = clock
         self._inter_broker_listener = inter_broker_listener
         self._versions: dict[str, int] = {}
-        # By name: what its node said, and the topic that this means.
+        # By name: the value of its node, and the topic parsed from it.
         self._topics_read: dict[str, tuple[bytes, Topic]] = {}
         self._security_nodes = SecurityNodes()
         self._alone: Broker | None = None
         self._producer_ids = iter(range(0))
 
     def load(self, known_cluster_id: str | None = None) -> None:
-        """Read everything; a store that is new gets a cluster id, the known one if given."""
+        """Read everything; a new store gets a cluster id, the known one if given."""
         cluster_id = self._cluster_id(known_cluster_id or new_cluster_id())
         self._publish(self._read(cluster_id))
 
     def refresh(self) -> None:
-        """Take in what others have changed since."""
+        """Read the changes of other brokers."""
         image = self._read(self.image.cluster_id)
         if not _same(self.image, image):
             self._publish(image)
@@ -117,9 +116,9 @@ class Metadata:
     # ------------------------------------------------------------------------- membership
 
     def stand_alone(self, broker: Broker) -> None:
-        """Be the only broker there is: nobody else reads this store, so nothing is written.
+        """Register as the only broker. No other broker reads this store, so nothing is written.
 
-        A broker whose disk is full has to start too.
+        A broker whose disk is full must be able to start.
         """
         self._alone = broker
         self._publish(replace(self.image.with_broker(broker), controller_id=broker.id))
@@ -127,11 +126,11 @@ class Metadata:
     def join(
         self, broker: Broker, folder: str, others: Callable[[Image], list[Topic]] = _no_topics
     ) -> Broker:
-        """Register this broker until its session ends; as what it is known, with its epoch.
+        """Register this broker until its session ends; returns the registration with its epoch.
 
-        `others` are the topics that change by that, decided on the image. `folder` names its data:
-        a registration that is still there is replaced if it is of the same data, whose lock says
-        that nobody else has it.
+        `others` are the topics that the registration changes, decided on the image. `folder` names
+        its data: an existing registration is replaced if it has the same data, because this process
+        holds the lock of that data.
         """
         registered = broker
 
@@ -160,7 +159,7 @@ class Metadata:
         return registered
 
     def _leave(self, broker: Broker, folder: str) -> list[Change]:
-        """The end of an earlier registration; SettingError if somebody else holds the id."""
+        """Removes an earlier registration; SettingError if another broker uses the id."""
         path = f"{LIVE}/{broker.id}"
         node = self._store.get(path)
         if node is None:
@@ -207,10 +206,10 @@ class Metadata:
         as_controller: bool = False,
         starts: Iterable[tuple[BrokerId, int]] = (),
     ) -> None:
-        """Give topics other states of their partitions; decided anew if somebody was faster.
+        """Change partition states; decided again if another broker committed first.
 
-        Only while this broker's registration stands, and those in `starts`, and as the controller
-        only while it is that: whoever was replaced finds that out here.
+        Fails if the registration of this broker, or one of those in `starts`, is no longer valid,
+        or if the change needs the controller and this broker no longer is the controller.
         """
 
         def decide(image: Image) -> _Decision[None]:
@@ -226,7 +225,7 @@ class Metadata:
     def ask_partitions(
         self, decide_topics: Callable[[Image], tuple[list[_Result], list[Topic]]]
     ) -> list[_Result]:
-        """As `alter_partitions`, for requests that want an answer for each partition."""
+        """As `alter_partitions`, for requests with a result for each partition."""
         results: list[_Result] = []
 
         def decide(image: Image) -> list[Topic]:
@@ -238,7 +237,7 @@ class Metadata:
         return results
 
     def _guard(self, as_controller: bool) -> list[Change]:
-        """What has to hold while this broker changes partitions; KafkaError if it does not."""
+        """The checks of a commit that changes partitions; KafkaError if one fails already."""
         if self._alone is not None:
             return []
         path = "/controller" if as_controller else f"{LIVE}/{self._node_id}"
@@ -254,7 +253,7 @@ class Metadata:
     def create_topics(
         self, wanted: Sequence[NewTopic], defaults: Defaults, *, validate_only: bool = False
     ) -> list[Topic | KafkaError]:
-        """Create what can be created; for each wanted topic the topic, or why it cannot be."""
+        """Create topics; for each request the topic, or the error that refuses it."""
 
         def decide(image: Image) -> _Decision[Topic | KafkaError]:
             results = controller.create_topics(image, wanted, defaults, new_topic_id)
@@ -267,14 +266,14 @@ class Metadata:
         return self._change(decide)
 
     def create_topic(self, new: NewTopic, defaults: Defaults) -> Topic:
-        """The topic, created; KafkaError if it cannot be."""
+        """Create one topic; KafkaError if that is refused."""
         (result,) = self.create_topics([new], defaults)
         if isinstance(result, KafkaError):
             raise result
         return result
 
     def delete_topics(self, names: Sequence[str]) -> list[KafkaError | None]:
-        """Delete what is there, for good: their ids are never taken back."""
+        """Delete topics permanently: their ids are never accepted again."""
 
         def decide(image: Image) -> _Decision[KafkaError | None]:
             decision = _Decision[KafkaError | None]([], image)
@@ -301,7 +300,7 @@ class Metadata:
     def create_partitions(
         self, wanted: Sequence[Growth], *, validate_only: bool = False
     ) -> list[KafkaError | None]:
-        """Give topics more partitions; for each None, or why it cannot be."""
+        """Add partitions to topics; for each None, or the error that refuses it."""
 
         def decide(image: Image) -> _Decision[KafkaError | None]:
             results, topics = _try_each(wanted, partial(controller.grow_topic, image))
@@ -314,7 +313,7 @@ class Metadata:
     def alter_configs(
         self, wanted: Sequence[Alteration], *, validate_only: bool = False
     ) -> list[KafkaError | None]:
-        """Alter the configs of topics, brokers and groups; for each None, or why it cannot be.
+        """Alter the configs of topics, brokers and groups; for each None, or its error.
 
         Each resource may be named once.
         """
@@ -362,9 +361,9 @@ class Metadata:
         return [] if version is None else [Delete(path, version)]
 
     def adopt_topics(self, found: Iterable[FoundTopic]) -> list[FoundTopic]:
-        """Register topics whose folders lie here but which the store has never heard of.
+        """Register topics that have folders here but are unknown to the store.
 
-        Returns those that stay strange: deleted once, or another topic has the name by now.
+        Returns those that cannot be registered: deleted topics, and topics whose name is in use.
         """
         buried = self._store.children("/deleted").keys()
         candidates = list(found)
@@ -395,7 +394,7 @@ class Metadata:
     # ----------------------------------------------------------------------- producer ids
 
     def next_producer_id(self) -> int:
-        """A producer id that nobody has had, not even before a crash."""
+        """A producer id that was never allocated before, not even before a crash."""
         for producer_id in self._producer_ids:
             return producer_id
         path = "/producer_ids"
@@ -507,7 +506,7 @@ class Metadata:
             self._versions[path] = node.version
 
     def _read_topics(self) -> list[Topic]:
-        """All topics; one whose node is as it was is the very same object."""
+        """All topics; an unchanged node gives the same object as before."""
         nodes = self._store.children("/topics")
         known, self._topics_read = self._topics_read, {}
         fresh: list[tuple[str, StoreNode]] = []
@@ -518,7 +517,7 @@ class Metadata:
                 self._topics_read[name] = before
             else:
                 fresh.append((name, node))
-        # One parse of everything takes a third of the time that 10,000 small ones take.
+        # Parsing everything at once takes a third of the time of 10,000 small parses.
         contents = json.loads(b"[" + b",".join(node.value for _, node in fresh) + b"]")
         states: dict[PartitionState, PartitionState] = {}
         for (name, node), content in zip(fresh, contents, strict=True):
@@ -536,7 +535,7 @@ class Metadata:
 def _try_each(
     wanted: Iterable[_Wanted], decide: Callable[[_Wanted], _Result]
 ) -> tuple[list[KafkaError | None], list[_Result]]:
-    """For each wanted thing None or why it cannot be, and what those that can be become."""
+    """For each request None or its error, and the new state of those that succeed."""
     results: list[KafkaError | None] = []
     made: list[_Result] = []
     for one in wanted:
@@ -549,16 +548,16 @@ def _try_each(
 
 
 def _first_producer_id() -> int:
-    """Where a cluster's producer ids begin: somewhere of its own.
+    """The first producer id of a cluster, at random.
 
-    Logs that come from another cluster remember that one's producers, whose ids must not be given
-    out again here.
+    Logs copied from another cluster contain that cluster's producers, whose ids must not be
+    allocated again here.
     """
     return uuid.uuid4().int >> 88 << 16
 
 
 def new_topic_id() -> uuid.UUID:
-    """A random id that Kafka's tools can print: none that would begin with a dash."""
+    """A random id whose printed form does not begin with a dash, which Kafka's tools reject."""
     while True:
         topic_id = uuid.uuid4()
         # The first six bits are the first character of its base64 form; 62 is the dash.
@@ -580,7 +579,7 @@ def _contended() -> KafkaError:
 
 def _node_name(group_id: str) -> str:
     """A group id as the name of a node: no slashes, and not `.` or `..`."""
-    from urllib.parse import quote  # a broker without configs of groups starts faster without
+    from urllib.parse import quote  # imported lazily: a broker without group configs starts faster
 
     return quote(group_id, safe="").replace(".", "%2E")
 
@@ -611,7 +610,7 @@ def _dump_topic(topic: Topic) -> bytes:
 
 
 def _dump_state(state: PartitionState) -> list[object]:
-    """As short as it can be: most are in no trouble."""
+    """A short form: most partitions have only default values."""
     usual = [state.leader, state.leader_epoch, state.replicas, state.isr, state.partition_epoch]
     rest = [state.eligible, state.last_leader, state.adding, state.removing]
     return usual if rest == [(), NO_LEADER, (), ()] else usual + rest

@@ -1,9 +1,9 @@
-"""Moving a partition to other brokers. Pure: a partition's state in, its next one out.
+"""Partition reassignment. Pure: takes a partition's state, returns the next one.
 
-A move keeps the old replicas beside the new ones until all of the target are in sync, in one order:
-first the target, then those that go. Only then do the others go, in one step with the leader if
-that is one of them. Stopping a move, or asking for another one meanwhile, lets go of the replicas
-that were being added; what the partition held before is never given up on the way.
+A reassignment keeps the old replicas until all target replicas are in sync; the replica list has
+the target first, then the replicas to remove. They are removed in one step, with a leader change if
+the leader is one of them. Cancelling or replacing a reassignment removes the replicas that were
+being added; the original replicas stay until the end.
 """
 
 from collections.abc import Collection
@@ -16,24 +16,24 @@ from headrace.types import BrokerId
 
 
 def is_moving(state: PartitionState) -> bool:
-    """Whether replicas come or go."""
+    """Whether replicas are being added or removed."""
     return bool(state.adding or state.removing)
 
 
 def original(state: PartitionState) -> tuple[BrokerId, ...]:
-    """Who held the partition before the move, and holds it again if that is stopped."""
+    """The replicas before the reassignment, which are restored if it is cancelled."""
     return tuple(broker for broker in state.replicas if broker not in state.adding)
 
 
 def target(state: PartitionState) -> tuple[BrokerId, ...]:
-    """Who holds the partition once the move is done."""
+    """The replicas after the reassignment."""
     return tuple(broker for broker in state.replicas if broker not in state.removing)
 
 
 def begin(
     state: PartitionState, wanted: tuple[BrokerId, ...], alive: Collection[BrokerId]
 ) -> PartitionState:
-    """The state on its way to these replicas; KafkaError if only those that go hold everything."""
+    """The state that begins a reassignment; KafkaError if no remaining replica is in sync."""
     before = original(state)
     removing = tuple(broker for broker in before if broker not in wanted)
     replicas = (*wanted, *removing)
@@ -63,7 +63,7 @@ def begin(
 
 
 def finish(state: PartitionState, alive: Collection[BrokerId]) -> PartitionState:
-    """The state after the move, once all of its target are in sync; until then as it is."""
+    """The state after the reassignment if all target replicas are in sync, else unchanged."""
     if not is_moving(state):
         return state
     replicas = target(state)
@@ -87,10 +87,10 @@ def finish(state: PartitionState, alive: Collection[BrokerId]) -> PartitionState
 
 
 def _changed(old: PartitionState, new: PartitionState) -> PartitionState:
-    """The new state with its epochs: when a replica goes, a leader epoch begins, as in Kafka.
+    """The new state with its epochs. Removing a replica begins a leader epoch, as in Kafka.
 
-    Its folder goes with it. If it comes back, nobody may take an old fetch of it, or what the
-    leader remembers of it, for a sign of what it holds.
+    A removed replica loses its data. If it is added again, the leader must not use an old fetch
+    of it, or the offset it remembers, as proof of what the replica holds.
     """
     after = with_epochs(old, new)
     if set(old.replicas) <= set(new.replicas) or after.leader_epoch != old.leader_epoch:

@@ -1,7 +1,7 @@
-"""What becomes of a request to move partitions or to elect their leaders. Pure, as `controller.py`.
+"""Decides requests to reassign partitions or to elect leaders. Pure, as `controller.py`.
 
-The rules of a single partition are in `moves.py` and `elections.py`; here stand what Kafka refuses
-and with which error code.
+The rules of a single partition are in `moves.py` and `elections.py`; this module has the
+validation and Kafka's error codes.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -15,12 +15,12 @@ from headrace.types import BrokerId, TopicPartition
 
 _Wanted = TypeVar("_Wanted")
 Outcome = tuple[list[KafkaError | None], list[Topic]]
-"""For each partition that was named None or why it cannot be, and the topics that change."""
+"""For each requested partition None or its error, and the topics that change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """A partition that shall be held by these brokers; by those that held it before, if None."""
+    """A partition and its target replicas; None cancels its reassignment."""
 
     partition: TopicPartition
     replicas: tuple[BrokerId, ...] | None
@@ -33,10 +33,10 @@ def reassign(
     *,
     may_resize: bool = True,
 ) -> Outcome:
-    """Begin moves, or stop them.
+    """Begin or cancel reassignments.
 
-    `registered` are the brokers that the cluster knows, alive or not; a move to one that is not
-    alive waits for it. `may_resize` is whether partitions may get more or fewer replicas.
+    `registered` are the brokers that the cluster knows, alive or not; a reassignment to one that is
+    not alive waits for it. `may_resize` is whether partitions may get more or fewer replicas.
     """
 
     def moved(state: PartitionState, wish: Wish) -> PartitionState:
@@ -62,7 +62,7 @@ def reassign(
 
 
 def elect_preferred(image: Image, partitions: Iterable[TopicPartition]) -> Outcome:
-    """Let the first replica of each partition lead."""
+    """Elect the preferred leader (the first replica) of each partition."""
 
     def elected(state: PartitionState, partition: TopicPartition) -> PartitionState:
         first = state.replicas[0]
@@ -80,7 +80,7 @@ def elect_preferred(image: Image, partitions: Iterable[TopicPartition]) -> Outco
 
 
 def elect_unclean(image: Image, partitions: Iterable[TopicPartition]) -> Outcome:
-    """Let any replica that is alive lead partitions without a leader; records may be lost."""
+    """Unclean election: any live replica may lead a leaderless partition; records may be lost."""
 
     def elected(state: PartitionState, partition: TopicPartition) -> PartitionState:
         if state.leader != NO_LEADER:
@@ -120,7 +120,7 @@ def _change(
     wanted: Iterable[tuple[TopicPartition, _Wanted]],
     change: Callable[[PartitionState, _Wanted], PartitionState],
 ) -> Outcome:
-    """`change` applied to each partition in turn; one refusal does not hold up the others."""
+    """`change` applied to each partition in turn; an error of one does not affect the others."""
     results: list[KafkaError | None] = []
     changed: dict[str, list[PartitionState]] = {}
     for (name, index), wish in wanted:

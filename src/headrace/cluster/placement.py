@@ -12,7 +12,7 @@ def place(
 ) -> list[tuple[BrokerId, ...]]:
     """Replicas for `partitions` partitions; leaders and followers go round all brokers.
 
-    `start` is where the round begins; a caller who varies it spreads many small topics too.
+    `start` is where the round begins; varying it also spreads many small topics.
     Neighbours in the round are in different racks where racks are known. The caller has checked
     that there are at least `replication_factor` brokers.
     """
@@ -22,8 +22,8 @@ def place(
     racked = any(broker.rack for broker in ring)
     placed = []
     for index in range(start, start + partitions):
-        # Each time round, followers move on by one, so that the loss of one broker moves its
-        # leaders to all others. With racks the order of the ring is worth more.
+        # Followers shift by one in each round, so that the leaders of a lost broker move to all
+        # others. With racks the order of the ring matters more.
         shift = 0 if racked else index // size
         placed.append(_replicas(ring, index, shift, replication_factor))
     if size == 1:

@@ -1,4 +1,4 @@
-"""Whether brokers have started anew: each start of one writes its node `/brokers/<id>`."""
+"""Detects broker restarts: each start of a broker writes its node `/brokers/<id>`."""
 
 import json
 from collections.abc import Iterable
@@ -9,9 +9,9 @@ from headrace.types import BrokerId
 
 
 def same_starts(store: Store, starts: Iterable[tuple[BrokerId, int]]) -> list[CheckVersion]:
-    """What to check in a commit that counts on these (broker, epoch); KafkaError if one is over.
+    """The checks for a commit that depends on these broker epochs; KafkaError if one is stale.
 
-    A broker that has started since may have lost what it had.
+    A broker that has restarted since may have lost records.
     """
     checks = []
     for broker, epoch in starts:

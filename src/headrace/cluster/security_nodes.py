@@ -44,7 +44,7 @@ _KINDS = (
 
 
 class SecurityNodes:
-    """Reads the nodes; while none has changed, the state is the very same object."""
+    """Reads the nodes; returns the same state object while none has changed."""
 
     def __init__(self) -> None:
         self._state = NOTHING
@@ -86,7 +86,7 @@ def changed_nodes(old: SecurityState, new: SecurityState) -> Iterator[tuple[str,
 
 
 def _path(kind: _Kind, key: object) -> str:
-    from urllib.parse import quote  # a broker without such nodes starts faster without it
+    from urllib.parse import quote  # imported lazily: a broker without such nodes starts faster
 
     name = quote(kind.name(key), safe=":").replace(".", "%2E")
     return f"{kind.parent}/{name}"

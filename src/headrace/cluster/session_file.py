@@ -1,4 +1,4 @@
-"""Which sessions of the processes of one machine live: each holds one byte of a file locked.
+"""Tracks live sessions of processes on one machine: each session locks one byte of a file.
 
 The kernel frees the lock when its holder ends, however that happens. The locks are those of the
 open file (OFD), not of the process: two stores in one process do not lose each other's.
@@ -14,21 +14,21 @@ _FLOCK: Final = struct.Struct("@hhqqi4x")
 
 
 class SessionFile:
-    """The file, and at most one byte of it held by whoever opened it."""
+    """The file, with at most one byte locked by this object."""
 
     def __init__(self, path: str) -> None:
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
 
     def hold(self, number: int) -> None:
-        """Show that session `number` lives, until `release`, `close` or the process's end."""
+        """Lock the byte of session `number`, until `release`, `close` or the end of the process."""
         self._lock(fcntl.F_OFD_SETLK, fcntl.F_WRLCK, number)
 
     def release(self, number: int) -> None:
-        """Session `number` does not live."""
+        """Unlock the byte of session `number`."""
         self._lock(fcntl.F_OFD_SETLK, fcntl.F_UNLCK, number)
 
     def lives(self, number: int) -> bool:
-        """Whether somebody else holds session `number`."""
+        """Whether another holder has session `number` locked."""
         return self._lock(fcntl.F_OFD_GETLK, fcntl.F_WRLCK, number) != fcntl.F_UNLCK
 
     def close(self) -> None:

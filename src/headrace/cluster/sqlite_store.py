@@ -1,8 +1,8 @@
 """Metadata in one SQLite file: one machine, one or more broker processes, no server to start.
 
 A commit is on disk when it returns. Several processes may have the file open; they wait for each
-other for a few seconds, and look every `POLL_SECONDS` at what the others have committed and at
-which of them have ended. Every process clears up behind those that ended; the first one wins.
+other for a few seconds, and poll every `POLL_SECONDS` for commits of the others and for processes
+that have ended. The first process that sees that another one has ended removes its nodes.
 
 A session begins with the first ephemeral node: a row in `sessions`, and its number as a locked byte
 of the file beside the database (`session_file.py`). `ephemerals` says which nodes go with it.
@@ -49,7 +49,7 @@ _SCHEMA = (
         primary key (parent, name)
     ) without rowid
     """,
-    # Never the same number twice: a session that is long gone must not seem to live again.
+    # Numbers are never reused: an expired session must not appear to be alive again.
     "create table if not exists sessions (number integer primary key autoincrement)",
     f"""
     create table if not exists ephemerals (
@@ -114,12 +114,12 @@ class SqliteStore:
     def watch(self, changed: Callable[[], None]) -> None:
         if self._watch is None:
             with self._readable_errors():
-                self._sessions()  # opened here, where no other thread opens it too
+                self._sessions()  # opened here, before other threads use it
                 self._watch = _Watch(self, self._connect())
         self._watch.listeners.append(changed)
 
     def on_session(self, told: Callable[[StoreSession], None]) -> None:
-        # A file is never out of reach, and the lock goes only with this process.
+        # A file is always reachable, and the lock lasts as long as this process.
         told(StoreSession.CONNECTED)
 
     def close(self) -> None:
@@ -130,7 +130,7 @@ class SqliteStore:
                 with _transaction(self._connection):
                     _end_session(self._connection, self._session)
             except sqlite3.Error as error:
-                # The lock goes in any case, and whoever sees that clears up.
+                # The lock is released in any case; another process then removes the nodes.
                 logger.warning("cannot end the session in %s: %s", self.path, error)
         if self._session_file is not None:
             self._session_file.close()
@@ -186,13 +186,13 @@ class SqliteStore:
             with _transaction(self._connection):
                 number = self._connection.execute("insert into sessions values (null)").lastrowid
                 assert number is not None, "an insert has a row"
-                # Before anybody can see the number: others would take it for one that has ended,
-                # and so would our own watch, to which our own lock is none.
+                # Lock before the number is visible: other processes, and our own watch (which
+                # ignores our own lock), would otherwise treat the session as expired.
                 self._session = number
                 sessions.hold(number)
         except BaseException:
             if self._session is not None:
-                sessions.release(self._session)  # it will be given out again, to anybody
+                sessions.release(self._session)  # the rolled-back number is reused
                 self._session = None
             raise
 
@@ -202,7 +202,7 @@ class SqliteStore:
         return self._session_file
 
     def _clear_up(self, connection: sqlite3.Connection) -> bool:
-        """End the sessions of processes that are gone; whether a node went with them."""
+        """End the sessions of processes that have ended; whether a node was removed."""
         sessions = self._sessions()
         ended = [
             number
@@ -212,7 +212,7 @@ class SqliteStore:
         if not ended:
             return False
         with _transaction(connection):
-            # Perhaps none: somebody else may have done it meanwhile.
+            # May be zero: another process may have removed them already.
             return sum(_end_session(connection, number) for number in ended) > 0
 
     @contextmanager
@@ -231,7 +231,7 @@ class SqliteStore:
 
 
 class _Watch:
-    """A thread that looks whether anybody has committed, and whether anybody has ended."""
+    """A thread that polls for commits of other processes and for processes that have ended."""
 
     def __init__(self, store: SqliteStore, connection: sqlite3.Connection) -> None:
         self.listeners: list[Callable[[], None]] = []
@@ -263,7 +263,7 @@ class _Watch:
                 tell_all(self.listeners)
 
     def _look(self) -> bool:
-        # What this connection itself commits does not count for its data_version.
+        # Commits of this connection do not change its data_version.
         cleared_up = self._store._clear_up(self._connection)
         version = self._data_version()
         changed = version != self._seen
@@ -271,7 +271,7 @@ class _Watch:
         return changed or cleared_up
 
     def _data_version(self) -> int:
-        """A number that is another one when another connection has committed."""
+        """A number that changes when another connection commits."""
         version: int = self._connection.execute("pragma data_version").fetchone()[0]
         return version
 
@@ -281,7 +281,7 @@ def _session_numbers(connection: sqlite3.Connection) -> list[int]:
 
 
 def _end_session(connection: sqlite3.Connection, number: int) -> int:
-    """To be called within a transaction; how many nodes went."""
+    """Remove a session's nodes and return their number; call it within a transaction."""
     gone = connection.execute(
         "delete from nodes where parent = ? and name in "
         "(select name from ephemerals where session = ?)",
@@ -294,7 +294,7 @@ def _end_session(connection: sqlite3.Connection, number: int) -> int:
 
 @contextmanager
 def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """All that is executed within it happens, or nothing."""
+    """A transaction: all statements within it take effect, or none."""
     connection.execute("begin immediate")
     try:
         yield

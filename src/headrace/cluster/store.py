@@ -1,11 +1,11 @@
-"""The port to wherever the cluster's metadata is kept.
+"""The interface of a metadata store, implemented with SQLite and with ZooKeeper.
 
-Shaped so that SQLite and ZooKeeper both can be behind it: a few coarse nodes at paths, each with a
-version that grows with every write, and commits of several changes of which all happen or none.
+It holds a few coarse nodes at paths, each with a version that grows with every write. A commit
+applies several changes atomically.
 A path is `/parent/name`; parents need not exist.
 
-Brokers show by ephemeral nodes that they are alive: such a node goes when the session of the store
-that made it ends, be it by `close`, by a kill or because nobody has heard of it for too long.
+Brokers show by ephemeral nodes that they are alive: such a node is removed when the session of the
+store that created it ends, by `close`, by a kill or by a session timeout.
 """
 
 import logging
@@ -21,7 +21,7 @@ LIVE = "/live"
 
 
 class StoreNode(NamedTuple):
-    """What stands at a path, and how often it was written (0 at its creation)."""
+    """A node's value and its version (0 at its creation)."""
 
     value: bytes
     version: int
@@ -29,9 +29,9 @@ class StoreNode(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """A new node; a conflict if there is one already.
+    """Creates a node; a conflict if it exists.
 
-    An ephemeral one stands directly below LIVE, and goes when this store's session ends.
+    An ephemeral node is a direct child of LIVE, and is removed when this store's session ends.
     """
 
     path: str
@@ -46,7 +46,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """A new value for a node; a conflict unless the node has `version`."""
+    """Sets a node's value; a conflict unless the node has `version`."""
 
     path: str
     value: bytes
@@ -55,7 +55,7 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """The end of a node; a conflict unless the node has `version`."""
+    """Deletes a node; a conflict unless the node has `version`."""
 
     path: str
     version: int
@@ -73,18 +73,18 @@ Change: TypeAlias = Create | Put | Delete | CheckVersion
 
 
 class StoreSession(Enum):
-    """What becomes of the session that holds a store's ephemeral nodes."""
+    """The state of the session that owns a store's ephemeral nodes."""
 
     CONNECTED = "connected"
-    """The session stands, with all its nodes."""
+    """The session is alive, with all its nodes."""
     SUSPENDED = "suspended"
-    """Nobody knows: the nodes may be gone already, or soon. CONNECTED or EXPIRED follows."""
+    """Unknown: the nodes may have been removed. CONNECTED or EXPIRED follows."""
     EXPIRED = "expired"
-    """The nodes are gone. A new session has begun: whoever is alive makes them again."""
+    """The nodes were removed. A new session has begun: a live broker creates them again."""
 
 
 class Conflict(Exception):
-    """Someone else was first: a node is not in the state that a commit expected."""
+    """A node does not have the version that a commit expected."""
 
     def __init__(self, path: str) -> None:
         super().__init__(f"metadata node {path} was changed by someone else")
@@ -92,7 +92,7 @@ class Conflict(Exception):
 
 
 class StoreError(Exception):
-    """The store cannot be used; says what it is, why, and what to look at."""
+    """The store cannot be used; the message says which store, why, and what to check."""
 
 
 class StoreUnreachable(StoreError):
@@ -109,29 +109,29 @@ class Store(Protocol):
         """The node at `path`, or None.
 
         At least as new as every notification that was delivered, every commit of this store, and
-        what a commit of this store was in conflict with. While SUSPENDED: what was known last.
+        the cause of each Conflict of this store. While SUSPENDED: the last known value.
         """
 
     def children(self, path: str) -> dict[str, StoreNode]:
         """The nodes directly below `path`, by their names; as new as `get`."""
 
     def commit(self, changes: Sequence[Change]) -> None:
-        """All of `changes`, durably, or none of them and Conflict.
+        """Apply all of `changes` durably; raises Conflict and applies none if one does not match.
 
-        StoreError, at once while SUSPENDED. Where the store was lost in mid-commit, that may also
-        mean that all of them happened, or still will: reads tell once CONNECTED or EXPIRED came.
+        Raises StoreError, immediately while SUSPENDED. If the connection was lost during the
+        commit, its outcome is unknown; reads show it after CONNECTED or EXPIRED.
         """
 
     def watch(self, changed: Callable[[], None]) -> None:
-        """Have `changed` called, from any thread, soon after anybody's commit or an ephemeral
-        node's end. Perhaps too often, never too seldom.
+        """Have `changed` called, from any thread, soon after any commit or removal of an ephemeral
+        node. Calls may be spurious, but none is missed.
         """
 
     def on_session(self, told: Callable[[StoreSession], None]) -> None:
         """Have `told` called, from any thread, with the session's state now and when it changes."""
 
     def close(self) -> None:
-        """End the session, and with it its ephemeral nodes, and let go of what lies behind."""
+        """End the session, which removes its ephemeral nodes, and release all resources."""
 
 
 def parent_and_name(path: str) -> tuple[str, str]:
@@ -141,7 +141,7 @@ def parent_and_name(path: str) -> tuple[str, str]:
 
 
 def tell_all(listeners: Iterable[Callable[..., None]], *news: StoreSession) -> None:
-    """Call every listener; whatever is wrong with one of them, the others hear of it."""
+    """Call every listener; an error of one is logged and does not affect the others."""
     for listener in listeners:
         try:
             listener(*news)

@@ -1,12 +1,12 @@
-"""What the last commits touched: the value of the one ZooKeeper node that every commit sets.
+"""The paths that the last commits changed: the value of a ZooKeeper node that every commit sets.
 
-Whoever follows reads it when it changes, and then only the nodes that it names. One who is further
-behind than the journal reaches back reads everything again.
+A store that watches it reads only the nodes that it names. A store that is further behind than the
+oldest commit in the journal reads everything again.
 
     {"id": "6f1c...", "number": 17, "commits": [["/topics/a"], ["/topics/b", "/deleted/c"]]}
 
-`commits` are those up to `number`, the newest last. `id` was drawn when the store was new: whoever
-finds another one, or a smaller number than before, is looking at other data.
+`commits` are those up to `number`, the newest last. `id` is random, from the creation of the store:
+another id, or a smaller number than before, means that the data was replaced.
 """
 
 import json
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 COMMITS = 100
 PATH_BYTES = 20_000
-"""Of all commits, so that the value stays small; but the newest commit is always there."""
+"""Limit for all commits, to keep the value small; the newest commit is always included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Journal:
     commits: tuple[tuple[str, ...], ...] = ()
 
     def after(self, paths: Iterable[str]) -> "Journal":
-        """As it is once a commit has touched `paths`."""
+        """The journal after a commit that changed `paths`."""
         commits = [*self.commits[-(COMMITS - 1) :], tuple(dict.fromkeys(paths))]
         size = sum(map(_size, commits))
         while size > PATH_BYTES and len(commits) > 1:
@@ -36,7 +36,9 @@ class Journal:
         return Journal(self.id, self.number + 1, tuple(commits))
 
     def since(self, number: int) -> set[str] | None:
-        """The paths touched after commit `number`; None if that is too long ago to tell."""
+        """The paths changed after commit `number`; None if the journal does not reach back so
+        far.
+        """
         behind = self.number - number
         if not 0 <= behind <= len(self.commits):
             return None
@@ -64,5 +66,5 @@ def load_journal(value: bytes) -> Journal:
 
 
 def new_journal() -> Journal:
-    """That of a store in which nothing has happened yet."""
+    """The journal of a new store."""
     return Journal(uuid.uuid4().hex)

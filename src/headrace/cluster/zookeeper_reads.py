@@ -1,4 +1,4 @@
-"""Many nodes in one request, which ZooKeeper has had since 3.6 and kazoo has not.
+"""Reads many nodes in one request (multiRead), which ZooKeeper has since 3.6 and kazoo lacks.
 
 A request is a list of operations, each behind a header; the answer is a list of results:
 
@@ -27,13 +27,13 @@ _END: Final = _HEADER.pack(_ERROR, 1, -1)
 
 @dataclass(frozen=True, slots=True)
 class ReadNodes:
-    """A request in the form that kazoo sends; its answer is a list of nodes, None where is none."""
+    """A multiRead request for kazoo; its result is a list of nodes, None for a missing node."""
 
     type: ClassVar[int] = 22  # multiRead
     places: tuple[str, ...]
 
     def serialize(self) -> bytes:
-        """As ZooKeeper reads it."""
+        """The request in ZooKeeper's encoding."""
         parts = []
         for place in self.places:
             path = place.encode()
@@ -41,7 +41,7 @@ class ReadNodes:
         return b"".join([*parts, _END])
 
     def deserialize(self, answer: bytes, offset: int) -> list[StoreNode | None]:
-        """The nodes; whatever else is wrong with one of them is raised."""
+        """The nodes; raises any error except that a node does not exist."""
         nodes: list[StoreNode | None] = []
         while True:
             kind, end, _ = _HEADER.unpack_from(answer, offset)
@@ -55,7 +55,7 @@ class ReadNodes:
                     raise EXCEPTIONS[number]()
                 nodes.append(None)
                 continue
-            length = max(0, number)  # -1 for a node without a value, which others may have made
+            length = max(0, number)  # -1 for a node without a value, created by another program
             value = answer[offset : offset + length]
             stat = _STAT.unpack_from(answer, offset + length)
             offset += length + _STAT.size

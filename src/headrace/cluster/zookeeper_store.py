@@ -7,7 +7,7 @@ no node of ours has another below it, and ZooKeeper's versions are ours.
 A commit is one ZooKeeper transaction, which also sets `/changes`, the journal of what was touched
 (`zookeeper_journal.py`). Every store holds all nodes in memory and follows the journal with one
 watch, and ephemeral nodes, which end without a commit, with one more. The journal's version is
-checked in every commit. So a store that has committed knows that it had seen all there was.
+checked in every commit, so a commit succeeds only if the store had seen all earlier commits.
 """
 
 import logging
@@ -64,21 +64,21 @@ SCHEME = "zookeeper://"
 SESSION_TIMEOUT_MS = 2000
 CONNECT_TIMEOUT_MS = 18_000
 CALL_SECONDS = 3.0
-"""How long a commit may take, all in all."""
+"""The longest time of a commit, with all retries."""
 COMMIT_BYTES = 1_000_000
-"""ZooKeeper takes 1,048,575 bytes in one request (`jute.maxbuffer`); some are the journal's."""
+"""ZooKeeper accepts 1,048,575 bytes per request (`jute.maxbuffer`), including the journal."""
 
 _HOST = r"(?:\[[0-9a-fA-F:.]+\]|[\w.-]+)(?::\d{1,5})?"
 _ADDRESS = re.compile(
     rf"{SCHEME}(?P<hosts>{_HOST}(?:,{_HOST})*)(?P<chroot>(?:/[\w-][\w.-]*)*)/?", re.ASCII
 )
 _CHANGE_BYTES = 100
-"""What a change takes in a request beside its value and its path, which the journal has too."""
+"""Overhead of a change in a request, beside its value and its path (also in the journal)."""
 _CHANGES = "changes"
 _TOP = "top"
 _READ_AT_ONCE = 200
 _PIPELINED = 100
-"""Requests under way at once; kazoo blocks at a few hundred while the connection is lost."""
+"""Requests in flight; kazoo blocks at a few hundred while the connection is lost."""
 _FOLLOW_SECONDS = 30.0
 _TRY_AGAIN_SECONDS = 1.0
 _CONNECTED_POLL_SECONDS = 0.1
@@ -91,10 +91,10 @@ _TRANSIENT = (
     SessionMovedError,
 )
 _ROUNDS = 100
-"""How often to look again whether there was a commit while we read; then take what we have."""
+"""How often to repeat a read because of a concurrent commit before using the result."""
 
 _Nodes: TypeAlias = Mapping[str, Mapping[str, StoreNode]]  # by parent and name
-_Question: TypeAlias = Callable[[], Any]  # asks kazoo, which will have an answer
+_Question: TypeAlias = Callable[[], Any]  # starts a kazoo request and returns its pending result
 
 
 class ZookeeperStore:
@@ -109,8 +109,8 @@ class ZookeeperStore:
         login: tuple[str, str] | None = None,
         stop_requested: Callable[[], bool] | None = None,
     ) -> None:
-        """`address` is zookeeper://host:port,host:port/chroot; `login` a user and a password,
-        with which nobody else can read or write what this store creates.
+        """`address` is zookeeper://host:port,host:port/chroot; `login` a user and a password; nodes
+        that this store creates are accessible only with them.
 
         Raises StoreUnreachable if no ZooKeeper answers within `connect_timeout_ms`. With
         `stop_requested` it waits for a ZooKeeper until that returns True; only host names that
@@ -122,9 +122,9 @@ class ZookeeperStore:
         self._containers: set[str] = set()
         self._journal: Journal | None = None  # as long as nothing was read
         self._journal_version = -1
-        # Held while asking ZooKeeper: commits and catching up come one after the other.
+        # Held during ZooKeeper requests: serialises commits and catching up.
         self._asking = threading.Lock()
-        # Held while telling of the session, so that everybody hears it in the order it happened.
+        # Held while listeners are called, so that session events arrive in order.
         self._telling = threading.RLock()
         self._session = StoreSession.SUSPENDED
         self._losses = 0
@@ -157,8 +157,8 @@ class ZookeeperStore:
                     while not self._try(changes, deadline):
                         self._catch_up(deadline)
             except (KazooException, KazooTimeoutError):
-                # It may have happened, or still will; ZooKeeper answers in order, so we know when
-                # we have caught up.
+                # The commit may have happened, or may still happen; ZooKeeper answers in order, so
+                # the outcome is known after catching up.
                 self._suspend()
                 self._news.set()
                 raise
@@ -182,7 +182,7 @@ class ZookeeperStore:
     # ----------------------------------------------------------------------------- commits
 
     def _try(self, changes: Sequence[Change], deadline: float) -> bool:
-        """Whether it is done; False if there is news to be seen first."""
+        """Whether the commit succeeded; False if newer commits must be read first."""
         for change in changes:
             if isinstance(change, Create):
                 self._make_container(change.path, deadline)
@@ -199,7 +199,7 @@ class ZookeeperStore:
             if isinstance(result, RolledBackError):
                 continue
             if isinstance(change, Create) and isinstance(result, NoNodeError):
-                self._containers.clear()  # somebody has cleared up too much
+                self._containers.clear()  # another program removed the parent
                 return False
             if isinstance(result, BadVersionError | NodeExistsError | NoNodeError):
                 self._catch_up(deadline)
@@ -267,11 +267,11 @@ class ZookeeperStore:
         with self._telling:
             if losses == self._losses:
                 self._session = StoreSession.CONNECTED
-                self._expired = False  # nothing was registered in an earlier session
+                self._expired = False  # no earlier session had registered nodes
         self._thread.start()
 
     def _read_first(self, live: threading.Event) -> int | None:
-        """Read everything if there is a connection; how many had been lost before it, or None."""
+        """Read everything if connected; the number of connections lost so far, or None."""
         if self._client.client_state == KeeperState.AUTH_FAILED:
             raise StoreError(f"{self.address}: ZooKeeper refuses the login")
         if not live.wait(_CONNECTED_POLL_SECONDS):
@@ -290,7 +290,7 @@ class ZookeeperStore:
         return losses
 
     def _check_resolvable(self) -> None:
-        """StoreError if none of the servers' names has an address."""
+        """StoreError if no host name can be resolved."""
         names = [name for name, _ in self._client.hosts]
         for name in names:
             with suppress(socket.gaierror):
@@ -302,7 +302,7 @@ class ZookeeperStore:
         )
 
     def _follow(self) -> None:
-        """The thread that keeps the nodes in memory in step, and tells of that."""
+        """The thread that updates the nodes in memory and calls the listeners."""
         while not self._stopped.is_set():
             self._news.wait()
             self._news.clear()
@@ -315,7 +315,7 @@ class ZookeeperStore:
                 if self._stopped.is_set():
                     return
                 self._suspend()
-                # Without a connection there is nothing to do: the next one is news.
+                # Not connected: the next connection triggers another attempt.
                 if self._client.connected:
                     logger.error("cannot follow the metadata: %s", error)
                     self._stopped.wait(_TRY_AGAIN_SECONDS)
@@ -328,9 +328,9 @@ class ZookeeperStore:
         self._news.set()
 
     def _catch_up(self, deadline: float) -> None:
-        """Read what was touched since the last time; the nodes are then those of one moment."""
+        """Read what changed since the last time; the nodes then are a consistent snapshot."""
         if self._session is StoreSession.SUSPENDED:
-            # We may be with a server that is behind the one that took our last commit.
+            # This server may be behind the one that accepted our last commit.
             _wait(self._client.sync_async(self._changes), deadline)
         nodes, journal = self._nodes, self._journal
         changes, living = self._ask_all(self._looks(), deadline)
@@ -342,7 +342,7 @@ class ZookeeperStore:
                 nodes = self._read_all(deadline)
                 changes, living = self._ask_all(self._looks(), deadline)
                 continue
-            # Ephemeral nodes go without a commit.
+            # Ephemeral nodes expire without a commit.
             touched |= {f"{LIVE}/{name}" for name in nodes.get(LIVE, {}).keys() ^ set(living)}
             if not touched:
                 break
@@ -353,9 +353,9 @@ class ZookeeperStore:
         self._nodes, self._journal, self._journal_version = nodes, journal, version
 
     def _checked(self, changes: Any, living: Any) -> Journal:
-        """The journal, if it is still that of the nodes that we know.
+        """The journal; StoreError if it does not belong to the nodes read before.
 
-        With other data all topics would seem to be deleted, and brokers would clear up.
+        With other data all topics would appear deleted, and brokers would remove their logs.
         """
         journal = None if changes is None or living is None else load_journal(changes[0])
         if journal is None or not (self._journal is None or journal.continues(self._journal)):
@@ -379,7 +379,7 @@ class ZookeeperStore:
         return _with_nodes({}, _found(paths, self._ask_all(self._reads(paths), deadline)))
 
     def _looks(self) -> list[_Question]:
-        """At what says that something has changed."""
+        """Watch the nodes that signal a change."""
         return [
             partial(self._client.get_async, self._changes, self._watched),
             partial(self._children, self._container(LIVE), self._watched),
@@ -398,7 +398,7 @@ class ZookeeperStore:
         return answer
 
     def _ask_all(self, questions: Iterable[_Question], deadline: float) -> list[Any]:
-        """All answers, None where there is no node; many questions are under way at once."""
+        """The results of many concurrent reads, None for a missing node."""
         answers: list[Any] = []
         remaining = iter(questions)
         while asked := [ask() for ask in islice(remaining, _PIPELINED)]:
@@ -414,7 +414,7 @@ class ZookeeperStore:
     def _connection_changed(self, state: str) -> None:
         """Called by kazoo, in the thread that reads from the connection."""
         if state == KazooState.CONNECTED:
-            self._news.set()  # told when we have caught up
+            self._news.set()  # listeners are called after catching up
         else:
             self._suspend(expired=state == KazooState.LOST)
 
@@ -428,7 +428,7 @@ class ZookeeperStore:
                 tell_all(self._told, StoreSession.SUSPENDED)
 
     def _connected(self, losses: int) -> None:
-        """We have caught up; it counts if the connection was not lost once more meanwhile."""
+        """Report that the store has caught up, unless the connection was lost again."""
         with self._telling:
             if self._session is StoreSession.SUSPENDED and losses == self._losses:
                 news = StoreSession.EXPIRED if self._expired else StoreSession.CONNECTED
@@ -485,7 +485,7 @@ class ZookeeperStore:
 
 
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has no types
-    """Gives up on a server that does not answer while there is time to try the others."""
+    """Gives up on an unresponsive server early enough to try the others."""
 
     def __init__(self, connect_seconds: float) -> None:
         super().__init__()
@@ -528,7 +528,7 @@ def _parse(address: str) -> tuple[str, str]:
 
 
 def _check_size(changes: Sequence[Change]) -> None:
-    """ZooKeeper would hang up on us, and not say why."""
+    """Refuse a request that is too large: ZooKeeper would close the connection without an error."""
     sizes = {
         change.path: len(change.value) if isinstance(change, Create | Put) else 0
         for change in changes
@@ -548,7 +548,7 @@ def _wait(asked: Any, deadline: float) -> Any:
 
 
 def _parent(container: str) -> str:
-    """The other way round than `_container`."""
+    """The inverse of `_container`."""
     return "" if container == _TOP else f"/{unquote(container)}"
 
 
@@ -571,7 +571,7 @@ def _with_commit(nodes: _Nodes, changes: Iterable[Change]) -> _Nodes:
 
 
 def _with_nodes(nodes: _Nodes, found: Mapping[str, StoreNode | None]) -> _Nodes:
-    """Other dictionaries: readers see all of a commit or nothing."""
+    """Replace the dictionaries: readers see all of a commit or nothing."""
     changed: dict[str, dict[str, StoreNode]] = {}
     for path, node in found.items():
         parent, name = parent_and_name(path)
