@@ -1,1 +1,1 @@
-"""Partitions of this broker: leadership, high watermarks, who waits for what."""
+"""Partitions of this broker: leadership, high watermarks, replication."""

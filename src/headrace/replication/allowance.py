@@ -1,4 +1,4 @@
-"""So many bytes a second: an account of what was copied."""
+"""A byte rate limit for replication."""
 
 from collections.abc import Callable
 
@@ -7,10 +7,10 @@ from headrace.settings.setting import LONG_MAX
 
 
 class Allowance:
-    """Whoever copied more than the rate allows waits while the account is overdrawn."""
+    """Tracks copied bytes; the caller waits while more was copied than the rate allows."""
 
     def __init__(self, rate: Callable[[], int], clock: Clock) -> None:
-        """`rate` says how many bytes a second there may be just now."""
+        """`rate` returns the current limit in bytes per second."""
         self._rate = rate
         self._clock = clock
         self._debt_bytes = 0.0
@@ -18,7 +18,7 @@ class Allowance:
 
     @property
     def is_on(self) -> bool:
-        """Whether there is a bound at all."""
+        """Whether there is a limit."""
         return self._rate() < LONG_MAX
 
     @property
@@ -27,7 +27,7 @@ class Allowance:
         return self._debt() > 0
 
     def copied(self, count_bytes: int) -> None:
-        """So much has been copied."""
+        """Count copied bytes."""
         self._debt_bytes = self._debt() + count_bytes
 
     def _debt(self) -> float:

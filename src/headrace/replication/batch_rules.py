@@ -1,4 +1,4 @@
-"""What a client's batch may say of itself, whatever the partition it goes to."""
+"""Validation of a client's batch that does not depend on the state of the partition."""
 
 from collections.abc import Iterable
 
@@ -23,7 +23,7 @@ _MAX_RECORD_ERRORS = 1000
 
 
 def check_attributes(attributes: int) -> None:
-    """Refuse what only brokers may write, and codecs that nobody knows."""
+    """Refuse batches that only brokers may write, and unknown codecs."""
     if attributes & _REFUSED_ATTRIBUTES:
         if attributes & batch.CONTROL:
             raise KafkaError(ErrorCode.INVALID_RECORD, "clients may not write control batches")
@@ -36,7 +36,7 @@ def check_attributes(attributes: int) -> None:
 
 
 def check_packed_count(record_count: int, max_decompressed_bytes: int) -> None:
-    """Refuse a compressed batch whose record count cannot be true, without decompressing it."""
+    """Refuse a compressed batch with an impossible record count, without decompressing it."""
     if record_count * MIN_RECORD_BYTES > max_decompressed_bytes:
         raise KafkaError(
             ErrorCode.INVALID_RECORD,
@@ -95,7 +95,7 @@ def record_steps(
 def largest_by_header(topic: str, max_timestamp: int, settings: LogSettings, now_ms: int) -> int:
     """The largest timestamp of a batch that is not decoded and whose header is doubtful.
 
-    A header that contradicts itself says nothing: -1. One that is too far ahead is refused.
+    Returns -1 for an inconsistent header. A timestamp too far in the future is refused.
     """
     if max_timestamp - now_ms > settings.message_timestamp_after_max_ms:
         raise KafkaError(
@@ -108,7 +108,7 @@ def largest_by_header(topic: str, max_timestamp: int, settings: LogSettings, now
 
 
 def compression_level(settings: LogSettings) -> int | None:
-    """How hard the topic's own codec shall try; None where the codec has no levels."""
+    """The compression level of the topic's codec; None if the codec has no levels."""
     return {
         "gzip": settings.compression_gzip_level,
         "lz4": settings.compression_lz4_level,

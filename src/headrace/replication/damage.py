@@ -1,8 +1,8 @@
 """A replica with a damaged log: others lead, and what is damaged is fetched again from them.
 
-First the cluster's metadata say that this replica is not in sync, in a new leader epoch; only then
-is its log cut, from the damaged segment on, and the fetcher does the rest. So nobody ever counts
-on what was cut. Where no other replica is in sync nothing is cut: what is whole is still served.
+First the replica leaves the ISR, in a new leader epoch; only then is its log truncated, from the
+damaged segment on, and the fetcher fetches it again. So no broker relies on what was truncated.
+If no other replica is in sync, nothing is truncated: undamaged batches are still served.
 """
 
 import logging
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class Damage:
-    """Mends the replicas of this broker that were found damaged."""
+    """Repairs the damaged replicas of this broker."""
 
     def __init__(self, replicas: Replicas, metadata: Metadata, membership: Membership) -> None:
         self._replicas = replicas
@@ -27,9 +27,9 @@ class Damage:
         self._membership = membership
 
     def mend(self) -> None:
-        """Give up what is damaged; KafkaError, worth another try, if the store refuses.
+        """Truncate damaged replicas; a retriable KafkaError if the store refuses.
 
-        Where that cannot be just now, whoever reads it the next time brings it up again.
+        A replica that cannot be repaired now is reported again at its next read.
         """
         damaged = self._replicas.damaged
         if not damaged:
@@ -37,13 +37,13 @@ class Damage:
         epochs = {partition: partition.leader_epoch for partition in damaged}
         self._membership.give_up_damaged(partition.name for partition in damaged)
         for partition, offset in list(damaged.items()):
-            # Without a new epoch the leader may still remember what was fetched before.
+            # Without a new epoch the leader may still use the old fetch offset.
             if partition.leader_epoch > epochs[partition] and self._is_given_up(partition):
                 _cut(partition, offset)
         damaged.clear()
 
     def _is_given_up(self, partition: Partition) -> bool:
-        """Whether nobody counts on this broker's replica."""
+        """Whether this broker's replica is neither in sync nor eligible."""
         topic = self._metadata.image.topics.get(partition.name.topic)
         if topic is None:
             return False

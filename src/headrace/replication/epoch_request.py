@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch as a follower asks it."""
+"""The OffsetForLeaderEpoch request of a follower."""
 
 from collections.abc import Iterable
 
@@ -16,7 +16,7 @@ from headrace.wire.primitives import TopicName, i32
 def epoch_request(
     me: BrokerId, asked: Iterable[tuple[TopicPartition, Epoch, Epoch]]
 ) -> OffsetForLeaderEpochRequest:
-    """Where an epoch ended, for each (partition, its leader's epoch, the epoch asked about)."""
+    """The end offset of an epoch, for each (partition, current leader epoch, requested epoch)."""
     topics: dict[str, list[OffsetForLeaderPartition]] = {}
     for (name, index), current, epoch in asked:
         row = OffsetForLeaderPartition(

@@ -1,4 +1,4 @@
-"""What a topic's settings ask about the records of a client's batch: checks, and another codec.
+"""Checks and recompression of a client's batch that the topic's settings require.
 
 Most batches are examined at once, while they are appended. One with very many records, or with very
 many bytes when it is decompressed, would keep the event loop busy: `Examination.at_once` raises
@@ -24,11 +24,11 @@ from headrace.wire.records import repack, unpack, walk_starts
 from headrace.wire.steps import AT_ONCE_BYTES, AT_ONCE_RECORDS, Steps, finish
 
 _STRIDE = 256
-"""Records that are looked at between two yields."""
+"""Records checked between two yields."""
 
 
 class BatchLimits(Protocol):
-    """What all batches of a broker are measured by."""
+    """The limits for all batches of a broker."""
 
     max_decompressed_bytes: int
     schema_ids: SchemaIds
@@ -40,7 +40,7 @@ class Examined(NamedTuple):
     settings: LogSettings
     """The topic's settings that it was made for."""
     largest: int | None
-    """The largest timestamp, -1 if there is none, None if it was not looked for."""
+    """The largest timestamp, -1 if there is none, None if it was not determined."""
     batch: bytearray | None
     """The whole batch in the topic's codec, if that is another one."""
 
@@ -85,11 +85,11 @@ class Examination:
         self._walks = (
             all_records or self._schemas or (header.record_count <= DECODED_RECORDS and doubtful)
         )
-        """Whether each record is looked at."""
+        """Whether each record is checked."""
         self._needed = all_records or self._schemas or codec is not None
         """Whether a batch that is too large is refused. Otherwise its header has to do."""
         self._cap = 0
-        """How much the batch may hold when decompressed; 0 if it is not decompressed."""
+        """The limit for the decompressed size; 0 if the batch is not decompressed."""
         if self._needed:
             self._cap = limits.max_decompressed_bytes
         elif self._walks:
@@ -127,7 +127,7 @@ class Examination:
         self._payload = unpack(self.batch, 0, len(self.batch), self._header, cap)
 
     def steps(self) -> Steps[int | None]:
-        """Check the records; their largest timestamp, if that was looked for."""
+        """Check the records; returns their largest timestamp if that is needed."""
         header, payload = self._header, self._payload
         largest = None
         if self._each:
@@ -149,7 +149,9 @@ class Examination:
         return largest
 
     def _schema_id_steps(self, payload: bytes | bytearray) -> Steps[None]:
-        """Every key or value must carry the id of a registered schema, where the topic says so."""
+        """Check that keys or values carry a registered schema id, if the topic validates
+        schemas.
+        """
         known, settings, topic = self._limits.schema_ids, self._settings, self._topic
         for number, record in enumerate(walk_starts(payload, self._header)):
             if record is None:
@@ -176,7 +178,7 @@ class Examination:
         return Examined(settings, largest, packed)
 
     def _check_size(self, size: int) -> None:
-        """The batch may have grown: it must still be one that the topic accepts."""
+        """Check the size again: recompression may have enlarged the batch."""
         settings = self._settings
         if size > settings.max_message_bytes:
             raise KafkaError(

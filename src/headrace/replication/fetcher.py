@@ -1,8 +1,8 @@
-"""A follower's loop: fetch from one leader what its partitions lack, for all of them at once.
+"""The replica fetcher: fetches from one leader for all partitions that follow it.
 
-A partition that begins to follow first finds where its log and the leader's part ways
-(`truncation.py`), and then takes over the leader's batches as they are, once their checksums are
-right. One incremental fetch session for each leader; whoever has an error sits out for a while.
+A new follower first truncates its log to where it agrees with the leader's (`truncation.py`), and
+then appends the leader's batches unchanged after a check of their checksums. There is one
+incremental fetch session per leader; a partition with an error is delayed for a while.
 """
 
 import asyncio
@@ -32,14 +32,14 @@ from headrace.wire.replica_fetch import FetchAnswer, FetchedPartition, FetchLimi
 logger = logging.getLogger(__name__)
 
 _PAUSE_S = 0.1
-"""How long a leader that cannot be reached, or a partition with an error, is left alone."""
+"""The delay after an error of a partition or a failed connection to the leader."""
 _CONNECT_TIMEOUT_S = 5.0
 
 _Key = tuple[bytes, int]
 
 
 class _Followed:
-    """One partition on its way behind its leader."""
+    """One partition that follows the leader."""
 
     __slots__ = ("asked", "epoch", "not_before", "partition", "told", "truncated")
 
@@ -48,7 +48,7 @@ class _Followed:
         self.epoch: Epoch = partition.leader_epoch
         self.truncated = False
         self.asked = -1
-        """The offset of the last request, as the session knows it; -1 if it does not."""
+        """The fetch offset in the fetch session; -1 if the partition is not in the session."""
         self.not_before = 0.0
         self.told = ""
         """The last error that was logged: it is not logged again at each attempt."""
@@ -100,7 +100,7 @@ class Fetcher:
         self._forgotten: list[_Key] = []
         self._session = (0, 0)
         self._changed = asyncio.Event()
-        # Whom we wait for, if it may take its time to answer.
+        # The request in flight, if it is a long poll.
         self._long_poll: AsyncConnection | None = None
         self._told = ""
 
@@ -117,7 +117,7 @@ class Fetcher:
                 self._forget(key)
             self._followed[key] = _Followed(partition)
             if self._long_poll is not None:
-                # Acknowledgements of the new one wait for us: do not sit out the leader's wait.
+                # Acknowledgements of new partitions wait for this fetch: interrupt the long poll.
                 self._long_poll.interrupt()
         self._changed.set()
 
@@ -162,7 +162,7 @@ class Fetcher:
             peer.close()
 
     async def _wait_for_work(self) -> None:
-        """Until there is something to follow, or whoever sits out may try again."""
+        """Wait until there is a partition to follow, or until a delay has passed."""
         self._changed.clear()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_PAUSE_S if self._followed else None):
@@ -179,7 +179,7 @@ class Fetcher:
         return [one for one in self._followed.values() if one.not_before <= now]
 
     def _cannot_follow(self, one: _Followed, error: Exception) -> None:
-        """One partition has a problem of its own: say so once, and try again in a moment."""
+        """Log an error of one partition once, and retry after a delay."""
         told = error.message if isinstance(error, KafkaError) else repr(error)
         if one.told != told:
             one.told = told
@@ -191,7 +191,7 @@ class Fetcher:
         self._sit_out(one)
 
     def _sit_out(self, one: _Followed) -> None:
-        """Leave a partition alone for a moment; the session forgets it meanwhile."""
+        """Delay a partition; it leaves the fetch session until then."""
         one.not_before = asyncio.get_running_loop().time() + _PAUSE_S
         if one.asked >= 0:
             one.asked = -1
@@ -206,12 +206,12 @@ class Fetcher:
     # ------------------------------------------------------------------------------ truncation
 
     async def _truncate(self, peer: AsyncConnection, new: list[_Followed]) -> None:
-        """Cut each log to where it agrees with the leader's."""
+        """Truncate each log to where it agrees with the leader's."""
         epochs: dict[_Key, Epoch] = {}
         for one in new:
             try:
                 latest = one.partition.log.epochs.latest
-                # A fetch says that everything before it is here.
+                # A fetch offset acknowledges everything below it.
                 one.partition.check_whole()
             except Exception as error:
                 self._cannot_follow(one, error)
@@ -236,7 +236,7 @@ class Fetcher:
                     epochs[key] = again
 
     def _cut(self, one: _Followed, answer: tuple[Epoch, int]) -> Epoch | None:
-        """Cut the log as the leader's answer has it; the epoch to ask about next, if any."""
+        """Truncate the log by the leader's answer; the epoch to ask about next, if any."""
         partition, log = one.partition, one.partition.log
         step = next_step(log.epochs, log.end_offset, partition.high_watermark, answer)
         try:
@@ -275,7 +275,7 @@ class Fetcher:
     # -------------------------------------------------------------------------------- fetching
 
     async def _fetch(self, peer: AsyncConnection, ready: list[_Followed]) -> None:
-        """One request and what follows from its answer."""
+        """Send one Fetch and apply its response."""
         wanted = []
         for one in ready:
             log = one.partition.log  # which `_truncate` has opened
@@ -285,7 +285,7 @@ class Fetcher:
                 wanted.append(
                     PartitionToFetch(topic_id, index, one.epoch, one.asked, log.start_offset)
                 )
-        # A leader adds first and forgets then: what is followed anew must not be among both.
+        # A leader adds before it forgets: a re-added partition must not be in both lists.
         again = {(one.topic_id, one.partition) for one in wanted}
         forgotten = [key for key in self._forgotten if self._session[0] and key not in again]
         self._forgotten = []
@@ -319,13 +319,13 @@ class Fetcher:
         await self._take(raw, answer)
 
     async def _take(self, raw: Response, answer: FetchAnswer) -> None:
-        """Append what came."""
+        """Append the fetched batches."""
         flushes = []
         with memoryview(raw.data) as view:
             for fetched in answer.partitions:
                 one = self._followed.get((fetched.topic_id, fetched.partition))
                 if one is None or not one.is_current or not one.truncated:
-                    continue  # it may have been asked for before the log was cut
+                    continue  # the fetch may have been sent before the log was truncated
                 try:
                     self._take_one(one, fetched, view)
                 except KafkaError as error:
@@ -337,7 +337,7 @@ class Fetcher:
                     flushes.append(one)
         loop = asyncio.get_running_loop()
         for one in flushes:
-            # The next fetch says that everything before is safe here.
+            # The next fetch offset acknowledges everything below it.
             outcome = await loop.run_in_executor(self._executor, flush_log, one.partition)
             if isinstance(outcome, KafkaError):
                 self._cannot_follow(one, outcome)
@@ -372,7 +372,7 @@ class Fetcher:
 
 
 def _check_batches(view: memoryview, pos: int, end: int) -> None:
-    """ValueError unless these are whole batches with the right checksums: rot does not spread."""
+    """ValueError unless these are whole batches with valid checksums."""
     while pos < end:
         if end - pos < HEADER_BYTES:
             raise ValueError("half a batch")

@@ -1,4 +1,4 @@
-"""The fetchers of this broker: one for each other that leads partitions with a replica here."""
+"""The replica fetchers of this broker: one for each leader of partitions with a replica here."""
 
 import asyncio
 from concurrent.futures import Executor
@@ -16,7 +16,7 @@ from headrace.types import BrokerId
 
 
 class Fetchers:
-    """Starts, changes and ends fetchers as leaders come and go."""
+    """Starts, updates and stops fetchers as leaders change."""
 
     def __init__(
         self,
@@ -38,11 +38,11 @@ class Fetchers:
         self._me: Broker | None = None
 
     def update(self) -> None:
-        """Follow what there is to be followed now; needs a running event loop."""
+        """Start and update fetchers for the current leaders; needs a running event loop."""
         image = self._metadata.image
         me = image.brokers.get(self._replicas.node_id)
         if me != self._me:
-            # Registered anew: leaders count nobody as in sync who fetches under an old epoch.
+            # Registered again: leaders do not add a follower with an old broker epoch to the ISR.
             self.stop()
             self._me = me
         by_leader: dict[BrokerId, list[Partition]] = {}
@@ -52,7 +52,7 @@ class Fetchers:
                     by_leader.setdefault(partition.leader, []).append(partition)
         for leader in list(self._running):
             fetcher, _ = self._running[leader]
-            # A broker that has registered anew has another epoch, and speaks for itself with that.
+            # A broker that registered again has another broker epoch, which its fetches must use.
             if (
                 leader not in by_leader
                 or fetcher.leader != image.brokers[leader]
@@ -65,7 +65,7 @@ class Fetchers:
             fetcher.follow(partitions)
 
     def stop(self) -> None:
-        """Follow nothing more."""
+        """Stop all fetchers."""
         for leader in list(self._running):
             self._end(leader)
 

@@ -1,7 +1,7 @@
-"""Group fsync: acknowledgements that wait for the disk share one trip to it.
+"""Group fsync: acknowledgements that wait for the disk share one flush.
 
-Partitions that asked while a flush was under way go into the next one, so a slow disk makes
-larger groups, not longer queues.
+Partitions that request a flush while one is running are part of the next one, so a slow disk leads
+to larger groups, not longer queues.
 """
 
 import asyncio
@@ -24,12 +24,12 @@ class Flusher:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin with what was asked for before there was an event loop."""
+        """Begin with flushes that were requested before the event loop ran."""
         if self._wanted and self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     def request(self, partition: Partition) -> None:
-        """See to it that everything appended to `partition` so far gets to the disk."""
+        """Schedule a flush of everything appended to `partition` so far."""
         self._wanted[partition] = None
         with contextlib.suppress(RuntimeError):  # no event loop yet: `start` follows
             self.start()
@@ -56,7 +56,7 @@ def _flush_all(group: list[Partition]) -> list[int | KafkaError]:
 
 
 def flush_log(partition: Partition) -> int | KafkaError:
-    """Flush a partition's log: up to which offset, or why not. Made for a worker."""
+    """Flush a partition's log; the flushed offset or the error. Runs in a worker thread."""
     try:
         while True:
             log = partition.log

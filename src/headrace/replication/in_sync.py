@@ -1,7 +1,7 @@
-"""Who is in sync, as the leaders here see it: written down when it changes.
+"""Expands and shrinks the ISR of the partitions that this broker leads.
 
-A follower that holds everything committed is let in at once; one that has not been as far as its
-leader for `replica.lag.time.max.ms` is put out, so that it holds up nobody.
+A follower that holds everything committed is added immediately. A follower that has not been
+caught up for `replica.lag.time.max.ms` is removed, so that it does not delay acks=all.
 """
 
 import logging
@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 class InSync:
-    """Lets followers in and puts them out, for all partitions that this broker leads."""
+    """Adds followers to the ISR and removes them, for all partitions that this broker leads."""
 
     def __init__(
         self, replicas: Replicas, metadata: Metadata, membership: Membership, max_lag_ms: int
@@ -27,15 +27,15 @@ class InSync:
         self._membership = membership
         self._max_lag_ms = max_lag_ms
         self._suspended = False
-        # Nobody knows yet whether what was proposed for them has been written down.
+        # Partitions whose last ISR proposal has an unknown outcome.
         self._unsure: dict[Partition, None] = {}
 
     def suspended(self) -> None:
-        """The store is out of reach: until it is back, nothing is proposed."""
+        """The store is unreachable: propose nothing until it is back."""
         self._suspended = True
 
     def connected(self) -> None:
-        """The store is back, and the image tells what became of every proposal."""
+        """The store is back, and the image shows the outcome of every proposal."""
         self._suspended = False
         for partition in self._unsure:
             if partition.leadership is not None:
@@ -44,10 +44,10 @@ class InSync:
         self._unsure.clear()
 
     def expand(self) -> None:
-        """Let in who has caught up; KafkaError, worth another try, if the store refuses.
+        """Add followers that have caught up; a retriable KafkaError if the store refuses.
 
-        A follower whose registration this broker has not heard of yet stays wanted: it may have
-        nothing more to fetch, so that nobody would think of it again.
+        A follower whose registration is not in the image yet is kept for the next attempt: it may
+        have nothing more to fetch, and no later fetch would trigger the check again.
         """
         if self._suspended:
             return
@@ -73,7 +73,7 @@ class InSync:
                 partition.leadership.settle()
 
     def shrink(self) -> None:
-        """Put out who lags; KafkaError, worth another try, if the store refuses."""
+        """Remove lagging followers; a retriable KafkaError if the store refuses."""
         if self._suspended:
             return
         now_ms = self._replicas.now_ms()

@@ -1,4 +1,4 @@
-"""A leader's view of its followers: how far each is, who is in sync, what is committed. Pure.
+"""A leader's view of its followers: fetch offsets, the ISR and the committed offset. Pure.
 
 A follower's fetch offset says that it holds everything below. What all of the in-sync set hold is
 committed, if that set is large enough (`min.insync.replicas`): nothing is ever acknowledged that a
@@ -13,20 +13,20 @@ UNKNOWN = -1
 
 
 class Follower:
-    """How far one follower is, and when it last was as far as its leader."""
+    """The fetch offset of one follower, and when it was last caught up."""
 
     __slots__ = ("caught_up_ms", "end", "epoch", "fetched_ms", "leader_end")
 
     def __init__(self, now_ms: int) -> None:
         self.end: Offset = UNKNOWN
         self.epoch = UNKNOWN
-        """Of the broker's start; one that has restarted since is not who it was."""
+        """The broker epoch of the fetch; a restarted broker has another one."""
         self.leader_end: Offset = 0
         self.fetched_ms = now_ms
         self.caught_up_ms = now_ms
 
     def fetched(self, offset: Offset, epoch: int, leader_end: Offset, now_ms: int) -> None:
-        """It asked for records from `offset` on, so it holds all before."""
+        """The follower fetched from `offset`, so it holds everything below."""
         if offset >= leader_end:
             self.caught_up_ms = now_ms
         elif offset >= self.leader_end:
@@ -56,35 +56,35 @@ class Leadership:
 
     @property
     def isr(self) -> tuple[BrokerId, ...]:
-        """Who counts as in sync, as the cluster's metadata have it."""
+        """The ISR in the cluster's metadata."""
         return self._state.isr
 
     @property
     def partition_epoch(self) -> int:
-        """Of the state that the cluster's metadata have, as far as this broker knows."""
+        """The partition epoch in the cluster's metadata, as far as this broker knows."""
         return self._state.partition_epoch
 
     def use(self, state: PartitionState, now_ms: int) -> None:
-        """Take over who holds the partition and who is in sync, as it was written down."""
+        """Apply the replicas and the ISR from the cluster's metadata."""
         self._state = state
         self._proposed = ()
         others = [broker for broker in state.replicas if broker != self._me]
         self.followers = {one: self.followers.get(one) or Follower(now_ms) for one in others}
 
     def propose(self, joining: tuple[BrokerId, ...]) -> None:
-        """These are about to be written down as in sync.
+        """Propose these replicas as in sync.
 
-        Until it is known what became of that, nothing is committed without them: others may see
-        them as in sync already, and elect them.
+        Until the outcome is known, nothing is committed without them: other brokers may already see
+        them in the ISR and elect them.
         """
         self._proposed = joining
 
     def settle(self) -> None:
-        """What was proposed has been written down by now, or never will be."""
+        """The proposal was committed, or never will be."""
         self._proposed = ()
 
     def committed(self, own_end: Offset, min_isr: int) -> Offset:
-        """Up to where everybody in sync has everything; -1 if that is not known yet."""
+        """The offset up to which all in-sync replicas have the records; -1 if not known yet."""
         isr = self._state.isr
         if len(isr) < effective_min_isr(self._state, min_isr) or self._me not in isr:
             return UNKNOWN
@@ -93,7 +93,7 @@ class Leadership:
         return min([own_end, *ends])
 
     def joining(self, high_watermark: Offset) -> tuple[BrokerId, ...]:
-        """Followers that are not in sync, and hold everything that was committed."""
+        """Followers outside the ISR that hold everything that was committed."""
         bound = max(high_watermark, self.epoch_start)
         return tuple(
             broker
@@ -102,7 +102,7 @@ class Leadership:
         )
 
     def lagging(self, leader_end: Offset, now_ms: int, max_lag_ms: int) -> tuple[BrokerId, ...]:
-        """Followers in sync that have not been as far as the leader for too long."""
+        """In-sync followers that have not been caught up for too long."""
         return tuple(
             broker
             for broker, follower in self.followers.items()
@@ -112,7 +112,7 @@ class Leadership:
         )
 
     def keep_time(self, leader_end: Offset, now_ms: int) -> None:
-        """Whoever has everything now is up to date, though it may not have fetched for long."""
+        """Followers that have everything now are caught up, even without a recent fetch."""
         for follower in self.followers.values():
             if follower.end >= leader_end:
                 follower.caught_up_ms = now_ms

@@ -3,13 +3,13 @@
 A copy grows beside the partition (`<topic>-<partition>.<id>-future`) until it has every record;
 then, between two requests, it takes the partition's place:
 
-    1. the rest is copied and synced; `moved-from` in the copy's folder says that it counts
+    1. the rest is copied and synced; `moved-from` in the copy's folder marks it as complete
     2. the copy's folder gets the partition's name, and the event loop uses it from here on
     3. a worker syncs that, saves the offsets, and only then sets the old folder aside
 
-A crash before 2 leaves a partition and an unfinished copy: the move goes on, or begins anew if the
-stop was not clean. After it there may be two folders of one name, of which `moved-from` has the
-right one. While it moves, a partition is not compacted: a tombstone could go that the copy needs.
+A crash before 2 leaves a partition and an unfinished copy: the move continues, or starts over if
+the stop was not clean. After it two folders may have one name; the one with `moved-from` is
+valid. A partition is not compacted while it moves: a tombstone that the copy needs could go.
 """
 
 import asyncio
@@ -34,30 +34,30 @@ logger = logging.getLogger(__name__)
 _READ_BYTES = 256 * 1024
 _APPEND_BYTES = 64 * 1024
 _APPEND_BATCHES = 100
-"""What is appended to a copy before others have their turn: less than a millisecond's worth."""
+"""Bytes appended to a copy between two yields: less than a millisecond of work."""
 _LAST_BYTES = 256 * 1024
-"""What may be missing when the partition stands still for the rest; doubles with every attempt,
-because whoever writes faster than we copy must not keep us busy for ever."""
+"""Bytes that may be missing when writes are paused for the rest; doubles with every attempt, so
+that the move also ends if clients write faster than it copies."""
 _PIECES_PER_SECOND = 4
-"""At least, where the pace is limited, so that a new limit is soon noticed."""
+"""The smallest piece where the rate is limited, so that a new limit soon takes effect."""
 _SHORT_S = 0.001
 _COMPACTION_CHECK_S = 0.1
 
 
 class _GivenUp(Exception):
-    """Nobody wants this move any more."""
+    """The move was cancelled."""
 
 
 class _Move:
-    """One partition on its way."""
+    """The move of one partition."""
 
     def __init__(self, partition: Partition, target: LogDirectory) -> None:
         self.partition = partition
         self.target = target
         self.cancelled = False
         self.generation = -1
-        """How often the log had been cut when the copy began; nothing says what it shares with
-        a log that was cut and written again since."""
+        """The number of truncations of the log when the copy began; after another truncation the
+        copy is no longer a prefix of the log."""
         self.task: asyncio.Task[None] | None = None
 
     @property
@@ -65,7 +65,7 @@ class _Move:
         return self.partition.name
 
     def goes_on(self, earlier: "_Move") -> bool:
-        """Whether this one can use what the other has copied."""
+        """Whether this move can continue the other's copy."""
         return self.partition is earlier.partition and self.target is earlier.target
 
 
@@ -88,11 +88,11 @@ class Moves:
 
     @property
     def under_way(self) -> int:
-        """How many replicas are moving, or wait for their turn."""
+        """How many replicas are moving or queued."""
         return len(self._moves)
 
     def begin(self, partition: Partition, target: LogDirectory) -> None:
-        """Let the partition lie in `target`; a move to elsewhere that is under way is given up.
+        """Move the partition to `target`; this cancels a running move to another folder.
 
         KafkaError 56 if no copy can be made there.
         """
@@ -109,7 +109,7 @@ class Moves:
             self._start(_Move(partition, target), under_way)
 
     def resume(self, partition_of: Callable[[TopicPartition], Partition | None]) -> None:
-        """Go on with the moves that the last run did not finish."""
+        """Continue the moves that the last run did not finish."""
         for directory in self._directories.healthy:
             for name in [*directory.futures]:
                 partition = partition_of(name)
@@ -120,14 +120,14 @@ class Moves:
                     self._executor.submit(_remove, name, directory.drop_future(name))
 
     def stop(self) -> None:
-        """End everything at once; the next start goes on."""
+        """Stop all moves; the next start continues them."""
         for move in self._moves.values():
             if move.task is not None:
                 move.task.cancel()
 
     def _start(self, move: _Move, earlier: _Move | None) -> None:
         if earlier is None and move.name not in move.target.futures:
-            self._create(move)  # at once, so that whoever asks sees that it has begun
+            self._create(move)  # immediately, so that DescribeLogDirs shows the copy
         self._moves[move.name] = move
         move.task = asyncio.get_running_loop().create_task(self._run(move, earlier))
 
@@ -190,7 +190,7 @@ class Moves:
         finish = self._directories.exchange(move.name, target)
         partition.replace_log(copy)
         if partition.flushes_first:
-            self._flush_later(partition)  # somebody may wait for a flush of the old log
+            self._flush_later(partition)  # a request may wait for a flush of the old log
         await self._in_worker(finish)
         logger.info("moved %s to %s", move.name, target.path)
 
@@ -215,7 +215,7 @@ class Moves:
         return self._create(move)
 
     async def _follow(self, move: _Move, copy: Log) -> None:
-        """Copy until nothing is left, serving others in between."""
+        """Copy until nothing is left, yielding to other tasks in between."""
         loop = asyncio.get_running_loop()
         while True:
             self._check(move)
@@ -241,7 +241,7 @@ class Moves:
                 await asyncio.sleep(len(data) / rate)
 
     def _catch_up(self, move: _Move, copy: Log, budget: int) -> bool:
-        """Copy what is left, while everybody waits; False if it is more than `budget` bytes."""
+        """Copy the rest without yielding; False if it is more than `budget` bytes."""
         source = move.partition.log
         while True:
             offset = _next_offset(source, copy)
@@ -280,13 +280,13 @@ def _next_offset(source: Log, copy: Log) -> int:
 
 
 def _begin_at(source: Log, copy: Log, offset: int) -> None:
-    """Retention may have deleted what the copy has, and more: it must not get a hole."""
+    """Retention may have deleted records beyond the copy's end: the copy must not get a gap."""
     if copy.end_offset < source.start_offset:
         copy.restart_at(offset)
 
 
 def _slices(view: memoryview) -> Iterator[tuple[int, int]]:
-    """Whole batches, so many at a time that appending them takes no time that others notice."""
+    """Whole batches, few enough that appending them does not delay other requests."""
     start = end = batches = 0
     while end < len(view):
         end += read_header(view, end)[1] + OVERHEAD

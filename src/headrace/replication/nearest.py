@@ -14,7 +14,7 @@ class Nearest:
         self._node_id = node_id
 
     def __call__(self, partition: Partition, rack: str, offset: Offset) -> BrokerId:
-        """An in-sync follower in that rack that has the offset; NO_REPLICA: this broker."""
+        """An in-sync follower in that rack that has the offset; NO_REPLICA for this broker."""
         leadership, brokers = partition.leadership, self._metadata.image.brokers
         here = brokers.get(self._node_id)
         if leadership is None or here is None or here.rack == rack:

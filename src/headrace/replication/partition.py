@@ -1,9 +1,9 @@
-"""One partition of which this broker has a replica: leadership, the high watermark, who waits.
+"""One partition of which this broker has a replica: leadership, high watermark, waiting requests.
 
-The log below knows bytes and offsets; the handlers above know requests. Between them stand the
-rules of a leader: which epoch it leads in, what a client may append, up to where a consumer may
-read, and what is committed. A leader with followers keeps a `Leadership`; one that is alone commits
-as it appends. What a follower does with what it fetched is in `fetcher.py`.
+The log below handles bytes and offsets; the handlers above handle requests. This module has the
+rules of a leader: its epoch, what a client may append, up to where a consumer may read, and what
+is committed. A leader with followers has a `Leadership`; one without followers commits as it
+appends. `fetcher.py` appends what a follower fetched.
 """
 
 import asyncio
@@ -37,14 +37,14 @@ class WaitingReader(Protocol):
 
 
 class Watcher(Protocol):
-    """A session that has to know that a partition has changed."""
+    """A fetch session that is notified when a partition changes."""
 
     def changed(self) -> WaitingReader | None:
-        """Note the change; the fetch that waits for it, if there is one."""
+        """Note the change; returns the fetch that waits for it, if any."""
 
 
 class Shared(Protocol):
-    """What all partitions of a broker have in common."""
+    """What all partitions of a broker share."""
 
     node_id: BrokerId
     followers_serve: bool
@@ -68,9 +68,9 @@ class Shared(Protocol):
 
 
 class Partition:
-    """A partition as this broker has it: leads it, follows it, or knows who does.
+    """A partition that this broker leads, follows, or only knows the leader of.
 
-    A replica opens its log when that is first needed.
+    A replica opens its log at first use.
     """
 
     __slots__ = (
@@ -93,7 +93,7 @@ class Partition:
         self.leader: BrokerId = NO_LEADER
         self.leader_epoch: Epoch = -1
         self.leadership: Leadership | None = None
-        """What a leader with followers knows of them."""
+        """The followers' progress, if this broker leads and has followers."""
         self.leads = False
         self.hosted = False
         """Whether this broker has a replica of it."""
@@ -104,7 +104,7 @@ class Partition:
         self.closed = False
         self.flushes_first = self.held = False
         self.watchers: dict[Watcher, None] = {}
-        # By producer id; one lives as long as a request that holds it.
+        # By producer id; an entry lives as long as a request that refers to it.
         self.verifications: WeakValueDictionary[int, VerificationGuard] | None = None
         self._waiters = CommitWaiters()
         self._high_watermark = 0
@@ -116,7 +116,7 @@ class Partition:
         self.use_state(state)
 
     def use_settings(self, settings: LogSettings) -> None:
-        """Take a topic's settings, at start or when they change."""
+        """Apply a topic's settings, at start or when they change."""
         self.settings = settings
         self.flushes_first = settings.flush_messages == 1
         """Whether an acknowledgement waits for the disk."""
@@ -142,7 +142,7 @@ class Partition:
             self._log.settings = settings
 
     def use_state(self, state: PartitionState) -> None:
-        """Lead, follow, or know that others do, as the cluster's metadata say."""
+        """Become leader, follower or neither, according to the cluster's metadata."""
         if state == self._state:
             return
         self._state = state
@@ -177,7 +177,7 @@ class Partition:
                 end = self.log.end_offset
             except KafkaError:
                 self.leads = False
-                self._state = None  # so that the same state is tried again
+                self._state = None  # the same state is then applied again
                 self._shared.cannot_serve(self)
                 return
             self.leadership = Leadership(state.leader, state, end, now_ms)
@@ -201,12 +201,12 @@ class Partition:
             self._shared.changed.append(self)
 
     def step_down(self) -> None:
-        """Lead no more, before anybody has said who does: this broker may be out of the cluster."""
+        """Stop leading before a new leader is known: this broker may have lost its registration."""
         if self.leads:
             self.leads, self.leadership, self.leader = False, None, NO_LEADER
             self._state, self.serves = None, False
             self.fail_waiters(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
-            self._shared.changed.append(self)  # consumers shall look for who leads now
+            self._shared.changed.append(self)  # consumers then look for the new leader
 
     @property
     def log(self) -> Log:
@@ -222,7 +222,7 @@ class Partition:
         return self._log
 
     def check_whole(self) -> None:
-        """KafkaError 2 if the log is damaged; then other replicas are asked for what it lacks."""
+        """KafkaError 2 if the log is damaged; the lost records are then fetched from a replica."""
         for first, following in self.log.holes[:1]:
             self._shared.found_damaged(self, first)
             raise KafkaError(
@@ -231,13 +231,13 @@ class Partition:
             )
 
     def replace_log(self, log: Log) -> None:
-        """Use another log, which has the same records, from now on."""
+        """Replace the log by another one with the same records."""
         log.settings = self.settings
         self._log = log
 
     @property
     def opened(self) -> bool:
-        """Whether the log has been needed yet."""
+        """Whether the log is open."""
         return self._log is not None
 
     @property
@@ -254,7 +254,7 @@ class Partition:
         return leadership is None or self._high_watermark >= leadership.epoch_start
 
     def check_epoch(self, current_leader_epoch: Epoch) -> None:
-        """Refuse a client whose picture of the leadership is older or newer than ours."""
+        """Refuse a request whose leader epoch is older or newer than the current one."""
         if current_leader_epoch < 0 or current_leader_epoch == self.leader_epoch:
             return
         if current_leader_epoch < self.leader_epoch:
@@ -274,10 +274,10 @@ class Partition:
         verification: VerificationGuard | None = None,
         examined: Examined | None = None,
     ) -> tuple[Offset, int, Offset]:
-        """Judge and append a client's batch: (base offset, append time or -1, log start).
+        """Validate and append a client's batch: (base offset, append time or -1, log start).
 
         A transactional batch needs what `begin_verification` gave for its producer. TakesLong: its
-        examination has to be completed first, and the result be given as `examined`.
+        examination has to be completed first, and its result passed as `examined`.
         """
         if not self.leads:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -297,8 +297,8 @@ class Partition:
             check_attributes(attributes)
             if attributes & batch.TRANSACTIONAL:
                 self._check_transaction(log, header, verification)
-        # librdkafka claims a maximum timestamp of 0 for records without timestamps. Retention would
-        # take that for 1970: where the header's timestamps are doubtful, the records decide.
+        # librdkafka sends a maximum timestamp of 0 for records without timestamps, which
+        # retention would read as 1970: if the header is doubtful, the records decide.
         doubtful = (
             not 0 <= base_timestamp <= max_timestamp
             or max_timestamp - now_ms > settings.message_timestamp_after_max_ms
@@ -326,12 +326,12 @@ class Partition:
         return base, append_time, log.start_offset
 
     def _hold(self) -> None:
-        """What was appended is not committed yet: the disk or the followers have to have it."""
+        """Wait for the disk or the followers: the appended batch is not committed yet."""
         if self.flushes_first:
             self._shared.flush_later(self)
         elif self.leadership is not None:
             self.commit_what_all_have()
-        if self.watchers:  # followers wait for the log's end
+        if self.watchers:  # waiting fetches of followers read to the log end
             self._shared.changed.append(self)
 
     def append_own(self, buf: bytearray, now_ms: int) -> Offset:
@@ -356,10 +356,10 @@ class Partition:
         coordinator_epoch: int,
         now_ms: int,
     ) -> Offset:
-        """End the producer's transaction here; the marker's offset.
+        """Append a transaction marker; returns its offset.
 
-        It counts once it is committed. A second marker does no harm. KafkaError 47 and 52: an older
-        epoch of the producer, of the coordinator.
+        It takes effect once it is committed. A second marker is harmless. KafkaError 47 and 52: an
+        older epoch of the producer, of the coordinator.
         """
         log = self._log or self.log
         producer = log.producers.producers.get(producer_id)
@@ -377,7 +377,7 @@ class Partition:
         return offset
 
     def begin_verification(self, producer_id: int, producer_epoch: int) -> VerificationGuard:
-        """What a transactional batch of this producer needs; before the coordinator is asked."""
+        """Begin the verification of a transactional batch, before the coordinator is asked."""
         if (self._log or self.log).producers.is_open(producer_id, producer_epoch):
             return VerificationGuard(needed=False)
         if self.verifications is None:
@@ -388,7 +388,7 @@ class Partition:
         return verification
 
     def is_verified(self, producer_id: int, verification: VerificationGuard) -> bool:
-        """Whether no marker of the producer has come since `begin_verification`."""
+        """Whether no marker of the producer was appended since `begin_verification`."""
         if not verification.needed:
             return (self._log or self.log).producers.open_transactions.get(producer_id) is not None
         known = self.verifications
@@ -433,7 +433,7 @@ class Partition:
         self, buf: bytearray, view: memoryview, pos: int, end: int, header: batch.HeaderFields,
         now_ms: int, doubtful: bool, examined: Examined | None,
     ) -> tuple[bytearray, memoryview, int, int, batch.HeaderFields, int]:  # fmt: skip
-        """What a topic's settings ask of a batch beyond taking it as it is.
+        """Apply the topic's settings that need more than the batch header.
 
         `doubtful`: the header does not prove what the timestamps of the records are.
         """
@@ -479,7 +479,7 @@ class Partition:
     # --------------------------------------------------------------------------- replication
 
     def fetched_by(self, follower: BrokerId, epoch: int, offset: Offset) -> None:
-        """A follower asked for what comes from `offset` on: it holds everything before."""
+        """A follower fetched from `offset`: it holds everything below."""
         leadership = self.leadership
         known = None if leadership is None else leadership.followers.get(follower)
         if leadership is None or known is None:
@@ -492,7 +492,7 @@ class Partition:
             self._shared.isr_due(self)
 
     def read_to_end(self, offset: Offset, max_bytes: int, whole_first: bool) -> Slice | None:
-        """Batches from `offset` on, committed or not: for followers, and for who leads."""
+        """Batches from `offset` on, committed or not: for followers and for the leader itself."""
         log = self._log or self.log
         return log.read(offset, max_bytes, log.end_offset, whole_first)
 
@@ -505,23 +505,23 @@ class Partition:
             self.advance(offset)
 
     def follow_to(self, high_watermark: Offset) -> None:
-        """A follower learns what is committed."""
+        """Apply the leader's high watermark (follower only)."""
         bound = min(high_watermark, self.log.end_offset)
         if bound > self._high_watermark:
             self.advance(bound)
 
     def truncate_to(self, offset: Offset) -> None:
-        """A follower gives up what its leader does not have."""
+        """Truncate the log to what the leader has (follower only)."""
         self.log.truncate_to(offset)
         self._high_watermark = min(self._high_watermark, self.log.end_offset)
 
     def restart_at(self, offset: Offset) -> None:
-        """A follower forgets everything: its leader's log begins after the end of this one."""
+        """Empty the log: the leader's log starts after the end of this one (follower only)."""
         self.log.restart_at(offset)
         self._high_watermark = offset
 
     def commit_what_all_have(self) -> None:
-        """Commit what everybody in sync has."""
+        """Commit what all in-sync replicas have."""
         leadership, log = self.leadership, self._log or self.log
         if leadership is None:
             return
@@ -535,7 +535,9 @@ class Partition:
         return self._high_watermark >= offset
 
     def wait_committed(self, offset: Offset) -> asyncio.Future[None]:
-        """Done when everything below `offset` is committed, failed if that is not ours to say."""
+        """Done when everything below `offset` is committed; fails if this broker is not the
+        leader.
+        """
         return self._waiters.wait(offset, self.leads)
 
     def advance(self, offset: Offset) -> None:
@@ -547,11 +549,11 @@ class Partition:
         self._waiters.reached(offset)
 
     def fail_waiters(self, error: KafkaError) -> None:
-        """Nothing that is still waiting to be committed will be."""
+        """Fail all requests that wait for a commit."""
         self._waiters.fail(error)
 
     def delete_records(self, offset: Offset) -> Offset:
-        """Forget what lies below `offset` (-1: all that is committed); the new low watermark."""
+        """Delete records below `offset` (-1: all that is committed); the new low watermark."""
         high_watermark = self.high_watermark
         if offset == -1:
             offset = high_watermark
@@ -566,12 +568,12 @@ class Partition:
         return start
 
     def retention_view(self) -> LogView:
-        """What retention decides on."""
+        """The state that retention uses."""
         log = self.log
         return LogView(log.segments, log.start_offset, log.end_offset, self.high_watermark)
 
     def delete_segments(self, count: int, now_ms: int) -> None:
-        """Forget the oldest segments, all of them committed."""
+        """Delete the oldest segments, all of them committed."""
         self.log.delete_segments(count, now_ms)
         self.advance(self._high_watermark)
 
@@ -579,7 +581,7 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> Offset:
-        """The offset below which every transaction has ended, for consumers that wait for that."""
+        """The last stable offset, for `read_committed` consumers."""
         log = self._log or self.log
         return log.last_stable_offset(self._high_watermark)
 
@@ -597,7 +599,7 @@ class Partition:
         return piece, log.transactions.between(offset, log.end_of(piece, offset))
 
     def read(self, offset: Offset, max_bytes: int, whole_first: bool) -> Slice | None:
-        """Committed batches from `offset` on, or None where nothing is there yet."""
+        """Committed batches from `offset` on, or None if there are none yet."""
         if not self.serves:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         log = self._log or self.log
@@ -607,7 +609,7 @@ class Partition:
         return log.read(offset, max_bytes, high_watermark, whole_first)
 
     def close(self) -> None:
-        """The partition is gone from this broker; whoever waits for it shall look again."""
+        """The partition was removed from this broker; waiting requests check again."""
         self.closed = True
         self.fail_waiters(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
         if self.watchers:

@@ -1,4 +1,4 @@
-"""Questions to other brokers of the cluster, over connections that are kept for the next one."""
+"""Requests to other brokers of the cluster, over pooled connections."""
 
 import asyncio
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ _KEPT = 4
 
 
 class Peers:
-    """Asks other brokers; several questions to one may be under way, each on its own connection."""
+    """Sends requests to other brokers; each request in flight has its own connection."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class Peers:
         self._idle: dict[tuple[str, int], list[AsyncConnection]] = {}
 
     async def ask(self, broker: BrokerId, request: object, shape: "type[Message]") -> "Message":
-        """The answer of a broker; KafkaError, worth another try, if there is none."""
+        """The response of a broker; a retriable KafkaError if there is none."""
         known = self._metadata.image.brokers.get(broker)
         if known is None:
             raise KafkaError(
@@ -52,7 +52,7 @@ class Peers:
                 raise
         except Unreachable as error:
             if not fresh:
-                # It was kept for too long, and the broker has restarted since.
+                # A stale idle connection: the broker has restarted since.
                 for each in idle:
                     each.close()
                 idle.clear()
@@ -69,7 +69,7 @@ class Peers:
         return answer
 
     def close(self) -> None:
-        """Hang up everywhere."""
+        """Close all connections."""
         for idle in self._idle.values():
             for peer in idle:
                 peer.close()
@@ -77,7 +77,7 @@ class Peers:
 
     async def _connect(self, host: str, port: int) -> "AsyncConnection":
         if self._connect_to is None:
-            # Imported here: a broker on its own starts faster without.
+            # Imported here: a single broker starts faster without it.
             from headrace.client.aio import AsyncConnection
 
             self._connect_to = AsyncConnection.connect

@@ -23,7 +23,7 @@ from headrace.types import Offset, TopicPartition
 logger = logging.getLogger(__name__)
 
 _FOLDERS_AT_ONCE = 50
-"""Folders made in one go, while everybody else waits: about ten milliseconds' worth."""
+"""Folders created without a yield to other requests: about ten milliseconds of work."""
 
 
 class Replicas:
@@ -48,21 +48,21 @@ class Replicas:
         self.shared_out: dict[Partition, None] = {}
         """The partitions that this broker leads and others follow."""
         self.isr_wanted: dict[Partition, None] = {}
-        """Those of which a follower has caught up that does not count as in sync yet."""
+        """Those with a follower that has caught up but is not in the ISR yet."""
         self.on_roles: Callable[[], None] = _nothing
-        """Called when partitions came, went, or are led by somebody else."""
+        """Called when partitions are added, removed, or change their leader."""
         self.on_isr: Callable[[], None] = _nothing
-        """Called when `isr_wanted` has something new."""
+        """Called when `isr_wanted` changes."""
         self.unfit: dict[Partition, None] = {}
-        """Those that this broker cannot serve though it has a replica: a data folder has failed."""
+        """Those with an offline replica here: a data folder has failed."""
         self.stepped_down = False
-        """Whether this broker may be out of the cluster, and leads nothing until it knows."""
+        """Whether this broker may have lost its registration, and leads nothing until it knows."""
         self.on_unfit: Callable[[], None] = _nothing
-        """Called when `unfit` has something new."""
+        """Called when `unfit` changes."""
         self.damaged: dict[Partition, Offset] = {}
         """Those whose log is damaged, and an offset in the segment that is; see `damage.py`."""
         self.on_damaged: Callable[[], None] = _nothing
-        """Called when `damaged` has something new."""
+        """Called when `damaged` changes."""
         self._clock = clock
         self._high_watermarks: dict[TopicPartition, int] = {}
         self.directories = directories
@@ -80,7 +80,7 @@ class Replicas:
         """The broker's settings with the changes that were made while it runs."""
         self._saving = threading.Lock()
         self._without_folder: dict[Partition, None] = {}
-        # Partitions that must lie in a folder which was offline at the start.
+        # Partitions that must be in a folder that was offline at the start.
         self._out_of_reach: set[Partition] = set()
 
     # ----------------------------------------------------------------------------- finding
@@ -134,9 +134,9 @@ class Replicas:
         self.on_roles()
 
     def _let_in_started(self, old: Image, new: Image) -> None:
-        """Let in followers that fetched before this broker heard of their start.
+        """Add followers to the ISR that fetched before their registration was in the image.
 
-        They were seen as in sync then. If they have nothing more to fetch, they do not ask again.
+        If they have nothing more to fetch, no later fetch triggers this.
         """
         started = {
             one.id: one.epoch
@@ -152,7 +152,7 @@ class Replicas:
                 self.isr_due(partition)
 
     def load(self, image: Image) -> None:
-        """Stand by for every partition in the image; after a crash, make each log whole first."""
+        """Prepare every partition in the image; after a crash, recover each log first."""
         self._use_broker_configs(image)
         for directory in self.directories.healthy:
             self._high_watermarks.update(directory.read_high_watermarks())
@@ -163,7 +163,7 @@ class Replicas:
             self._in_background(work)
 
     def start(self) -> None:
-        """Begin with what waits for the event loop, which runs by now."""
+        """Begin the work that needs the running event loop."""
         self._flusher.start()
 
     def _settings_for(self, partition: TopicPartition) -> LogSettings:
@@ -208,7 +208,7 @@ class Replicas:
             self.make_folders()
 
     def _note_role(self, partition: Partition, known: bool) -> None:
-        """Keep in mind who leads, follows, lacks a folder, or has one that it needs no more."""
+        """Update the sets of leaders, followers and partitions without a folder."""
         self._note(self.followed, partition, partition.hosted and not partition.leads)
         self._note(self.shared_out, partition, partition.leadership is not None)
         has_folder = self.directories.has(partition.name)
@@ -267,21 +267,21 @@ class Replicas:
         return self.directories.create(partition.name, partition.topic_id, partition.settings)
 
     def known_high_watermark(self, partition: Partition) -> int:
-        """What was committed at least, when this broker last wrote it down."""
+        """The checkpointed high watermark."""
         return self._high_watermarks.get(partition.name, 0)
 
     def now_ms(self) -> int:
-        """A steady clock, for who lags and since when."""
+        """A monotonic clock, to measure the lag of followers."""
         return int(self._clock.monotonic() * 1000)
 
     def isr_due(self, partition: Partition) -> None:
-        """A follower of this partition can be counted as in sync."""
+        """A follower of this partition can be added to the ISR."""
         self.isr_wanted[partition] = None
         self.on_isr()
 
     def save_high_watermarks(self) -> None:
-        """Write down what is committed in partitions with several replicas. Made for a worker."""
-        with self._saving:  # the last to write has the latest
+        """Checkpoint the high watermarks of replicated partitions. Runs in a worker thread."""
+        with self._saving:  # serialised, so that the last write has the newest values
             offsets: dict[LogDirectory, dict[TopicPartition, int]] = {}
             for partition in [*self.shared_out, *self.followed]:
                 home = self.directories.home_of(partition.name)
@@ -294,17 +294,17 @@ class Replicas:
                     logger.error("%s; it is tried again", error.message)
 
     def _in_background(self, work: Callable[[], None]) -> None:
-        """Have a worker do it; what goes wrong there is logged."""
+        """Run it in a worker thread; errors are logged."""
         self._executor.submit(work).add_done_callback(_log_failure)
 
     def step_down(self) -> None:
-        """Lead nothing, until the cluster's metadata say so anew."""
+        """Stop leading all partitions, until `use_again`."""
         self.stepped_down = True
         for partition in self.all_partitions():
             partition.step_down()
 
     def use_again(self, image: Image) -> None:
-        """Take up the roles that the image says, after `step_down`."""
+        """Apply the roles in the image again, after `step_down`."""
         self.stepped_down = False
         for topic in image.topics.values():
             self._place(topic)
@@ -323,20 +323,20 @@ class Replicas:
         return bool(self._without_folder)
 
     def make_folders(self, at_most: int = _FOLDERS_AT_ONCE) -> None:
-        """Make some of the folders that new partitions still lack; the rest at the next call.
+        """Create some of the folders that new partitions lack; the rest at the next call.
 
-        A topic with ten thousand partitions takes seconds to get its folders, and nobody shall
-        wait for that: a partition that is used earlier makes its own.
+        Creating the folders of ten thousand partitions takes seconds, and must not block other
+        requests. A partition that is used earlier creates its own.
         """
         for partition in list(islice(self._without_folder, at_most)):
             try:
                 self.open_log(partition)
             except KafkaError as error:
-                # Whoever uses the partition tries again, and is told.
+                # The first use of the partition tries again and reports the error.
                 logger.error("no folder for %s yet: %s", partition.name, error.message)
 
     def directory_failed(self, directory: LogDirectory) -> None:
-        """Tell whoever waits for partitions in this folder, which is offline now."""
+        """Fail requests that wait for partitions in this folder, which is offline now."""
         directory.release_files()
         error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory.path} is offline")
         for name in directory.partitions():
@@ -348,33 +348,33 @@ class Replicas:
                     self.cannot_serve(partition)
 
     def cannot_serve(self, partition: Partition) -> None:
-        """Others shall lead this partition, and not count on this broker."""
+        """Report this replica as offline, so that another broker leads."""
         self.unfit[partition] = None
         self.on_unfit()
 
     def found_damaged(self, partition: Partition, offset: Offset) -> None:
-        """What is at this offset cannot be read: another replica has it, if there is one."""
+        """Report damage at this offset, so that it is fetched from another replica."""
         if partition.replicas > 1:
             self.damaged[partition] = min(offset, self.damaged.get(partition, offset))
             self.on_damaged()
 
     def resume_moves(self) -> None:
-        """Go on with moves between data folders; needs a running event loop."""
+        """Continue moves between data folders; needs a running event loop."""
         self.moves.resume(lambda name: next(iter(self.topic(name.topic)[name.partition :]), None))
 
     async def save_start_offsets(self) -> None:
-        """Bring all logs' beginnings to the disk; KafkaError if that fails."""
+        """Write the log start offsets of all logs to disk; KafkaError if that fails."""
         loop = asyncio.get_running_loop()
         for directory in self.directories.healthy:
             await loop.run_in_executor(self._executor, directory.checkpoint)
 
     def flush_later(self, partition: Partition) -> None:
-        """Flush as soon as the disk is free, and commit then."""
+        """Flush when the current flush is done, then commit."""
         self._flusher.request(partition)
 
 
 def _nothing() -> None:
-    """Nobody wants to know."""
+    """Does nothing: the default callback."""
 
 
 def _log_failure(done: "Future[None]") -> None:

@@ -1,9 +1,9 @@
-"""Which schema ids are registered, for topics that take only records that carry one.
+"""The registered schema ids, for topics with schema validation.
 
 The registry keeps its schemas in a topic, and this broker has a replica of it: ids are read from
-there, with no request to anybody. A batch whose ids are all known costs a look into a dictionary
-for each record. An id that is not known is looked for in what the registry has written since, a
-bounded piece at a time, because this happens in the event loop.
+there, without a request. A batch whose ids are all known costs one dictionary lookup per record.
+For an unknown id the newer records of the registry's topic are read, a bounded piece at a time,
+because this runs in the event loop.
 """
 
 import json
@@ -42,11 +42,11 @@ class SchemaIds:
         self._next: Offset = 0
         self._by_key: dict[bytes, int] = {}
         self._uses: dict[int, int] = {}
-        # By producer id: what an open transaction has written counts from its marker on.
+        # By producer id: records of an open transaction take effect at its commit marker.
         self._pending: dict[int, list[tuple[bytes, bytes | None]]] = {}
 
     def check(self, topic: str, part: str, data: bytes | memoryview | None) -> None:
-        """Refuse a key or value that does not begin with a registered id; null is none."""
+        """Refuse a key or value that does not begin with a registered id; null is accepted."""
         if data is None:
             return
         if len(data) < ID_BYTES or data[0] != MAGIC:
@@ -127,7 +127,7 @@ class SchemaIds:
 
 
 def _id_of(key: bytes, value: bytes) -> int | None:
-    """The id that a record registers; None for the registry's other records and for strangers'."""
+    """The id that a record registers; None for any other record."""
     try:
         if json.loads(key)["keytype"] != "SCHEMA":
             return None

@@ -1,9 +1,9 @@
-"""How fast replicas that are being moved are copied, at either end.
+"""Replication throttling during reassignments, on leaders and followers.
 
 `follower.replication.throttled.rate` bounds the bytes a second of all replicas together that
 `follower.replication.throttled.replicas` of their topics names, where they arrive. The settings of
 the leader bound what leaves a broker for the followers of the partitions that are named. A replica
-that is in sync is never held up: it would fall out of sync, and hold up everybody.
+that is in sync is never throttled: it would leave the ISR and delay all commits until then.
 """
 
 from headrace.clock import Clock
@@ -15,7 +15,7 @@ from headrace.types import BrokerId
 
 
 class Throttle(Allowance):
-    """Of what this broker copies as a follower."""
+    """The throttle of this broker's fetches as a follower."""
 
     def __init__(self, replicas: Replicas, metadata: Metadata, clock: Clock) -> None:
         name = "follower.replication.throttled.rate"
@@ -33,7 +33,7 @@ class Throttle(Allowance):
 
 
 class LeaderThrottle(Allowance):
-    """Of what this broker gives to followers. As in Kafka, those in sync use it up too."""
+    """The throttle of what followers fetch here. As in Kafka, in-sync followers count too."""
 
     def __init__(self, replicas: Replicas, clock: Clock) -> None:
         name = "leader.replication.throttled.rate"
@@ -41,12 +41,12 @@ class LeaderThrottle(Allowance):
         self._me = replicas.node_id
 
     def applies_to(self, partition: Partition) -> bool:
-        """Whether what leaves this broker of the partition is counted."""
+        """Whether fetches of this partition are counted."""
         named = partition.settings.leader_replication_throttled_replicas
         return _is_named(named, partition.name.partition, self._me) and self.is_on
 
     def holds_up(self, partition: Partition, follower: BrokerId) -> bool:
-        """Whether this follower of a partition that is counted has to wait."""
+        """Whether this follower of a throttled partition has to wait."""
         leadership = partition.leadership
         in_sync = leadership is None or follower in leadership.isr
         return not in_sync and self.is_overdrawn

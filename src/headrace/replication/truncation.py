@@ -1,9 +1,8 @@
-"""Where a follower's log and its leader's part ways (KIP-101, KIP-279). Pure.
+"""Finds where a follower's log diverges from its leader's (KIP-101, KIP-279). Pure.
 
-The follower asks where its latest epoch ended in the leader's log. The leader answers with the
-largest epoch up to that one which it knows, and its end. What the follower has beyond is not the
-leader's, and goes; if it does not know the leader's epoch either, it asks once more, for an older
-one, until they agree.
+The follower asks where its latest epoch ended in the leader's log. The leader answers with its
+largest epoch not above that one, and its end offset. The follower truncates its log there. If the
+follower does not have that epoch, it asks again for an older one, until they agree.
 """
 
 from typing import NamedTuple
@@ -13,7 +12,7 @@ from headrace.types import Epoch, Offset
 
 
 class TruncationStep(NamedTuple):
-    """Cut the log to `end`; then ask about `epoch`, or begin to fetch if that is None."""
+    """Truncate the log to `end`; then ask about `epoch`, or begin to fetch if it is None."""
 
     end: Offset
     epoch: Epoch | None
@@ -22,10 +21,10 @@ class TruncationStep(NamedTuple):
 def next_step(
     epochs: EpochCache, log_end: Offset, high_watermark: Offset, answer: tuple[Epoch, Offset]
 ) -> TruncationStep:
-    """What follows from the leader's answer (epoch, its end)."""
+    """The truncation for the leader's answer (epoch, its end)."""
     epoch, end = answer
     if epoch == NO_EPOCH:
-        # The leader knows nothing of that time: what is committed is all that can be relied on.
+        # The leader has no such epoch: keep only what is committed.
         return TruncationStep(min(high_watermark, log_end), None)
     own_epoch, own_end = epochs.end_offset(min(epoch, epochs.latest), log_end)
     if own_epoch == epoch:

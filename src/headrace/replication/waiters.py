@@ -1,4 +1,4 @@
-"""Who waits until records of a partition are committed."""
+"""Requests that wait until records of a partition are committed."""
 
 import asyncio
 
@@ -15,9 +15,9 @@ class CommitWaiters:
         self._waiting: list[tuple[Offset, asyncio.Future[None]]] = []
 
     def wait(self, offset: Offset, leads: bool) -> asyncio.Future[None]:
-        """Done when everything below `offset` is committed, or failed when it never will be.
+        """Done when everything below `offset` is committed; fails if leadership ends before.
 
-        That is only a leader's to say: what a follower has there may be something else.
+        Only the leader can know: a follower may have other records at these offsets.
         """
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if leads:
@@ -37,9 +37,9 @@ class CommitWaiters:
                 future.set_result(None)
 
     def fail(self, error: KafkaError) -> None:
-        """Nobody's records will be."""
+        """Fail all waiting requests."""
         waiting, self._waiting = self._waiting, []
         for _, future in waiting:
             if not future.done():
                 future.set_exception(error)
-                future.exception()  # whoever has hung up meanwhile will not ask, and need not
+                future.exception()  # a cancelled request does not retrieve the exception
