@@ -75,7 +75,7 @@ def honoured_or_refused(name: str) -> bool:
         ({"listener.name.internal.ssl.client.auth": "required"}, "internal.ssl.client.auth"),
         ({"listener.name.a.plain.sasl.jaas.config": "x"}, "listener.name.a.plain"),
         ({"max.connections.per.ip.overrides": "host:x"}, "max.connections.per.ip.overrides"),
-        ({"delegation.token.secret.key": "hunter2"}, "delegation.token.secret.key"),
+        ({"delegation.token.master.key": "hunter2"}, "delegation.token.master.key"),
     ],
 )
 def test_protection_that_is_not_given_is_refused_by_name(given: dict[str, str], named: str) -> None:

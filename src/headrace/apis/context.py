@@ -111,6 +111,8 @@ class Caller:
     """The name of the listener that accepted the connection."""
     principal: str = ANONYMOUS
     """The type and name that ACLs and quotas know the client by, such as `User:alice`."""
+    by_token: bool = False
+    """Whether the client has logged in by a delegation token."""
     throttle_ms: int = 0
     """How long the client has to wait before its next request: all responses say so."""
     permissions: Permissions | None = None

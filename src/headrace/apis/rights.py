@@ -133,6 +133,16 @@ def on_transactional_id(operation: AclOperation) -> Permission:
     return Permission(operation, ResourceType.TRANSACTIONAL_ID)
 
 
+def on_delegation_token(operation: AclOperation) -> Permission:
+    """An operation on a delegation token."""
+    return Permission(operation, ResourceType.DELEGATION_TOKEN)
+
+
+def on_user(operation: AclOperation) -> Permission:
+    """An operation on a user's delegation tokens."""
+    return Permission(operation, ResourceType.USER)
+
+
 def before(*any_of: Permission, when: str = "") -> Right:
     """A right that is checked before the handler is called."""
     return Right(RightCheck.BEFORE, any_of, when)

@@ -17,9 +17,11 @@ from headrace.apis.rights import (
     each,
     filtered,
     on_cluster,
+    on_delegation_token,
     on_group,
     on_topic,
     on_transactional_id,
+    on_user,
     within,
 )
 from headrace.security.acls import AclOperation
@@ -333,6 +335,30 @@ _SECURITY = (
     ),
     Route(
         31, "DeleteAcls", 1, 3, 2, _COLD, "security.acls:delete_acls", _ALTER_CLUSTER, _REQUEST,
+    ),
+    Route(
+        38, "CreateDelegationToken", 1, 3, 2, _COLD,
+        "security.delegation_tokens:create_delegation_token",
+        (within(on_user(AclOperation.CREATE_TOKENS), when="tokens of another owner"),), _REQUEST,
+    ),
+    Route(
+        39, "RenewDelegationToken", 1, 2, 2, _COLD,
+        "security.delegation_tokens:renew_delegation_token", _NOTHING, _REQUEST,
+    ),
+    Route(
+        40, "ExpireDelegationToken", 1, 2, 2, _COLD,
+        "security.delegation_tokens:expire_delegation_token", _NOTHING, _REQUEST,
+    ),
+    Route(
+        41, "DescribeDelegationToken", 1, 3, 2, _COLD,
+        "security.delegation_tokens:describe_delegation_token",
+        (
+            filtered(
+                on_delegation_token(_DESCRIBE), on_user(AclOperation.DESCRIBE_TOKENS),
+                when="tokens that the client did not request, does not own and may not renew",
+            ),
+        ),
+        _REQUEST,
     ),
     Route(
         50, "DescribeUserScramCredentials", 0, 0, 0, _COLD,

@@ -62,20 +62,20 @@ class Background:
         """Begin; needs a running event loop."""
         checkpoint_ms = self._settings.integer("log.flush.offset.checkpoint.interval.ms")
         idle_ms = self._settings.integer("connections.max.idle.ms")
-        self._every(checkpoint_ms, self._checkpoint)
-        self._every(_FLUSH_CHECK_MS, self._flush)
-        self._every(_FLUSH_CHECK_MS, self._make_folders)
-        self._every(_FLUSH_CHECK_MS, self._remove_dropped)
-        self._every(_CLOCK_CHECK_MS, self._look_at_clock)
-        self._every(_OVERDUE_CHECK_MS, self._close_overdue)
-        self._every(self._settings.integer("log.retention.check.interval.ms"), self._retain)
-        self._every(
+        self.every(checkpoint_ms, self._checkpoint)
+        self.every(_FLUSH_CHECK_MS, self._flush)
+        self.every(_FLUSH_CHECK_MS, self._make_folders)
+        self.every(_FLUSH_CHECK_MS, self._remove_dropped)
+        self.every(_CLOCK_CHECK_MS, self._look_at_clock)
+        self.every(_OVERDUE_CHECK_MS, self._close_overdue)
+        self.every(self._settings.integer("log.retention.check.interval.ms"), self._retain)
+        self.every(
             self._settings.integer("producer.id.expiration.check.interval.ms"),
             self._expire_producers,
         )
         self._replicas.resume_moves()
         if idle_ms > 0:
-            self._every(idle_ms, self._close_idle)
+            self.every(idle_ms, self._close_idle)
         if self._settings.boolean("log.cleaner.enable"):
             self._tasks.append(asyncio.get_running_loop().create_task(self._compact()))
 
@@ -87,7 +87,9 @@ class Background:
         if self._compaction is not None:
             self._compaction.stop()
 
-    def _every(self, interval_ms: int, work: Callable[[], Awaitable[None]]) -> None:
+    def every(self, interval_ms: int, work: Callable[[], Awaitable[None]]) -> None:
+        """Repeat some work; needs a running event loop."""
+
         async def repeat() -> None:
             while True:
                 await asyncio.sleep(interval_ms / 1000)

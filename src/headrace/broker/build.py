@@ -91,9 +91,19 @@ class BrokerParts:
         """Begin; needs a running event loop."""
         self.replicas.start()
         self.background.start()
+        self._expire_tokens()
         _wake_coordinators(self.services, self.metadata.image)
         if self.replication is not None:
             self.replication.start()
+
+    def _expire_tokens(self) -> None:
+        settings = self.services.settings
+        if settings.text("delegation.token.secret.key"):
+            # Imported here: a broker without tokens starts faster without.
+            from headrace.broker.token_expiry import expire_tokens
+
+            interval_ms = settings.integer("delegation.token.expiry.check.interval.ms")
+            self.background.every(interval_ms, lambda: expire_tokens(self.services))
 
     async def stop(self) -> None:
         """Let other brokers lead, and end all work."""

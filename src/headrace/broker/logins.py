@@ -10,6 +10,7 @@ from headrace.broker.login import Login, LoginRules
 from headrace.errors import SettingError
 from headrace.security.mechanisms import PLAIN, LoggedIn, make_exchange
 from headrace.security.passwords import Passwords
+from headrace.security.tokens import Tokens
 from headrace.settings import Settings
 from headrace.settings.listeners import Listener
 
@@ -32,7 +33,8 @@ class Logins:
     ) -> None:
         check_jaas(settings)
         self._parts = parts
-        self._passwords = Passwords(lambda: parts.metadata.image.security)
+        tokens = Tokens.of(settings, parts.services.clock)
+        self._passwords = Passwords(lambda: parts.metadata.image.security, tokens)
         self._rules = {
             listener.name: self._make_rules(
                 listener, settings.for_listener(listener.name), dispatch, limits
@@ -83,6 +85,7 @@ class Logins:
 
     def _welcome(self, connection: Connection, user: LoggedIn) -> None:
         connection.caller.principal = f"User:{user.username}"
+        connection.caller.by_token = user.by_token
         self._parts.services.admit(connection.caller)
 
     def close(self) -> None:

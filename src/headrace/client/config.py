@@ -29,6 +29,8 @@ class Security:
     mechanism: str = "PLAIN"
     username: str = ""
     password: str = field(default="", repr=False)
+    by_token: bool = False
+    """Whether user name and password are the id and the HMAC of a delegation token."""
     context: "ssl.SSLContext | None" = field(default=None, repr=False, compare=False)
     """For TLS, in place of one that is made from the files."""
 
@@ -188,6 +190,7 @@ def _security(said: _Properties) -> Security:
         mechanism=mechanism,
         username=username,
         password=password,
+        by_token=_TOKEN_LOGIN.search(said.maybe("sasl.jaas.config") or "") is not None,
     )
 
 
@@ -202,6 +205,10 @@ def _pem(said: _Properties, store: str) -> str | None:
             f"or name one in {instead}",
         )
     return place
+
+
+_TOKEN_LOGIN = re.compile(r'\btokenauth\s*=\s*"?true\b', re.IGNORECASE)
+"""In a JAAS text: the user and the password are those of a delegation token."""
 
 
 def _credentials(said: _Properties) -> tuple[str, str]:

@@ -49,7 +49,11 @@ def login(security: Security) -> Generator[bytes, bytes, None]:
     if security.mechanism == "PLAIN":
         return _plain(security.username, security.password)
     return _scram(
-        security.mechanism.rpartition("-")[2], security.username, security.password, _nonce()
+        security.mechanism.rpartition("-")[2],
+        security.username,
+        security.password,
+        _nonce(),
+        ",tokenauth=true" if security.by_token else "",
     )
 
 
@@ -61,10 +65,12 @@ def _plain(username: str, password: str) -> Generator[bytes, bytes, None]:
     yield f"\0{username}\0{password}".encode()
 
 
-def _scram(bits: str, username: str, password: str, nonce: str) -> Generator[bytes, bytes, None]:
+def _scram(
+    bits: str, username: str, password: str, nonce: str, extensions: str = ""
+) -> Generator[bytes, bytes, None]:
     digest = f"sha{bits}"
     name = username.replace("=", "=3D").replace(",", "=2C")
-    first = f"n={name},r={nonce}"
+    first = f"n={name},r={nonce}{extensions}"
     challenge = (yield f"n,,{first}".encode()).decode()
     said = _fields(challenge)
     try:

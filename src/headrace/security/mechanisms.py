@@ -15,8 +15,11 @@ from headrace.security.scram import (
     ScramExchange,
     parse_client_first,
 )
+from headrace.security.state import DelegationToken
 
 PLAIN = "PLAIN"
+_TOKEN_EXTENSION = "tokenauth"
+"""Says that the user name is the id of a delegation token."""
 MECHANISMS = (PLAIN, *DIGESTS)
 """Those that brokers have."""
 
@@ -75,6 +78,7 @@ class ScramLogin:
         self._passwords = passwords
         self.username = ""
         self._exchange: ScramExchange | None = None
+        self._token: DelegationToken | None = None
         self.result: LoggedIn | None = None
 
     async def step(self, token: bytes) -> bytes:
@@ -82,11 +86,20 @@ class ScramLogin:
         if self._exchange is None:
             first = parse_client_first(token)
             self.username = first.username
-            credential = self._passwords.credential(first.username, self._mechanism)
+            if first.extensions.get(_TOKEN_EXTENSION, "").lower() == "true":
+                self._token, credential = await self._passwords.token_credential(
+                    first.username, self._mechanism
+                )
+            else:
+                credential = self._passwords.credential(first.username, self._mechanism)
             self._exchange = ScramExchange(self._mechanism, first, credential)
             return self._exchange.challenge
         answer = self._exchange.finish(token)
-        self.result = LoggedIn(self.username)
+        if self._token is None:
+            self.result = LoggedIn(self.username)
+        else:
+            owner = self._token.owner.partition(":")[2]
+            self.result = LoggedIn(owner, self._token.expiry_ms, by_token=True)
         return answer
 
 

@@ -11,9 +11,14 @@ import hmac
 import secrets
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TypeVar
 
 from headrace.security.scram import LoginRefused, invented_credential, is_password
-from headrace.security.state import Credentials, ScramCredential, SecurityState
+from headrace.security.state import Credentials, DelegationToken, ScramCredential, SecurityState
+from headrace.security.tokens import Tokens
+
+_Result = TypeVar("_Result")
 
 WAITING = 128
 """Checks under way or waiting; a login beyond them is refused."""
@@ -24,8 +29,10 @@ _DEFAULT_MECHANISM = "SCRAM-SHA-256"
 class Passwords:
     """The passwords of the cluster's users."""
 
-    def __init__(self, state: Callable[[], SecurityState]) -> None:
+    def __init__(self, state: Callable[[], SecurityState], tokens: Tokens | None = None) -> None:
         self._state = state
+        self._tokens = tokens
+        self._token_credentials: dict[tuple[str, str], ScramCredential] = {}
         self._key = secrets.token_bytes(32)
         self._known: set[bytes] = set()
         self._waiting = 0
@@ -36,12 +43,36 @@ class Passwords:
         credential = self._state().users.get(username, {}).get(mechanism)
         return credential or invented_credential(mechanism, username, self._key)
 
+    async def token_credential(
+        self, token_id: str, mechanism: str
+    ) -> tuple[DelegationToken | None, ScramCredential]:
+        """A delegation token and what checks its HMAC by SCRAM; an invented one if it is none."""
+        token = self._tokens.valid(self._state(), token_id) if self._tokens is not None else None
+        if token is None or self._tokens is None:
+            return None, invented_credential(mechanism, token_id, self._key)
+        key = (token_id, mechanism)
+        known = self._token_credentials.get(key)
+        if known is None:
+            known = await self._work(partial(self._tokens.credential, token_id, mechanism))
+            if len(self._token_credentials) >= REMEMBERED:
+                self._token_credentials.clear()
+            self._token_credentials[key] = known
+        return token, known
+
     async def check(self, username: str, password: str) -> None:
         """LoginRefused unless it is the user's password."""
         mechanism, credential = self._any_credential(username)
         proof = self._proof(credential, password)
         if proof in self._known:
             return
+        if not await self._work(partial(is_password, mechanism, credential, password)):
+            raise LoginRefused("wrong password, or no such user")
+        if len(self._known) >= REMEMBERED:
+            self._known.clear()
+        self._known.add(proof)
+
+    async def _work(self, compute: Callable[[], _Result]) -> _Result:
+        """Compute in the thread; LoginRefused if too much waits for it."""
         if self._waiting >= WAITING:
             raise LoginRefused("too many passwords are being checked")
         if self._executor is None:
@@ -49,16 +80,9 @@ class Passwords:
         loop = asyncio.get_running_loop()
         self._waiting += 1
         try:
-            right = await loop.run_in_executor(
-                self._executor, is_password, mechanism, credential, password
-            )
+            return await loop.run_in_executor(self._executor, compute)
         finally:
             self._waiting -= 1
-        if not right:
-            raise LoginRefused("wrong password, or no such user")
-        if len(self._known) >= REMEMBERED:
-            self._known.clear()
-        self._known.add(proof)
 
     def close(self) -> None:
         """Stop the thread that checks."""

@@ -26,6 +26,7 @@ _NAMES = {
     "alter.config.policy.class.name": _JAVA_CLASS,
     "client.quota.callback.class": _JAVA_CLASS,
     "create.topic.policy.class.name": _JAVA_CLASS,
+    "delegation.token.master.key": "Kafka 4.0 removed it; set delegation.token.secret.key",
     "principal.builder.class": _JAVA_CLASS,
     "sasl.mechanism.controller.protocol": _NO_LOGINS,
     "security.providers": _JAVA_TLS,
@@ -37,7 +38,6 @@ _NAMES = {
 }
 
 _PREFIXES = {
-    "delegation.token.": "Headrace has no delegation tokens in this version",
     "sasl.client.": _NO_LOGINS,
     "sasl.kerberos.": _NO_LOGINS,
     "sasl.login.": _NO_LOGINS,

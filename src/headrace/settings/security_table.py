@@ -9,6 +9,7 @@ from headrace.settings.setting import (
     one_of,
     some_of,
 )
+from headrace.settings.topic_table import DAY_MS
 
 
 def _row(name: str, kind: Type, default: Value, check: Check | None, doc: str) -> Setting:
@@ -30,6 +31,16 @@ SECURITY_ROWS: tuple[Setting, ...] = (
          "Who may do everything: User:name, separated by semicolons."),
     _row("allow.everyone.if.no.acl.found", Type.BOOLEAN, False, None,
          "Allow everyone where no permission names the resource."),
+    _row("delegation.token.secret.key", Type.PASSWORD, None, None,
+         "Switches delegation tokens on: the key that their secrets are computed from. All brokers "
+         "of a cluster need the same one, and another one makes all tokens invalid."),
+    _row("delegation.token.max.lifetime.ms", Type.LONG, 7 * DAY_MS, at_least(1),
+         "How long a delegation token can be renewed."),
+    _row("delegation.token.expiry.time.ms", Type.LONG, DAY_MS, at_least(1),
+         "How long a delegation token is valid without being renewed."),
+    _row("delegation.token.expiry.check.interval.ms", Type.LONG, 3_600_000, at_least(1),
+         "Time between two deletions of expired delegation tokens. They cannot be used before "
+         "that either."),
     _row("headrace.audit.file", Type.STRING, "", None,
          "File of the audit log: one JSON object a line for each login, denied operation and "
          "change of users, ACLs, quotas or tokens. Without it these events go to the broker's log, "

@@ -450,11 +450,12 @@ def _scalar_reader(kind: str, flexible: bool, nullable: bool) -> Read:
             return _bytes_reader(_length_reader(flexible, INT32), nullable)
         case "uuid":
             return _read_uuid
-        case "timedelta_i32" | "timedelta_i64":
-            width = INT32 if kind.endswith("32") else INT64
+        case "timedelta_i32":
             return lambda data: datetime.timedelta(
-                milliseconds=width.unpack(data.take(width.size))[0]
+                milliseconds=INT32.unpack(data.take(INT32.size))[0]
             )
+        case "timedelta_i64":
+            return _read_long_timedelta
         case "datetime_i64":
             return _read_datetime
     raise NotImplementedError(f"no reader for Kafka's type {kind}")
@@ -495,6 +496,15 @@ def _bytes_reader(length_of: Callable[[_Source], int], nullable: bool) -> Read:
 def _read_uuid(data: _Source) -> object:
     raw = bytes(data.take(16))
     return uuid.UUID(bytes=raw) if any(raw) else None
+
+
+def _read_long_timedelta(data: _Source) -> object:
+    """A duration; one of millions of years is as good as the longest that Python has."""
+    value: int = INT64.unpack(data.take(INT64.size))[0]
+    return datetime.timedelta(milliseconds=max(-_LONGEST_MS, min(value, _LONGEST_MS)))
+
+
+_LONGEST_MS = datetime.timedelta.max // datetime.timedelta(milliseconds=1)
 
 
 def _read_datetime(data: _Source) -> object:
