@@ -20,6 +20,7 @@ from tests.cli.conftest import Run, command
 from tests.security.authority import Authority, write
 from tests.security.initialized import InitializedBroker
 from tests.support import java
+from tests.support.ports import free_port
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +54,28 @@ def test_the_audit_log_leads_to_the_acls_that_are_missing(
         assert here(*suggested.split()[1:], *secured.admin).code == 0
     assert here("acls", "list", *registry).code == 0
     assert here("acls", "suggest", str(secured.home / "none.log")).code == 2
+
+
+def test_a_command_without_tls_is_told_what_may_be_missing(
+    here: Run, secured: InitializedBroker
+) -> None:
+    done = here("topics", "list", "--bootstrap", f"127.0.0.1:{secured.port}")
+    assert done.code == 3
+    assert "--client-config" in done.err
+
+
+def test_several_brokers_of_one_machine_log_in_to_each_other(here: Run, tmp_path: Path) -> None:
+    broker = InitializedBroker(tmp_path, serve=("--brokers", "2"))
+    free_port()  # the next one, which is that of the second broker
+    with broker:
+        words = ("--partitions", "2", "--replication-factor", "2")
+        assert here("topics", "create", "copied", *words, *broker.admin).code == 0
+        assert here("produce", "copied", *broker.admin, stdin=b"a\nb\n").code == 0
+        shown = here("topics", "describe", "copied", "--json", *broker.admin).document()
+        partitions = shown["partitions"]
+        assert isinstance(partitions, list)
+        assert {len(one["isr"]) for one in partitions} == {2}, shown
+    assert '"principal": "User:broker"' in (tmp_path / "data" / "audit.log").read_text()
 
 
 def test_a_denial_by_an_acl_is_shown_and_not_allowed(here: Run, tmp_path: Path) -> None:

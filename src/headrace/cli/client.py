@@ -392,7 +392,12 @@ def _no_answer(cluster: ClusterOptions, reason: str) -> Failure:
                 hint="Set the broker's advertised address (`headrace serve --advertise`, "
                 "`advertised.listeners`) to one that clients can reach.",
             )
-    return unreachable(cluster, reason)
+    answer = unreachable(cluster, reason)
+    if not cluster.properties.get("security.protocol"):
+        answer.hint = (
+            "Something listens there. If it wants TLS or a login, name a file with --client-config."
+        )
+    return answer
 
 
 def _advertised(cluster: ClusterOptions) -> "list[Address]":
