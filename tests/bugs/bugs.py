@@ -14,7 +14,7 @@ from headrace.coordination.transactions import Identity, Transactions
 from headrace.errors import ErrorCode, KafkaError
 from headrace.log.log import Log
 from headrace.log.producer_state import ProducerState
-from headrace.wire.batch import Header
+from headrace.wire.batch import Header, HeaderFields
 from tests.bugs.coordinator_bugs import GROUP_BUGS, TRANSACTION_BUGS
 from tests.bugs.replication_bugs import REPLICATION_BUGS
 from tests.bugs.swaps import restore, swap
@@ -56,11 +56,12 @@ def _ignore_epochs() -> None:
     ) -> Outcome:
         return end(self, name, current(self, name, who), commit, version, token)
 
-    def judge_any(self: ProducerState, header: Header) -> int:
+    def judge_any(self: ProducerState, fields: HeaderFields) -> int:
+        header = Header._make(fields)
         producer = self.producers.get(header.producer_id)
         if producer is not None and header.producer_epoch < producer.epoch:
             return -1
-        return judge(self, header)
+        return judge(self, fields)
 
     swap(Transactions, "_of", find_any)
     swap(Transactions, "end", end_any)
