@@ -153,22 +153,30 @@ class Rate:
     which missing windows are added up to `full_s`.
     """
 
-    __slots__ = ("_amount", "_began", "_last", "_older", "_windows")
+    __slots__ = ("_amount", "_began", "_last", "_older", "_older_amount", "_window_s", "_windows")
 
     def __init__(self, windows: QuotaWindows) -> None:
         self._windows = windows
+        self._window_s = windows.seconds
         self._older: list[_Sample] = []
+        self._older_amount = 0.0
+        """The sum of the older samples; they may not all count any more."""
         self._began = self._last = float("-inf")
         self._amount = 0.0
 
-    def record(self, amount: float, now: float) -> None:
-        """Count something that happened now."""
-        if now - self._began >= self._windows[1]:
-            if self._last > float("-inf"):
-                self._older.append(_Sample(self._began, self._last, self._amount))
-            self._began, self._amount = now, 0.0
+    def record(self, amount: float, now: float) -> float:
+        """Count something that happened now; the sum of what counts, or more."""
+        if now - self._began >= self._window_s:
+            self._begin_sample(now)
         self._last = now
         self._amount += amount
+        return self._older_amount + self._amount
+
+    def _begin_sample(self, now: float) -> None:
+        if self._last > float("-inf"):
+            self._older.append(_Sample(self._began, self._last, self._amount))
+        self._began, self._last, self._amount = now, now, 0.0
+        self.total(now)
 
     def unrecord(self, amount: float) -> None:
         """Take back what was counted last."""
@@ -179,20 +187,18 @@ class Rate:
         total = self.total(now)
         if total <= limit * self._windows.full_s:
             return 0.0
-        elapsed = self._elapsed(now)
-        return max(0.0, total / limit - elapsed)
+        return max(0.0, total / limit - self._elapsed(now))
 
     def total(self, now: float) -> float:
         """The sum of what counts."""
-        older = self._older
-        if not older:
-            return self._amount if now - self._last < self._windows.span_s else 0.0
         oldest = now - self._windows.span_s
+        older = self._older
         while older and older[0].last <= oldest:
             del older[0]
         if self._last <= oldest:
             self._amount = 0.0
-        return self._amount + sum([sample.amount for sample in older])
+        self._older_amount = sum([sample.amount for sample in older])
+        return self._older_amount + self._amount
 
     def _elapsed(self, now: float) -> float:
         """The time that counts: what has passed, with missing windows as if they had passed."""
@@ -211,6 +217,11 @@ class TokenBucket:
         self._windows = windows
         self._tokens = float("inf")
         self._at = 0.0
+
+    @property
+    def is_used(self) -> bool:
+        """Whether anything was ever taken or asked for."""
+        return self._tokens < float("inf")
 
     def owed_s(self, limit: float, now: float) -> float:
         """How long it takes until no token is owed any more; 0 if none is."""

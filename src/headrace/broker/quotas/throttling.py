@@ -41,15 +41,22 @@ _PRODUCE, _FETCH = PRODUCE.key, FETCH.key
 _EXEMPT = frozenset(key for key, row in ROUTES.items() if row.quota is QuotaClass.EXEMPT)
 _PERCENT = 100.0
 _MANY_METERS = 10_000
+_LENGTH_BYTES = 2
+_CLIENT_AT = REQUEST_START_BYTES - _LENGTH_BYTES
+"""Where the client id begins in a request, with its length."""
 
 
 class Limited:
     """A limit, and the meter of those that share it."""
 
-    __slots__ = ("labels", "limit", "meter")
+    __slots__ = ("at_once", "labels", "limit", "meter")
 
-    def __init__(self, key: str, limit: float, shared_by: ClientMeter, meter: Any) -> None:
+    def __init__(
+        self, key: str, limit: float, shared_by: ClientMeter, meter: Any, windows: QuotaWindows
+    ) -> None:
         self.limit = limit
+        self.at_once = limit * windows.full_s
+        """How much is never too much."""
         self.meter = meter
         user, client_id = shared_by
         self.labels = (key, user or "", client_id or "")
@@ -57,7 +64,8 @@ class Limited:
     def count(self, amount: float, now: float) -> float:
         """Count something; how many seconds the client has to wait."""
         meter: Rate = self.meter
-        meter.record(amount, now)
+        if meter.record(amount, now) <= self.at_once:
+            return 0.0
         return meter.throttle_s(self.limit, now)
 
 
@@ -65,18 +73,19 @@ class ConnectionQuota:
     """The quotas of a client id on one connection: `apis.context.ClientQuota`."""
 
     __slots__ = (
-        "_connection", "_throttling", "client_id", "fetch", "is_consumer", "mutation", "principal",
+        "_connection", "_throttling", "client", "fetch", "is_consumer", "mutation", "principal",
         "produce", "request", "revision", "unlimited",
     )  # fmt: skip
 
-    def __init__(self, throttling: "Throttling", connection: Connection, client_id: bytes) -> None:
+    def __init__(self, throttling: "Throttling", connection: Connection, client: bytes) -> None:
         self._throttling = throttling
         self._connection = connection
         self.revision = throttling.revision
         self.principal = connection.caller.principal
-        self.client_id = client_id
+        self.client = client
+        """The client id as the headers of requests have it, with its length before it."""
         user = self.principal.partition(":")[2]
-        find = partial(throttling.find, user, str(client_id, "utf-8", "replace"))
+        find = partial(throttling.find, user, str(client[_LENGTH_BYTES:], "utf-8", "replace"))
         self.produce = find(PRODUCER_BYTE_RATE)
         self.fetch = find(CONSUMER_BYTE_RATE)
         self.request = find(REQUEST_PERCENTAGE)
@@ -172,7 +181,9 @@ class Throttling:
         self._quotas: Mapping[QuotaEntity, Quotas] = {}
         self._rates: dict[tuple[str, ClientMeter], Rate] = {}
         self._buckets: dict[tuple[str, ClientMeter], TokenBucket] = {}
+        self._forget_at = 2 * _MANY_METERS
         self.revision = 0
+        """Grows with each change after which connections have to find their meters again."""
 
     @property
     def quotas(self) -> Mapping[QuotaEntity, Quotas]:
@@ -192,45 +203,48 @@ class Throttling:
         limit, shared_by = found
         if key == CONTROLLER_MUTATION_RATE:
             if (key, shared_by) not in self._buckets:
-                self._buckets[key, shared_by] = TokenBucket(self._mutation_windows)
-            return Limited(key, limit, shared_by, self._buckets[key, shared_by])
-        if (key, shared_by) not in self._rates:
-            if len(self._rates) >= _MANY_METERS:
                 self._forget_idle()
+                self._buckets[key, shared_by] = TokenBucket(self._mutation_windows)
+            bucket = self._buckets[key, shared_by]
+            return Limited(key, limit, shared_by, bucket, self._mutation_windows)
+        if (key, shared_by) not in self._rates:
+            self._forget_idle()
             self._rates[key, shared_by] = Rate(self.windows)
-        return Limited(key, limit, shared_by, self._rates[key, shared_by])
+        return Limited(key, limit, shared_by, self._rates[key, shared_by], self.windows)
 
     def _forget_idle(self) -> None:
         """Clients choose their ids: do not keep a meter for each that there ever was."""
+        if len(self._rates) + len(self._buckets) < self._forget_at:
+            return
         now = self.now()
         self._rates = {one: rate for one, rate in self._rates.items() if rate.total(now) > 0}
+        self._buckets = {one: bucket for one, bucket in self._buckets.items() if bucket.is_used}
+        self._forget_at = 2 * max(len(self._rates) + len(self._buckets), _MANY_METERS)
         self.revision += 1
 
     def handle(
         self, connection: Connection, buf: bytearray, view: memoryview, pos: int, end: int
     ) -> Answer | Later:
         """The answer to the request in [pos, end), or the work that will give it."""
-        key, _, _, size = request_start(buf, pos)
         caller = connection.caller
-        start = pos + REQUEST_START_BYTES
-        client_id = buf[start : start + size] if size > 0 else b""
-        quota = caller.quota
+        quota: ConnectionQuota | None = caller.quota  # type: ignore[assignment]
         if (
-            type(quota) is not ConnectionQuota
-            or quota.client_id != client_id
+            quota is None
             or quota.revision != self.revision
-            or quota.principal != caller.principal
+            or quota.principal is not caller.principal
+            or not buf.startswith(quota.client, pos + _CLIENT_AT)
         ):
-            quota = ConnectionQuota(self, connection, bytes(client_id))
-            caller.quota = quota
-            caller.fetch_quota = quota if quota.fetch or quota.request else None
+            quota = self._quota_of(connection, buf, pos)
         caller.throttle_ms = 0
-        if quota.unlimited or key in _EXEMPT:
-            return self._handle(connection, buf, view, pos, end)
+        key = buf[pos] << 8 | buf[pos + 1]
         if key == _PRODUCE and (produce := quota.produce) is not None:
             throttle_s = produce.count(end - pos, self.now())
             if throttle_s:
                 quota.throttle(produce, throttle_s)
+            elif quota.request is None:
+                return self._handle(connection, buf, view, pos, end)
+        if quota.unlimited or key in _EXEMPT:
+            return self._handle(connection, buf, view, pos, end)
         if quota.request is None:
             answer = self._handle(connection, buf, view, pos, end)
         else:
@@ -238,6 +252,17 @@ class Throttling:
         if connection.muted and (answer is None or type(answer) is bytes):
             return [answer] if answer else []  # the connection stops to read after a list
         return answer
+
+    def _quota_of(self, connection: Connection, buf: bytearray, pos: int) -> ConnectionQuota:
+        """The quota of the client that sent a request, from now on that of the connection."""
+        _, _, _, size = request_start(buf, pos)
+        start = pos + _CLIENT_AT
+        client = bytes(buf[start : start + _LENGTH_BYTES + max(size, 0)])
+        quota = ConnectionQuota(self, connection, client)
+        caller = connection.caller
+        caller.quota = quota
+        caller.fetch_quota = quota if quota.fetch or quota.request else None
+        return quota
 
     def _handle_timed(
         self,
