@@ -1,7 +1,7 @@
 """Reading batches with their checksums: in recovery, and before old bytes are first served.
 
 A batch that a producer sent is checked when it is appended. What a segment held when it was opened
-may have rotted since: it is checked once, when somebody first reads it, and again after its file
+may be damaged since: it is checked once, at the first read, and again after its file
 was closed for lack of use. The base offset is not under the checksum, but it has to fit between
 the offsets of the batches before and behind it.
 """
@@ -100,7 +100,7 @@ def check(segment: Segment, position: int, stop: int, upper: int) -> tuple[int, 
     KafkaError 2 if the first batch is damaged already.
     """
     for hole in segment.holes:
-        # One of offsets without bytes ends a read, too: the reader has to hear of it.
+        # A hole without bytes ends a read, too: the next read must report it.
         at = hole.start if hole.start >= 0 else segment.locate(hole.following)[0]
         if position < at < stop:
             whole, following = _check(segment, position, at, upper)
@@ -140,7 +140,7 @@ def _damaged(segment: Segment, position: int) -> KafkaError:
         "It is fetched again from another replica, if one is in sync; else `headrace log verify` "
         "shows what is lost, and readers may go on behind it",
     )
-    if segment.damaged_at != position:  # said once, however often clients ask
+    if segment.damaged_at != position:  # logged once
         segment.damaged_at = position
         _logger.error("%s", error.message)
     return error

@@ -11,8 +11,8 @@
     moved-from                        in a partition's folder: it stands for the one in that path
     .kafka_cleanshutdown              a JSON object; its presence says that the stop was clean
 
-Every one is replaced as a whole (`disk.replace_file`). A file that cannot be read is as good as
-none: the caller then takes the careful way.
+Every one is replaced as a whole (`disk.replace_file`). A file that cannot be read is treated as
+missing: the caller then recovers without it.
 """
 
 import logging
@@ -36,7 +36,7 @@ _log = logging.getLogger("headrace.log")
 
 
 class CorruptCheckpoint(ValueError):
-    """A checkpoint whose text is not what its format says."""
+    """A malformed checkpoint file."""
 
 
 def encode_lines(lines: list[str]) -> bytes:
@@ -66,7 +66,7 @@ def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int] | None:
     except FileNotFoundError:
         return None
     except ValueError as error:
-        _log.warning("%s is ignored because %s; it will be written anew", path, error)
+        _log.warning("%s is ignored because %s; it will be rewritten", path, error)
         return None
 
 

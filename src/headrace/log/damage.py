@@ -143,14 +143,14 @@ def read_holes(disk: Disk, folder: str, names: Iterable[str]) -> list[tuple[int,
         rows = decode_lines(read_file(disk, f"{folder}/{FILE_NAME}"), 2)
         holes = [(int(first), int(following)) for first, following in rows]
     except ValueError:
-        return []  # those that the bytes tell of are found again
+        return []  # holes that are visible in the bytes are found again
     return [(first, behind) for first, behind in holes if 0 <= first < behind < 1 << 63]
 
 
 def assign_holes(
     segments: Sequence[Segment], holes: Iterable[tuple[int, int]], start: int, end: int
 ) -> None:
-    """Tell each segment which of its offsets are known to be lost."""
+    """Set the known lost offsets of each segment."""
     for first, following in holes:
         if start < following and first < end:
             segment = segments[index_of(segments, first)]

@@ -1,4 +1,4 @@
-"""All data folders of a broker, usually on a disk each: where a partition lies or will lie.
+"""All data folders of a broker, usually one per disk, and which one holds each partition.
 
 One that fails is offline until the next start: its partitions answer with a storage error, the
 others go on, and new partitions go to the healthy folder that has the fewest. The first folder
@@ -28,7 +28,7 @@ class LogDirectories:
 
     def __init__(self, paths: tuple[str, ...], disk: Disk, clock: Clock) -> None:
         self.on_failure: Callable[[LogDirectory], None] | None = None
-        """Hears of a folder that went offline; perhaps in a worker."""
+        """Called when a folder goes offline; perhaps in a worker thread."""
         self.all = tuple(LogDirectory(path, disk, clock, self._failed) for path in paths)
         self.threads = 1
         """How many logs of a folder are recovered or closed at the same time."""
@@ -48,7 +48,7 @@ class LogDirectories:
     # -- start and stop -------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Take the locks and learn what is there; a folder that cannot be used is offline.
+        """Take the locks and list the logs; a folder that cannot be used is offline.
 
         FolderInUse if another broker has one, SettingError if a partition is in two of them.
         """
@@ -94,7 +94,7 @@ class LogDirectories:
         progress: Callable[[TopicPartition, int, int], None] | None = None,
         is_replicated: Callable[[TopicPartition], bool] = lambda _: False,
     ) -> None:
-        """Make every log whole in those folders that were not closed cleanly."""
+        """Recover every log in folders that were not closed cleanly."""
         for directory in self.healthy:
             if not directory.stopped_cleanly:
                 directory.recover(settings_for, progress, self.threads, is_replicated)
@@ -105,7 +105,7 @@ class LogDirectories:
             directory.close(self.threads)
 
     def abandon(self) -> None:
-        """Let go of all folders after a start that failed."""
+        """Release all folders after a failed start."""
         for directory in self.all:
             directory.abandon()
 
@@ -116,7 +116,7 @@ class LogDirectories:
         return self._homes.get(partition)
 
     def homes(self) -> list[tuple[TopicPartition, LogDirectory]]:
-        """All partitions that have a folder, each with the data folder that it lies in."""
+        """All partitions that have a folder, each with its data folder."""
         return sorted(self._homes.items(), key=lambda item: item[0])
 
     def has(self, partition: TopicPartition) -> bool:
@@ -150,13 +150,13 @@ class LogDirectories:
         return log
 
     def delete(self, partition: TopicPartition) -> Callable[[], None]:
-        """Forget a partition's log at once; the work that removes its files, for a worker."""
+        """Drop a partition's log; returns the work that removes its files, for a worker."""
         return self._homes.pop(partition).delete(partition)
 
     # -- moving between folders -----------------------------------------------------------------
 
     def prefer(self, partition: TopicPartition, directory: LogDirectory) -> None:
-        """Let a partition that has no log yet get it there."""
+        """Choose the data folder of a partition that has no log yet."""
         self._preferred[partition] = directory
 
     def is_moving(self, partition: TopicPartition) -> bool:
@@ -164,9 +164,10 @@ class LogDirectories:
         return any(partition in directory.futures for directory in self.all)
 
     def exchange(self, partition: TopicPartition, target: LogDirectory) -> Callable[[], None]:
-        """Let the copy in `target` stand for the partition, of which it has every record.
+        """Replace the partition by its complete copy in `target`.
 
-        The work that makes it last, for a worker. OSError if the copy cannot be renamed.
+        Returns the work that makes this durable, for a worker. OSError if the copy cannot be
+        renamed.
         """
         source = self._homes[partition]
         cleaned_to = source.cleaned_to(partition)
@@ -191,7 +192,7 @@ class LogDirectories:
         return finish
 
     def sync_names(self) -> None:
-        """Bring the names of the partitions' folders to the disks. Made for a worker."""
+        """Sync the data folders, so that renames are durable. Runs in a worker thread."""
         for directory in self.healthy:
             directory.sync_names()
 
@@ -200,14 +201,14 @@ class LogDirectories:
         return [work for directory in self.healthy for work in directory.take_leftovers()]
 
     def expire_producers(self) -> None:
-        """Forget idempotent producers that have been silent for long."""
+        """Expire idle producer ids."""
         for directory in self.healthy:
             directory.expire_producers()
 
     # -- durability -----------------------------------------------------------------------------
 
     def checkpoint(self) -> None:
-        """Write the checkpoints of all folders; one that cannot does not hold up the others."""
+        """Write the checkpoints of all folders; a failure of one does not affect the others."""
         for directory in self.healthy:
             try:
                 directory.checkpoint()
@@ -237,7 +238,7 @@ def _finish_interrupted(
 ) -> LogDirectory:
     """A partition with two folders: the data folder that it was moved to, if that is why.
 
-    SettingError if nobody can tell which of them is up to date.
+    SettingError if it is unknown which of them is up to date.
     """
     moved = [
         directory

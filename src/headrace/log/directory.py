@@ -1,4 +1,4 @@
-"""All logs in one data folder of the broker: which there are, opening, checkpoints, deletion.
+"""All logs in one data folder of the broker: listing, opening, checkpoints, deletion.
 
     .lock                             held while a broker uses the folder
     meta.properties                   whose folder this is
@@ -75,7 +75,7 @@ _Result = TypeVar("_Result")
 
 @dataclass(slots=True)
 class Future:
-    """A copy of a partition that lies in another data folder, on its way to take its place."""
+    """A copy of a partition in another data folder, which will replace it."""
 
     folder: str
     log: Log | None = None
@@ -121,7 +121,7 @@ class LogDirectory:
     # -- start and stop -------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Take the folder's lock and learn what is in it; FolderInUse if another broker has it."""
+        """Take the folder's lock and list its logs; FolderInUse if another broker has it."""
         disk = self.disk
         if not disk.is_folder(self.path):
             disk.make_folders(self.path)
@@ -153,7 +153,7 @@ class LogDirectory:
             elif name in _UNFINISHED:
                 remove_if_there(disk, f"{self.path}/{name}")
         if self.stopped_cleanly:
-            # From here on a crash is a crash again.
+            # From here on a stop without the marker counts as a crash.
             disk.remove(f"{self.path}/{CLEAN_SHUTDOWN}")
             disk.sync_folder(self.path)
 
@@ -169,14 +169,14 @@ class LogDirectory:
         threads: int = 1,
         is_replicated: Callable[[TopicPartition], bool] = lambda _: False,
     ) -> None:
-        """Open every log, and so make each whole; `progress(partition, done, total)` after each."""
+        """Open and so recover every log; calls `progress(partition, done, total)` after each."""
 
         def recover_one(partition: TopicPartition) -> TopicPartition:
             try:
                 if self.offline is None:
                     self.get(partition, settings_for(partition), is_replicated(partition))
             except KafkaError as error:
-                # It stays offline, or its whole folder does; all others are as well as they were.
+                # The log, or its whole folder, stays offline; other logs are not affected.
                 _logger.error("%s cannot be recovered: %s", partition, error.message)
             except Exception:
                 _logger.exception("%s cannot be recovered; all others are", partition)
@@ -211,7 +211,7 @@ class LogDirectory:
         self._release_lock()
 
     def abandon(self) -> None:
-        """Let go of the folder after a start that failed; if no log was opened, as it was found."""
+        """Release the folder after a failed start; unchanged if no log was opened."""
         if self._logs:
             self.close()
             return
@@ -338,9 +338,9 @@ class LogDirectory:
             raise
 
     def delete(self, partition: TopicPartition) -> Callable[[], None]:
-        """Forget a partition's log at once; the work that removes its files, for a worker.
+        """Drop a partition's log; returns the work that removes its files, for a worker.
 
-        `sync_names` makes sure that it stays forgotten after a power cut.
+        `sync_names` makes this durable across a power cut.
         """
         self.forget(partition, "its topic was deleted")
         if self.offline is not None:
@@ -348,7 +348,7 @@ class LogDirectory:
         return self.discard(partition, f"{self.path}/{partition}")
 
     def forget(self, partition: TopicPartition, reason: str) -> None:
-        """Know nothing of the partition any more; its folder stays where it is."""
+        """Drop the partition from memory; its folder stays."""
         log = self._logs.pop(partition, None)
         if log is not None:
             log.abandon(reason)
@@ -376,7 +376,7 @@ class LogDirectory:
     def create_future(
         self, partition: TopicPartition, topic_id: uuid.UUID, settings: LogSettings
     ) -> Log:
-        """An empty copy; whatever an earlier run left of one goes."""
+        """A new empty copy; removes the copy of an earlier run."""
         self._check_online()
         if partition in self._on_disk:
             self.checkpoint()  # it was here before: those offsets must not count for the new one
@@ -415,7 +415,7 @@ class LogDirectory:
         return future.log
 
     def inherit(self, partition: TopicPartition, source: "LogDirectory") -> None:
-        """Know of the partition what the folder knew that it was moved from."""
+        """Take over the partition's checkpoints from the folder that it was moved from."""
         for mine, theirs in (
             (self._start_offsets, source._start_offsets), (self._cleaned_to, source._cleaned_to),
         ):  # fmt: skip
@@ -423,14 +423,14 @@ class LogDirectory:
                 mine[partition] = max(mine.get(partition, 0), theirs[partition])
 
     def leave(self, partition: TopicPartition) -> None:
-        """The partition lies elsewhere now: its folder here is removed later."""
+        """The partition was moved: schedule the removal of its folder here."""
         target = f"{self.path}/{deleted_folder_name(partition)}"
         self.disk.rename(f"{self.path}/{partition}", target)
         self.disk.sync_folder(self.path)
         self._leftovers.append(target)
 
     def drop_future(self, partition: TopicPartition) -> Callable[[], None]:
-        """Give up a copy; the work that removes its files, for a worker."""
+        """Drop a copy; returns the work that removes its files, for a worker."""
         future = self.futures.pop(partition)
         if future.log is not None:
             future.log.abandon("it is no longer wanted")
@@ -462,7 +462,7 @@ class LogDirectory:
                 _logger.warning("%s: old segments are removed later: %s", self.path, error)
 
     def expire_producers(self) -> None:
-        """Forget idempotent producers that have been silent for long."""
+        """Expire idle producer ids."""
         now_ms = self.clock.now_ms()
         for log in self._logs.values():
             if log.producers.producers:
@@ -517,14 +517,14 @@ class LogDirectory:
 
     def damaged(self) -> Iterator[Log]:
         """The opened logs that are known to be damaged."""
-        if not Segment.any_damaged:  # of ten thousand logs none has to be asked
+        if not Segment.any_damaged:  # without a loop over ten thousand logs
             return iter(())
         return (log for log in [*self._logs.values()] if log.holes)
 
     def due_for_flush(self) -> list[Log]:
         """Logs that rolled, or whose `flush.messages` or `flush.ms` is reached.
 
-        To be asked again and again: the time runs from the call that first sees new records.
+        Call it periodically: the time runs from the call that first sees new records.
         """
         now_ms = int(self.clock.monotonic() * 1000)
         due = []
@@ -574,7 +574,7 @@ class LogDirectory:
         self.fail(reason)
 
     def fail(self, reason: str) -> None:
-        """Serve nothing more from here, until the next start. Perhaps in a worker."""
+        """Take the folder offline until the next start. May run in a worker thread."""
         if self.offline is not None:
             return
         self.offline = reason

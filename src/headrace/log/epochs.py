@@ -1,4 +1,4 @@
-"""Which leader epoch began at which offset of one partition: `leader-epoch-checkpoint`.
+"""The start offset of each leader epoch of one partition: `leader-epoch-checkpoint`.
 
 The file is text: the line `0` (its version), the number of entries, then `epoch start_offset`
 for each. Entries increase in both. It is written when data is flushed, not at each new epoch:
@@ -40,7 +40,7 @@ class EpochCache:
         return self._entries[-1].epoch if self._entries else NO_EPOCH
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Say that `epoch` begins at `start_offset`; an epoch that is not newer changes nothing."""
+        """Add an epoch that begins at `start_offset`; one that is not newer is ignored."""
         if epoch <= self.latest:
             return
         # An epoch that wrote nothing loses its entry to the one that begins at the same offset.
@@ -70,14 +70,14 @@ class EpochCache:
         return self._entries[at - 1].epoch if at else NO_EPOCH
 
     def truncate_end(self, end_offset: int) -> None:
-        """Forget epochs that begin at or after the new log end."""
+        """Remove epochs that begin at or after the new log end."""
         kept = tuple(entry for entry in self._entries if entry.start_offset < end_offset)
         if len(kept) != len(self._entries):
             self._entries = kept
             self.dirty = True
 
     def truncate_start(self, start_offset: int) -> None:
-        """Forget epochs that ended before the new log start; the one that covers it stays."""
+        """Remove epochs that ended before the new log start; the one that covers it stays."""
         at = bisect_right(self._entries, start_offset, key=_start)
         if at == 0 or (at == 1 and self._entries[0].start_offset == start_offset):
             return
@@ -86,7 +86,7 @@ class EpochCache:
         self.dirty = True
 
     def adopt(self, entries: tuple[tuple[int, int], ...]) -> None:
-        """Know exactly these."""
+        """Replace all entries."""
         self.dirty = self.dirty or entries != self._entries
         self._entries = tuple(map(EpochEntry._make, entries))
 

@@ -1,8 +1,8 @@
-"""What the folder of a partition is called: in use, deleted, or coming from another data folder.
+"""The names of partition folders: in use, deleted, or a copy from another data folder.
 
 orders-0                  a partition
 orders-0.<id>-delete      one that is deleted; its files still have to go
-orders-0.<id>-future      a copy of one that lies in another data folder, while it grows
+orders-0.<id>-future      a growing copy of one in another data folder
 """
 
 import uuid

@@ -46,7 +46,7 @@ def _filled(length: int, entries: "OffsetEntries | TimeEntries") -> int:
 
 
 class OffsetEntries:
-    """A sealed segment's offset index, searched where it lies in the mapped file."""
+    """A sealed segment's offset index, searched in the mapped file."""
 
     __slots__ = ("_data", "_length", "torn")
 
@@ -130,7 +130,7 @@ def floor_by_time(entries: TimeEntries, timestamp: int) -> tuple[int, int] | Non
 
 
 def last_time(disk: Disk, path: str) -> int:
-    """The timestamp at the end of a time index, its largest; -1 if the file does not tell."""
+    """The last and largest timestamp of a time index; -1 if it is unknown."""
     try:
         fd = disk.open(path, READ_ONLY)
     except FileNotFoundError:

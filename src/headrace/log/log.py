@@ -96,7 +96,7 @@ class Log:
         self._unsynced = Unsynced(disk, folder, epochs, transactions, new)
         self.generation = 0
         self._dirty = False
-        # Whether somebody is about to put other files in the place of segments.
+        # Whether a compaction is about to replace segments.
         self.compacting = False
         # Whether the folder has a list of damaged offsets.
         self.fenced = False
@@ -259,7 +259,7 @@ class Log:
             self.transactions.add(ended)
 
     def _undo_write(self, segment: Segment, error: OSError) -> KafkaError:
-        """Leave no part of the batch behind; the log's end stays where it was."""
+        """Remove a partially written batch; the log end offset does not change."""
         self._disarm()
         try:
             self.disk.ftruncate(segment.opened().fd, segment.size)
@@ -333,7 +333,7 @@ class Log:
         except OSError as error:
             self._disarm()
             reason = f"{self.partition}: cannot begin a segment at offset {base}: {error}"
-            with suppress(OSError):  # an empty segment after the last harms nobody
+            with suppress(OSError):  # an empty last segment is harmless
                 fresh.remove_files()
             raise self._disk_error(reason, error) from error
         self._disarm()
@@ -459,7 +459,7 @@ class Log:
     # -- cutting --------------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> None:
-        """Forget `offset` and all after it, for good; a batch that straddles it goes as a whole."""
+        """Truncate the log to `offset`, durably; a batch that contains it is removed as a whole."""
         self._check_online()
         if offset >= self.end_offset:
             return
@@ -486,7 +486,7 @@ class Log:
             raise self.fail(f"cutting {segment.path(LOG)} failed: {error}") from error
 
     def restart_at(self, offset: int) -> None:
-        """Forget all records; the next one gets this offset."""
+        """Remove all records; the next one gets this offset."""
         self._check_online()
         try:
             if self._owner is not None:
@@ -507,13 +507,13 @@ class Log:
             raise self.fail(f"emptying {self.folder} failed: {error}") from error
 
     def _lower_recovery_point(self, end: int) -> None:
-        """Before a cut: after a crash in its middle, what is gone must not be taken for damage."""
+        """Before a truncation: a crash during it must not make missing bytes look like damage."""
         self.recovery_point = min(self.recovery_point, end)
         if self.saved_recovery_point > self.recovery_point and self._owner is not None:
             self._owner.log_went_back(self.partition, end)
 
     def _went_back(self, end: int) -> None:
-        """Everything that follows from a new, earlier end; durable before the next append."""
+        """Apply a new, earlier log end to all state; durable before the next append."""
         self.generation += 1
         self._active = self._segments[-1]
         self._hints.clear()
@@ -540,7 +540,7 @@ class Log:
             self._owner.log_went_back(self.partition, end)
 
     def delete_records_before(self, offset: int) -> int:
-        """Let the log begin at `offset` or later; the new start offset.
+        """Move the log start offset to `offset` or later; returns it.
 
         Segments that end before it leave the log; their files are the owner's to remove.
         KafkaError 1 past the end.
@@ -564,13 +564,13 @@ class Log:
         return self.start_offset
 
     def delete_segments(self, count: int, now_ms: int) -> None:
-        """Forget the oldest segments; a new one is begun first if these are all."""
+        """Remove the oldest segments; rolls a new one first if these are all."""
         if count == len(self._segments):
             self.roll(now_ms)
         self.delete_records_before(self._segments[count].base_offset)
 
     def exchange(self, old: Sequence[Segment], fresh: Segment, garbage: Sequence[str]) -> None:
-        """Let `fresh` stand where the neighbours `old` stood, whose files have new names."""
+        """Replace the adjacent segments `old`, whose files were renamed, by `fresh`."""
         first = self._segments.index(old[0])
         self._segments[first : first + len(old)] = [fresh]
         self._hints = {
@@ -583,12 +583,12 @@ class Log:
             self._owner.files_set_aside(garbage, self._settings.file_delete_delay_ms)
 
     def skip_to(self, offset: int) -> None:
-        """Let the next record have this offset at least: those before it were compacted away."""
+        """Set the log end to at least this offset: compaction removed the records before it."""
         self._roll_at(offset, self.created_ms)
         self.end_offset = offset
 
     def stand_for(self, other: "Log", folder: str) -> None:
-        """Take the place of a log with the same records; this one's folder is called so now."""
+        """Replace a log with the same records; this one's folder was renamed to `folder`."""
         self.folder = folder
         self._unsynced.folder_renamed(folder, self._segments)
         self._dirty = True
@@ -599,9 +599,9 @@ class Log:
     # -- durability -----------------------------------------------------------------------------
 
     def flush(self) -> int:
-        """Bring all records to the disk; the offset below which they are. Made for a worker.
+        """Flush all records; returns the flushed offset. May run in a worker thread.
 
-        If a sync fails nobody knows what the disk holds: the log goes offline for good.
+        If a sync fails, the content of the disk is unknown: the log goes offline until a restart.
         """
         self._check_online()
         generation, end, active = self.generation, self.end_offset, self._active
@@ -619,7 +619,7 @@ class Log:
         return self.recovery_point
 
     def close(self) -> None:
-        """Flush and write all that lets the next start open this log without a scan."""
+        """Flush, and write what the next start needs to open this log without a scan."""
         if self.offline is None and (self._dirty or self.epochs.dirty):
             try:
                 self.transactions.write(self.disk, self._active, self.end_offset)
@@ -632,14 +632,14 @@ class Log:
         self.abandon("it is closed")
 
     def abandon(self, reason: str) -> None:
-        """Serve no more and write no more."""
+        """Close the log: no more reads or writes."""
         self.take_offline(reason)
         self._hints.clear()
         for segment in self._segments:
             segment.release()
 
     def take_offline(self, reason: str) -> None:
-        """Serve no more; files stay open, since the owner may be writing beside a worker's call."""
+        """Go offline; files stay open, since the owner may write while a worker calls this."""
         self.offline = self.offline or f"{self.partition}: {reason}"
         self._disarm()
 
@@ -652,7 +652,7 @@ class Log:
         return KafkaError(_STORAGE_ERROR, reason)
 
     def _disk_error(self, reason: str, error: OSError) -> KafkaError:
-        """What the client is told; a disk that is broken, and not only full, goes offline."""
+        """The error for the client; takes the log offline unless the disk is only full."""
         return self.fail(reason) if is_broken(error) else KafkaError(_STORAGE_ERROR, reason)
 
     def _check_online(self) -> None:

@@ -1,4 +1,4 @@
-"""What one partition knows of its producers, and the judgement on their next batch.
+"""The producer state of one partition, and the validation of the next batch.
 
 Of every producer id: its epoch and the last five batches. A batch that is one of the five again
 is a duplicate and gets its old offset; otherwise its first sequence must follow the last one
@@ -73,8 +73,8 @@ class Producer:
         self.timestamp = -1
         self.coordinator_epoch = -1
         self.transaction_start = -1
-        # The sequence that a batch of this epoch and kind may have without any further thought;
-        # -2, which no batch has, where one must think. `Log.append` compares with both.
+        # The sequence that a batch of this epoch and kind may have without further checks; -2,
+        # which no batch has, if checks are needed. `Log.append` compares with both.
         self.expected = _UNKNOWN
         # The transactional bit while a transaction is open, else 0.
         self.kind = 0
@@ -181,7 +181,7 @@ class ProducerState:
         return producer is not None and producer.kind != 0 and producer.epoch == epoch
 
     def record(self, header: HeaderFields, base_offset: int) -> None:
-        """Take note of a data batch that is in the log; no judgement any more."""
+        """Apply a data batch that is in the log, without validation."""
         _, _, _, _, _, attributes, delta, _, timestamp, producer_id, epoch, sequence, _ = header
         producer = self.producers.get(producer_id)
         if producer is None:
@@ -198,7 +198,7 @@ class ProducerState:
     def record_marker(
         self, header: Header, base_offset: int, marker: Marker
     ) -> EndedTransaction | None:
-        """Take note of a marker; the transaction that it ends, or None if none was open."""
+        """Apply a marker; returns the transaction that it ends, or None if none was open."""
         producer_id, epoch = header.producer_id, header.producer_epoch
         producer = self.producers.get(producer_id)
         if producer is None:
@@ -218,7 +218,7 @@ class ProducerState:
         return EndedTransaction(producer_id, first, last, stable, not marker.commit)
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers without an open transaction that were silent so long; how many."""
+        """Expire idle producers without an open transaction; returns their number."""
         gone = [
             producer_id
             for producer_id, producer in self.producers.items()

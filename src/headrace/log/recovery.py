@@ -62,14 +62,14 @@ _DIGITS = 20
 _LARGEST_OFFSET = 2**63 - 1
 
 _Opened = tuple[int, ProducerState, EndedTransactions]
-"""The log's end, and what is known of its producers and their transactions there."""
+"""The log end offset, and the producer state and transactions at that offset."""
 
 _logger = logging.getLogger("headrace.log")
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What the log directory's checkpoint files say of one partition."""
+    """The entries of one partition in the log directory's checkpoint files."""
 
     start_offset: int | None = 0
     """None if the file that has it is lost."""
@@ -120,7 +120,7 @@ def open_log(
     checkpoint: Checkpoint,
     owner: LogOwner | None = None,
 ) -> Log:
-    """The log in that folder, made whole again if it was not closed cleanly."""
+    """The log in that folder, recovered if it was not closed cleanly."""
     names = _tidy(disk, folder, settle(disk, folder, disk.list_folder(folder)))
     bases = _segment_bases(names)
     segments = [_segment(disk, folder, base, settings) for base in bases]
@@ -173,7 +173,7 @@ def open_log(
     log.saved_recovery_point = max(checkpoint.recovery_point or 0, end)
     if log.start_offset > end:
         _logger.warning(
-            "%s ends at offset %d, before its start offset %d; it begins anew there",
+            "%s ends at offset %d, before its start offset %d; the log starts at the start offset",
             partition,
             end,
             log.start_offset,
@@ -214,7 +214,7 @@ def _read_first_timestamp(segment: Segment) -> None:
 
 
 def _start_by_epochs(entries: Sequence[tuple[int, int]] | None, first: Segment) -> int:
-    """Where the log begins, as far as its epochs tell: the oldest of them is moved along."""
+    """The log start offset according to its epochs: the oldest entry moves with it."""
     for epoch, start in (entries or ())[:1]:
         for _, header in first.walk(0):
             return (
@@ -228,7 +228,7 @@ def _start_by_epochs(entries: Sequence[tuple[int, int]] | None, first: Segment) 
 def _open_clean(
     disk: Disk, folder: str, names: list[str], segments: list[Segment], recovery_point: int
 ) -> _Opened | None:
-    """What a clean stop left; None if the files do not bear it out."""
+    """The state of a clean stop; None if the files contradict it."""
     active = segments[-1]
     end = active.base_offset
     try:
@@ -299,7 +299,7 @@ class _Scan:
         self._cleaned_to = checkpoint.cleaned_to
         self._producers = ProducerState()
         self._transactions = EndedTransactions()
-        # Snapshots that lie within what is scanned: they know what a hole has swallowed.
+        # Snapshots within the scanned range: they include the producers of lost batches.
         self._later_snapshots: list[int] = []
         self._changed_files = False
 
@@ -366,7 +366,9 @@ class _Scan:
         self._transactions.write(self._disk, before, base)
 
     def _end_at_recovery_point(self, end: int) -> int:
-        """The end of the log: what was synced and is lost leaves a hole there, and no reuse."""
+        """Complete the log: lost offsets below the recovery point become a hole and are not
+        reused.
+        """
         active, following = self._segments[-1], self._recovery_point
         torn = bool(active.holes) and active.holes[-1].following >= end
         if end < following and not self._is_confirmed(following):
@@ -524,7 +526,7 @@ class _Scan:
         snapshots = [*list_snapshots(self._names)]
         useless = [at for at in snapshots if at < oldest or (at in self._later_snapshots)]
         remove_snapshots(self._disk, self._folder, [at for at in useless if at not in kept])
-        # A clean stop writes nothing for a log that nobody has written to since.
+        # A clean stop writes nothing for a log without new records.
         self._transactions.write(self._disk, self._segments[-1], end)
         self._transactions.save_checksums(self._disk, self._folder)
         unchanged = end == self._recovery_point and not self._changed_files

@@ -1,8 +1,8 @@
-"""Segments that left the logs of one folder, on their way off the disk.
+"""Removes the files of deleted segments of one folder.
 
 A segment leaves its log in memory at once. Its files follow in a worker: when the log's new start
 offset is on the disk they are renamed to `*.deleted`, so that no restart finds them, and
-`file.delete.delay.ms` later they are removed. Whoever still reads such a file holds it open.
+`file.delete.delay.ms` later they are removed. Readers keep such a file open.
 """
 
 import heapq
@@ -30,9 +30,9 @@ class Removal:
         self._save_starts = save_starts
         self._dropped: deque[tuple[Segment, int]] = deque()
         self._set_aside: list[tuple[float, str]] = []
-        # Of two runs the second finds the first one's work done.
+        # Serialises runs: a second run finds the work of the first one done.
         self._running = threading.Lock()
-        # A folder is not forgotten, and its name used again, in the middle of a rename.
+        # A folder is not dropped, and its name reused, during a rename.
         self._names = threading.Lock()
 
     @property
@@ -41,11 +41,11 @@ class Removal:
         return bool(self._dropped or self._set_aside)
 
     def drop(self, segments: Iterable[Segment], delay_ms: int) -> None:
-        """Let the files of these segments go, oldest first."""
+        """Schedule the removal of these segments' files, oldest first."""
         self._dropped.extend((segment, delay_ms) for segment in segments)
 
     def remove_later(self, paths: Iterable[str], delay_ms: int) -> None:
-        """Let files go that have been renamed already."""
+        """Schedule the removal of files that are renamed already."""
         due_s = self._clock.monotonic() + delay_ms / 1000
         with self._names:
             for path in paths:
@@ -85,7 +85,7 @@ class Removal:
             self._remove_until(self._clock.monotonic())
 
     def finish(self) -> None:
-        """Do everything, due or not: nobody reads any more."""
+        """Remove everything, due or not: there are no readers any more."""
         self.run()
         self._remove_until(float("inf"))
 

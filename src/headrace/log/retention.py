@@ -1,4 +1,4 @@
-"""What retention deletes, and whom it is about to take unread records from: decisions only.
+"""Decides what retention deletes, and which groups are about to lose unread records. Pure.
 
 Whole segments go, the oldest first, and never past the high watermark. A segment is due when
 
@@ -10,7 +10,7 @@ Whole segments go, the oldest first, and never past the high watermark. A segmen
 
 and the active segment too, if it holds records: then a new one is begun first. Groups named in
 retention.hold.groups keep what they have not read, up to retention.hold.bytes of what is due.
-Who carries this out: `broker/retention.py`.
+`broker/retention.py` carries this out.
 """
 
 from bisect import bisect_right
@@ -157,8 +157,8 @@ def risks(
 ) -> Iterator[Risk]:
     """The groups whose next record goes soon: `retention.warn.ratio` of a limit is left, or less.
 
-    A group that has read everything loses nothing, and one whose records are gone already has
-    been told.
+    Not included: groups that have read everything, and groups whose records are deleted
+    already.
     """
     ratio = settings.retention_warn_ratio
     if not ratio or not settings.cleanup_policy & {"delete", "consumed"}:

@@ -7,9 +7,9 @@
 
 The name is the offset of the first record. The active segment has its indexes in memory and
 writes them when it is sealed or closed: after a crash it is scanned anyway, so writing them
-earlier would buy nothing. A sealed segment's index files are mapped at the first look-up.
-Every look-up checks the batch that the index points to, and rebuilds an index that lies.
-What to append, when to roll and who may read how far is the business of `log.py`.
+earlier has no benefit. A sealed segment's index files are mapped at the first look-up.
+Every look-up checks the batch that the index points to, and rebuilds an index that is wrong.
+`log.py` decides what to append, when to roll and how far a reader may read.
 """
 
 import logging
@@ -127,10 +127,10 @@ class Segment:
         self.skips: dict[int, int] | None = None
         # The base offset of the next segment, where it is known.
         self.upper: int | None = None
-        # Whether somebody has read from the file since `used_lately` was last asked.
+        # Whether the file was read since the last call of `used_lately`.
         self.used = False
         self._seen_size = size
-        # Who remembers the open file's descriptor, and must not any longer when it closes.
+        # Caches of the open file's descriptor, to be cleared when it closes.
         self.on_release: Callable[[], None] | None = None
         # The largest timestamp so far, and the last offset of the first batch that has it.
         self.largest_timestamp = NO_TIMESTAMP
@@ -170,9 +170,9 @@ class Segment:
         return used
 
     def release(self) -> None:
-        """Close the files; whoever holds the open one, such as a slice, keeps it until he is done.
+        """Close the files; a holder of the open file, such as a slice, keeps it open.
 
-        What is read the next time has lain on the disk for long, and is checked again.
+        The next reads check the checksums again.
         """
         if self.on_release is not None:
             self.on_release()
@@ -187,7 +187,7 @@ class Segment:
     # -- damage ---------------------------------------------------------------------------------
 
     def use_holes(self, holes: Iterable[Hole]) -> None:
-        """Know of this damage, and of no other."""
+        """Set the known damage."""
         self.holes = tuple(sorted(holes, key=lambda hole: hole.first))
         skips = {hole.start: hole.stop for hole in self.holes if hole.start < hole.stop}
         self.skips = skips or None
@@ -293,8 +293,8 @@ class Segment:
 
     def sync(self) -> None:
         """Bring the log file to the disk, and a sealed segment's indexes too."""
-        # Held, so that the owner cannot close it under our feet; if he has closed it already, the
-        # one that we open is not his to keep.
+        # Keep a reference, so that the owner cannot close it during the sync; if it is closed
+        # already, the file that is opened here is not kept.
         file = self.file or SegmentFile(self._disk, self.path(LOG))
         self._disk.fdatasync(file.fd)
         if self.sealed:
@@ -337,7 +337,7 @@ class Segment:
         self.largest_offset = self.base_offset
 
     def rebuild_indexes(self) -> None:
-        """Make both indexes anew from the batches."""
+        """Rebuild both indexes from the batches."""
         _logger.warning("rebuilding the indexes of %s", self.path(LOG))
         examined, named, end = self.examined, self.last_named_offset(), self.base_offset
         self.reset_indexes()
@@ -355,7 +355,7 @@ class Segment:
             if named < end:
                 self.write_indexes(sync=False)
             else:
-                self.index_bytes()  # the files stay: nothing else tells of what is lost
+                self.index_bytes()  # keep the files: only they show what is lost
             self._mapped_times = TimeEntries(self.times or b"")
             self.times = None
             if self.offsets is None:
@@ -420,7 +420,7 @@ class Segment:
         return self.largest_timestamp, self.largest_offset
 
     def _read_latest_time(self) -> None:
-        """Take the time index's last entry, if the batches bear it out; else make it anew."""
+        """Use the last entry of the time index if it matches the batches; else rebuild it."""
         entries = self.time_index()
         if not entries:
             return  # no batch has a time
@@ -433,7 +433,7 @@ class Segment:
             indexed, _ = self.locate(self.base_offset + (offsets[len(offsets) - 1] >> 32))
             position = max(position, indexed)
         if self.largest_timestamp != NO_TIMESTAMP:
-            return  # an index had to be made anew
+            return  # an index was rebuilt
         told = 0 <= base <= offset and self.header_at(found[0]).max_timestamp == timestamp
         if not told or any(later.max_timestamp > timestamp for _, later in self.walk(position)):
             self.rebuild_indexes()
@@ -526,7 +526,7 @@ class Segment:
                 raise ValueError(self.path(INDEX))
         size, file = self.size, self.opened()
         fd, pread = file.fd, file.pread
-        # Often the first header is the one; a larger read would copy what nobody looks at.
+        # Often the first header is the result; a larger read would copy unused bytes.
         piece = HEADER_BYTES
         while position < size:
             if skips is not None and position in skips:
@@ -606,7 +606,7 @@ class Segment:
         """The position from which a record of at least that time may be found; not before."""
         for attempt in range(2):
             # An entry of an earlier time: several batches may have the same one, and a damaged
-            # entry that names a later one of them cannot be told from a whole one.
+            # entry that names a later one of them looks like a valid one.
             entry = floor_by_time(self.time_index(), timestamp - 1)
             if entry is None:
                 return 0

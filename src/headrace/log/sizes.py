@@ -1,7 +1,7 @@
-"""How large the logs of a data folder were at its clean stop: what got lost since is noticed.
+"""The size of each log of a data folder at its clean stop, to detect files that shrank since.
 
-A clean stop says that nothing was lost with the broker's memory. It does not say what becomes of
-the files while the broker is down.
+A clean stop guarantees that everything was written. It cannot guarantee what happens to the files
+while the broker is down.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -18,7 +18,7 @@ SIZES = "clean-size-checkpoint"
 def write_sizes(
     disk: Disk, folder: str, logs: Iterable[Log], unopened: Collection[TopicPartition]
 ) -> None:
-    """Write down the size of each log; of those that nobody has opened, what it was."""
+    """Save the size of each log; for logs that were not opened, the last known size."""
     path = f"{folder}/{SIZES}"
     known = read_offsets(disk, path) or {}
     sizes = {partition: size for partition, size in known.items() if partition in unopened}

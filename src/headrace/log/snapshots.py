@@ -43,8 +43,8 @@ def load_snapshot(
 ) -> tuple[int, ProducerState]:
     """The newest readable snapshot between two offsets; (-1, empty) if there is none.
 
-    One from before the first segment would leave a hole that no replay fills: a producer that
-    went on meanwhile would be refused. An unknown producer is not.
+    A snapshot from before the first segment is not used: replay could not fill the gap, and a
+    producer that continued meanwhile would be refused, while an unknown producer is accepted.
     """
     for offset in reversed([offset for offset in offsets if at_least <= offset <= at_most]):
         path = segment_path(folder, offset, SNAPSHOT)

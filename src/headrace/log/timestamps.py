@@ -1,4 +1,4 @@
-"""From times to offsets: what ListOffsets asks by timestamp.
+"""Finds offsets by timestamp, for ListOffsets.
 
 The indexes lead to the one batch that can hold the answer; only that one is decoded. If it is
 large, `LongSearch` is raised: the caller completes the search beside other requests and asks again,
@@ -16,7 +16,7 @@ from headrace.wire.steps import AT_ONCE_BYTES, AT_ONCE_RECORDS, Steps, finish
 # One batch may grow to this when a time is looked up in it.
 _DECOMPRESSED_BYTES_MAX = 64 << 20
 _STRIDE = 256
-"""Records that are looked at between two yields."""
+"""Records searched between two yields."""
 
 
 class TimestampOffset(NamedTuple):
@@ -92,7 +92,7 @@ class BatchSearch:
                 return None
         except KafkaError:
             pass
-        # A client's batch whose records nobody can decode; its beginning is early enough.
+        # A batch whose records cannot be decoded: return its first offset.
         return _beginning(self.key)
 
 

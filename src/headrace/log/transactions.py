@@ -11,8 +11,8 @@ segment is sealed and at a clean stop: what a crash loses, the scan that follows
 
 Most segments have no such file, so one that is lost leaves no trace. `transaction-index-checkpoint`
 says which there must be: a line `base_offset crc` for each, with the CRC-32C of its bytes. A file
-that is not what it says is made anew from the log. A folder without it, such as Apache Kafka's, is
-believed.
+that does not match is rebuilt from the log. In a folder without a checkpoint, such as Apache
+Kafka's, the index files are used without this check.
 """
 
 import logging
@@ -72,7 +72,7 @@ class EndedTransactions:
     def settled_below(self, high_watermark: int) -> int:
         """The offset below which no transaction has its marker at or above the high watermark.
 
-        Nobody may rely on such a marker yet: the disk could still lose it.
+        Such a marker is not committed yet: it could still be lost.
         """
         unsettled = self.unsettled
         while unsettled and unsettled[0][1] < high_watermark:
@@ -80,7 +80,7 @@ class EndedTransactions:
         return min(high_watermark, min(unsettled)[0]) if unsettled else high_watermark
 
     def between(self, start: int, end: int) -> list[tuple[int, int]]:
-        """Who reads the offsets from `start` to before `end` must skip these.
+        """The aborted transactions in the offsets from `start` to before `end`.
 
         (producer id, first offset) of each.
         """
@@ -90,22 +90,22 @@ class EndedTransactions:
             if numbers[at + 1] < end:
                 found.append((numbers[at], numbers[at + 1]))
             if numbers[at + 3] >= end:
-                break  # whatever ended later began at `end` or behind it
+                break  # later entries began at `end` or after it
         return found
 
     def cut(self, end_offset: int) -> None:
-        """The log ends there now: forget markers at and after it."""
+        """The log was truncated: remove markers at and after its end."""
         del self._numbers[self._slot(end_offset) * _FIELDS :]
         while self.unsettled and self.unsettled[-1][1] >= end_offset:
             self.unsettled.pop()
 
     def drop_before(self, start: int) -> None:
-        """Forget markers before the first segment's beginning."""
+        """Remove markers before the first segment."""
         del self._numbers[: self._slot(start) * _FIELDS]
         self._checksums = {base: crc for base, crc in self._checksums.items() if base >= start}
 
     def clear(self) -> None:
-        """The log begins anew: forget everything."""
+        """The log was emptied: remove everything."""
         del self._numbers[:]
         self.unsettled.clear()
         self._checksums = {}
@@ -113,8 +113,8 @@ class EndedTransactions:
     def write(self, disk: Disk, segment: Segment, end: int) -> None:
         """Write the index file of a segment that ends before `end`; no file without entries.
 
-        An older one stays whole until the new one is: what it tells may lie below the recovery
-        point, and nobody would look for it in the log again.
+        The old file is replaced atomically: its entries may be below the recovery point, so that
+        recovery would not rebuild them from the log.
         """
         path = segment.path(TRANSACTION_INDEX)
         data = self._file_of(segment.base_offset, end)
@@ -198,7 +198,7 @@ def load_transactions(
 ) -> EndedTransactions:
     """The ended transactions of segments that end at `end`, from their index files.
 
-    One that is missing or damaged is made anew from the log.
+    A missing or damaged file is rebuilt from the log.
     """
     transactions = EndedTransactions()
     names = set(names)
@@ -236,5 +236,5 @@ def _read_checksums(disk: Disk, folder: str) -> dict[int, int] | None:
     try:
         return {int(base): int(crc) for base, crc in decode_lines(read_file(disk, path), 2)}
     except ValueError as error:
-        _logger.warning("%s is made anew from the log because %s", path, error)
+        _logger.warning("%s is rebuilt from the log because %s", path, error)
         return None

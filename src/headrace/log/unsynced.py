@@ -1,6 +1,6 @@
-"""What of one log has not reached the disk yet, beside the records of its active segment.
+"""The unsynced state of one log, beside the records of its active segment.
 
-The owner of the log notes it down; a worker that flushes brings it to the disk.
+The owner of the log records it; a worker that flushes writes it to disk.
 """
 
 import threading
@@ -60,7 +60,7 @@ class Unsynced:
         self.names = True
 
     def take(self) -> Sealed:
-        """The sealed segments that somebody is about to sync."""
+        """The sealed segments that a flush is about to sync."""
         sealed = self.sealed
         self._taken.append(sealed)
         self.sealed = []
@@ -76,12 +76,12 @@ class Unsynced:
         return min((segment.base_offset for segment, _ in waiting), default=offset)
 
     def keep(self, segments: Sequence[Segment], taken: Sealed | None = None) -> None:
-        """Forget segments that the log has dropped; `taken` come back because nobody synced."""
+        """Remove segments that the log has dropped; `taken` come back because no sync ran."""
         kept = {id(segment) for segment in segments}
         self.sealed = [item for item in [*(taken or ()), *self.sealed] if id(item[0]) in kept]
 
     def drop_below(self, offset: int) -> None:
-        """The log begins there now: forget what came before it."""
+        """The log start moved: remove what was before it."""
         self.sealed = [item for item in self.sealed if item[0].base_offset >= offset]
 
     def sync(self, sealed: Sealed, active: Segment | None, segments: Sequence[Segment]) -> None:

@@ -1,4 +1,4 @@
-"""What the broker asks of the process that compacts, and what that one answers: lines of JSON.
+"""The messages between the broker and the compaction process: lines of JSON.
 
 A job is one log's: the sealed segments from its beginning to before `end`, and all that the other
 process needs to know of the log without opening it. The answers are one `Cleaned` for every group
@@ -20,7 +20,7 @@ class Job:
     first_dirty: int
     """Below it the log is clean: no key appears twice."""
     end: int
-    """The base offset of the first segment that stays as it is."""
+    """The base offset of the first segment that is not compacted."""
     aborted: tuple[tuple[int, int, int, int], ...]
     """Aborted transactions: producer id, first offset, the marker's offset, last stable offset."""
     producers: tuple[tuple[int, int, int], ...]
@@ -63,7 +63,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The log stays as it is, but for the groups that were reported."""
+    """The job failed; only the reported groups were compacted."""
 
     reason: str
 
@@ -90,7 +90,7 @@ def encode_answer(answer: Answer) -> bytes:
 
 
 def decode_answer(line: bytes) -> Answer:
-    """The answer that `encode_answer` wrote; ValueError if it is none."""
+    """The answer that `encode_answer` wrote; ValueError if it is malformed."""
     try:
         fields = _with_tuples(json.loads(line))
         answer: Answer = _KINDS[fields.pop("kind")](**fields)

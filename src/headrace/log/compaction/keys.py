@@ -1,10 +1,10 @@
 """The last offset of every key, in a table of fixed size: what compaction knows of a dirty log.
 
-Keys are not kept, only 128 bits of a hash with a seed of its own for every table: two keys that
-share them are as likely as a disk that lies without its checksum noticing, and nobody can make
-such keys on purpose. A slot has three numbers of 64 bits: two halves of the hash (a first half of
-0 says that the slot is free) and the offset. A collision goes on to the slot that lies a second
-number of the hash further. All keys of a chunk take each step together.
+The table has no keys, only a 128-bit hash with a random seed per table: a collision of two keys is
+as unlikely as a disk error that passes its checksum, and clients cannot construct such keys. A slot
+has three numbers of 64 bits: two halves of the hash (a first half of 0 says that the slot is free)
+and the offset. A collision goes on to the slot that lies a second number of the hash further. All
+keys of a chunk take each step together.
 """
 
 import os

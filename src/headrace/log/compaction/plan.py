@@ -18,7 +18,7 @@ from headrace.settings import LogSettings
 
 
 class Sealed(Protocol):
-    """What a plan asks of a segment."""
+    """The attributes of a segment that a plan needs."""
 
     base_offset: int
     size: int
@@ -30,7 +30,7 @@ class Sealed(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CompactionPlan:
-    """What compacting a log now would be about."""
+    """What a compaction of a log would do now."""
 
     first_dirty: int
     end: int
@@ -47,16 +47,16 @@ class CompactionPlan:
         return self.dirty_bytes / total if total else 0.0
 
     def is_due(self, settings: LogSettings) -> bool:
-        """Whether the log shall be compacted now."""
+        """Whether the log is due for compaction."""
         if self.dirty_bytes == 0:
             return False
         return self.overdue or self.dirty_ratio > settings.min_cleanable_dirty_ratio
 
 
 def first_dirty_offset(cleaned_to: int | None, start: int, end: int) -> int:
-    """Where the dirty part of a log begins, by what the checkpoint says.
+    """The first dirty offset of a log, from its checkpoint.
 
-    A checkpoint outside of the log says nothing: what was there has been deleted or cut off.
+    A checkpoint outside the log is ignored: its records were deleted or truncated.
     """
     if cleaned_to is None or not start <= cleaned_to <= end:
         return start
@@ -70,7 +70,7 @@ def plan(
     settings: LogSettings,
     now_ms: int,
 ) -> CompactionPlan:
-    """What could be compacted of a log with these segments, of which the last is active.
+    """The plan for a log with these segments, of which the last is active.
 
     `stable` is the offset below which everything is committed, ended and flushed.
     """

@@ -47,11 +47,11 @@ from headrace.wire.markers import decode_marker
 
 
 class _Verdict(NamedTuple):
-    """What is known of a batch before its records are looked at."""
+    """What is known of a batch before its records are decoded."""
 
     batch: Batch
     records_go: bool
-    """All of them, whatever they say."""
+    """Keep all records."""
     stays_empty: bool
     marker_due: bool
     """A marker whose transaction is gone: it gets a delete horizon, as a tombstone does."""

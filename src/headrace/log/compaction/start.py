@@ -18,7 +18,7 @@ class CompactionLimits:
 
 
 def plan_for(log: Log, cleaned_to: int | None, last_stable: int, now_ms: int) -> CompactionPlan:
-    """What compacting this log now would be about; `cleaned_to` is its checkpoint."""
+    """The compaction plan of this log; `cleaned_to` is its checkpoint."""
     return plan(
         log.segments,
         first_dirty_offset(cleaned_to, log.start_offset, log.end_offset),
@@ -29,7 +29,7 @@ def plan_for(log: Log, cleaned_to: int | None, last_stable: int, now_ms: int) ->
 
 
 def job_for(log: Log, chosen: CompactionPlan, limits: CompactionLimits, now_ms: int) -> Job:
-    """Everything that the other process has to know."""
+    """The job for the compaction process."""
     settings = log.settings
     return Job(
         folder=log.folder,

@@ -1,11 +1,11 @@
-"""Putting compacted files in the place of the segments that they stand for, whatever happens.
+"""Replaces segments by their compacted files, safely across a crash.
 
-    1. 0.log.cleaned  ->  0.log.swap       and so the indexes: from the last of them on it counts
-    2. 0.log          ->  0.log.deleted    all files of all the old segments
+    1. 0.log.cleaned  ->  0.log.swap       and so the indexes: the swap takes effect with the last
+    of them 2. 0.log          ->  0.log.deleted    all files of all the old segments
     3. 0.log.swap     ->  0.log            and so the indexes
 
-Whoever opens a log that a crash left in the middle goes back before the end of step 1 and forward
-after it, exactly as Apache Kafka does, so each understands the other's folders. All of it is a few
+After a crash, opening the log undoes an incomplete step 1 and completes the swap otherwise,
+exactly as Apache Kafka does, so that each can open the other's folders. All of it is a few
 renames, quick enough for the event loop; the new files' bytes are on the disk before it begins.
 """
 
@@ -38,10 +38,10 @@ _logger = logging.getLogger("headrace.log")
 
 
 def put_in_place(log: "Log", old: Sequence[Segment], size: int, aborted: Iterable[int]) -> None:
-    """Let the compacted files of the neighbours `old` stand for them in their log.
+    """Replace the adjacent segments `old` of a log by their compacted files.
 
     `size` is that of the new log file, `aborted` are the markers of the transactions in its
-    index. Whoever reads an old file goes on with it. KafkaError 56 if the disk fails.
+    index. Readers of an old file keep it open. KafkaError 56 if the disk fails.
     """
     segments = log.segments
     following = segments[segments.index(old[-1]) + 1]
@@ -80,7 +80,7 @@ def _rename(disk: Disk, folder: str, base: int, old: str, new: str) -> None:
 
 
 def remove_cleaned(disk: Disk, folder: str) -> None:
-    """Remove what a compaction wrote that will not be used."""
+    """Remove the unused files of a compaction."""
     try:
         names = disk.list_folder(folder)
     except FileNotFoundError:
@@ -99,7 +99,7 @@ def settle(disk: Disk, folder: str, names: Sequence[str]) -> list[str]:
     strays = [name for name in left if not name[:_OFFSET_DIGITS].isdecimal()]
     cleaned = [name for name in left if name.endswith(CLEANED) and name not in strays]
     swapped = [name for name in left if name.endswith(SWAP) and name not in strays]
-    # A swap whose files are not all renamed has not happened.
+    # A swap whose files are not all renamed did not take effect.
     first_cleaned = min((_offset(name) for name in cleaned), default=None)
     if first_cleaned is not None:
         cleaned += [name for name in swapped if _offset(name) >= first_cleaned]

@@ -1,7 +1,7 @@
-"""What became of each transaction, followed batch by batch as compaction walks through a log.
+"""Tracks the outcome of each transaction while compaction reads a log batch by batch.
 
-The data of an aborted transaction goes at once. A marker may go when nothing of its transaction is
-left before it; when it really goes is a question of time, which `compaction/rewrite.py` answers.
+Data of an aborted transaction is removed immediately. A marker may be removed when no data of its
+transaction is left before it, after a delay that `compaction/rewrite.py` decides.
 """
 
 from collections.abc import Iterable
