@@ -49,11 +49,11 @@ def test_a_login_is_read_from_jaas() -> None:
         (
             {
                 "security.protocol": "SASL_PLAINTEXT",
-                "sasl.mechanism": "OAUTHBEARER",
+                "sasl.mechanism": "GSSAPI",
                 "sasl.username": "x",
                 "sasl.password": "y",
             },
-            "sasl.mechanism: OAUTHBEARER",
+            "sasl.mechanism: GSSAPI",
         ),
         ({"security.protocol": "SSL", "ssl.truststore.location": "x.jks"}, "ssl.ca.location"),
         ({"request.timeout.ms": "soon"}, "request.timeout.ms"),

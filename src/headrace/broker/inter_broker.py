@@ -1,10 +1,11 @@
 """How this broker connects to others: the protocol of their listener, TLS, and its own login."""
 
 import re
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING
 
-from headrace.client.config import Security, parse_jaas
+from headrace.client.bearer import TokenSource
+from headrace.client.config import OAUTHBEARER, Security, jaas_values, parse_jaas
 from headrace.client.errors import ClientError
 from headrace.errors import SettingError
 from headrace.settings import Settings
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from headrace.security.tls import ListenerTls
 
 _JAAS = "sasl.jaas.config"
+_TOKEN_URL = "sasl.oauthbearer.token.endpoint.url"
 _MECHANISM = "sasl.mechanism.inter.broker.protocol"
 _USERS = re.compile(r"\buser_\w+\s*=")
 
@@ -45,6 +47,8 @@ def login_security(listener: Listener, settings: Settings) -> Security:
         return Security(listener.protocol)
     mechanism = settings.for_listener(listener.name).text(_MECHANISM)
     name, text = jaas_config(listener.name, mechanism, settings)
+    if mechanism == OAUTHBEARER:
+        return _token_security(listener, settings.for_listener(listener.name), jaas_values(text))
     if not text:
         return Security(listener.protocol, mechanism=mechanism)
     try:
@@ -54,13 +58,29 @@ def login_security(listener: Listener, settings: Settings) -> Security:
     return Security(listener.protocol, mechanism=mechanism, username=username, password=password)
 
 
+def _token_security(listener: Listener, settings: Settings, jaas: Mapping[str, str]) -> Security:
+    """A login with tokens; `settings` are the listener's."""
+    url = settings.text(_TOKEN_URL)
+    if not url:
+        return Security(listener.protocol, mechanism=OAUTHBEARER)
+    scope = settings.text("sasl.oauthbearer.scope") or jaas.get("scope", "")
+    tokens = TokenSource(url, jaas.get("clientId", ""), jaas.get("clientSecret", ""), scope)
+    if tokens.problem():
+        raise SettingError(
+            f"{_TOKEN_URL}={url}: {tokens.problem()} (clientId and clientSecret in {_JAAS})"
+        )
+    name = tokens.client_id or url
+    return Security(listener.protocol, mechanism=OAUTHBEARER, username=name, tokens=tokens)
+
+
 def check_login(listener: Listener, settings: Settings) -> None:
     """SettingError if this broker has to log in to others and has no name to do so."""
     if listener.login and not login_security(listener, settings).username:
         raise SettingError(
             f"brokers log in to each other on the listener {listener}, but {_JAAS} gives no name "
-            f"and password; set {LISTENER_PREFIX}{listener.name.lower()}.{_JAAS}, or choose "
-            "another listener with inter.broker.listener.name"
+            f"and password; set {LISTENER_PREFIX}{listener.name.lower()}.{_JAAS} "
+            f"(for OAUTHBEARER: {_TOKEN_URL}), or choose another listener with "
+            "inter.broker.listener.name"
         )
 
 

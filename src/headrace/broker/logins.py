@@ -1,23 +1,37 @@
 """The logins of a broker: which listeners want one, by which mechanisms, and who the users are."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from headrace.broker.build import BrokerParts
 from headrace.broker.connection import Connection, Handler, Limits
 from headrace.broker.inter_broker import check_jaas
 from headrace.broker.login import Login, LoginRules
 from headrace.errors import SettingError
-from headrace.security.mechanisms import PLAIN, LoggedIn, make_exchange
+from headrace.security.mechanisms import (
+    OAUTHBEARER,
+    PLAIN,
+    Exchange,
+    LoggedIn,
+    make_exchange,
+)
 from headrace.security.passwords import Passwords
 from headrace.security.tokens import Tokens
 from headrace.settings import Settings
 from headrace.settings.listeners import Listener
 
+if TYPE_CHECKING:
+    from headrace.security.oauthbearer import BearerTokens
+
 logger = logging.getLogger(__name__)
 
 _MECHANISMS = "sasl.enabled.mechanisms"
-_PLAIN_WITHOUT_TLS = "headrace.sasl.plain.without.tls"
+_WITHOUT_TLS = {
+    PLAIN: ("passwords", "headrace.sasl.plain.without.tls"),
+    OAUTHBEARER: ("tokens", "headrace.sasl.oauthbearer.without.tls"),
+}
+"""Mechanisms that send what proves the user: what it is, and what allows them without TLS."""
 
 
 class Logins:
@@ -35,6 +49,7 @@ class Logins:
         self._parts = parts
         tokens = Tokens.of(settings, parts.services.clock)
         self._passwords = Passwords(lambda: parts.metadata.image.security, tokens)
+        self._bearer_tokens: list[BearerTokens] = []
         self._rules = {
             listener.name: self._make_rules(
                 listener, settings.for_listener(listener.name), dispatch, limits
@@ -42,7 +57,7 @@ class Logins:
             for listener in listeners
             if listener.login
         }
-        if not parts.metadata.image.security.users:
+        if not parts.metadata.image.security.users and not self._bearer_tokens:
             names = " and ".join(self._rules)
             logger.warning(
                 "the listener %s wants a login, and there is no user. Stop the broker and make one "
@@ -55,18 +70,21 @@ class Logins:
         mechanisms = settings.words(_MECHANISMS)
         if not mechanisms:
             raise SettingError(f"{_MECHANISMS} is empty, and the listener {listener} has SASL")
-        if PLAIN in mechanisms and not listener.tls:
-            if not settings.boolean(_PLAIN_WITHOUT_TLS):
-                raise SettingError(
-                    f"{_MECHANISMS} has PLAIN, and the listener {listener} has no TLS: everyone on "
-                    "the way could read passwords. Use SASL_SSL or SCRAM, or set "
-                    f"{_PLAIN_WITHOUT_TLS}=true"
+        for mechanism, (secrets, allowed) in _WITHOUT_TLS.items():
+            if mechanism in mechanisms and not listener.tls:
+                if not settings.boolean(allowed):
+                    raise SettingError(
+                        f"{_MECHANISMS} has {mechanism}, and the listener {listener} has no TLS: "
+                        f"everyone on the way could read {secrets}. Use SASL_SSL or SCRAM, or set "
+                        f"{allowed}=true"
+                    )
+                logger.warning(
+                    "%s takes %s without encryption (%s without TLS)", listener, secrets, mechanism
                 )
-            logger.warning("%s takes passwords without encryption (PLAIN without TLS)", listener)
         return LoginRules(
             listener=listener.name,
             mechanisms=mechanisms,
-            make_exchange=lambda mechanism: make_exchange(mechanism, self._passwords),
+            make_exchange=self._exchange_maker(listener, mechanisms, settings),
             clock=self._parts.services.clock,
             failure_delay_s=settings.integer("connection.failed.authentication.delay.ms") / 1000,
             setup_timeout_s=settings.integer("socket.connection.setup.timeout.ms") / 1000,
@@ -77,6 +95,29 @@ class Logins:
             audit=self._parts.services.audit,
             welcome=self._welcome,
         )
+
+    def _exchange_maker(
+        self, listener: Listener, mechanisms: Sequence[str], settings: Settings
+    ) -> Callable[[str], Exchange]:
+        """Begins a login by one of the mechanisms."""
+        if OAUTHBEARER not in mechanisms:
+            return lambda mechanism: make_exchange(mechanism, self._passwords)
+        try:
+            from headrace.security.oauthbearer import BearerLogin, make_tokens
+        except ImportError as error:
+            raise SettingError(
+                f"{_MECHANISMS} has OAUTHBEARER, which needs the package cryptography: "
+                "pip install 'headrace[security]'"
+            ) from error
+        tokens = make_tokens(str(listener), settings, self._parts.services.clock)
+        self._bearer_tokens.append(tokens)
+
+        def begin(mechanism: str) -> Exchange:
+            if mechanism == OAUTHBEARER:
+                return BearerLogin(tokens)
+            return make_exchange(mechanism, self._passwords)
+
+        return begin
 
     def begin(self, listener: str) -> Login | None:
         """What serves a new client of a listener first; None if it needs no login."""
@@ -89,5 +130,7 @@ class Logins:
         self._parts.services.admit(connection.caller)
 
     def close(self) -> None:
-        """Stop checking passwords."""
+        """Stop checking passwords and tokens."""
         self._passwords.close()
+        for tokens in self._bearer_tokens:
+            tokens.close()

@@ -8,8 +8,9 @@ import socket
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeAlias
 
+from headrace.client.bearer import bearer_token
 from headrace.client.config import Security
-from headrace.client.errors import Unreachable
+from headrace.client.errors import ClientError, Unreachable
 from headrace.client.login import login_requests
 from headrace.client.protocol import (
     RESPONSE_HEAD_BYTES,
@@ -101,7 +102,13 @@ class AsyncConnection:
 
     async def log_in(self, security: Security) -> None:
         """Prove who this client is; ClientError if the broker does not accept it."""
-        steps = login_requests(security, self.conversation.address)
+        token = ""
+        if security.tokens is not None:
+            try:
+                token = await asyncio.to_thread(bearer_token, security.tokens)
+            except ClientError as error:
+                raise Unreachable(str(error)) from error
+        steps = login_requests(security, self.conversation.address, token)
         exchange = next(steps)
         while True:
             answer = await self.ask(*exchange)

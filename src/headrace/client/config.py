@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from headrace.client.bearer import TokenSource
 from headrace.client.errors import ClientError
 from headrace.types import Address
 
@@ -12,7 +13,8 @@ if TYPE_CHECKING:
     import ssl
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+OAUTHBEARER = "OAUTHBEARER"
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER)
 DEFAULT_PORT = 9092
 
 
@@ -31,6 +33,8 @@ class Security:
     password: str = field(default="", repr=False)
     by_token: bool = False
     """Whether user name and password are the id and the HMAC of a delegation token."""
+    tokens: TokenSource | None = None
+    """For OAUTHBEARER, in place of a password."""
     context: "ssl.SSLContext | None" = field(default=None, repr=False, compare=False)
     """For TLS, in place of one that is made from the files."""
 
@@ -68,6 +72,13 @@ READ_HERE = frozenset(
         "retry.backoff.max.ms",
         "sasl.jaas.config",
         "sasl.mechanism",
+        "sasl.oauthbearer.client.credentials.client.id",
+        "sasl.oauthbearer.client.credentials.client.secret",
+        "sasl.oauthbearer.client.id",
+        "sasl.oauthbearer.client.secret",
+        "sasl.oauthbearer.method",
+        "sasl.oauthbearer.scope",
+        "sasl.oauthbearer.token.endpoint.url",
         "sasl.password",
         "sasl.username",
         "security.protocol",
@@ -175,11 +186,16 @@ def _security(said: _Properties) -> Security:
     if not security.tls and not security.login:
         return security
     mechanism = said.get("sasl.mechanism", "PLAIN").upper()
-    username, password = _credentials(said) if security.login else ("", "")
     if security.login and mechanism not in MECHANISMS:
         raise said.wrong(
             "sasl.mechanism", f"{mechanism} is not supported; one of {', '.join(MECHANISMS)} is"
         )
+    tokens = _tokens(said) if security.login and mechanism == OAUTHBEARER else None
+    username, password = "", ""
+    if tokens is not None:
+        username = tokens.client_id
+    elif security.login:
+        username, password = _credentials(said)
     return Security(
         protocol=protocol,
         ca_file=said.maybe("ssl.ca.location") or _pem(said, "truststore"),
@@ -191,7 +207,32 @@ def _security(said: _Properties) -> Security:
         username=username,
         password=password,
         by_token=_TOKEN_LOGIN.search(said.maybe("sasl.jaas.config") or "") is not None,
+        tokens=tokens,
     )
+
+
+def _tokens(said: _Properties) -> TokenSource:
+    """Where tokens come from, in librdkafka's names (`method=oidc`) or Java's."""
+    method = said.get("sasl.oauthbearer.method", "oidc")
+    if method.lower() != "oidc":
+        raise said.wrong("sasl.oauthbearer.method", f"{method} is not supported; oidc is")
+    url = "sasl.oauthbearer.token.endpoint.url"
+    jaas = jaas_values(said.get("sasl.jaas.config", ""))
+
+    def value(name: str, in_jaas: str) -> str:
+        ours = said.maybe(f"sasl.oauthbearer.{name}")
+        java = said.maybe(f"sasl.oauthbearer.client.credentials.{name}")
+        return ours or java or jaas.get(in_jaas, "")
+
+    tokens = TokenSource(
+        said.need(url),
+        value("client.id", "clientId"),
+        value("client.secret", "clientSecret"),
+        value("scope", "scope"),
+    )
+    if tokens.problem():
+        raise said.wrong(url, f"{tokens.url}: {tokens.problem()}")
+    return tokens
 
 
 def _pem(said: _Properties, store: str) -> str | None:
@@ -220,8 +261,13 @@ def _credentials(said: _Properties) -> tuple[str, str]:
 
 def parse_jaas(text: str, name: str) -> tuple[str, str]:
     """The user and the password in a JAAS text; `name` is the setting that has it."""
-    values = dict(re.findall(r'(\w+)\s*=\s*"((?:[^"\\]|\\.)*)"', text))
+    values = jaas_values(text)
     if "username" not in values or "password" not in values:
         raise ClientError(f'{name}: expected ... required username="..." password="...";')
-    plain = {key: re.sub(r"\\(.)", r"\1", value) for key, value in values.items()}
-    return plain["username"], plain["password"]
+    return values["username"], values["password"]
+
+
+def jaas_values(text: str) -> dict[str, str]:
+    """The options in a JAAS text."""
+    found = re.findall(r'(\w+)\s*=\s*"((?:[^"\\]|\\.)*)"', text)
+    return {key: re.sub(r"\\(.)", r"\1", value) for key, value in found}

@@ -4,6 +4,7 @@ import socket
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from headrace.client.bearer import bearer_token
 from headrace.client.config import ClientConfig, Security
 from headrace.client.errors import ClientError, Unreachable
 from headrace.client.login import login_requests
@@ -109,7 +110,8 @@ class Connection:
         return Unreachable(f"the broker at {self.address} {why}")
 
     def _login(self, security: Security) -> None:
-        steps = login_requests(security, str(self.address))
+        token = bearer_token(security.tokens) if security.tokens else ""
+        steps = login_requests(security, str(self.address), token)
         exchange = next(steps)
         while True:
             answer = self.ask(*exchange)

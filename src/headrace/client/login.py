@@ -1,7 +1,7 @@
 """SASL from the client's side: what to send, and what a server must be able to prove.
 
-PLAIN sends the password; SCRAM (RFC 5802) proves that both sides know it. Without I/O: the
-connections carry the messages.
+PLAIN sends the password; SCRAM (RFC 5802) proves that both sides know it; OAUTHBEARER (RFC 7628)
+sends a token, which `bearer.py` gets. Without I/O: the connections carry the messages.
 """
 
 import base64
@@ -21,8 +21,10 @@ MIN_ITERATIONS = 4096
 MAX_ITERATIONS = 1_000_000
 
 
-def login_requests(security: Security, address: str) -> Generator[Exchange, Any, None]:
-    """The requests of a login, step by step; each response is sent in."""
+def login_requests(
+    security: Security, address: str, token: str = ""
+) -> Generator[Exchange, Any, None]:
+    """The requests of a login, step by step; each response is sent in. `token`: OAUTHBEARER's."""
     from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest
     from kio.schema.sasl_authenticate.v2.response import SaslAuthenticateResponse
     from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
@@ -33,7 +35,7 @@ def login_requests(security: Security, address: str) -> Generator[Exchange, Any,
     if hands.error_code:
         offered = ", ".join(hands.mechanisms) or "none"
         raise ClientError(f"{what}: sasl.mechanism {security.mechanism} is not of {offered}")
-    steps = login(security)
+    steps = login(security, token)
     to_send = next(steps)
     while True:
         answer = yield SaslAuthenticateRequest(auth_bytes=to_send), SaslAuthenticateResponse
@@ -44,8 +46,10 @@ def login_requests(security: Security, address: str) -> Generator[Exchange, Any,
             return
 
 
-def login(security: Security) -> Generator[bytes, bytes, None]:
+def login(security: Security, token: str = "") -> Generator[bytes, bytes, None]:
     """What to send, step by step; each answer is sent in. Ends when the server is believed."""
+    if security.mechanism == "OAUTHBEARER":
+        return _bearer(token)
     if security.mechanism == "PLAIN":
         return _plain(security.username, security.password)
     return _scram(
@@ -63,6 +67,13 @@ def _nonce() -> str:
 
 def _plain(username: str, password: str) -> Generator[bytes, bytes, None]:
     yield f"\0{username}\0{password}".encode()
+
+
+def _bearer(token: str) -> Generator[bytes, bytes, None]:
+    refusal = yield f"n,,\x01auth=Bearer {token}\x01\x01".encode()
+    if refusal:
+        yield b"\x01"  # the broker answers this with the error
+        raise ClientError(f"the broker refused the token: {refusal!r}")
 
 
 def _scram(

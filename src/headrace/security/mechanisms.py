@@ -20,8 +20,10 @@ from headrace.security.state import DelegationToken
 PLAIN = "PLAIN"
 _TOKEN_EXTENSION = "tokenauth"
 """Says that the user name is the id of a delegation token."""
+OAUTHBEARER = "OAUTHBEARER"
+"""Its exchange: `oauthbearer.py`, which needs the package cryptography."""
 MECHANISMS = (PLAIN, *DIGESTS)
-"""Those that brokers have."""
+"""Those by password."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,9 +41,9 @@ _PREFIXES = {
     "sasl.client.": _NO_LOGINS,
     "sasl.kerberos.": _NO_LOGINS,
     "sasl.login.": _NO_LOGINS,
-    "sasl.oauthbearer.assertion.": _NO_LOGINS,
-    "sasl.oauthbearer.client.": _NO_LOGINS,
-    "sasl.oauthbearer.jwt.": _NO_LOGINS,
+    "sasl.oauthbearer.assertion.": "Headrace has no logins with signed assertions",
+    "sasl.oauthbearer.client.": "give clientId and clientSecret in sasl.jaas.config instead",
+    "sasl.oauthbearer.jwt.": "it names a Java class, and Headrace checks tokens by itself",
     "sasl.server.callback.": _NO_LOGINS,
 }
 

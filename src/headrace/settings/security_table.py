@@ -16,7 +16,7 @@ def _row(name: str, kind: Type, default: Value, check: Check | None, doc: str) -
     return Setting(name, kind, default, doc, check)
 
 
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 AUTHORIZERS = (
     "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "kafka.security.authorizer.AclAuthorizer",
@@ -66,27 +66,35 @@ SECURITY_ROWS: tuple[Setting, ...] = (
     _row("sasl.server.max.receive.size", Type.INT, 512 * 1024, at_least(1),
          "The largest message taken from a client that has not logged in."),
     _row("sasl.oauthbearer.jwks.endpoint.url", Type.STRING, None, None,
-         "Where the keys are that sign tokens: https://... or file://..."),
+         "The issuer's key set (JWKS), which checks the signatures of tokens: https://..., "
+         "file:///..., or http://... where nobody can change it on the way."),
     _row("sasl.oauthbearer.jwks.endpoint.refresh.ms", Type.LONG, 3_600_000, at_least(1),
-         "Time between two readings of those keys."),
+         "Time between two readings of the key set. A token with an unknown key makes it be read "
+         "earlier, at most every 10 s."),
     _row("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", Type.LONG, 100, at_least(0),
-         "First rest after a failed reading."),
+         "First pause after a failed reading of the key set; it doubles with each failure."),
     _row("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", Type.LONG, 10_000, at_least(0),
-         "Longest rest after a failed reading."),
+         "Longest pause after a failed reading of the key set."),
     _row("sasl.oauthbearer.token.endpoint.url", Type.STRING, None, None,
-         "Where this broker gets its own token."),
+         "Where this broker gets the token for its login to other brokers: by the grant "
+         "client_credentials with the clientId and clientSecret of sasl.jaas.config, or "
+         "file:///... for a file with a token."),
     _row("sasl.oauthbearer.expected.audience", Type.LIST, (), None,
-         "Audiences of which a token must name one."),
+         "Audiences of which a token must name one; required for OAUTHBEARER."),
     _row("sasl.oauthbearer.expected.issuer", Type.STRING, None, None,
-         "The issuer that a token must name."),
+         "The issuer that a token must name; required for OAUTHBEARER."),
     _row("sasl.oauthbearer.scope", Type.STRING, None, None,
          "The scope that this broker's own token is asked for."),
     _row("sasl.oauthbearer.scope.claim.name", Type.STRING, "scope", None,
-         "The claim of a token that holds its scope."),
+         "The claim of a token that holds its scope: a text or a list of texts."),
     _row("sasl.oauthbearer.sub.claim.name", Type.STRING, "sub", None,
          "The claim of a token that holds the user's name."),
     _row("sasl.oauthbearer.clock.skew.seconds", Type.INT, 30, at_least(0),
          "How far the issuer's clock may be off."),
+    _row("headrace.oauthbearer.test.unsigned.tokens", Type.BOOLEAN, False, None,
+         "For tests only: accept unsigned tokens (alg=none), with which everyone is every user."),
+    _row("headrace.sasl.oauthbearer.without.tls", Type.BOOLEAN, False, None,
+         "Allow OAUTHBEARER on listeners without TLS, where everyone on the way can read tokens."),
     _row("ssl.keystore.location", Type.STRING, None, None,
          "PEM file with this broker's key and certificates."),
     Setting("ssl.keystore.type", Type.STRING, "PEM",

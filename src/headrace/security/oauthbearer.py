@@ -1,0 +1,205 @@
+"""OAUTHBEARER (RFC 7628) from the broker's side: a client logs in with a signed token.
+
+The broker asks nobody about a token: it checks the signature with the issuer's keys, which
+`jwks.py` keeps. Signatures are checked in a worker thread. A refused token is answered with a JSON
+status; the client acknowledges it, and then the login fails as any other does.
+"""
+
+import asyncio
+import logging
+import re
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TypeVar
+
+from headrace.clock import Clock
+from headrace.errors import SettingError
+from headrace.security.jwks import Jwk, RefreshedKeys, RefreshTimes
+from headrace.security.jwt import (
+    LARGEST_TOKEN_BYTES,
+    UNSIGNED,
+    InvalidToken,
+    ParsedToken,
+    TokenRules,
+    TokenUser,
+    parse_token,
+    shown,
+    verify_token,
+)
+from headrace.security.mechanisms import LoggedIn
+from headrace.security.scram import LoginRefused
+from headrace.security.web_fetch import TIMEOUT_S, fetch, url_problem
+from headrace.settings import Settings
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+WAITING = 128
+"""Tokens being checked, and logins that wait for keys; a login beyond either is refused."""
+_LARGEST_MESSAGE_BYTES = LARGEST_TOKEN_BYTES + 8192
+REFUSAL = b'{"status":"invalid_token"}'
+_ACKNOWLEDGED = b"\x01"
+_UNSIGNED = "headrace.oauthbearer.test.unsigned.tokens"
+_JWKS = "sasl.oauthbearer.jwks.endpoint.url"
+_ISSUER = "sasl.oauthbearer.expected.issuer"
+_AUDIENCE = "sasl.oauthbearer.expected.audience"
+
+_FIRST = re.compile(rb"n,(?:a=([^,\x01]+))?,\x01((?:[A-Za-z]+=[^\x01]*\x01)+)\x01")
+_TOKEN = re.compile(rb"(?i:bearer) +([A-Za-z0-9._~+/=-]+) *")
+
+
+def parse_first(message: bytes) -> tuple[str, str]:
+    """The authorization id and the token in a client's first message; LoginRefused if malformed."""
+    match = _FIRST.fullmatch(message)
+    if match is None:
+        raise LoginRefused("the OAUTHBEARER message cannot be read")
+    fields = [field.split(b"=", 1) for field in match[2].split(b"\x01")[:-1]]
+    tokens = [_TOKEN.fullmatch(value) for name, value in fields if name == b"auth"]
+    if len(tokens) != 1 or tokens[0] is None:
+        raise LoginRefused("the OAUTHBEARER message has no bearer token, or several")
+    name = (match[1] or b"").decode(errors="replace")
+    return name.replace("=2C", ",").replace("=3D", "="), tokens[0][1].decode()
+
+
+class BearerTokens:
+    """Checks the tokens of one listener's clients."""
+
+    def __init__(self, rules: TokenRules, keys: RefreshedKeys | None, clock: Clock) -> None:
+        self._rules = rules
+        self._keys = keys
+        self._clock = clock
+        self._checking = 0
+        self._waiting = 0
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="bearer-tokens")
+
+    async def check(self, text: str) -> TokenUser:
+        """The user of a token; InvalidToken if it is no login."""
+        token = await self._in_worker(partial(parse_token, text))
+        key = None if token.algorithm == UNSIGNED else await self._key(token)
+        return await self._in_worker(
+            partial(verify_token, token, key, self._rules, self._clock.now_ms())
+        )
+
+    def close(self) -> None:
+        """Stop the threads."""
+        self._executor.shutdown(wait=False, cancel_futures=True)
+        if self._keys is not None:
+            self._keys.close()
+
+    async def _key(self, token: ParsedToken) -> Jwk:
+        """The key that has to have signed the token; InvalidToken if the issuer has no such key."""
+        key = self._find(token)
+        again = None if key is not None or self._keys is None else self._keys.read_again()
+        if again is not None:
+            if self._waiting >= WAITING:
+                raise InvalidToken("too many logins wait for the issuer's keys")
+            self._waiting += 1
+            try:
+                async with asyncio.timeout(TIMEOUT_S):
+                    await asyncio.shield(asyncio.wrap_future(again))
+            except TimeoutError:
+                raise InvalidToken("the issuer's keys could not be read in time") from None
+            finally:
+                self._waiting -= 1
+            key = self._find(token)
+        if key is None:
+            raise InvalidToken(
+                f"the issuer has no key {shown(token.key_id)} for {shown(token.algorithm)}"
+            )
+        return key
+
+    def _find(self, token: ParsedToken) -> Jwk | None:
+        current = None if self._keys is None else self._keys.current
+        return None if current is None else current.find(token.key_id, token.algorithm)
+
+    async def _in_worker(self, work: "partial[T]") -> T:
+        if self._checking >= WAITING:
+            raise InvalidToken("too many tokens are being checked")
+        self._checking += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._executor, work)
+        finally:
+            self._checking -= 1
+
+
+class BearerLogin:
+    """One login with a token."""
+
+    def __init__(self, tokens: BearerTokens) -> None:
+        self._tokens = tokens
+        self._refused = ""
+        self.username = ""
+        self.result: LoggedIn | None = None
+
+    async def step(self, token: bytes) -> bytes:
+        """Nothing for a valid token; for others a status that the client has to acknowledge."""
+        if self._refused:
+            known = "" if token == _ACKNOWLEDGED else " (and the client did not acknowledge it)"
+            raise LoginRefused(f"its token is refused: {self._refused}{known}")
+        if len(token) > _LARGEST_MESSAGE_BYTES:
+            self._refused = f"the message has {len(token)} bytes"
+            return REFUSAL
+        authzid, text = parse_first(token)
+        self.username = authzid
+        try:
+            user = await self._tokens.check(text)
+            self.username = user.username
+            if authzid not in ("", user.username):
+                raise InvalidToken("the authorization id is not the token's user")
+        except InvalidToken as error:
+            self._refused = str(error)
+            return REFUSAL
+        self.result = LoggedIn(user.username, user.expiry_ms)
+        return b""
+
+
+# -------------------------------------------------------------------------------- the settings
+
+
+def make_tokens(listener: str, settings: Settings, clock: Clock) -> BearerTokens:
+    """What checks the tokens of a listener's clients; SettingError if it cannot."""
+    rules = TokenRules(
+        issuer=settings.text(_ISSUER),
+        audiences=settings.words(_AUDIENCE),
+        user_claim=settings.text("sasl.oauthbearer.sub.claim.name"),
+        scope_claim=settings.text("sasl.oauthbearer.scope.claim.name"),
+        skew_s=settings.integer("sasl.oauthbearer.clock.skew.seconds"),
+        unsigned=settings.boolean(_UNSIGNED),
+    )
+    for name, given in ((_ISSUER, rules.issuer), (_AUDIENCE, rules.audiences)):
+        if not given:
+            raise SettingError(
+                f"{name} is missing, and the listener {listener} has OAUTHBEARER: tokens of "
+                "another issuer, or for another service, would be logins here"
+            )
+    if rules.unsigned:
+        logger.warning("%s accepts unsigned tokens (%s): for tests only", listener, _UNSIGNED)
+    return BearerTokens(rules, _make_keys(listener, settings), clock)
+
+
+def _make_keys(listener: str, settings: Settings) -> RefreshedKeys | None:
+    url = settings.text(_JWKS)
+    if not url:
+        if settings.boolean(_UNSIGNED):
+            return None
+        raise SettingError(
+            f"{_JWKS} is missing, and the listener {listener} has OAUTHBEARER: name the "
+            "issuer's key set (https://..., or file:///... for a copy of it)"
+        )
+    problem = url_problem(url)
+    if problem:
+        raise SettingError(f"{_JWKS}={url}: {problem}")
+    if url.startswith("http:"):
+        logger.warning("%s is http: everyone on the way to the issuer can replace its keys", _JWKS)
+    times = RefreshTimes(
+        settings.integer("sasl.oauthbearer.jwks.endpoint.refresh.ms") / 1000,
+        settings.integer("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms") / 1000,
+        settings.integer("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms") / 1000,
+    )
+    keys = RefreshedKeys(url, partial(fetch, url), times)
+    if url.startswith("file:"):
+        problem = keys.load()
+        if problem:
+            raise SettingError(f"{_JWKS}: {problem}")
+    keys.start()
+    return keys
