@@ -13,15 +13,41 @@ from headrace.client.cluster import Cluster
 from headrace.client.config import ClientConfig, parse_bootstrap
 from headrace.client.topics import create_topics
 from tests.security.authority import Authority, write
+from tests.security.issuer import AUDIENCE, ISSUER, Provider, SigningKey
 from tests.security.secured import add_user
 from tests.support.ports import free_port
 from tests.support.stores import eventually
 
+TOKEN_MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
-@pytest.fixture
-def bootstrap(tmp_path: Path) -> Iterator[str]:
+def scram(folder: Path, undo: ExitStack) -> dict[str, str]:
+    add_user(folder, "broker", 'br0ker"s')
+    return {
+        "listener.name.brokers.scram-sha-512.sasl.jaas.config": (
+            f'{MODULE} required username="broker" password="br0ker\\"s";'
+        ),
+    }
+
+
+def tokens(folder: Path, undo: ExitStack) -> dict[str, str]:
+    provider = undo.enter_context(Provider(SigningKey("one")))
+    return {
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER",
+        "sasl.oauthbearer.jwks.endpoint.url": f"{provider.url}/keys",
+        "sasl.oauthbearer.expected.issuer": ISSUER,
+        "sasl.oauthbearer.expected.audience": AUDIENCE,
+        "sasl.oauthbearer.token.endpoint.url": f"{provider.url}/token",
+        "listener.name.brokers.oauthbearer.sasl.jaas.config": (
+            f'{TOKEN_MODULE} required clientId="broker" clientSecret="br0ker\\"s";'
+        ),
+    }
+
+
+@pytest.fixture(params=[scram, tokens], ids=["SCRAM", "OAUTHBEARER"])
+def bootstrap(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[str]:
     """Two brokers that replicate through SASL_SSL; clients use plain text."""
     authority = Authority()
     issued = authority.issue("CN=broker")
@@ -33,13 +59,10 @@ def bootstrap(tmp_path: Path) -> Iterator[str]:
             tmp_path / "broker.pem", issued.key_pem(), issued.certificate_pem
         ),
         "ssl.truststore.location": write(tmp_path / "ca.pem", authority.pem),
-        "listener.name.brokers.scram-sha-512.sasl.jaas.config": (
-            f'{MODULE} required username="broker" password="br0ker\\"s";'
-        ),
     }
-    add_user(tmp_path, "broker", 'br0ker"s')
     ports = [free_port() for _ in range(2)]
     with ExitStack() as undo:
+        settings |= request.param(tmp_path, undo)
         for number, port in enumerate(ports, start=1):
             listeners = f"CLIENTS://127.0.0.1:{port},BROKERS://127.0.0.1:0"
             words = ["serve", "--node-id", str(number), "--data-dir", str(tmp_path / str(number))]

@@ -39,6 +39,7 @@ from tests.security.issuer import (
 )
 from tests.security.secured import SecuredBroker
 from tests.security.test_logins import Raw, request, text
+from tests.support.java import QUICK_START, run_tool
 
 KEY = SigningKey("one")
 REFUSAL = b'{"status":"invalid_token"}'
@@ -171,7 +172,7 @@ def test_confluent_kafka_logs_in_by_its_own_oidc(broker: SecuredBroker, provider
     )
 
 
-class PythonTokens(KafkaPythonTokens):
+class PythonTokens(KafkaPythonTokens):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__()
 
@@ -179,7 +180,7 @@ class PythonTokens(KafkaPythonTokens):
         return KEY.token()
 
 
-class AsyncTokens(AiokafkaTokens):
+class AsyncTokens(AiokafkaTokens):  # type: ignore[misc]
     async def token(self) -> str:
         return KEY.token()
 
@@ -211,6 +212,32 @@ def test_aiokafka_logs_in(broker: SecuredBroker) -> None:
             await producer.stop()
 
     assert asyncio.run(produce()) >= 0
+
+
+@pytest.mark.java
+def test_a_java_client_logs_in_with_its_credentials(
+    broker: SecuredBroker, provider: Provider, tmp_path: Path
+) -> None:
+    url = f"{provider.url}/token"
+    module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+    properties = {
+        "security.protocol": "SASL_SSL",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": broker.ca,
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.token.endpoint.url": url,
+        "sasl.jaas.config": f'{module} required clientId="orders" clientSecret="x";',
+        "sasl.login.callback.handler.class": module.replace("LoginModule", "LoginCallbackHandler"),
+    }
+    config = tmp_path / "client.properties"
+    config.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+    listed = run_tool(
+        "kafka-broker-api-versions", "--bootstrap-server", broker.addresses["SASL_SSL"],
+        "--command-config", str(config),
+        options=(*QUICK_START, f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={url}"),
+    )  # fmt: skip
+    assert "Produce(0)" in listed.stdout
+    assert provider.logins[0] == "orders:x"
 
 
 # ---------------------------------------------------------------------------------- the refusals
