@@ -83,6 +83,9 @@ ENTRIES = {
         "security.users", SECURITY, "Users that log in with a password: list, add, delete."
     ),
     "acls": CommandEntry("security.acls", SECURITY, "Who may do what: list, add, remove, explain."),
+    "tokens": CommandEntry(
+        "security.tokens", SECURITY, "Delegation tokens: list, create, renew, delete."
+    ),
     "configs": CommandEntry(
         "topics.configs", INSIDE, "Show and change settings of topics and brokers."
     ),
