@@ -1,7 +1,7 @@
-"""Who has read how far: committed offsets by topic, for whoever must not look at one group alone.
+"""Committed offsets of all groups by topic, for retention.
 
-The answer comes from the groups that this broker coordinates, which on a single broker are all. In
-a cluster the other brokers are asked for theirs, with ListGroups and OffsetFetch.
+This broker reads the groups that it coordinates, which on a single broker are all. In a cluster it
+asks the other brokers for theirs, with ListGroups and OffsetFetch.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from headrace.types import BrokerId
 from headrace.wire.primitives import GroupId
 
 _GROUPS_AT_ONCE = 100
-"""Groups looked at in one go, while everybody else waits."""
+"""Groups read between two yields to other requests."""
 
 
 async def committed_here(

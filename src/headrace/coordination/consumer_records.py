@@ -160,7 +160,7 @@ class ConsumerGroupMetadata:
 
 @dataclass(frozen=True, slots=True)
 class PartitionMetadata:
-    """What older versions wrote; kept as it is, because nobody reads it."""
+    """A record of older versions; kept unparsed, because it is not used."""
 
     raw: bytes
 
@@ -181,7 +181,7 @@ class ClassicProtocol(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClassicMembership:
-    """How a member that speaks the classic protocol joined."""
+    """How a member with the classic protocol joined."""
 
     session_timeout_ms: int
     protocols: tuple[ClassicProtocol, ...]
@@ -189,7 +189,7 @@ class ClassicMembership:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupMemberMetadata:
-    """Who a member is, and what it subscribes to; `classic` if it speaks the classic protocol."""
+    """Who a member is, and what it subscribes to; `classic` if it uses the classic protocol."""
 
     instance_id: str | None
     rack_id: str | None

@@ -1,7 +1,7 @@
 """The coordinator of this broker's groups.
 
-It runs operations on `groups/` and `offsets.py` as `runtime.py` has it, and ends transactions in
-the partitions of `__consumer_offsets` that this broker leads.
+It runs operations on `groups/` and `offsets.py` with `runtime.py`, and ends transactions in the
+partitions of `__consumer_offsets` that this broker leads.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class GroupCoordinator(Runtime[Groups]):
         return self.all_states()
 
     def expire_offsets(self) -> None:
-        """Delete offsets that nobody has used for their retention, and groups without any."""
+        """Delete expired offsets, and empty groups without offsets."""
         self._sweep(Groups.expire_offsets)
 
     def append_marker(

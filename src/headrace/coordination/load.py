@@ -1,9 +1,8 @@
 """Reading a shard from its log: the last value of every key, replayed in the order of writing.
 
-That is what compaction would have left, so whoever replays sees nothing that he would not see
-after any other start. What was written in a transaction counts from its commit marker on; what is
-in one that is still open is replayed as pending. Everything here is a generator that yields where
-others may have their turn: a large log must not hold up the event loop.
+That is what compaction would leave, so every replay sees the same records. Records of a transaction
+take effect at its commit marker; those of an open transaction are replayed as pending. Everything
+here is a generator that yields regularly: a large log must not block the event loop.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ class Latest:
 def latest_records(partition: Partition, max_decompressed: int, latest: Latest) -> Iterator[None]:
     """Fill `latest` with the last value of each key in the log, in the order of writing."""
     offset = partition.log.start_offset
-    # To the log's end: what a leader holds will be committed, or it leads no more.
+    # To the log end: a leader's records become committed, or it stops being the leader.
     while offset < partition.log.end_offset:
         latest.offset = offset
         found = partition.read_to_end(offset, _STEP_BYTES, True)
@@ -126,7 +125,7 @@ def replay_transactions(transactions: Transactions, latest: Latest) -> Iterator[
 def _decoded(
     found: Mapping[bytes, bytes | None], decode: Callable[[bytes, bytes], Record]
 ) -> Iterator[Record | None]:
-    """Every record that is no tombstone; None where others may have their turn."""
+    """Every record that is not a tombstone; None where the caller should yield."""
     unknown: set[str] = set()
     for count, (key, value) in enumerate(found.items()):
         if count % _STEP_RECORDS == _STEP_RECORDS - 1:

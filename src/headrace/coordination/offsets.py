@@ -1,7 +1,7 @@
-"""Committed offsets of one shard: where each group wants to go on reading.
+"""Committed offsets of one shard: the next offset that each group reads.
 
-Who may commit is the groups' business; here stands what was committed, and until when it is kept.
-State changes in `replay` alone; everything else returns records.
+The groups decide which member may commit; this module holds the offsets and their retention.
+State changes only in `replay`; everything else returns records.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Offsets:
         self._pending.setdefault(producer_id, {})[key] = value
 
     def end_transaction(self, producer_id: int, commit: bool) -> list[OffsetCommitKey]:
-        """What the producer's transaction holds counts from now on, or is forgotten; its keys."""
+        """Apply or discard the offsets of the producer's transaction; returns their keys."""
         held = self._pending.pop(producer_id, {})
         if commit:
             for key, value in held.items():
@@ -113,7 +113,7 @@ class Offsets:
         )
 
     def forget_topics(self, topics: Iterable[str]) -> list[Record]:
-        """The tombstones of everybody's offsets of these topics."""
+        """The tombstones of all groups' offsets of these topics."""
         gone = list(topics)
         return [
             record

@@ -1,4 +1,4 @@
-"""What transaction coordinators and leaders of partitions ask each other across brokers.
+"""Requests between transaction coordinators and partition leaders on different brokers.
 
 A coordinator has the leaders of a transaction's partitions write its markers (WriteTxnMarkers); a
 leader asks the coordinator whether a partition is in a transaction (AddPartitionsToTxn, as brokers
@@ -37,7 +37,7 @@ async def write_markers(
     commit: bool,
     coordinator_epoch: int,
 ) -> dict[TopicPartition, ErrorCode]:
-    """Have another broker end a transaction in its partitions; how that went for each."""
+    """Have another broker write markers to its partitions; returns the result of each."""
     topics = {
         name: tuple(i32(index) for index in indexes) for name, indexes in _by_topic(partitions)
     }

@@ -1,12 +1,11 @@
-"""What coordinators share: they run operations, write their records and replay them.
+"""The base of the coordinators: runs operations, writes their records and replays them.
 
 A shard is a partition of `__consumer_offsets`, or of `__transaction_state`, that this broker leads,
 read from the log once and then held in memory. An operation and its records are one step of the
-event loop: it looks at the state, its records are appended and replayed, and its replies leave as
-soon as they are committed (so that nobody ever hears of something that a crash could undo).
-
-Decisions are made in `groups/`, `offsets.py` and `transactions.py`; here are the log, the clock and
-those who wait. The coordinators are in `group_runtime.py` and `transaction_runtime.py`.
+event loop: it reads the state, its records are appended and replayed, and its replies are sent when
+the records are committed, so that no client sees a result that a crash could undo. Decisions are
+made in `groups/`, `offsets.py` and `transactions.py`; here are the log, the clock and the waiting
+requests. The coordinators are in `group_runtime.py` and `transaction_runtime.py`.
 """
 
 from __future__ import annotations
@@ -120,7 +119,7 @@ class _TimerKey(NamedTuple):
 
 
 class Runtime(Generic[_Machine]):
-    """What every coordinator does the same way."""
+    """The common part of the coordinators."""
 
     def __init__(
         self,
@@ -154,7 +153,7 @@ class Runtime(Generic[_Machine]):
         self._set_alarm()
 
     def stop(self) -> None:
-        """Let nothing happen any more; what was written stays."""
+        """Stop timers and loading."""
         for task in self._tasks:
             task.cancel()
         if self._alarm is not None:
@@ -178,7 +177,7 @@ class Runtime(Generic[_Machine]):
         raise NotImplementedError
 
     def _new_topic(self) -> NewTopic:
-        """The topic that holds everything, as it is to be made."""
+        """The coordinator's topic, with its settings for creation."""
         raise NotImplementedError
 
     def _replay_steps(self, state: _Machine, latest: Latest) -> Iterator[None]:
@@ -188,11 +187,11 @@ class Runtime(Generic[_Machine]):
     def _replay_pending(
         self, state: _Machine, producer_id: int, key: Key, value: Value | None
     ) -> None:
-        """Replay a record that counts only if its transaction is committed."""
+        """Replay a record of an open transaction."""
         raise NotImplementedError
 
     def _settled(self, shard: Shard[_Machine], outcome: Outcome) -> None:
-        """An outcome's records are committed: do what had to wait for that."""
+        """Called when an outcome's records are committed."""
 
     def _topics_changed(
         self, shard: Shard[_Machine], changed: frozenset[str], gone: frozenset[str]
@@ -209,16 +208,16 @@ class Runtime(Generic[_Machine]):
         return java_hash(name) % count
 
     def leader_of(self, name: str) -> int:
-        """The broker that coordinates the group or transactional id; -1 while nobody knows."""
+        """The broker that coordinates the group or transactional id; -1 while it is unknown."""
         index = self.partition_of(name)
         leader = self._metadata.image.topics[self._topic].partitions[index].leader
         if leader == self._replicas.node_id and not self._replicas.topic(self._topic)[index].leads:
-            return NO_LEADER  # this broker has stepped down, and has not heard who else leads
+            return NO_LEADER  # this broker has stepped down, and the new leader is not known yet
         return leader
 
     def _create_topic(self) -> int:
         new = self._new_topic()
-        # A cluster that is smaller than its settings hope for works all the same.
+        # In a smaller cluster the topic gets fewer replicas than configured.
         factor = min(new.replication_factor, len(self._metadata.image.brokers))
         new = replace(new, replication_factor=factor)
         try:
@@ -292,14 +291,14 @@ class Runtime(Generic[_Machine]):
             await asyncio.sleep(0)
 
     def _load_steps(self, shard: Shard[_Machine]) -> Iterator[None]:
-        """Read a shard from its log; yields wherever others may have their turn."""
+        """Read a shard from its log; yields regularly."""
         try:
             partition = shard.partition
             latest = Latest()
             limit = self._replicas.max_decompressed_bytes
             yield from latest_records(partition, limit, latest)
             yield from self._replay_steps(shard.state, latest)
-        except Exception as error:  # whatever it is, a half-read state must not be used
+        except Exception as error:  # after any error a half-read state must not be used
             if isinstance(error, KafkaError) and error.code is ErrorCode.CORRUPT_MESSAGE:
                 self._replicas.found_damaged(partition, latest.offset)
             self._load_failed(shard, error)
@@ -323,7 +322,7 @@ class Runtime(Generic[_Machine]):
         self._set_timers(shard, [Timer(_LOAD, self._now_ms() + shard.pause_ms)])
 
     def _load_again(self, failed: Shard[_Machine]) -> None:
-        """The disk may have room again, or the process descriptors."""
+        """Retry: the disk may have room again, or the process free descriptors."""
         pause_ms = min(2 * failed.pause_ms, _LONGEST_LOAD_PAUSE_MS)
         self._new_shard(failed.index, failed.partition, pause_ms)
         with suppress(KafkaError):
@@ -384,10 +383,10 @@ class Runtime(Generic[_Machine]):
         outcome: Outcome,
         refuse: Callable[[KafkaError], None] | None = None,
     ) -> bool:
-        """Write what an operation decided and do what follows; False if it cannot be written.
+        """Write the records of an operation and apply its outcome; False if the write fails.
 
-        In that case the operation has not happened: only the request that asked for it gets the
-        error, through `refuse`; all others that wait go on waiting.
+        In that case the operation did not happen: only its own request gets the error, through
+        `refuse`; other waiting requests keep waiting.
         """
         if outcome.sessions:
             self._set_timers(shard, outcome.sessions)
@@ -498,7 +497,7 @@ class Runtime(Generic[_Machine]):
         self._set_alarm()
 
     def fire_timers(self) -> None:
-        """Let everything happen whose time has come."""
+        """Run all due timers."""
         # A millisecond more: the loop may wake up a little early, and now_ms is cut to whole ones.
         now_ms = self._now_ms() + 1
         for index, key in self._timers.due(now_ms):
@@ -515,7 +514,7 @@ class Runtime(Generic[_Machine]):
                 self._timers.set(_TimerKey(index, key), now_ms + _TRY_AGAIN_MS)
 
     def _expire(self, shard: Shard[_Machine], key: tuple[str, ...], now_ms: int) -> bool:
-        """Let a timer of a shard happen; False if that has to be tried again."""
+        """Run a timer of a shard; False if it must be retried."""
         shard.state.wall.ms = self._clock.now_ms()
         try:
             return self._apply(shard, shard.state.expire(key, now_ms))
@@ -547,7 +546,7 @@ class Runtime(Generic[_Machine]):
                 self._tell_of_topics(shard)
 
     def _tell_of_topics(self, shard: Shard[_Machine]) -> None:
-        """Let a shard follow the topics' changes, now or when its log takes them."""
+        """Apply changes of topics to a shard, now or when its log accepts records again."""
         shard.state.wall.ms = self._clock.now_ms()
         if self._apply(shard, self._topics_changed(shard, shard.topics_changed, shard.topics_gone)):
             shard.topics_changed = shard.topics_gone = frozenset()
@@ -555,7 +554,7 @@ class Runtime(Generic[_Machine]):
             self._set_timers(shard, [Timer(_TOPICS, self._now_ms() + _TRY_AGAIN_MS)])
 
     def _follow_leaders(self) -> None:
-        """Let go of what others lead now, and read what this broker has begun to lead."""
+        """Drop shards that other brokers lead now, and load those that this broker leads."""
         for index, shard in list(self._shards.items()):
             partition = shard.partition
             if not partition.leads or partition.leader_epoch != shard.epoch:
@@ -574,7 +573,7 @@ class Runtime(Generic[_Machine]):
             reply.send()
 
     def _sweep(self, look: Callable[[_Machine], Outcome]) -> None:
-        """Let every shard do what recurs."""
+        """Run the periodic work of every shard."""
         for shard in list(self._shards.values()):
             if shard.ready:
                 shard.state.wall.ms = self._clock.now_ms()
@@ -601,7 +600,7 @@ def java_hash(text: str) -> int:
 
 
 def _for_client(error: KafkaError) -> KafkaError:
-    """What a failed append is for the client."""
+    """The client's error for a failed append."""
     code = _APPEND_ERRORS.get(error.code, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     return KafkaError(code, error.message)
 

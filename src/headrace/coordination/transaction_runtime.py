@@ -1,6 +1,6 @@
 """The coordinator of this broker's transactional ids, and the markers that end transactions.
 
-It runs operations on `transactions.py` as `runtime.py` has it. When the record that decides a
+It runs operations on `transactions.py` with `runtime.py`. When the record that decides a
 transaction is committed, every partition of it gets its marker, from this broker or from the one
 that leads it, and when those are committed the transaction is complete.
 """
@@ -74,7 +74,7 @@ class TransactionCoordinator(Runtime[Transactions]):
         self._sweep(Transactions.abort_timed_out)
 
     def forget_expired(self) -> None:
-        """Forget transactional ids that nobody has used for long."""
+        """Expire transactional ids that were not used for long."""
         self._sweep(Transactions.forget_expired)
 
     def _new_state(self) -> Transactions:
@@ -184,7 +184,7 @@ class TransactionCoordinator(Runtime[Transactions]):
             )
 
     def _leader(self, where: TopicPartition) -> BrokerId | None:
-        """Who leads a partition, -1 if nobody does; None if there is no such partition."""
+        """The leader of a partition, -1 if it has none; None if the partition does not exist."""
         topic = self._metadata.image.topics.get(where.topic)
         if topic is None or where.partition >= len(topic.partitions):
             return None

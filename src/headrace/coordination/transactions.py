@@ -240,7 +240,7 @@ class Transactions:
                     f"producer {who.producer_id} of {name} has epoch {one.epoch}, not {who.epoch}",
                 )
         if again and one.state in (TransactionState.ONGOING, TransactionState.EMPTY):
-            # It was held up and belongs to the transaction before.
+            # A delayed request of the previous transaction.
             raise KafkaError(ErrorCode.PRODUCER_FENCED)
         if one.state is TransactionState.ONGOING:
             return self._prepare(name, one, commit, version, token)
@@ -295,7 +295,7 @@ class Transactions:
         return outcome
 
     def _fence_and_abort(self, name: str, one: Transaction) -> Outcome:
-        """Abort for a producer that is not asked: whatever it sends from now on is too old."""
+        """Abort with a new epoch, which fences the producer."""
         aborted = replace(
             one,
             state=TransactionState.PREPARE_ABORT,

@@ -1,11 +1,11 @@
-"""Who should own which partition: the assignors that a consumer group can choose from.
+"""The server-side assignors of consumer groups.
 
-`uniform` gives everybody the same number of partitions, give or take one, and moves as few of them
-as it can. `range` gives each member neighbouring partitions of each topic, the same ones in all
+`uniform` gives each member the same number of partitions, plus or minus one, and moves as few as
+possible. `range` gives each member neighbouring partitions of each topic, the same ones in all
 topics that the same members read, so that records with the same key meet in one member.
 
 An assignor is a function of the members, what they read and what they should have owned so far.
-It looks at no clock and tosses no coin: the same question has the same answer everywhere.
+It is deterministic: the same input gives the same assignment on every broker.
 """
 
 from collections import defaultdict
@@ -69,7 +69,7 @@ def _rank(reader: Reader) -> tuple[bool, str]:
 
 
 def assign_uniform(readers: Sequence[Reader], counts: Mapping[UUID, int]) -> dict[str, Assignment]:
-    """The same number for everybody, as far as their subscriptions allow."""
+    """The same number for each member, as far as their subscriptions allow."""
     if not readers:
         return {}
     first = readers[0].topics
@@ -84,7 +84,7 @@ def _assign_alike(readers: Sequence[Reader], counts: Mapping[UUID, int]) -> dict
     free: _Draft = {topic_id: set(range(count)) for topic_id, count in counts.items()}
     found: dict[str, Assignment] = {}
     room: list[tuple[Reader, int]] = []
-    # Those who have most keep it, so that the larger share moves nobody's partition.
+    # Members with the most partitions keep the larger share, so that no partition moves.
     held = {reader.id: _still_there(reader.target, counts) for reader in readers}
     sizes = {member: sum(map(len, target.values())) for member, target in held.items()}
     ordered = sorted(readers, key=lambda one: (-sizes[one.id], *_rank(one)))

@@ -1,12 +1,12 @@
-"""A classic group: members join, the leader assigns, everybody learns its part.
+"""A classic group: members join, the leader assigns, each member gets its assignment.
 
     Empty ─ join ─▶ PreparingRebalance ─ all joined ─▶ CompletingRebalance ─ leader's sync ─▶ Stable
       ▲                 │        ▲                              │                               │
       └── nobody left ──┘        └──────── join, leave, timeout ┴───────────────────────────────┘
 
 What survives a restart is the last generation that was assigned (or the empty one after it): it
-changes in `replay` alone. Everything else (who waits, a generation that is not assigned yet) is
-lost with the process: the members find out and join again.
+changes only in `replay`. Everything else (waiting members, a generation without an assignment) is
+lost with the process: the members then join again.
 """
 
 from __future__ import annotations
@@ -236,7 +236,7 @@ class ClassicGroup:
                 self._rebalance_or_complete(now_ms, out)
         elif self.state == PREPARING:
             if self._initial and self._newcomer and self._delay_left_ms > 0:
-                # Somebody came while the first generation was held open: more may follow.
+                # A member joined during the initial rebalance delay: more may follow.
                 delay_ms = min(self._limits.initial_delay_ms, self._delay_left_ms)
                 self._newcomer = False
                 self._delay_left_ms -= delay_ms
@@ -252,7 +252,7 @@ class ClassicGroup:
         member = self.roster.members.get(member_id)
         if member is None:
             return
-        # Whoever waits for an answer cannot send heartbeats; newcomers have a limit of their own.
+        # A member that waits for a response cannot send heartbeats; new members have another limit.
         waits = member.join_token is not None or member.sync_token is not None
         if member.is_new or not waits:
             self._let_go([member], now_ms, out)
@@ -351,7 +351,7 @@ class ClassicGroup:
         leads = member.member_id == self.roster.leader
         unchanged = member.protocols == join.protocols
         if unchanged and (self.state == COMPLETING or (self.state == STABLE and not leads)):
-            # Its answer got lost, or it has nothing new to say: the generation stands.
+            # Its response was lost, or nothing changed: the generation stays.
             out.replies.append(Reply(token, self._joined(member)))
             return
         self._update(member, join, token, out)
@@ -483,7 +483,7 @@ class ClassicGroup:
             self._complete_join(now_ms, out)
 
     def _complete_join(self, now_ms: int, out: Outcome) -> None:
-        """Close the door: who has joined makes up the next generation."""
+        """End the join phase: the members that have joined form the next generation."""
         absent = [
             member
             for member in self._members()
@@ -524,12 +524,12 @@ class ClassicGroup:
         self._rebalance_or_complete(now_ms, out)
 
     def _ends_without(self, members: int, pending: Collection[str]) -> bool:
-        """Whether nobody is left when so many members and these pending ids are gone."""
+        """Whether the group is empty without these members and pending ids."""
         opening = self.state == PREPARING and self._initial
         return members == len(self.roster) and self._pending <= set(pending) and not opening
 
     def _end(self, out: Outcome) -> None:
-        """Nobody is left. The record makes the group empty when it is replayed, not before."""
+        """The last member has left. Replaying the record makes the group empty, not before."""
         for member in self._members():
             self._dismiss(member, out)
         out.timers += [self._timer(None, JOIN), self._timer(None, SYNC)]
@@ -567,7 +567,7 @@ class ClassicGroup:
     # ------------------------------------------------------------------- sync, heartbeat, leave
 
     def sync(self, sync: Sync, token: Token[Synced], now_ms: int) -> Outcome:
-        """A member asks for its assignment; the leader brings everybody's."""
+        """SyncGroup: a member asks for its assignment; the leader sends all of them."""
         try:
             member = self._check_sync(sync)
         except KafkaError as error:
@@ -597,7 +597,7 @@ class ClassicGroup:
         now_ms: int,
         out: Outcome,
     ) -> None:
-        """The leader's assignment is written, and everybody who has asked for its part gets it."""
+        """The leader's assignment is written: answer the waiting SyncGroup requests."""
         out.records.append((GroupMetadataKey(self.group_id), self._snapshot(assignments)))
         waiting = [(leader, token)]
         waiting += [
@@ -642,7 +642,7 @@ class ClassicGroup:
             member.sync_token = None
 
     def heartbeat(self, beat: Heartbeat, token: Token[ErrorCode], now_ms: int) -> Outcome:
-        """A sign of life; tells the member if it has to join again."""
+        """Heartbeat; the error says if the member has to join again."""
         try:
             member = self.roster.check(beat.member_id, beat.instance_id)
         except KafkaError as error:

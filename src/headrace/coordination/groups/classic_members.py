@@ -1,8 +1,9 @@
-"""Members of a consumer group that speak the classic protocol: old clients, while one upgrades.
+"""Members of a consumer group that use the classic protocol: old clients during an upgrade.
 
 The broker assigns for them too. Such a member learns from a heartbeat that something is to change
 (REBALANCE_IN_PROGRESS), gives up what it must in its own way, joins, which takes it one step
-further, and fetches its partitions with SyncGroup. Nobody leads, and nobody waits for others.
+further, and fetches its partitions with SyncGroup. There is no group leader, and no member waits
+for others.
 """
 
 from __future__ import annotations

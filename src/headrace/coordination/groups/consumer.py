@@ -6,9 +6,9 @@ that it was made for; and each member has the epoch of the target that it has re
 that finds the group epoch ahead makes a new target, and each heartbeat takes its member one step
 further (`consumer_member.reconcile`).
 
-What survives is in `consumer_state.py`, how it changes in `group_change.py`. Members that still
-speak the classic protocol are in `classic_members.py`, changes of a whole group from one protocol
-to the other in `migration.py`.
+What survives is in `consumer_state.py`, how it changes in `group_change.py`. Members with the
+classic protocol are in `classic_members.py`, changes of a whole group from one protocol to the
+other in `migration.py`.
 """
 
 from __future__ import annotations

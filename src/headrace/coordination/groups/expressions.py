@@ -25,7 +25,7 @@ from headrace.errors import ErrorCode, KafkaError
 MAX_STATES = 5000
 """The largest program; a subscription that needs more is refused."""
 MAX_TABLE = 1000
-"""Rows of the table; when there are more it is begun anew."""
+"""Rows of the table; when there are more, it is cleared."""
 MAX_EXPRESSION_CHARACTERS = 4096
 
 _END = ""

@@ -1,7 +1,7 @@
-"""What every kind of group has in common: what the registry and the offsets ask of one.
+"""The interface of all types of groups, as the registry and the offsets use it.
 
-Also the requests of the classic protocol and their answers. They stand here and not in
-`classic.py`, because a group of the new kind serves members that still speak the old protocol.
+Also the requests and responses of the classic protocol. They are not in `classic.py`, because a
+consumer group also serves members with the classic protocol.
 """
 
 from __future__ import annotations

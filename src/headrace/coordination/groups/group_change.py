@@ -77,7 +77,7 @@ class GroupChange:
     # -------------------------------------------------------------------------------- members
 
     def put(self, member: ConsumerMember) -> bool:
-        """Write down a member that is new or says something else; whether it subscribes anew."""
+        """Write a new or changed member; returns whether its subscription changed."""
         old = self.members.get(member.id)
         self.members[member.id] = member
         if old is not None and old.metadata == member.metadata:

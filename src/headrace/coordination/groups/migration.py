@@ -2,7 +2,7 @@
 
 A classic group of consumers becomes a consumer group when the first member with the new protocol
 joins; it becomes a classic group again when the last such member leaves. A group without members
-becomes whatever its next member speaks.
+takes the protocol of its next member.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def downgrade(
 ) -> Outcome:
     """Go on as a classic group with the members that `change` leaves.
 
-    Each keeps its target as its assignment; with `rebalance` they share out anew at once.
+    Each keeps its target as its assignment; with `rebalance` a new rebalance begins immediately.
     """
     members = change.members.values()
     protocol = _common_protocol(members)

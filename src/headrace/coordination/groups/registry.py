@@ -1,4 +1,4 @@
-"""The groups of one shard, of every kind, by their ids; and the one place that tells kinds apart.
+"""The groups of one shard, of every type, by their ids; dispatches by group type.
 
 A shard is what one partition of `__consumer_offsets` holds. Like the groups, the registry is a
 state machine: operations return an `Outcome`, and what is to survive changes in `replay` only.
@@ -147,7 +147,7 @@ class Groups:
         return outcome
 
     def expire_offsets(self) -> Outcome:
-        """What nobody used for its retention goes: offsets, and empty groups without any."""
+        """Delete expired offsets, and empty groups without offsets."""
         outcome = Outcome()
         for group_id, group in self.groups.items():
             retained_from = (

@@ -1,4 +1,4 @@
-"""The members of a classic group: who they are, what they speak, who leads, who waits for what."""
+"""The members of a classic group: their protocols, the leader, and waiting requests."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ class Roster:
         return member
 
     def speak_any(self, protocols: Protocols) -> bool:
-        """Whether all members speak at least one of these protocols."""
+        """Whether all members support at least one of these protocols."""
         everybody = len(self.members)
         return any(self._speakers[name] == everybody for name, _ in protocols)
 
