@@ -175,12 +175,18 @@ def test_a_batch_that_is_larger_than_the_quota_gets_through(
 
 
 def test_followers_are_not_throttled(broker: RunningBroker, cluster: Cluster) -> None:
-    with RawClient(broker.bootstrap_servers) as client:
+    with (
+        RawClient(broker.bootstrap_servers) as client,
+        RawClient(broker.bootstrap_servers) as consumer,
+        RawClient(broker.bootstrap_servers) as follower,
+    ):
         create(client, "orders")
         client.ask(produce("orders", BATCH))
         alter_quotas(cluster, RAW, {"consumer_byte_rate": 1, "request_percentage": 0.000001})
-        for _ in range(5):
-            fetched = fetch(client, "orders", replica=7)
+        client.ask(METADATA)
+        assert fetch(consumer, "orders").throttle_ms > 0, "the quota is used up"
+        for _ in range(3):
+            fetched = fetch(follower, "orders", replica=7)
             assert fetched.throttle_ms == 0
             assert fetched.topics == 1
 
