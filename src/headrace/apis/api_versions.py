@@ -1,6 +1,6 @@
 """ApiVersions (18), versions 0-4.
 
-Lists what this broker speaks, from the route table, and the cluster's features. A version above
+Lists the APIs and versions of the route table, and the cluster's features. A version above
 ours is answered as v0 with UNSUPPORTED_VERSION and our ranges, so that the client can choose again;
 the response header is always the plain one, because the client does not know our version yet.
 

@@ -102,7 +102,7 @@ class Caller:
     """The client of one connection: who it is, and where it comes from.
 
     There is one for each connection, so that a request costs none. The client id is not here: each
-    request has its own, and it is read only where somebody needs it (`RequestContext`).
+    request has its own, and it is read only where it is needed (`RequestContext`).
     """
 
     address: str

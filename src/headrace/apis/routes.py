@@ -1,4 +1,4 @@
-"""The one table of what this broker speaks: a row an API.
+"""The route table: one row per API.
 
 ApiVersions, dispatch and the docs derive from it. A row says who answers, what the client needs to
 be allowed to do, and which quota counts the request. A handler is named by its module and what it
@@ -45,7 +45,7 @@ class QuotaClass(Enum):
 
 
 class Route(NamedTuple):
-    """An API: its key, the versions we speak, from which one on it is flexible, who answers."""
+    """An API: its key, supported versions, first flexible version, and handler."""
 
     key: int
     name: str
@@ -58,7 +58,7 @@ class Route(NamedTuple):
     """All of these are needed."""
     quota: QuotaClass
     any_version: bool = False
-    """Whether the handler answers requests of versions that we do not speak, without reading them.
+    """Whether the handler answers requests of unsupported versions, without reading them.
     Otherwise they close their connection."""
 
     def load(self) -> Callable[..., Any]:

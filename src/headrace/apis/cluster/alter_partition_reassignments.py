@@ -1,8 +1,8 @@
 """AlterPartitionReassignments (45), versions 0-1.
 
-Asks that partitions be held by other brokers, or (no brokers named) that a move under way stop.
-Answered once that is written down; the copying then takes its time, and the controller ends the
-move when all new replicas are in sync (`cluster/moves.py`). Any broker may be asked.
+Begins reassignments, or cancels them (replicas null). The response is sent when the metadata is
+written; the replicas are copied after that, and the controller completes the reassignment when all
+new replicas are in sync (`cluster/moves.py`). Any broker accepts the request.
 
 v1 a caller may refuse that the number of replicas changes. Not needed: `timeout`, as nothing waits.
 """
@@ -27,7 +27,7 @@ from headrace.wire.primitives import NO_ERROR, error, respond
 def alter_partition_reassignments(
     services: Services, request: AlterPartitionReassignmentsRequest, _context: RequestContext
 ) -> AlterPartitionReassignmentsResponse:
-    """Begin and stop moves; one refusal does not hold up the others."""
+    """Begin and cancel reassignments; an error of one does not affect the others."""
     wishes = [
         Wish(TopicPartition(topic.name, one.partition_index), one.replicas)
         for topic in request.topics

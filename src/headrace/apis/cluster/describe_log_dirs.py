@@ -1,8 +1,8 @@
 """DescribeLogDirs (35), versions 1-4.
 
 For each data folder of this broker the partitions in it with their sizes, and the room on its disk.
-No topics named means all. Sizes are read from the files, outside the event loop, so that asking for
-10,000 partitions opens no logs and holds up nobody.
+No topics named means all. Sizes are read from the files, outside the event loop, so that a request
+for 10,000 partitions opens no logs and does not delay other requests.
 
 A replica that is moving from one folder to another is in both: the copy is a future replica with
 the number of offsets that it lacks.

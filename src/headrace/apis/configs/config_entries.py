@@ -109,7 +109,7 @@ def broker_entries(broker: BrokerConfigs) -> list[ConfigEntry]:
     """Every config of this broker, and what it was given beyond those it knows."""
     entries = [_broker_entry(broker, row) for row in TABLE.values()]
     entries += [
-        # Nobody knows what such a value holds, so it is not shown.
+        # An unknown setting may be a secret, so its value is not returned.
         ConfigEntry(name, None, ConfigSource.STATIC_BROKER, True, True, 0, "", ())
         for name in broker.static
         if name not in TABLE

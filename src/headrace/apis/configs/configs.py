@@ -2,8 +2,8 @@
 
 Configs of topics, groups, this broker (by its id), all brokers ("") and this broker's loggers.
 AlterConfigs replaces all configs of a resource; IncrementalAlterConfigs sets, deletes, appends to
-and subtracts from single ones. Only configs that can change while a broker runs can be altered. One
-refusal does not hold up the other resources.
+and subtracts from single ones. Only configs that can change while a broker runs can be altered. An
+error of one resource does not affect the others.
 
 DescribeConfigs: v1 synonyms; v3 types and documentation; v4 flexible. AlterConfigs: v2 flexible.
 IncrementalAlterConfigs: v1 flexible. Not done: subscriptions to client metrics; policies for

@@ -3,7 +3,7 @@
 Consumer groups with their epochs and members: what each owns and what it should own. A group that
 is of another kind, or that nobody knows, has GROUP_ID_NOT_FOUND.
 
-v1 whether a member speaks the consumer or the classic protocol.
+v1 whether a member uses the consumer or the classic protocol.
 """
 
 from collections.abc import Coroutine

@@ -66,7 +66,7 @@ def consumer_group_heartbeat(
 
 
 def _check(request: ConsumerGroupHeartbeatRequest, version: int) -> None:
-    """INVALID_REQUEST unless everything is said that must be said at this epoch."""
+    """INVALID_REQUEST unless all fields are set that are required at this epoch."""
     if not request.group_id:
         raise _invalid("GroupId can't be empty.")
     if request.instance_id == "":

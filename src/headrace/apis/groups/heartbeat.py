@@ -1,7 +1,7 @@
 """Heartbeat (12), versions 0-4.
 
-A member of a classic group is alive; the answer tells it when it must join again (27). While the
-group is being read from the log every heartbeat is fine: nobody shall be lost to a restart.
+Keeps the session of a member of a classic group; error 27 tells the member to join again. While
+the group is being loaded every heartbeat succeeds, so that a restart does not expire members.
 
 v3 static members; v4 flexible.
 """

@@ -1,6 +1,6 @@
 """LeaveGroup (13), versions 0-5.
 
-Members go, and the rest of the group shares out anew without waiting for their sessions to end. An
+Removes members; the group rebalances without waiting for their session timeouts. An
 administrator may remove static members by their instance ids.
 
 v0-2 one member, whose error is the request's; v3 several; v4 flexible; v5 the reason.

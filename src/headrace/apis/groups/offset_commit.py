@@ -1,7 +1,7 @@
 """OffsetCommit (8), versions 2-9.
 
-Members of a group, or anybody for a group without members (generation -1), say up to where they
-have read. What is acknowledged is in the log, and is never forgotten or undone by a restart.
+Commits offsets of a group: from its members, or from any client for a group without members
+(generation -1). An acknowledged offset is in the log and survives a restart.
 
 v2-4 bring a retention time of their own, which is not heeded: `offsets.retention.minutes` counts;
 v6 leader epochs; v7 static members; v8 flexible; v9 members of the new kind of group.
@@ -31,7 +31,7 @@ from headrace.wire.primitives import error, respond
 def offset_commit(
     services: Services, request: OffsetCommitRequest, context: RequestContext
 ) -> OffsetCommitResponse | Coroutine[None, None, OffsetCommitResponse]:
-    """Commit what can be committed; one bad partition does not hold up the others."""
+    """Commit offsets; an error of one partition does not affect the others."""
     wanted, response = _judge(services, request, context)
     who = Committer(
         request.member_id,

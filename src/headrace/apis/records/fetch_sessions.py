@@ -107,7 +107,7 @@ class SessionCache:
         return len(self._sessions)
 
     def session_for(self, request: FetchRequest, by_ids: bool) -> tuple[FetchSession, bool]:
-        """The session that the request speaks of or opens, and whether it is incremental."""
+        """The session that the request uses or creates, and whether it is incremental."""
         if request.session_epoch <= INITIAL_EPOCH:
             if request.session_id:
                 self.drop(request.session_id)

@@ -3,7 +3,7 @@
 1. `Fetch` has read too little and calls `WaitingFetches.wait`. From then on the partitions of the
    fetch know its session as a watcher. The connection starts the wait with where the answer goes.
 2. A partition that has watchers and changes (records, high watermark, leader) puts itself into
-   `Replicas.changed`. This is all that a Produce does for those who wait.
+   `Replicas.changed`. This is all that a Produce does for waiting fetches.
 3. After each poll of the sockets the poller calls `WaitingFetches.wake`. It notes the changes in
    the sessions, and then each fetch that waits for one of them reads again, once.
 4. If there is enough now, the fetch ends, and the connection gets the answer.

@@ -29,7 +29,7 @@ QUOTA_REFUSES_FROM = 3
 def create_partitions(
     services: Services, request: CreatePartitionsRequest, context: RequestContext
 ) -> CreatePartitionsResponse:
-    """Grow what can grow; one refusal does not hold up the others."""
+    """Add partitions; an error of one topic does not affect the others."""
     times = Counter(topic.name for topic in request.topics)
     once = [topic for topic in request.topics if times[topic.name] == 1]
     allowed = {

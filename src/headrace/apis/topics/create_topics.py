@@ -39,7 +39,7 @@ _Configs = tuple[CreatableTopicConfigs, ...]
 def create_topics(
     services: Services, request: CreateTopicsRequest, context: RequestContext
 ) -> CreateTopicsResponse:
-    """Create what can be created; one refusal does not hold up the others."""
+    """Create topics; an error of one does not affect the others."""
     times = Counter(topic.name for topic in request.topics)
     once = [topic for topic in request.topics if times[topic.name] == 1 and topic.name != KRAFT_LOG]
     caller = context.caller

@@ -28,7 +28,7 @@ _DISABLED = "delete.topic.enable is false on this broker"
 def delete_topics(
     services: Services, request: DeleteTopicsRequest, context: RequestContext
 ) -> DeleteTopicsResponse:
-    """Delete what can be deleted; one refusal does not hold up the others."""
+    """Delete topics; an error of one does not affect the others."""
     if not services.settings.boolean("delete.topic.enable"):
         code = (
             ErrorCode.TOPIC_DELETION_DISABLED if context.version >= 3 else ErrorCode.INVALID_REQUEST

@@ -239,10 +239,10 @@ class MetadataHandler:
         return image.topics.get(name) if name is not None else None
 
     def _image(self) -> Image:
-        """The image; from a broker that has stepped down, what others may have by now.
+        """The image; after this broker has stepped down, the image that other brokers may have.
 
-        It does not know who leads in its place. A client that it sent to itself again and again
-        would never ask anybody else.
+        This broker does not know the new leaders. If it named itself as the leader, clients would
+        never ask another broker.
         """
         image = self._services.metadata.image
         if not self._services.replicas.stepped_down:

@@ -1,6 +1,6 @@
 """AddOffsetsToTxn (25), versions 0-4.
 
-A producer that speaks an older TxnOffsetCommit than v5 says for which group it is about to commit
+A producer with an older TxnOffsetCommit than v5 says for which group it is about to commit
 offsets in its transaction: the group's partition of `__consumer_offsets` becomes part of it.
 
 v0, v1 call a fenced producer INVALID_PRODUCER_EPOCH; v3 flexible; v4 TRANSACTION_ABORTABLE.

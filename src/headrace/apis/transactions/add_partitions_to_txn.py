@@ -1,6 +1,6 @@
 """AddPartitionsToTxn (24), versions 0-5.
 
-A producer that speaks an older Produce than v12 says which partitions it is about to write to in
+A producer with an older Produce than v12 says which partitions it is about to write to in
 its transaction. From v4 on the request is for brokers: many transactions, or only the question
 whether a partition is in one.
 

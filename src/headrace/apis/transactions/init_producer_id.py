@@ -1,11 +1,12 @@
 """InitProducerId (22), versions 0-5.
 
-An idempotent producer gets an id that nobody has had before, with epoch 0. A producer that asks
-again because a sequence broke gets another new id: the old one needs no fence without transactions.
+An idempotent producer gets an id that was never allocated before, with epoch 0. A producer that
+asks again because a sequence broke gets another new id: the old one needs no fence without
+transactions.
 
 A transactional producer gets the id that belongs to its transactional id, with the next epoch:
-whoever had it before is fenced, and what he left open is aborted first, while the new one hears
-CONCURRENT_TRANSACTIONS and asks again.
+the previous producer is fenced, and its open transaction is aborted first; until then the new one
+gets CONCURRENT_TRANSACTIONS and retries.
 
 v2 flexible; v3 the producer's present id and epoch (KIP-360); v4 tells a fenced producer from an
 old epoch; v5 TRANSACTION_ABORTABLE.

@@ -1,4 +1,4 @@
-"""How errors of the transaction coordinator are told to clients that know fewer of them."""
+"""Maps errors of the transaction coordinator to those that older clients know."""
 
 from collections.abc import Mapping
 

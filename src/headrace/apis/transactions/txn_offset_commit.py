@@ -1,7 +1,7 @@
 """TxnOffsetCommit (28), versions 0-5.
 
-Commits a group's offsets in a producer's transaction: they count when it is committed, and until
-then whoever asks for stable offsets is told to wait.
+Commits a group's offsets in a producer's transaction. They take effect when it is committed; until
+then an OffsetFetch of stable offsets gets UNSTABLE_OFFSET_COMMIT.
 
 v0-2 do not say which member commits; v2 leader epochs; v3 flexible, members; v4
 TRANSACTION_ABORTABLE; v5 adds the group to the transaction itself (KIP-890), while earlier ones
