@@ -105,7 +105,7 @@ class Background:
             backoff_ms = self._replicas.settings_now.integer("log.cleaner.backoff.ms")
             await asyncio.sleep(backoff_ms / 1000)
             try:
-                # Imported here: a broker shall answer before it thinks of that.
+                # Imported here, after the broker accepts requests, for a faster start.
                 from headrace.broker.compaction import Compaction
             except OSError as error:  # such as EMFILE: an import opens files
                 logger.error("compaction cannot be started: %s; it is tried again", error)

@@ -1,5 +1,5 @@
-"""Receive memory: one buffer for everybody's small frames, and a few large ones lent to whoever
-is in the middle of a frame.
+"""Receive memory: one shared buffer for small frames, and a few large ones for connections with
+an incomplete frame.
 
 Memory that has been used is warm. A new megabyte for each frame of a megabyte costs as much as
 receiving it: the kernel clears every page before it is written for the first time.

@@ -258,7 +258,7 @@ def _wake_coordinators(services: Services, image: Image) -> None:
         # Members of groups wait for their coordinator.
         loop.call_soon(lambda: services.groups)
     if TRANSACTIONS_TOPIC in image.topics:
-        # What a crash interrupted is finished, and transactions that nobody ends time out.
+        # Finish what a crash interrupted, and abort transactions that time out.
         loop.call_soon(lambda: services.transactions)
 
 
@@ -318,9 +318,9 @@ def _load(metadata: Metadata, directory: LogDirectory) -> None:
 
 
 def _adopt_folders(metadata: Metadata, directories: LogDirectories) -> None:
-    """Take in partition folders that somebody put here, such as a broker of Apache Kafka.
+    """Register partition folders that were copied here, such as those of Apache Kafka.
 
-    A crash may bring back a folder of a topic that was deleted; such a one goes for good.
+    A crash may bring back a folder of a deleted topic; it is removed.
     """
     found: dict[str, FoundTopic] = {}
     for partition, directory in directories.homes():

@@ -1,6 +1,6 @@
 """How this broker's part of the cluster fares, for `/metrics` and `/health`.
 
-Everything is counted from the image, anew when that has changed. As in Kafka, a leader counts the
+All values are computed from the image, again when it has changed. As in Kafka, a leader counts the
 replicas that are missing, and only the controller counts partitions without a leader.
 """
 
@@ -29,7 +29,7 @@ class _Counts:
 
 
 class ClusterMetrics:
-    """Watches the image, and answers when somebody reads the numbers."""
+    """Computes the gauges from the image at each scrape."""
 
     def __init__(
         self,

@@ -40,7 +40,7 @@ from headrace.types import TopicPartition
 logger = logging.getLogger(__name__)
 
 _OPENED_AT_ONCE = 20
-"""Logs that nobody has used since the start and that are opened for one look."""
+"""How many logs unused since the start are opened at once to check for compaction."""
 _LINE_BYTES_MAX = 64 << 20
 _REST_MAX_MS = 3_600_000
 _MIB = 1 << 20

@@ -145,7 +145,7 @@ class Connection:
     # ----------------------------------------------------------------------------- reading
 
     def ready(self, events: int) -> None:
-        """Serve what epoll reports; a broken connection closes and harms nobody else."""
+        """Handle epoll events; an error closes only this connection."""
         try:
             if events & WRITE:
                 self._drain()
@@ -182,9 +182,9 @@ class Connection:
             self._fail(error)
 
     def _stop_reading(self, events: int) -> None:
-        """Leave what the client sends in the socket; see whether the client hangs up meanwhile.
+        """Stop reading from the socket, but detect that the client closes the connection.
 
-        A request that is worked on alone may take long, and nobody needs the answer then.
+        A request that is handled alone may take long; its response is not needed after a close.
         """
         if not self._exclusive:
             self._want(self._events & ~READ)

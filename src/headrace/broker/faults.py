@@ -39,7 +39,7 @@ class RequestFault:
 
 
 class Faults:
-    """Stands before dispatch and spoils the requests it was told to."""
+    """Intercepts requests before dispatch and injects the configured faults."""
 
     def __init__(self, dispatch: Dispatch, clock: SystemClock, failpoints: Failpoints) -> None:
         self._dispatch = dispatch

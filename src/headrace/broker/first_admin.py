@@ -1,8 +1,8 @@
 """The first user of a broker, from the environment: HEADRACE_ADMIN_PASSWORD_FILE.
 
-Containers have nobody who could run `headrace users add` before the first start. The variable names
-a file with a password; the user `admin` is made with it and may do everything. A user of that name
-that exists already stays as it is.
+In a container `headrace users add` cannot be run before the first start. The variable names
+a file with a password; the user `admin` is made with it and may do everything. An existing user of
+that name is not changed.
 """
 
 import logging

@@ -34,7 +34,7 @@ def open_store(
     if address.startswith(SQLITE):
         return Opened(SqliteStore(address.removeprefix(SQLITE)), True)
     if address.startswith(ZOOKEEPER):
-        # Imported here: most brokers need no ZooKeeper, and all shall start fast.
+        # Imported here: most brokers need no ZooKeeper and start faster without it.
         from headrace.cluster.zookeeper_store import ZookeeperStore
 
         user, _, password = settings.text("headrace.metadata.login").partition(":")

@@ -117,7 +117,7 @@ class Metrics:
         self._values[name].clear()
 
     def watch(self, name: str, source: Callable[[], float]) -> None:
-        """Ask for a gauge's value whenever somebody reads it."""
+        """Register a callback that returns a gauge's value at each scrape."""
         self._sources[name] = source
 
     def watch_each(self, name: str, source: Callable[[], Mapping[str, float]]) -> None:

@@ -1,7 +1,7 @@
-"""The broker's own small web page: `GET /metrics` for Prometheus, `GET /health` for whoever checks.
+"""The broker's HTTP endpoint: `GET /metrics` for Prometheus, `GET /health` for health checks.
 
-Off unless `headrace.metrics.address` is given. It speaks just enough HTTP/1.1 for that: one request
-a connection, no body, a limit on time and size. Everything else belongs into the services.
+Off unless `headrace.metrics.address` is given. It implements a minimum of HTTP/1.1: one request per
+connection, no body, limits on time and size. Other HTTP interfaces belong in the services.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ class MetricsPage:
                 writer.write(self._answer(head.split(b"\r\n", 1)[0].decode("latin-1")))
                 await writer.drain()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # whoever hangs up or babbles gets no answer
+            pass  # a closed connection or a malformed request gets no response
         finally:
             writer.close()
 

@@ -48,7 +48,7 @@ class Poller(selectors.BaseSelector):
     """A selector for asyncio that serves hot sockets on its way."""
 
     def __init__(self, after_events: Callable[[], bool]) -> None:
-        """`after_events` tells who waits for what has happened, and says whether anybody did."""
+        """`after_events` wakes waiting requests and returns whether there were any."""
         self._epoll = select.epoll()
         self._keys: dict[int, selectors.SelectorKey] = {}
         self._hot: dict[int, Hot] = {}
@@ -56,7 +56,7 @@ class Poller(selectors.BaseSelector):
         self.answers: list[tuple[Hot, bytes | list[Chunk]]] = []
         """What hot sockets leave to be sent at the end of the poll that served them."""
         self.has_work = False
-        """Set by whoever gives asyncio something to do while a hot socket is served."""
+        """Set when a hot socket's handler schedules work in asyncio."""
 
     # ------------------------------------------------------------------------- hot sockets
 

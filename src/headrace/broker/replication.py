@@ -125,7 +125,7 @@ class Replication:
     def _stay_registered(self) -> None:
         """Register again if the session ended between the registration and `start`.
 
-        Nobody listened to the store then.
+        There was no session listener at that time.
         """
         self._metadata.refresh()
         if not self._membership.is_registered:
@@ -139,7 +139,7 @@ class Replication:
         if session is StoreSession.SUSPENDED:
             self._in_sync.suspended()
             # Long enough for ZooKeeper to elect a leader of its own. If another broker takes over
-            # before that, nothing is acknowledged here with acks=all, since nobody follows.
+            # before that, this broker acknowledges no acks=all, since it has no followers.
             timeout_s = self._settings.integer("zookeeper.session.timeout.ms") / 1000
             loop = asyncio.get_running_loop()
             self._out_at = loop.call_later(timeout_s, self._step_down)
@@ -182,7 +182,7 @@ class Replication:
             return
         self._membership.retire([partition.name for partition in unfit])
         self._replicas.unfit.clear()
-        # Where nobody else can lead, a log that could not be opened is tried again: the disk was
+        # If no other broker can lead, opening the log is tried again: the disk was
         # full, or descriptors were used up.
         own = [one for one in unfit if one.leader == self._replicas.node_id and not one.leads]
         if own:

@@ -52,7 +52,7 @@ class Retention:
         self._committed = committed
         self._metrics = metrics
         self._at_risk: set[tuple[str, TopicPartition]] = set()
-        # Unopened and without records: nobody can have written to them since.
+        # Unopened and without records: they were not written to since.
         self._empty: set[Partition] = set()
 
     async def look(self) -> None:
@@ -202,7 +202,7 @@ class Retention:
 def _prove_times(partition: Partition, count: int) -> None:
     """Look into the oldest segments: a rotten time index must not let records go too early."""
     for segment in partition.log.segments[:count]:
-        with suppress(KafkaError):  # nobody can read what is damaged, so it may go
+        with suppress(KafkaError):  # damaged records cannot be read, so they may be deleted
             segment.latest_time()
 
 

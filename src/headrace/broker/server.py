@@ -344,7 +344,7 @@ def main(
     log_format: str,
     log_level: str,
 ) -> int:
-    """Run a broker until it is told to stop; the exit code of the process."""
+    """Run a broker until a stop signal; returns the exit code of the process."""
     configure_logs(log_format, log_level)
     _allow_many_files()
     try:
@@ -375,7 +375,7 @@ def _log_without_effect(settings: Settings) -> None:
 
 
 async def _end_tasks() -> None:
-    """Let everything end that was told to, so that nothing is dropped with a complaint."""
+    """Wait for cancelled tasks, so that asyncio does not warn about them."""
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     for task in tasks:
         task.cancel()
@@ -396,7 +396,7 @@ def _choose_disk(settings: Settings) -> "tuple[Disk, Failpoints | None]":
 
 
 def _check_advertised(address: Address) -> None:
-    """Say so if clients will be sent to an address that nobody can reach."""
+    """Warn if the advertised address is not reachable for clients."""
     host, port = address
     try:
         socket.create_connection(address, timeout=5).close()

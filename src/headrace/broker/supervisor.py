@@ -211,7 +211,7 @@ class _Child:
 
     def known(self) -> set[int]:
         """The brokers that it tells clients of; none if it does not answer."""
-        # Imported here, for whoever runs several brokers.
+        # Imported here: only needed with several brokers.
         from headrace.client.cluster import Cluster
         from headrace.client.config import ClientConfig
         from headrace.client.errors import ClientError
