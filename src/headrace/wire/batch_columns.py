@@ -2,7 +2,7 @@
 
 `decode` checks the batches that an answer to Fetch (or a segment) holds, leaves out what a reader
 must not see, decompresses, and says for all records where in the payload their keys, values and
-headers lie. Nothing is copied out: that is for those who know what shape they want.
+headers are. Nothing is copied: the caller chooses the target format.
 
 Records are a chain: each begins with its length, and only that tells where the next begins. Three
 ways to walk it, the fastest that fits: runs of records of one size, all batches in lockstep, and

@@ -1,7 +1,7 @@
 """The hot messages by hand: Produce and Fetch, requests and responses, in every version.
 
 A generic codec costs more than the rest of the request. Parsing checks the whole request before
-anything acts on it: what lies about its lengths raises MalformedRequest and touches no log.
+anything acts on it: invalid lengths raise MalformedRequest before any log is written.
 """
 
 import struct

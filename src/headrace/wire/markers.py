@@ -23,7 +23,7 @@ _MARKER_BYTES_MAX = 1 << 16
 
 
 class Marker(NamedTuple):
-    """How a transaction ended, and the epoch of the coordinator that said so."""
+    """How a transaction ended, and the coordinator's epoch."""
 
     commit: bool
     coordinator_epoch: int

@@ -128,7 +128,7 @@ def usual_fetch_response(
 ) -> list[Chunk]:  # fmt: skip
     """The frame with these records, for a request that `parse_usual_fetch` knew.
 
-    Whoever reads `committed` records is told that none of these was aborted.
+    For `committed` records the list of aborted transactions is empty.
     """
     length = records.length
     if version < FETCH_FLEXIBLE_FROM:

@@ -37,7 +37,7 @@ def uvarint(value: int) -> bytes:
 
 
 def skip_tagged_fields(buf: bytes | bytearray | memoryview, pos: int) -> int:
-    """The position after a block of tagged fields, whose contents nobody here needs."""
+    """The position after a block of tagged fields, which are skipped."""
     count = buf[pos]
     if count == 0:
         return pos + 1
