@@ -65,7 +65,7 @@ class Cluster:
         self.close()
 
     def close(self) -> None:
-        """Hang up on every broker."""
+        """Close all connections."""
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
@@ -145,7 +145,7 @@ class Cluster:
         return found
 
     def brokers(self) -> dict[int, Address]:
-        """The brokers that are alive, as far as whoever is asked has heard."""
+        """The live brokers, according to the broker that answers."""
         self.topics(())
         return dict(self._brokers)
 

@@ -20,7 +20,7 @@ DEFAULT_PORT = 9092
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """How to speak to brokers: in the clear or over TLS, with or without a login."""
+    """The security protocol and SASL settings of a client."""
 
     protocol: str = "PLAINTEXT"
     ca_file: str | None = None
@@ -49,7 +49,7 @@ class Security:
 
 @dataclass(frozen=True, slots=True)
 class ClientConfig:
-    """Addresses, patience and security; goes to executors as it is."""
+    """Addresses, timeouts and security of a client; picklable for Spark's executors."""
 
     bootstrap: tuple[Address, ...]
     client_id: str = "headrace"

@@ -55,7 +55,7 @@ class Fetched(NamedTuple):
     positions: list[int]
     end: int
     aborted: list[tuple[int, int]]
-    """Producer id and first offset of aborted transactions, for those who read committed ones."""
+    """Producer id and first offset of aborted transactions, for `read_committed`."""
 
 
 class DataLoss(ClientError):

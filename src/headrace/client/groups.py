@@ -28,7 +28,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class GroupMembership:
-    """As whom to commit; a group without members takes commits from nobody in particular."""
+    """The member that commits; a group without members needs none."""
 
     generation: int = -1
     member_id: str = ""

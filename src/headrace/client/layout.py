@@ -26,7 +26,7 @@ PREFERRED = 0
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Who holds a partition; the leader is -1 where there is none."""
+    """The replicas of a partition; the leader is -1 if there is none."""
 
     replicas: tuple[BrokerId, ...]
     isr: tuple[BrokerId, ...]
@@ -131,7 +131,7 @@ def moves_under_way(cluster: Cluster) -> dict[TopicPartition, Moving]:
 def elect_preferred(
     cluster: Cluster, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, KafkaError]:
-    """Let first replicas lead; those that cannot, and why. Whoever leads already is no error."""
+    """Elect preferred leaders; returns the errors. A replica that leads already is no error."""
     from kio.schema.elect_leaders.v2.request import ElectLeadersRequest, TopicPartitions
     from kio.schema.elect_leaders.v2.response import ElectLeadersResponse
 
