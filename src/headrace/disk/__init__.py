@@ -1,6 +1,6 @@
 """The disk as an argument: the calls, the real ones, one in memory, and faults on demand.
 
-What the bytes mean is the business of `log/`.
+`log/` defines what the bytes mean.
 """
 
 from headrace.disk.calls import (

@@ -126,7 +126,7 @@ class Failpoints:
         self._armed.clear()
 
     def passed(self, call: str, path: str) -> Fault | None:
-        """Take note of a call; what shall happen to it."""
+        """Record a call; returns the fault to inject, if any."""
         if self.trace is None and not self._armed:
             return None
         name = point_name(call, path)

@@ -264,7 +264,7 @@ class MemoryDisk(FaultyDisk):
             self.failpoints.arm("pwrite", Fault(written=length), skip=skip)
 
     def kill(self) -> None:
-        """End whoever uses the disk, as kill -9 does: all that was written stays."""
+        """Simulate kill -9 of the disk's user: all that was written stays."""
         self._memory.files.clear()
         self._memory.locks.clear()
         self.failpoints.clear()

@@ -1,8 +1,8 @@
-"""How many of the logs' files are open at once: a bound, whatever the number of partitions.
+"""Limits the number of open log files, independent of the number of partitions.
 
-Who opens a file that may stay open says so; beyond the bound, whoever has not used his files for
-the longest time is asked to close them. Use is not reported with every call, which would cost more
-than it saves: a holder that has been used since the last look gets a second chance.
+A holder registers the files that it keeps open. Above the limit, the least recently used holder is
+asked to close its files. Use is not reported with every call, which would cost more than it saves:
+a holder that was used since the last check gets a second chance.
 """
 
 import threading
@@ -25,7 +25,7 @@ class OpenFiles:
     """All files that are kept open, by who holds them, oldest first.
 
     Files are closed only in the thread that made this object, the owner of all logs: another one
-    could take a descriptor away between two instructions of his.
+    could close a descriptor between two instructions of its holder.
     """
 
     __slots__ = ("_held", "_lock", "_owner", "count", "limit")
@@ -46,7 +46,7 @@ class OpenFiles:
                 self._make_room(holder)
 
     def forget(self, holder: Holder) -> None:
-        """The holder has closed all his files."""
+        """The holder has closed all its files."""
         with self._lock:
             self.count -= self._held.pop(holder, 0)
 
