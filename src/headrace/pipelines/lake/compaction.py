@@ -3,7 +3,7 @@
 Rows do not change: the files of a bin are read in order and written again, and one commit replaces
 the old files by the new ones. That commit is made only on a version of the table in which all of
 the old files still are; if another writer was faster, it is tried again on the newer version, and a
-bin whose files somebody else has replaced or deleted is given up. The old files stay on disk for
+bin whose files another writer has replaced or deleted is skipped. The old files stay on disk for
 readers of older versions until the table's own clean-up removes them.
 """
 

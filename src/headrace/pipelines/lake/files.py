@@ -1,4 +1,4 @@
-"""Parquet files of a table that are written before anybody refers to them.
+"""Parquet files that are written before the table refers to them.
 
     <table>/data/headrace/<query>/<epoch>/<task>-<number>-<uuid>.parquet
     <table>/data/headrace/compacted/<compaction>-<number>-<uuid>.parquet

@@ -34,7 +34,7 @@ COMPACTION = "headrace.compaction"
 
 
 class EpochTaken(Exception):
-    """Somebody else committed this epoch of this query meanwhile."""
+    """Another writer has committed this epoch of this query."""
 
 
 class LakeTable(Protocol):

@@ -82,7 +82,7 @@ def _stop_queries() -> None:
         return
     active = spark.streams.active
     if active:
-        # Batches that are cut off complain at length; whoever ends the program knows why.
+        # Interrupted batches log long errors that are expected here.
         spark.sparkContext.setLogLevel("OFF")
     for query in active:
         query.stop()

@@ -171,5 +171,5 @@ class QueryWatcher:
         try:
             self.queries[name] = from_json(json.loads(value))
         except (ValueError, KeyError, TypeError):
-            # Somebody else's record, or that of a version to come.
+            # A record of another program or of a later version.
             log.debug("%s holds a record under %r that is no query", TOPIC, name)

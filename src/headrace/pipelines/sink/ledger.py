@@ -1,11 +1,11 @@
 """The ledger of exactly-once writes: which epoch of a query is decided, and what it consists of.
 
 Tasks write in transactions that they leave open. The driver writes their producers' ids and epochs
-into the ledger, and from then on the epoch is decided: whoever comes after a crash ends the same
+into the ledger, and from then on the epoch is decided: a restart after a crash commits the same
 transactions. The ledger is the text beside a committed offset of a group that has no members, the
-offset is the next epoch. It is itself written in a transaction of the driver, so that a driver who
-was thought dead is fenced. A marker in each task's own transaction, an offset in a group of the
-task, tells afterwards whether that transaction was committed or lost to its timeout.
+offset is the next epoch. It is itself written in a transaction of the driver, so that an older
+driver that still runs is fenced. A marker in each task's own transaction, an offset in a group of
+the task, tells afterwards whether that transaction was committed or lost to its timeout.
 
     group and transactional id           offset       text
     PREFIX.QUERY                         epoch + 1    the number of tasks and the first entries
@@ -44,7 +44,7 @@ LOST = frozenset(
         ErrorCode.INVALID_PRODUCER_ID_MAPPING,
     }
 )
-"""What a transaction answers that somebody else has ended: its timeout, or a later producer."""
+"""The errors of a transaction that a timeout or a newer producer has ended."""
 
 
 class LedgerError(RuntimeError):

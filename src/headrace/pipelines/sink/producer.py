@@ -71,7 +71,7 @@ class BatchProducer:
             self._recover({})
 
     def close(self) -> None:
-        """Hang up; what has no answer is left to its fate."""
+        """Close the connection without waiting for outstanding responses."""
         for line in self._lines.values():
             line.connection.close()
         self._lines.clear()

@@ -1,8 +1,8 @@
 """A query as a consumer group: its finished epochs are the group's committed offsets.
 
-The driver is the group's one member, so that every tool shows who reads, how far, and how far
-behind. The checkpoint stays the truth: the group is told after an epoch is finished, never before,
-and when telling it fails the query goes on.
+The driver is the group's only member, so that every tool shows the query's position and lag. The
+checkpoint is authoritative: offsets are committed to the group only after an epoch is finished, and
+the query continues if that commit fails.
 """
 
 import logging

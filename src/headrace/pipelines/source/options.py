@@ -1,8 +1,7 @@
 """The options of the source: those of Spark's own Kafka source, a few more, and plain words.
 
 Names are those of Spark's source without regard to case, so that a query moves over by changing
-its format. An option that nobody knows, or two that contradict each other, is an error that says
-so: a misspelt option that is silently ignored costs somebody a day.
+its format. Unknown or conflicting options fail with an error that explains the problem.
 """
 
 import difflib

@@ -85,7 +85,7 @@ def from_stored(stored: Mapping[str, Mapping[str, Any]]) -> StreamOffset:
 def limited(start: Offsets, end: Offsets, most: int) -> dict[TopicPartition, int]:
     """An end that is at most about `most` records away, shared in proportion to what waits.
 
-    Nobody starves: whoever has records waiting gets one at least.
+    Each partition with waiting records gets at least one.
     """
     waiting = {at: end[at] - start.get(at, 0) for at in end if end[at] > start.get(at, 0)}
     total = sum(waiting.values())
