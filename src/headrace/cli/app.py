@@ -158,7 +158,7 @@ def run(words: list[str], *, everything: bool = False) -> int:
     try:
         build(first)(words, prog_name="headrace")
     except help_style.ReaderGone:
-        # Nobody reads any more, and Python would complain about that once more while it exits.
+        # The pipe is closed; without this Python reports it again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     except SystemExit as done:
         return done.code if isinstance(done.code, int) else int(done.code is not None)

@@ -17,7 +17,7 @@ def _tidy(params: list[Any]) -> list[Any]:
 
 
 class ReaderGone(Exception):
-    """Whoever read our standard output has closed it."""
+    """The reader of our standard output has closed the pipe."""
 
 
 class Command(TyperCommand):
@@ -36,7 +36,7 @@ class CommandGroup(TyperGroup):
         return _tidy(super().get_params(ctx))
 
     def invoke(self, ctx: Any) -> Any:
-        # Typer would call a closed pipe a failure; `| head` is none.
+        # Typer reports a closed pipe as a failure; with `| head` it is normal.
         try:
             return super().invoke(ctx)
         except BrokenPipeError:

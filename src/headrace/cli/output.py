@@ -22,7 +22,7 @@ def print_json(value: object) -> None:
 
 
 def console(*, error: bool = False) -> "Console":
-    """Rich's console; a hundred columns when nobody's terminal says otherwise."""
+    """Rich's console; a hundred columns if the output is not a terminal."""
     from rich.console import Console
 
     stream = sys.stderr if error else sys.stdout

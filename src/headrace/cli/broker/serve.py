@@ -109,7 +109,7 @@ class ServeOptions(NamedTuple):
 
 
 def start(words: list[str]) -> int:
-    """Run a broker until it is told to stop; its exit code."""
+    """Run a broker until a stop signal; returns its exit code."""
     from headrace.errors import SettingError
     from headrace.settings import Settings
 
@@ -165,7 +165,7 @@ def _brokers(text: str) -> int:
 
 
 def _start_several(plan: ServeOptions, settings: "Settings", words: list[str]) -> int:
-    """Several brokers at once; what is not said for each apart goes to all."""
+    """Run several brokers; options without a value per broker apply to all."""
     for flag, given, why in (
         ("--node-id", plan.node_id is not None, "the brokers are numbered from 1"),
         ("--metadata", bool(plan.settings.get("headrace.metadata")), "they share a file"),

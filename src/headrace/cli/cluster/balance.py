@@ -101,7 +101,7 @@ def resize(
 ) -> Plan:
     """Give every partition of a topic this many replicas; TooFewBrokers if there are not so many.
 
-    The leader stays. Whoever is dead goes first.
+    The leader stays. Dead brokers are removed first.
     """
     board = _Board(racks, held)
     for partition in sorted(one for one in held if one.topic == topic):

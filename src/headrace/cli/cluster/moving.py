@@ -223,7 +223,7 @@ def _move_all(connected: "Connected", plan: "Plan", at_once: int) -> list[Failur
 
 
 def _elect(connected: "Connected") -> list[Failure]:
-    """Let first replicas lead, now that everybody is where it should be."""
+    """Elect the preferred leaders after the reassignment."""
     from headrace.client import layout
 
     now = connected.patiently("asking who leads", lambda: layout.read_layout(connected))

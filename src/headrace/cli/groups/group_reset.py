@@ -1,6 +1,6 @@
 """New offsets for a group: what was asked for, the plan that follows from it, and doing it.
 
-The plan is made first and always; nothing is written before somebody has seen or waived it.
+The plan is always made first; nothing is written before the user confirms it or passes --yes.
 """
 
 import re
@@ -199,7 +199,7 @@ def _difference(count: int | None) -> str:
 
 
 def in_use(group: Description, deed: str) -> Failure:
-    """Somebody consumes in this group, which is why `deed` cannot be done."""
+    """The error for a group with active members, which prevent `deed`."""
     count = len(group.members)
     who = ", ".join(sorted({f"{each.client_id} on {each.host}" for each in group.members})[:3])
     more = ", ..." if count > 3 else ""

@@ -46,7 +46,7 @@ class Description:
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """One partition that the group has read or owns; what nobody knows is None."""
+    """One partition that the group has read or owns; unknown values are None."""
 
     topic: str
     partition: int
@@ -269,7 +269,7 @@ def _total(view: GroupView) -> tuple[str, ...]:
 
 
 def lag_text(lag: int | None) -> str:
-    """Green for none, yellow for some, a dash where nobody knows."""
+    """Green for zero, yellow for some, a dash if unknown."""
     if lag is None:
         return "-"
     return f"[yellow]{lag:,}[/]" if lag else "[green]0[/]"

@@ -167,7 +167,7 @@ def print_lines(found: Iterator[Look]) -> None:
 
 
 def print_tables(found: Iterator[Look]) -> None:
-    """One table after the other, where nobody's terminal can be redrawn."""
+    """Prints one table after the other, where the output is not a terminal."""
     console = output.console()
     for look in found:
         console.print(output.time_text(look.time_ms), "UTC")

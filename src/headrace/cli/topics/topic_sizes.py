@@ -1,8 +1,8 @@
 """How large topics are and what retention deletes next: `topics sizes`.
 
-Bytes, offsets, the oldest record's time and the settings are what any Kafka cluster tells. How many
-segments there are stands in no answer: whoever sits on a broker's machine names its data folder,
-and then the segments are counted there and the next deletion is worked out as the broker does it.
+Bytes, offsets, the oldest record's time and the settings come from any Kafka cluster. The number of
+segments is in no response: with a data folder on the broker's machine the segments are counted
+there, and the next deletion is computed as the broker does it.
 Without the folder it is the earliest moment at which something can go.
 """
 
@@ -63,7 +63,7 @@ class Next:
 
 @dataclass(frozen=True, slots=True)
 class PartitionSize:
-    """One partition; what nobody could tell is None."""
+    """One partition; unknown values are None."""
 
     partition: int
     bytes: int | None

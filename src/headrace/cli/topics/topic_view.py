@@ -1,4 +1,4 @@
-"""A topic as `topics describe` shows it: gathered from four questions, told in two ways."""
+"""The output of `topics describe`, as tables and as JSON, from four requests."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """One partition; what nobody could tell is None."""
+    """One partition; unknown values are None."""
 
     partition: int
     leader: int | None
@@ -29,7 +29,7 @@ class PartitionView:
 
 @dataclass(frozen=True, slots=True)
 class TopicView:
-    """One topic with its partitions and the settings that somebody changed."""
+    """One topic with its partitions and the settings that were changed."""
 
     name: str
     id: str
