@@ -4,6 +4,7 @@ import json
 import logging
 import stat
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from headrace.security.acls import (
 from headrace.security.audit import IN_WINDOW, WINDOW_S, Audit
 from headrace.security.guard import Guard, Permissions
 from headrace.security.state import SecurityState
+from tests.security.authority import write
 from tests.security.secured import SecuredBroker
 from tests.security.test_acl_enforcement import AUTHORIZER, Case, ask, codes
 
@@ -202,12 +204,32 @@ def test_logins_are_audited(broker: SecuredBroker) -> None:
     assert "wrong password" in failed["reason"]
 
 
+def test_a_client_certificate_is_a_login(broker: SecuredBroker) -> None:
+    issued = broker.authority.issue("CN=carol")
+    file = write(broker.folder / "carol.pem", issued.key_pem(), issued.certificate_pem)
+    bootstrap = parse_bootstrap(broker.addresses["SSL"])
+    security = Security("SSL", broker.ca, certificate_file=file)
+    Connection(bootstrap[0], ClientConfig(bootstrap, security=security)).close()
+    security = Security("SSL", broker.ca)
+    Connection(bootstrap[0], ClientConfig(bootstrap, security=security)).close()
+    (login,) = (one for one in audited(broker, "login") if one["listener"] == "SSL")
+    assert (login["principal"], login["mechanism"]) == ("User:CN=carol", "TLS")
+
+
 METADATA = {"allow_auto_topic_creation": False}
 
 
 def test_a_named_topic_that_is_denied_is_audited_and_one_left_out_of_a_list_is_not(
     broker: SecuredBroker,
 ) -> None:
+    bootstrap = parse_bootstrap(broker.addresses["PLAINTEXT"])
+    topic = {
+        "name": "unnamed", "num_partitions": 1, "replication_factor": 1, "assignments": [],
+        "configs": [],
+    }  # fmt: skip
+    values = {"topics": [topic], "timeout": timedelta(seconds=30), "validate_only": False}
+    with Connection(bootstrap[0], ClientConfig(bootstrap)) as admin:
+        ask(admin, Case("create_topics", 7, (), values))
     with connect(broker, "SASL_PLAINTEXT") as connection:
         before = audited(broker, "denied")
         ask(connection, Case("metadata", 12, (), {"topics": None, **METADATA}))

@@ -130,9 +130,8 @@ class Caller:
         A denial is audited. It is silent where the client does not ask for this resource, as in
         lists, or where another right is sufficient.
         """
-        return self.permissions is None or self.permissions.allows(
-            operation, kind, name, silent=silent
-        )
+        permissions = self.permissions
+        return permissions is None or permissions.allows(operation, kind, name, silent)
 
     @property
     def ip(self) -> str:

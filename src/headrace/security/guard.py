@@ -72,14 +72,14 @@ class Permissions:
         self._known: dict[tuple[AclOperation, ResourceType, str], bool] = {}
 
     def allows(
-        self, operation: AclOperation, kind: ResourceType, name: str, *, silent: bool = False
+        self, operation: AclOperation, kind: ResourceType, name: str, silent: bool = False
     ) -> bool:
         """Whether the client may do it now; a denial is audited unless it is silent."""
         self._follow()
         known = self._known.get((operation, kind, name))
-        if known is None or not (known or silent):
-            return self._decide(operation, kind, name, silent)
-        return known
+        if known or (silent and known is not None):
+            return known
+        return self._decide(operation, kind, name, silent)
 
     def _decide(self, operation: AclOperation, kind: ResourceType, name: str, silent: bool) -> bool:
         """As `allows`, from the ACLs themselves."""
