@@ -86,11 +86,11 @@ ENTRIES = {
     "tokens": CommandEntry(
         "security.tokens", SECURITY, "Delegation tokens: list, create, renew, delete."
     ),
+    "quotas": CommandEntry(
+        "security.quotas", SECURITY, "Limit what users, client ids and addresses may use."
+    ),
     "configs": CommandEntry(
         "topics.configs", INSIDE, "Show and change settings of topics and brokers."
-    ),
-    "quotas": CommandEntry(
-        "security.quotas", INSIDE, "Limit what users, client ids and addresses may use."
     ),
     "cluster": CommandEntry(
         "cluster.cluster", INSIDE, "Brokers, controller, health; balance and drain."
