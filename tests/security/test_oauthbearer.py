@@ -306,6 +306,28 @@ def test_after_a_refusal_no_other_message_is_a_login(broker: SecuredBroker, seco
     assert raw.receive() is None
 
 
+def test_a_refused_token_is_audited_once_whether_it_is_acknowledged_or_not(tmp_path: Path) -> None:
+    settings = {
+        **OURS,
+        "sasl.oauthbearer.jwks.endpoint.url": write_key_set(tmp_path / "keys.json", KEY),
+        "headrace.audit.file": str(tmp_path / "audit.log"),
+    }
+    token = KEY.token(claims(aud="registry"))
+    with SecuredBroker(tmp_path, {}, settings) as broker:
+        for user in ("acknowledges", "hangs-up"):
+            raw = shake(broker)
+            message = f"n,a={user},\x01auth=Bearer {token}\x01\x01"
+            assert authenticate(raw, message.encode())[1] == REFUSAL
+            if user == "acknowledges":
+                assert authenticate(raw, b"\x01")[0] == ErrorCode.SASL_AUTHENTICATION_FAILED
+                assert raw.receive() is None
+            raw.sock.close()
+    lines = (tmp_path / "audit.log").read_text().splitlines()
+    events = [one for one in map(json.loads, lines) if one["event"] == "login_failed"]
+    assert [one["user"] for one in events] == ["acknowledges", "hangs-up"]
+    assert all("its audience is 'registry'" in one["reason"] for one in events)
+
+
 def test_a_token_of_900_kb_closes_the_connection(broker: SecuredBroker) -> None:
     raw = shake(broker)
     message = first("A" * 900_000)

@@ -24,7 +24,7 @@ from headrace.broker.connection import Connection, Handler, Limits
 from headrace.clock import Clock
 from headrace.errors import ErrorCode, KafkaError, MalformedRequest
 from headrace.security.audit import Audit
-from headrace.security.mechanisms import Exchange, LoggedIn
+from headrace.security.mechanisms import Exchange, LoggedIn, RefusedWithStatus
 from headrace.security.scram import LoginRefused
 from headrace.wire.framing import (
     REQUEST_START_BYTES,
@@ -77,6 +77,7 @@ class Login:
         self._mechanism = ""
         self._exchange: Exchange | None = None
         self._raw = False
+        self._refused: RefusedWithStatus | None = None
         self._user: LoggedIn | None = None
         self._ends_at = 0.0
         self._logged_in_at = 0.0
@@ -226,7 +227,15 @@ class Login:
     async def _step(self, connection: Connection, token: bytes) -> tuple[bytes, int]:
         """The answer to a token, and for how long the login counts, if it is done and ends."""
         assert self._exchange is not None, "tokens come after a handshake"
-        answer = await self._exchange.step(token)
+        if self._refused is not None:
+            raise self._refused
+        try:
+            answer = await self._exchange.step(token)
+        except RefusedWithStatus as refused:
+            # Recorded now: the client need not acknowledge it.
+            self._record_failure(connection, f"its login failed: {refused}")
+            self._refused = refused
+            return refused.status, 0
         user = self._exchange.result
         if user is None:
             return answer, 0
@@ -278,9 +287,13 @@ class Login:
 
     async def _refuse(self, connection: Connection, answer: bytes | None, why: str) -> Answer:
         """Answer after a delay, in which the client is not read, and close."""
-        user = self._exchange.username if self._exchange is not None else ""
-        self._rules.audit.login_failed(connection.caller, self._mechanism, user, why)
+        if self._refused is None:
+            self._record_failure(connection, why)
         await asyncio.sleep(self._rules.failure_delay_s)
         if answer is not None:
             connection.send(answer)
         raise CloseConnection(why)
+
+    def _record_failure(self, connection: Connection, why: str) -> None:
+        user = self._exchange.username if self._exchange is not None else ""
+        self._rules.audit.login_failed(connection.caller, self._mechanism, user, why)

@@ -37,6 +37,14 @@ class LoggedIn:
     """Whether the proof was a delegation token."""
 
 
+class RefusedWithStatus(LoginRefused):
+    """The login failed, and the mechanism tells the client so in a message before it ends."""
+
+    def __init__(self, why: str, status: bytes) -> None:
+        super().__init__(why)
+        self.status = status
+
+
 class Exchange(Protocol):
     """One login by one mechanism."""
 

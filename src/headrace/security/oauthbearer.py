@@ -2,7 +2,7 @@
 
 The broker asks nobody about a token: it checks the signature with the issuer's keys, which
 `jwks.py` keeps. Signatures are checked in a worker thread. A refused token is answered with a JSON
-status; the client acknowledges it, and then the login fails as any other does.
+status, which the client acknowledges; then the login fails as any other does.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from headrace.security.jwt import (
     shown,
     verify_token,
 )
-from headrace.security.mechanisms import LoggedIn
+from headrace.security.mechanisms import LoggedIn, RefusedWithStatus
 from headrace.security.scram import LoginRefused
 from headrace.security.web_fetch import TIMEOUT_S, fetch, url_problem
 from headrace.settings import Settings
@@ -38,7 +38,6 @@ WAITING = 128
 """Tokens being checked, and logins that wait for keys; a login beyond either is refused."""
 _LARGEST_MESSAGE_BYTES = LARGEST_TOKEN_BYTES + 8192
 REFUSAL = b'{"status":"invalid_token"}'
-_ACKNOWLEDGED = b"\x01"
 _UNSIGNED = "headrace.oauthbearer.test.unsigned.tokens"
 _JWKS = "sasl.oauthbearer.jwks.endpoint.url"
 _ISSUER = "sasl.oauthbearer.expected.issuer"
@@ -127,18 +126,13 @@ class BearerLogin:
 
     def __init__(self, tokens: BearerTokens) -> None:
         self._tokens = tokens
-        self._refused = ""
         self.username = ""
         self.result: LoggedIn | None = None
 
     async def step(self, token: bytes) -> bytes:
-        """Nothing for a valid token; for others a status that the client has to acknowledge."""
-        if self._refused:
-            known = "" if token == _ACKNOWLEDGED else " (and the client did not acknowledge it)"
-            raise LoginRefused(f"its token is refused: {self._refused}{known}")
+        """Check the token; RefusedWithStatus if it is no login."""
         if len(token) > _LARGEST_MESSAGE_BYTES:
-            self._refused = f"the message has {len(token)} bytes"
-            return REFUSAL
+            raise RefusedWithStatus(f"the message has {len(token)} bytes", REFUSAL)
         authzid, text = parse_first(token)
         self.username = authzid
         try:
@@ -147,8 +141,7 @@ class BearerLogin:
             if authzid not in ("", user.username):
                 raise InvalidToken("the authorization id is not the token's user")
         except InvalidToken as error:
-            self._refused = str(error)
-            return REFUSAL
+            raise RefusedWithStatus(f"its token is refused: {error}", REFUSAL) from error
         self.result = LoggedIn(user.username, user.expiry_ms)
         return b""
 
