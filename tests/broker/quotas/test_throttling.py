@@ -225,7 +225,7 @@ def test_changes_of_partitions_over_the_quota_are_refused(
 ) -> None:
     exceeded = int(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
     config = ClientConfig(parse_bootstrap(broker.bootstrap_servers))
-    alter_quotas(cluster, {"client-id": config.client_id}, {"controller_mutation_rate": 0.001})
+    alter_quotas(cluster, {"client-id": config.client_id}, {"controller_mutation_rate": 1e-9})
 
     def ask(request: Any, shape: type[Any]) -> Any:
         # A throttled connection would not be read for a long time.

@@ -41,6 +41,8 @@ _PRODUCE, _FETCH = PRODUCE.key, FETCH.key
 _EXEMPT = frozenset(key for key, row in ROUTES.items() if row.quota is QuotaClass.EXEMPT)
 _PERCENT = 100.0
 _MANY_METERS = 10_000
+_MOST_MS = 2**31 - 1
+"""The longest throttle time that a response has room for."""
 _LENGTH_BYTES = 2
 _CLIENT_AT = REQUEST_START_BYTES - _LENGTH_BYTES
 """Where the client id begins in a request, with its length."""
@@ -95,7 +97,7 @@ class ConnectionQuota:
 
     def throttle(self, limited: Limited, seconds: float) -> None:
         """Say in the response that the client has to wait, and do not read from it until then."""
-        throttle_ms = round(seconds * 1000)
+        throttle_ms = min(round(seconds * 1000), _MOST_MS)
         if throttle_ms <= 0:
             return
         caller = self._connection.caller
