@@ -42,7 +42,7 @@ def open_stopped(folder: str, *, make: bool = False) -> Iterator[StoppedBroker]:
     with ExitStack() as undo:
         try:
             if make:
-                # The credentials of users are nobody else's business.
+                # Other users of the machine must not read the credentials.
                 path.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not (path / FILE_NAME).exists() and not (path / "meta.properties").exists():
                 if not make:
