@@ -71,11 +71,11 @@ IDENTITY = (
          "Addresses to listen on: NAME://host:port, separated by commas; no host means all "
          "interfaces."),
     _row("advertised.listeners", STRING, None, None,
-         "Addresses that clients are told to connect to; by default those of listeners.",
+         "Addresses that the broker returns to clients; by default those of listeners.",
          synonym="listeners"),
     _row("listener.security.protocol.map", STRING,
          "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL", None,
-         "Which protocol each listener name speaks: NAME:PROTOCOL, separated by commas."),
+         "The security protocol of each listener: NAME:PROTOCOL, separated by commas."),
     _row("inter.broker.listener.name", STRING, None, None,
          "The listener that brokers use among themselves; by default PLAINTEXT, else the first."),
     _row("controller.listener.names", STRING, None, None,
@@ -426,8 +426,8 @@ HEADRACE = (
          "sqlite:FOLDER for several brokers of one machine; a file in the first data folder if "
          "empty."),
     _row("headrace.metadata.login", Type.PASSWORD, None, matching(r"[^:]+:.+", "USER:PASSWORD"),
-         "Who this cluster is to ZooKeeper, as USER:PASSWORD (digest): nobody else can then read "
-         "or write its nodes. The same for all brokers, from the first start on."),
+         "The ZooKeeper digest login as USER:PASSWORD: only it can then read or write the "
+         "cluster's nodes. The same for all brokers, from the first start on."),
     _row("headrace.metrics.address", STRING, "",
          matching(r"(.+:[0-9]{1,5})?", "HOST:PORT, or nothing"),
          "Where /metrics and /health are served over HTTP; nowhere if empty."),

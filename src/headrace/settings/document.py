@@ -38,7 +38,7 @@ INTRODUCTION = """\
 
 Headrace's settings have Kafka's names, types and defaults (those of Kafka 4.1); where a default
 differs, the row says so. Give them in a Java properties file such as Kafka's own
-`server.properties`, in TOML, or one by one as `name=value`. A name that nobody knows is an error.
+`server.properties`, in TOML, or one by one as `name=value`. An unknown name is an error.
 
 **Live** settings can be changed while the broker runs (`kafka-configs --alter`). Rows marked
 *no effect in this version* are accepted and kept, so that a file written for Kafka loads, but

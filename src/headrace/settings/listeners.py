@@ -1,4 +1,4 @@
-"""The listeners of a broker: where it accepts connections, and where clients are told to connect.
+"""The listeners of a broker: their bind addresses and advertised addresses.
 
 Kafka's settings are `listeners`, `advertised.listeners`, `listener.security.protocol.map`,
 `inter.broker.listener.name` and `security.inter.broker.protocol`. The rules are Kafka's, with two
@@ -38,7 +38,7 @@ class Listener:
     """One of PROTOCOLS."""
     bind: Address
     advertised: Address | None
-    """What clients of this listener are told; None if they are told nothing."""
+    """The advertised address of this listener; None if it is not advertised."""
 
     @property
     def tls(self) -> bool:

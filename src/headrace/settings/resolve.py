@@ -221,7 +221,7 @@ def check_topic_configs(configs: Mapping[str, str]) -> None:
 
 
 def unknown(name: str, known: Iterable[str], kind: str) -> SettingError:
-    """The error for a name that nobody knows, with the nearest names that exist."""
+    """The error for an unknown name, with the most similar existing names."""
     # Imported here: only a mistake needs it, and every start would pay for it.
     from difflib import get_close_matches
 
