@@ -74,4 +74,4 @@ async def committed_at(
 
 def _check(code: int, broker: BrokerId) -> None:
     if code:
-        raise KafkaError(ErrorCode(code), f"broker {broker} cannot tell its groups' offsets")
+        raise KafkaError(ErrorCode(code), f"broker {broker} cannot return its groups' offsets")

@@ -362,7 +362,7 @@ class Fetcher:
         if fetched.error == ErrorCode.OFFSET_OUT_OF_RANGE:
             if fetched.log_start > partition.log.end_offset:
                 logger.warning(
-                    "%s ended at %d, and its leader's log begins at %d: starting anew from there",
+                    "%s ended at %d, and its leader's log starts at %d: restarting the log there",
                     partition.name, partition.log.end_offset, fetched.log_start,
                 )  # fmt: skip
                 partition.restart_at(fetched.log_start)

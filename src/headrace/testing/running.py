@@ -23,7 +23,7 @@ _STOP_WITHIN_S = 60
 
 
 class BrokerDied(RuntimeError):
-    """The broker did not start or went away by itself; carries what it said."""
+    """The broker did not start or stopped by itself; contains its output."""
 
 
 class RunningBroker:

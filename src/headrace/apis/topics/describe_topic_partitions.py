@@ -82,7 +82,7 @@ def _page_start(image: Image, request: DescribeTopicPartitionsRequest) -> tuple[
     if request.topics and cursor.topic_name not in names:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
-            f"the cursor's topic {cursor.topic_name} is none of the topics asked for",
+            f"the cursor's topic {cursor.topic_name} is not among the requested topics",
         )
     if cursor.partition_index < 0:
         raise KafkaError(

@@ -66,7 +66,7 @@ def copied() -> DataFrame:
 '''
 
 SQL = """\
--- Computed anew from the streaming table at every run.
+-- Recomputed from the streaming table at every run.
 CREATE MATERIALIZED VIEW events_by_key AS
 SELECT key, count(*) AS events, max(timestamp) AS last_seen
 FROM events

@@ -362,7 +362,7 @@ def _other_tasks(epoch: Epoch, page: Page, lost: Sequence[int]) -> LedgerError:
     return LedgerError(
         f"epoch {epoch.number} of query {epoch.query} was decided with {len(page.entries)} tasks, "
         f"the brokers have given up the transactions of tasks {list(lost)} since, and the replay "
-        "has another number of tasks: nobody can say which rows are missing. Run the query with "
+        "has another number of tasks: it is unknown which rows are missing. Run the query with "
         "as many partitions as before"
     )
 
