@@ -109,9 +109,9 @@ def verify(
     """Check every batch and every index of a stopped broker's data; nothing is changed.
 
     Checksums, the order of offsets, indexes against their batches, transactions, snapshots and
-    checkpoints. Each finding has a file and a byte position, and any makes the exit code 1. A
-    broker mends indexes and a torn tail by itself when it starts. A batch with a wrong checksum it
-    never serves; in a cluster it fetches that again from another replica, once somebody reads it.
+    checkpoints. Each finding has a file and a byte position, and any makes the exit code 1. At its
+    start a broker rebuilds indexes and truncates a torn tail. It never serves a batch with a wrong
+    checksum; in a cluster it fetches the batch again from another replica at the first read.
     """
     from headrace.cli.broker.folder_lock import hold
     from headrace.cli.broker.verification import Verification, log_bytes

@@ -66,7 +66,7 @@ OPTIONS = (
         env="HEADRACE_LISTEN", shown_default=DEFAULT_LISTEN,
     ),
     Option(
-        "--advertise", "HOST:PORT", "Address that clients are told to use.",
+        "--advertise", "HOST:PORT", "Advertised address for clients.",
         env="HEADRACE_ADVERTISE", shown_default="the --listen address",
     ),
     Option("--node-id", "N", "This broker's number in the cluster.", env="HEADRACE_NODE_ID"),
@@ -236,7 +236,7 @@ def _parse(words: list[str], env: Mapping[str, str]) -> dict[str, list[str]]:
         fallback = env.get(option.env, "") if option.env else ""
         found = given[option.flag] = given[option.flag] or [fallback or option.default or ""]
         if option.choices and found[0].lower() not in option.choices:
-            raise bad_usage(f"{option.flag} {found[0]!r} is none of {', '.join(option.choices)}")
+            raise bad_usage(f"{option.flag} {found[0]!r} is not one of {', '.join(option.choices)}")
     return given
 
 

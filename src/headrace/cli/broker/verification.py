@@ -248,7 +248,7 @@ class _SegmentCheck:
         if (self._stem + suffix).rpartition("/")[2] in self._names:
             return self._disk.map_file(self._stem + suffix)
         if self._sealed:
-            self._found(suffix, 0, "is missing; a broker will make it anew")
+            self._found(suffix, 0, "is missing; a broker rebuilds it")
         return None
 
     def _offset_entries(self) -> Iterator[tuple[int, int, int]]:

@@ -246,7 +246,7 @@ def reset_offsets(
 ) -> None:
     """Set where a group goes on reading, after showing what changes and asking.
 
-    Nobody may be consuming in the group. A group that does not exist yet is made.
+    The group must have no active members. A group that does not exist is created.
     """
     from headrace.cli import client
     from headrace.cli.groups import group_reset, group_view
@@ -267,7 +267,7 @@ def reset_offsets(
         if group.state == group_view.DEAD and (all_topics or shift_by is not None):
             raise group_view.missing(connected, name)
         if group.members and not dry_run:
-            raise group_reset.in_use(group, "offsets can be reset only when nobody consumes")
+            raise group_reset.in_use(group, "only offsets of a group without members can be reset")
         committed = group_view.committed_offsets(connected, name)
         chosen = (
             group_reset.places(connected, scopes)
@@ -314,8 +314,8 @@ def _report_reset(group: "Description", different: int, *, dry_run: bool) -> Non
         print(f"reset {what} of group {group.name}")
     elif group.members:
         output.note(
-            f"Dry run: {what} would change, but not while anybody consumes "
-            f"(active members now: {len(group.members)})."
+            f"Dry run: {what} would change, but not while the group has active members "
+            f"({len(group.members)} now)."
         )
     else:
         output.note(f"Dry run: {what} would change. Without --dry-run it is done.")

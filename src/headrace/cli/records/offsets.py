@@ -81,7 +81,7 @@ def _show(rows: list[dict[str, int | None]], total: int, moment: int | None) -> 
     columns = ["Partition", "Begin", "End", "Records"]
     if moment is not None:
         columns += ["Offset", "Its time (UTC)"]
-        output.note(f"first record at or after {output.time_text(moment)} UTC; - is none")
+        output.note(f"first record at or after {output.time_text(moment)} UTC; - means none")
     body = []
     for row in rows:
         cells = [output.number(row[name]) for name in ("partition", "begin", "end", "records")]

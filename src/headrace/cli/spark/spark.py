@@ -263,10 +263,10 @@ def run_project(
     ] = None,
     full_refresh: Annotated[
         list[str] | None,
-        typer.Option("--full-refresh", metavar="TABLES", help="Empty these and compute anew."),
+        typer.Option("--full-refresh", metavar="TABLES", help="Empty and recompute these tables."),
     ] = None,
     full_refresh_all: Annotated[
-        bool, typer.Option("--full-refresh-all", help="Empty all tables and compute anew.")
+        bool, typer.Option("--full-refresh-all", help="Empty and recompute all tables.")
     ] = False,
     master: Master = "local[*]",
     conf: Conf = None,

@@ -61,7 +61,7 @@ def describe(
     kind: KindArgument,
     name: NameArgument,
     everything: Annotated[
-        bool, typer.Option("--all", "-a", help="Also what nobody changed.")
+        bool, typer.Option("--all", "-a", help="Include default values.")
     ] = False,
     only: Annotated[
         str | None, typer.Option("--name", metavar="SETTING", help="Only this setting.")
