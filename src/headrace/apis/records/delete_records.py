@@ -1,8 +1,8 @@
 """DeleteRecords (21), versions 0-2.
 
-Forgets the records below an offset, or with -1 all that are committed, and answers with each
-partition's new beginning, as soon as that is on the disk. What is forgotten can never be read
-again; its files go when whole segments lie below the new beginning.
+Deletes the records below an offset, or with -1 all that are committed, and answers with each
+partition's new log start offset when it is on disk. Deleted records cannot be read again; files
+are removed when whole segments are below the log start offset.
 
 v2 flexible. Not done: nothing.
 """

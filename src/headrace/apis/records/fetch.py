@@ -6,8 +6,8 @@ every limit, so a consumer always gets on; after it, partition and request limit
 With the isolation level `read_committed` a consumer sees the log up to the last stable offset, and
 learns which transactions among that were aborted, for it to skip.
 
-A follower, who gives its replica id, sees the log up to its end, and its fetch offset says how far
-it is.
+A follower sends its replica id and sees the log up to its end; its fetch offset acknowledges
+everything below it.
 
 v7 incremental sessions; v12 flexible; v13 topics by id instead of by name; v15 the replica id
 moves into a tagged field.

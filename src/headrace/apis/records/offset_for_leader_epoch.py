@@ -1,8 +1,8 @@
 """OffsetForLeaderEpoch (23), versions 2-4.
 
 For each partition the offset at which a leader epoch ended, with the largest epoch known up to it:
-how a client or a follower finds where its log and the leader's part ways. -1 for an epoch that the
-log knows nothing of, or that is yet to come.
+a client or follower finds with it where its log diverges from the leader's. -1 for an epoch that
+the log knows nothing of, or that is yet to come.
 
 v3 a replica id; v4 flexible. Not done: nothing.
 """

@@ -9,7 +9,7 @@ read from its connection meanwhile, so that batches are appended in the order of
 it may be appended is decided when that is done.
 
 A request with a transactional id asks the transaction coordinator first whether its partitions
-are in the transaction (`produce_transactions.py`); all others never hear of it.
+are in the transaction (`produce_transactions.py`).
 
 v3 carries batches of magic 2 only; v0-2 are advertised for old clients' sake and refused when
 used; v8 error messages and the records that are refused (KIP-467); v9 flexible; v11
@@ -52,7 +52,7 @@ _Pending = list[tuple[list[ProduceResult], int, asyncio.Future[None]]]
 _Answer = bytes | Coroutine[None, None, bytes | None] | None
 _Appending = Generator[Examination | None, Examined | KafkaError | None, _Answer]
 """Appends the batches of a request. It yields the examination that it waits for, or None to let
-others have their turn, and returns the answer."""
+other requests run, and returns the answer."""
 
 _AT_ONCE_S = 0.002
 """After so long, the rest of a request waits until other clients have been served."""
@@ -146,7 +146,7 @@ class Produce:
         version: int,
         correlation_id: int,
     ) -> bytes | None:
-        """Append once the coordinator has spoken."""
+        """Append after the coordinator's answer."""
         permission = await asked
         view = memoryview(buf)
         request = parse_produce(buf, view, 0, len(buf), version)
@@ -257,7 +257,7 @@ class Produce:
         return request._replace(topics=topics)
 
     def _is_denied(self, caller: Caller, key: TopicKey, version: int) -> bool:
-        """Whether the client may not write to the topic; nobody may not write to an unknown id."""
+        """Whether the client may not write to the topic; False for an unknown topic id."""
         partitions = self._by_key.get(key)
         if partitions:
             return not _may_write(caller, partitions[0])
@@ -321,7 +321,7 @@ async def _wait(
     version: int,
     correlation_id: int,
 ) -> bytes:
-    """Answer when every batch is committed, or when the producer's patience ends."""
+    """Answer when every batch is committed, or after the request's `timeout_ms`."""
     commits = [commit for _, _, commit in pending]
     await asyncio.wait(commits, timeout=max(timeout_ms, 0) / 1000)
     for results, place, commit in pending:

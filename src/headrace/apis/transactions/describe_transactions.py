@@ -92,6 +92,6 @@ def _state(caller: Caller, name: str, result: Result[Transaction]) -> Transactio
 
 
 def _time(ms: int) -> "TZAware":
-    # kio has no word for "none yet", which travels as -1.
+    # kio cannot express "none yet", which is -1 on the wire.
     found = None if ms == NO_TIME else datetime.datetime.fromtimestamp(ms / 1000, datetime.UTC)
     return cast("TZAware", found)

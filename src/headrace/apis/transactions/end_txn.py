@@ -1,7 +1,7 @@
 """EndTxn (26), versions 0-5.
 
 Commits or aborts a transaction. The answer leaves when the decision is in the log; the markers
-follow, and until they are written the next transaction hears CONCURRENT_TRANSACTIONS.
+follow, and until they are written the next transaction gets CONCURRENT_TRANSACTIONS.
 
 v0, v1 call a fenced producer INVALID_PRODUCER_EPOCH; v3 flexible; v4 TRANSACTION_ABORTABLE; v5 a
 new epoch, or a new id, with every end (KIP-890), so that what comes late is refused.

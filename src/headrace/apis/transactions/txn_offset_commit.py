@@ -118,7 +118,7 @@ async def _commit_later(
     try:
         lacking = await missing
         if not partition.is_verified(request.producer_id, verification):
-            # Its end has overtaken us, and what is written after the marker would never end.
+            # The transaction ended meanwhile: a write after its marker would stay pending for ever.
             _, lacking = _who_and_where(services, request)
         answer = _commit(services, request, context, lacking)
     except KafkaError as refusal:
