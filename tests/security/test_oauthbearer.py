@@ -24,8 +24,9 @@ from headrace.client.bearer import TokenSource
 from headrace.client.config import ClientConfig, Security, client_config, parse_bootstrap
 from headrace.client.connection import Connection
 from headrace.client.errors import ClientError, Unreachable
+from headrace.clock import SystemClock
 from headrace.errors import ErrorCode, KafkaError, SettingError
-from headrace.security.oauthbearer import parse_first
+from headrace.security.oauthbearer import WAITING, make_tokens, parse_first
 from headrace.security.scram import LoginRefused
 from headrace.settings import Settings
 from tests.security.issuer import (
@@ -416,6 +417,21 @@ def test_the_authorization_id_is_the_tokens_user_or_none(broker: SecuredBroker) 
     assert answer[:2] == (0, REFUSAL)
 
 
+def test_a_flood_of_tokens_is_bounded(tmp_path: Path) -> None:
+    url = write_key_set(tmp_path / "keys.json", KEY)
+    settings = Settings.parse({**OURS, "sasl.oauthbearer.jwks.endpoint.url": url})
+    tokens = make_tokens("SASL_SSL", settings, SystemClock())
+
+    async def flood() -> list[str]:
+        tries = [tokens.check("opaque") for _ in range(300)]
+        refused = [str(one) for one in await asyncio.gather(*tries, return_exceptions=True)]
+        assert (await tokens.check(KEY.token())).username == "alice", "and afterwards logins work"
+        return refused
+
+    assert asyncio.run(flood()).count("too many tokens are being checked") == 300 - WAITING
+    tokens.close()
+
+
 # ---------------------------------------------------------------------------------- the sessions
 
 
@@ -527,9 +543,6 @@ def test_a_broker_starts_while_the_issuer_is_away(tmp_path: Path, provider: Prov
 def test_a_start_without_what_makes_tokens_safe_is_refused(
     tmp_path: Path, changes: dict[str, str], named: str
 ) -> None:
-    from headrace.clock import SystemClock
-    from headrace.security.oauthbearer import make_tokens
-
     url = write_key_set(tmp_path / "keys.json", KEY)
     given = {**OURS, "sasl.oauthbearer.jwks.endpoint.url": url, **changes}
     with pytest.raises(SettingError, match=named):
