@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.java, pytest.mark.slow]
 
 COUNT = """
 import json, sys, threading
-from headrace.cluster.store import Conflict, Create, Put, Session, StoreError
+from headrace.cluster.store import Conflict, Create, Put, StoreError, StoreSession
 from headrace.cluster.zookeeper_store import ZookeeperStore
 address, number = sys.argv[1:]
 store = ZookeeperStore(address, session_timeout_ms=2000)
@@ -34,7 +34,7 @@ stands, stop = threading.Event(), threading.Event()
 
 def hear(news):
     told.append(news.name)
-    stands.clear() if news is Session.SUSPENDED else stands.set()
+    stands.clear() if news is StoreSession.SUSPENDED else stands.set()
 
 def live():
     try:
