@@ -1,4 +1,4 @@
-"""`headrace quotas`, on Headrace and on Apache Kafka."""
+"""`headrace quotas`."""
 
 from tests.cli.conftest import Run
 

@@ -138,7 +138,7 @@ def test_a_broker_does_not_start_without_the_protection_that_its_file_asks_for(
     data = tmp_path / "data"
     result = here("serve", "--config", str(file), "--data-dir", str(data), "--brokers", brokers)
     assert result.code == 2
-    assert "authorizer.class.name" in result.err
+    assert "ssl.client.auth=required" in result.err
     assert not data.exists()
 
 
