@@ -5,6 +5,7 @@ that it needs, and with a DENY beside them. Both have to give the same error cod
 """
 
 import time
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field, is_dataclass
 from datetime import timedelta
@@ -422,21 +423,20 @@ class Secured:
         bootstrap = parse_bootstrap(admin)
         self._admin = Connection(bootstrap[0], ClientConfig(bootstrap))
         self._users = parse_bootstrap(users)
-        self._topic = Case(
-            "create_topics", 7, (),
-            {
-                "topics": [
-                    {
-                        "name": "orders", "num_partitions": 1, "replication_factor": 1,
-                        "assignments": [], "configs": [],
-                    }
-                ],
-                "timeout": timedelta(seconds=30), "validate_only": False,
-            },
-        )  # fmt: skip
-        assert codes(ask(self._admin, self._topic)) == [0, 0]
+        self.create("orders")
         self._warm_up("g", 0)
         self._warm_up("x", 1)
+
+    def create(self, name: str) -> None:
+        """Create a topic."""
+        topic = {
+            "name": name, "num_partitions": 1, "replication_factor": 1, "assignments": [],
+            "configs": [],
+        }  # fmt: skip
+        values = {
+            "topics": [topic], "timeout": timedelta(seconds=30), "validate_only": False,
+        }  # fmt: skip
+        assert codes(ask(self._admin, Case("create_topics", 7, (), values))) == [0, 0]
 
     def _warm_up(self, key: str, kind: int) -> None:
         """Have the coordinator's topic created."""
@@ -488,6 +488,30 @@ class Secured:
         with self.connect() as connection:
             topics = ask(connection, case).topics
         return [(int(one.error_code), int(one.topic_authorized_operations)) for one in topics]
+
+    def subscribed(self, group: str, expression: str) -> set[str]:
+        """The topics that a member of a new group is assigned, by a regular expression."""
+        self.set_acls((((ResourceType.GROUP, group), "READ"), (T, "DESCRIBE")))
+        everything = Case("metadata", 12, (), {"topics": None})
+        names = {one.topic_id: str(one.name) for one in ask(self._admin, everything).topics}
+        joining = {
+            "group_id": group, "member_id": str(uuid.uuid4()), "member_epoch": 0,
+            "rebalance_timeout": timedelta(seconds=60), "subscribed_topic_names": None,
+            "subscribed_topic_regex": expression, "server_assignor": None, "topic_partitions": [],
+        }  # fmt: skip
+        beats = {"topic_partitions": None, "subscribed_topic_regex": None}
+        found: set[str] = set()
+        until = time.monotonic() + 60
+        with self.connect() as connection:
+            while not found and time.monotonic() < until:
+                answer = ask(connection, Case("consumer_group_heartbeat", 1, (), joining))
+                if answer.assignment is not None:
+                    rows = answer.assignment.topic_partitions
+                    found = {names[one.topic_id] for one in rows}
+                joining.update(beats, member_epoch=answer.member_epoch)
+                joining["rebalance_timeout"] = timedelta(milliseconds=-1)
+                time.sleep(0.2)
+        return found
 
     def outcomes(self, case: Case) -> dict[str, list[int]]:
         """The error codes without rights, with them, and with a DENY of each."""
@@ -610,3 +634,14 @@ def test_operations_are_allowed_by_the_rules_of_kafka(headrace: Secured, kafka: 
         assert ours == theirs, acls
         compared += sum(bits > 0 for _, bits in ours)
     assert compared > 20, "too few rules allowed anything"
+
+
+def test_an_expression_finds_only_topics_that_the_member_may_describe(headrace: Secured) -> None:
+    headrace.create("hidden")
+    assert headrace.subscribed("by-expression", "orders|hidden") == {"orders"}
+
+
+@pytest.mark.java
+def test_kafka_finds_only_topics_that_the_member_may_describe(kafka: Secured) -> None:
+    kafka.create("hidden")
+    assert kafka.subscribed("by-expression", "orders|hidden") == {"orders"}

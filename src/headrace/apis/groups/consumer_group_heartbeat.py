@@ -21,7 +21,7 @@ from kio.schema.consumer_group_heartbeat.v1.response import (
     TopicPartitions,
 )
 
-from headrace.apis.context import RequestContext, Services
+from headrace.apis.context import Caller, RequestContext, Services
 from headrace.apis.rights import need_topic
 from headrace.coordination import consumer_records
 from headrace.coordination.groups import consumer
@@ -29,7 +29,7 @@ from headrace.coordination.groups.consumer import Beat, BeatAnswer
 from headrace.coordination.groups.consumer_limits import ConsumerLimits
 from headrace.coordination.groups.consumer_member import JOINING, LEAVING, LEAVING_FOR_NOW
 from headrace.errors import ErrorCode, KafkaError
-from headrace.security.acls import AclOperation
+from headrace.security.acls import AclOperation, ResourceType
 from headrace.wire.primitives import NO_ERROR, i32, milliseconds, respond, to_milliseconds
 
 FIRST_WITH_OWN_ID = 1
@@ -57,12 +57,17 @@ def consumer_group_heartbeat(
         owned=None if request.topic_partitions is None else _owned(request.topic_partitions),
         client_id=context.client_id,
         client_host=context.caller.host,
+        may_describe=partial(_may_describe, context.caller) if context.caller.permissions else None,
     )
     return services.groups.run(
         beat.group_id,
         lambda groups, token, now_ms: consumer.heartbeat(groups, beat, token, now_ms),
         _respond,
     )
+
+
+def _may_describe(caller: Caller, topic: str) -> bool:
+    return caller.may(AclOperation.DESCRIBE, ResourceType.TOPIC, topic, silent=True)
 
 
 def _check(request: ConsumerGroupHeartbeatRequest, version: int) -> None:

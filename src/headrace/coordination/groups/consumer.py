@@ -63,7 +63,9 @@ from headrace.coordination.groups.group_change import (
     SEARCH_STEPS,
     SESSION,
     GroupChange,
+    MayDescribe,
     preferred_assignor,
+    visible,
 )
 from headrace.coordination.outcome import (
     AnyReply,
@@ -116,6 +118,8 @@ class Beat:
     owned: Assignment | None
     client_id: str
     client_host: str
+    may_describe: MayDescribe | None = None
+    """Whether the client may describe a topic; None without an authorizer."""
 
     @property
     def is_full(self) -> bool:
@@ -168,6 +172,8 @@ class ConsumerGroup:
         self._search: Search | None = None
         self._targeted_ms = -(1 << 31)
         """When the last target was made."""
+        self.may_describe: MayDescribe | None = None
+        """The rights of the member whose heartbeat came last: expressions find no other topics."""
 
     # ------------------------------------------------------------------------------ questions
 
@@ -258,7 +264,9 @@ class ConsumerGroup:
     def change(self, now_ms: int) -> GroupChange:
         """The beginning of an operation that writes."""
         wall_ms = self.home.wall.ms
-        return GroupChange(self.persistent, self.home.image, self.limits, now_ms, wall_ms)
+        return GroupChange(
+            self.persistent, self.home.image, self.limits, now_ms, wall_ms, self.may_describe
+        )
 
     def session_timer(self, member: ConsumerMember, now_ms: int) -> Timer:
         """When the member is out, if nothing is heard of it until then."""
@@ -392,7 +400,9 @@ class ConsumerGroup:
         if self._search is not None:
             change.outcome.effects.append(self._end_search)
             change.timer(now_ms + 1, SEARCH)
-        there = [name for name in changed if name in self.home.image.topics]
+        there = visible(
+            (name for name in changed if name in self.home.image.topics), self.may_describe
+        )
         gone = {name for name in changed if name not in self.home.image.topics}
         for text, topics in resolved.items():
             expression = self._compiled(text)
@@ -408,7 +418,7 @@ class ConsumerGroup:
         if self._search is None:
             texts = self.persistent.subscriptions.expressions()
             expressions = [self._compiled(text) for text in sorted(texts)]
-            self._search = Search(expressions, self.home.image.topics)
+            self._search = Search(expressions, visible(self.home.image.topics, self.may_describe))
         if not self._search.go_on(SEARCH_STEPS):
             change.timer(now_ms + 1, SEARCH)
             return change.outcome
@@ -476,8 +486,23 @@ def _check_generation(member: ConsumerMember, epoch: int) -> None:
 
 def heartbeat(home: Home, beat: Beat, token: Token[BeatAnswer], now_ms: int) -> Outcome:
     """ConsumerGroupHeartbeat; replies with BeatAnswer."""
+    outcome = _heartbeat(home, beat, token, now_ms)
+    if beat.may_describe is not None:
+        outcome.effects.append(partial(_remember_rights, home, beat.group_id, beat.may_describe))
+    return outcome
+
+
+def _remember_rights(home: Home, group_id: str, may_describe: MayDescribe) -> None:
+    """Once the group exists, which a first heartbeat brings about."""
+    group = home.groups.get(group_id)
+    if isinstance(group, ConsumerGroup):
+        group.may_describe = may_describe
+
+
+def _heartbeat(home: Home, beat: Beat, token: Token[BeatAnswer], now_ms: int) -> Outcome:
     found = home.groups.get(beat.group_id)
     if isinstance(found, ConsumerGroup):
+        found.may_describe = beat.may_describe
         if beat.epoch in (LEAVING, LEAVING_FOR_NOW):
             return found.depart(beat, token, now_ms)
         return found.beat(beat, token, now_ms)
@@ -485,6 +510,7 @@ def heartbeat(home: Home, beat: Beat, token: Token[BeatAnswer], now_ms: int) -> 
         why = "not found" if found is None else f"is not a {CONSUMER} group"
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {beat.group_id} {why}.")
     group = ConsumerGroup(beat.group_id, home)
+    group.may_describe = beat.may_describe
     if not isinstance(found, ClassicGroup):
         return group.beat(beat, token, now_ms)
     outcome = migration.upgrade(found, group, now_ms)

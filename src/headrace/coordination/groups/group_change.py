@@ -8,8 +8,9 @@ group: its records do, when they are replayed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import TypeAlias
 
 from headrace.cluster.image import Image
 from headrace.coordination.consumer_records import (
@@ -48,6 +49,15 @@ NEW_MEMBER = ConsumerGroupMemberMetadata(None, None, "", "", (), None, -1, None)
 """What is known of a member that has said nothing yet."""
 
 
+MayDescribe: TypeAlias = Callable[[str], bool]
+"""Whether a client may describe a topic."""
+
+
+def visible(names: Iterable[str], may_describe: MayDescribe | None) -> list[str]:
+    """The topics that an expression may find; all of them without an authorizer."""
+    return list(names if may_describe is None else filter(may_describe, names))
+
+
 class GroupChange:
     """What an operation is about to do to a group."""
 
@@ -58,7 +68,9 @@ class GroupChange:
         limits: ConsumerLimits,
         now_ms: int,
         wall_ms: int,
+        may_describe: MayDescribe | None = None,
     ) -> None:
+        self._may_describe = may_describe
         self.outcome = Outcome()
         self.epoch = state.epoch
         self.members = dict(state.members)
@@ -131,7 +143,7 @@ class GroupChange:
 
     def _resolve(self, expression: Expression, *, at_once: bool) -> None:
         """Find the topics of a new expression, `at_once` if that is quick, else soon."""
-        search = Search([expression], self._image.topics)
+        search = Search([expression], visible(self._image.topics, self._may_describe))
         if at_once and search.go_on(SEARCH_STEPS):
             self.resolved(expression.text, search.found[expression.text])
         else:
