@@ -193,7 +193,7 @@ def test_all_configs_are_replaced(broker: OneBroker) -> None:
         (BROKER, "2", ("log.retention.ms", SET, "1"), ErrorCode.INVALID_REQUEST),
         (BROKER, "1", ("log.retention.ms", SET, "x"), ErrorCode.INVALID_REQUEST),
         (BROKER, "1", ("num.partitions", SET, "4"), ErrorCode.INVALID_REQUEST),
-        (BROKER, "1", ("max.connections.per.ip", SET, "4"), ErrorCode.INVALID_REQUEST),
+        (BROKER, "1", ("max.connections.per.ip", SET, "-4"), ErrorCode.INVALID_REQUEST),
         (BROKER, "1", ("ssl.provider", SET, "x"), ErrorCode.INVALID_REQUEST),
         (BROKER, "1", ("process.roles", SET, "broker"), ErrorCode.INVALID_REQUEST),
         (BROKER, "", ("no.such", SET, "1"), ErrorCode.INVALID_REQUEST),

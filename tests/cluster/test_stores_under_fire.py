@@ -44,7 +44,11 @@ def live():
 
 store.on_session(hear)
 threading.Thread(target=lambda: (sys.stdin.read(), stop.set()), daemon=True).start()
-store.commit([Create(own, b"0")])
+while store.get(own) is None:
+    try:
+        store.commit([Create(own, b"0")])
+    except (Conflict, StoreError):
+        stop.wait(0.2)  # ZooKeeper may be slow on a busy machine
 print("ready", flush=True)
 known = unknown = conflicts = 0
 while not stop.is_set():
