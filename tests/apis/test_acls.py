@@ -147,5 +147,10 @@ def test_a_change_counts_for_connections_that_exist(broker: OneBroker) -> None:
     assert not caller.may(AclOperation.READ, ResourceType.TOPIC, "orders")
     create(broker, creation(principal="User:ANONYMOUS"))
     assert caller.may(AclOperation.READ, ResourceType.TOPIC, "orders")
+    assert caller.permissions is not None
+    assert caller.permissions.may_read("orders")
+    assert caller.permissions.may_read("orders"), "the second answer is remembered"
+    assert not caller.permissions.may_write("orders")
     broker.ask(delete_acls, DeleteAclsRequest(filters=(deletion("orders"),)))
+    assert not caller.permissions.may_read("orders")
     assert not caller.may(AclOperation.READ, ResourceType.TOPIC, "orders")

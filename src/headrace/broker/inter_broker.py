@@ -21,12 +21,8 @@ _MECHANISM = "sasl.mechanism.inter.broker.protocol"
 _USERS = re.compile(r"\buser_\w+\s*=")
 
 
-def make_connect(
-    listener: Listener, tls: "ListenerTls | None", settings: Settings
-) -> "Connect | None":
-    """Connects to the listener of other brokers; None if plain TCP is all it takes."""
-    if listener.protocol == "PLAINTEXT":
-        return None
+def make_connect(listener: Listener, tls: "ListenerTls | None", settings: Settings) -> "Connect":
+    """Connects to the listener of other brokers, over TLS and with a login if it wants them."""
     from headrace.client.aio import AsyncConnection
 
     security = login_security(listener, settings)

@@ -19,7 +19,6 @@ from headrace.broker.build import Surroundings, build
 from headrace.broker.cluster_metrics import ClusterMetrics
 from headrace.broker.connection import Connection, Handler, Limits
 from headrace.broker.damage_report import damage_warnings, watch_damage
-from headrace.broker.inter_broker import check_login, make_connect
 from headrace.broker.metadata_stores import open_store
 from headrace.broker.poller import Poller
 from headrace.broker.quotas.connection_limits import ConnectionLimits
@@ -36,7 +35,7 @@ from headrace.log.directory import FolderInUse, LogDirectory
 from headrace.logs import configure_logs
 from headrace.security.acls import ANONYMOUS
 from headrace.settings import Settings
-from headrace.settings.listeners import Listener
+from headrace.settings.listeners import PLAINTEXT, Listener
 from headrace.types import Address
 
 if TYPE_CHECKING:
@@ -147,6 +146,11 @@ class Server:
         """Connects to other brokers as their listener wants it."""
         name = self._settings.listeners.inter_broker_name
         acceptor = next(one for one in self._acceptors if one.listener.name == name)
+        if acceptor.listener.protocol == PLAINTEXT:
+            return None
+        # Imported here: a broker without TLS and logins starts faster without.
+        from headrace.broker.inter_broker import check_login, make_connect
+
         if others:
             check_login(acceptor.listener, self._settings)
         return make_connect(acceptor.listener, acceptor.tls, self._settings)

@@ -10,7 +10,6 @@ import json
 import logging
 import os
 from collections.abc import Mapping
-from logging.handlers import WatchedFileHandler
 from typing import Protocol
 
 from headrace.clock import Clock, SystemClock
@@ -198,6 +197,9 @@ class _Lines(logging.Formatter):
 
 def _open(path: str) -> logging.Handler:
     """Send events to a file and nowhere else; another file is begun if this one is moved away."""
+    # Imported here: a broker without an audit file starts faster without.
+    from logging.handlers import WatchedFileHandler
+
     try:
         # Only the broker's user may read who does what.
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600))

@@ -116,7 +116,8 @@ class Fetch:
         if partitions is None or not 0 <= index < len(partitions):
             return None
         partition = partitions[index]
-        if caller.permissions is not None and not _may_read(caller, partition.name.topic):
+        permissions = caller.permissions
+        if permissions is not None and not permissions.may_read(partition.name.topic):
             return None
         if most < limit:
             limit = most

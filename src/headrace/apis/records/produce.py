@@ -89,7 +89,8 @@ class Produce:
                 partitions = self._by_key.get(key)
                 if partitions is not None and 0 <= index < len(partitions) and -1 <= acks <= 1:
                     partition = partitions[index]
-                    allowed = caller.permissions is None or _may_write(caller, partition)
+                    permissions = caller.permissions
+                    allowed = permissions is None or permissions.may_write(partition.name.topic)
                     if allowed and not partition.held:
                         try:
                             base, append_time, log_start = partition.append(
