@@ -335,10 +335,12 @@ class Fetch:
         """Whether the client may not read the topic; a follower needs to be a broker instead."""
         if request.replica_id >= 0:
             return not caller.may(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
-        partitions = self._by_key.get(entry.key)
+        permissions, partitions = caller.permissions, self._by_key.get(entry.key)
+        if permissions is None:
+            return False
         if partitions:
-            return not _may_read(caller, partitions[0].name.topic)
-        return not entry.session.by_ids and not _may_read(caller, entry.key.decode())
+            return not permissions.may_read(partitions[0].name.topic)
+        return not entry.session.by_ids and not permissions.may_read(entry.key.decode())
 
     def _partition(self, entry: SessionPartition) -> Partition | ErrorCode:
         """The partition that the entry follows, found again if it was closed."""
@@ -375,10 +377,6 @@ class Fetch:
 
 def _forbidden(entry: SessionPartition) -> FetchResult:
     return FetchResult(entry.index, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-
-
-def _may_read(caller: Caller, topic: str) -> bool:
-    return caller.may(AclOperation.READ, ResourceType.TOPIC, topic)
 
 
 def make_fetch(services: Services) -> Fetch:

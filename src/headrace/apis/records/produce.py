@@ -26,7 +26,6 @@ from headrace.apis.context import Caller, Services
 from headrace.apis.hot import CloseConnection, LongProduce, LongRequest
 from headrace.errors import ErrorCode, KafkaError
 from headrace.replication.examination import Examination, Examined, TakesLong
-from headrace.replication.partition import Partition
 from headrace.security.acls import AclOperation, ResourceType
 from headrace.wire.fast import (
     PRODUCE_FLEXIBLE_FROM,
@@ -259,12 +258,14 @@ class Produce:
 
     def _is_denied(self, caller: Caller, key: TopicKey, version: int) -> bool:
         """Whether the client may not write to the topic; False for an unknown topic id."""
-        partitions = self._by_key.get(key)
+        permissions, partitions = caller.permissions, self._by_key.get(key)
+        if permissions is None:
+            return False
         if partitions:
-            return not _may_write(caller, partitions[0])
+            return not permissions.may_write(partitions[0].name.topic)
         if version >= PRODUCE_TOPIC_IDS_FROM:
             return False
-        return not caller.may(AclOperation.WRITE, ResourceType.TOPIC, key.decode())
+        return not permissions.may_write(key.decode())
 
     async def _finish(self, steps: _Appending, wanted: Examination | None) -> _Answer:
         """Do what the steps wait for until they have appended everything."""
@@ -282,10 +283,6 @@ class Produce:
             except StopIteration as end:
                 answer: _Answer = end.value
                 return answer
-
-
-def _may_write(caller: Caller, partition: Partition) -> bool:
-    return caller.may(AclOperation.WRITE, ResourceType.TOPIC, partition.name.topic)
 
 
 def _refuse_acks(

@@ -21,7 +21,7 @@ NO_GENERATION = -1
 
 @dataclass(slots=True)
 class WallTime:
-    """The wall clock at the operation at hand, for what records say; set by whoever runs it."""
+    """The wall clock at the operation at hand, for what records say; set by the runtime."""
 
     ms: int = 0
 

@@ -19,7 +19,7 @@ STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreP
 PROMETHEUS = "org.apache.spark.metrics.sink.PrometheusServlet"
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 
-# Read by whoever runs inside the program: the listener, and the program itself if it likes.
+# Read inside the program: by the listener, and by the program itself.
 CLIENT_CONFIG_VARIABLE = "HEADRACE_CLIENT_CONFIG"
 # How often in a row the driver may start itself again after a failure of the machine.
 MAX_RESTARTS_VARIABLE = "HEADRACE_SPARK_RESTARTS"

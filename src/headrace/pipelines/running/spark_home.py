@@ -1,7 +1,7 @@
 """A SPARK_HOME with which Spark's Python processes start three times as fast.
 
 Spark puts `$SPARK_HOME/python/lib/pyspark.zip` in front of its Python processes' path. Modules in a
-zip have no compiled form, so that each of these processes compiles PySpark anew: 0.9 s of a
+zip have no compiled form, so that each of these processes compiles PySpark again: 0.9 s of a
 processor instead of 0.3 s, for a dozen processes before the first row. For the one that plans a
 stream Spark waits ten seconds and no longer, which on a busy machine was not enough. Here
 everything is linked except the zips; Python then finds PySpark where it is installed.
