@@ -1,4 +1,4 @@
-"""A service of two routes on the chassis, as a program: `python -m tests.service.tiny_service`.
+"""A service of a few routes on the chassis, as a program: `python -m tests.service.tiny_service`.
 
 Its options are JSON on the command line; the keys are the parameters of `serve`.
 """
@@ -6,12 +6,13 @@ Its options are JSON on the command line; the keys are the parameters of `serve`
 import asyncio
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from functools import partial
 
 from headrace.service.errors import HttpError, StartFailure
 from headrace.service.http_service import Health, HttpService
 from headrace.service.request import Request
+from headrace.service.responses import HttpContent, HttpStream
 from headrace.service.routes import HttpRoute
 from headrace.service.server import ProcessOptions, run
 
@@ -74,6 +75,28 @@ async def get_note(request: NotesRequest) -> object:
     return request.state.notes[name]
 
 
+async def get_picture(request: NotesRequest) -> object:
+    return HttpContent(b"\x89PNG", "image/png", {"x-picture": "1"})
+
+
+async def watch(request: NotesRequest) -> object:
+    return HttpStream(_ticks(request.state))
+
+
+async def _ticks(state: Notes) -> AsyncGenerator[bytes, None]:
+    try:
+        while True:
+            state.notes["ticks"] = int(str(state.notes.get("ticks", 0))) + 1
+            yield b"data: tick\n\n"
+            await asyncio.sleep(0.05)
+    finally:
+        state.notes["closed"] = True
+
+
+async def page(request: NotesRequest) -> object:
+    return HttpContent(f"page of {request.path['path']}".encode(), "text/html")
+
+
 async def authenticate(request: Request) -> str:
     principal = TOKENS.get(request.headers.get(b"authorization", b""))
     if principal is None:
@@ -89,6 +112,7 @@ def serve(
     problem: str = "",
     graceful_stop_s: float = 60,
     log_format: str = "json",
+    pages: bool = False,
 ) -> int:
     notes = Notes(problem)
     service = HttpService(
@@ -97,6 +121,8 @@ def serve(
         routes=(
             HttpRoute("PUT", "/notes/{name}", put_note),
             HttpRoute("GET", "/notes/{name}", get_note),
+            HttpRoute("GET", "/picture", get_picture),
+            HttpRoute("GET", "/ticks", watch),
         ),
         make_request=partial(NotesRequest, notes),
         start=notes.start,
@@ -105,6 +131,9 @@ def serve(
         metrics=notes.metrics,
         authenticate=authenticate if authenticated else None,
         body_bytes=BODY_BYTES,
+        page=page if pages else None,
+        hosts=frozenset({"127.0.0.1"}) if pages else None,
+        response_headers={"x-content-type-options": "nosniff"} if pages else {},
     )
     return run(service, ProcessOptions((host, port), log_format, "info", graceful_stop_s))
 

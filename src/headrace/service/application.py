@@ -17,7 +17,8 @@ from headrace.service.errors import HttpError, StartFailure
 from headrace.service.http_service import HttpService
 from headrace.service.request import Request, parse_query
 from headrace.service.request_metrics import RequestMetrics
-from headrace.service.routes import HttpRoute, RouteTable
+from headrace.service.responses import HttpContent, HttpStream
+from headrace.service.routes import HttpRoute, Match, RouteTable
 from headrace.service.slices import SLICE, in_slices
 
 R = TypeVar("R", bound=Request)
@@ -50,6 +51,7 @@ class Application(Generic[R]):
         )
         self._metrics = RequestMetrics(service.name)
         self.start_failure: StartFailure | None = None
+        self._stopping = asyncio.Event()
         self._log = logging.getLogger(f"headrace.{service.name}")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -68,7 +70,8 @@ class Application(Generic[R]):
                 await self._send_metrics(method, headers, send)
                 return
             media_type = self._response_type(headers.get(b"accept", b"").decode("latin-1"))
-            found = self._routes.find(method, path)
+            _check_host(self._service.hosts, headers)
+            found = self._find(method, path)
             pattern = found.pattern
             _check_origin(method, headers)
             query = parse_query(scope["query_string"])
@@ -87,10 +90,31 @@ class Application(Generic[R]):
             self._log.exception("%s %s failed", method, pattern, extra={"fields": fields})
             message = f"Internal error: {type(error).__name__}"
             status, answer = 500, HttpError(500, message, code=INTERNAL_ERROR).body
-        await _send(send, status, media_type, await _encoded(answer), extra)
+        if isinstance(answer, HttpStream):
+            await self._send_stream(receive, send, answer)
+        elif isinstance(answer, HttpContent):
+            extra = {**self._service.response_headers, **answer.headers}
+            await _send(send, status, answer.media_type, answer.body, extra)
+        else:
+            extra = {**self._service.response_headers, **extra}
+            await _send(send, status, media_type, await _encoded(answer), extra)
         self._metrics.count(method, pattern, status, time.perf_counter() - started)
 
+    def _find(self, method: str, path: str) -> Match[R]:
+        """The row for a path; the service's page handler has all paths that no row has."""
+        page = self._service.page
+        try:
+            return self._routes.find(method, path)
+        except HttpError as error:
+            if page is None or error.status != 404 or method != "GET":
+                raise
+            return Match("page", page, {"path": path})
+
     # --------------------------------------------------------------------------- start and stop
+
+    def end_streams(self) -> None:
+        """Streams never end by themselves; a stop would wait for them."""
+        self._stopping.set()
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         """ASGI's lifespan protocol: one message to start, one to stop."""
@@ -106,6 +130,32 @@ class Application(Generic[R]):
         await receive()
         await self._service.stop()
         await send({"type": "lifespan.shutdown.complete"})
+
+    async def _send_stream(self, receive: Receive, send: Send, stream: HttpStream) -> None:
+        headers = {**self._service.response_headers, "cache-control": "no-store", **stream.headers}
+        await send(_head(200, stream.media_type, headers))
+        body = asyncio.create_task(self._send_chunks(send, stream))
+        ends = {
+            body,
+            asyncio.create_task(_disconnected(receive)),
+            asyncio.create_task(self._stopping.wait()),
+        }
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in ends:
+                task.cancel()
+            await asyncio.gather(*ends, return_exceptions=True)
+            await stream.chunks.aclose()
+        await send({"type": "http.response.body", "body": b""})
+
+    async def _send_chunks(self, send: Send, stream: HttpStream) -> None:
+        try:
+            async for chunk in stream.chunks:
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        except Exception:
+            # The status has been sent. The client sees that the response ends.
+            self._log.exception("a stream failed")
 
     # ------------------------------------------------------------------------------- operations
 
@@ -175,6 +225,18 @@ def _too_long(limit: int) -> HttpError:
     return HttpError(413, f"The body has more than {limit} bytes")
 
 
+def _check_host(hosts: frozenset[str] | None, headers: dict[bytes, bytes]) -> None:
+    """A name that an attacker's DNS points to this address must not reach the service."""
+    if hosts is None:
+        return
+    given = headers.get(b"host", b"").decode("latin-1").lower()
+    name = given.rpartition(":")[0] if not given.endswith("]") and ":" in given else given
+    if name not in hosts:
+        raise HttpError(
+            403, f"HTTP 403 Forbidden: the host name {name[:100]!r} is not one of this service"
+        )
+
+
 def _check_origin(method: str, headers: dict[bytes, bytes]) -> None:
     """A page of another site in a user's browser must not write on the user's behalf."""
     if method != "GET" and headers.get(b"sec-fetch-site") in (b"cross-site", b"same-site"):
@@ -191,11 +253,17 @@ async def _encoded(answer: object) -> bytes:
 async def _send(
     send: Send, status: int, media_type: str, body: bytes, extra: Mapping[str, str]
 ) -> None:
-    headers = [
-        (b"content-type", media_type.encode()),
-        (b"content-length", str(len(body)).encode()),
-    ]
-    if extra:
-        headers += [(name.encode(), value.encode()) for name, value in extra.items()]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send(_head(status, media_type, {"content-length": str(len(body)), **extra}))
     await send({"type": "http.response.body", "body": body})
+
+
+def _head(status: int, media_type: str, headers: Mapping[str, str]) -> dict[str, object]:
+    fields = [(b"content-type", media_type.encode())]
+    fields += [(name.encode(), value.encode()) for name, value in headers.items()]
+    return {"type": "http.response.start", "status": status, "headers": fields}
+
+
+async def _disconnected(receive: Receive) -> None:
+    """Returns when the client has closed its connection."""
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -64,3 +64,10 @@ class HttpService(Generic[R]):
     """Accepted values of `Content-Type`."""
     body_bytes: int = BODY_BYTES
     """Limit on request bodies. The rest of a larger body is not read."""
+    page: Callable[[R], Awaitable[object]] | None = None
+    """Handler of GET requests for paths that no row of the route table has; the path parameter
+    `path` is the whole path, not decoded. None: such requests get status 404."""
+    hosts: frozenset[str] | None = None
+    """Accepted names in the `Host` header, in lower case and without ports. None: every name."""
+    response_headers: Mapping[str, str] = field(default_factory=dict)
+    """Headers of every response, such as a content security policy."""

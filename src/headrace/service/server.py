@@ -5,7 +5,7 @@ import logging
 import math
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
@@ -64,7 +64,7 @@ def run(service: HttpService[R], options: ProcessOptions) -> int:
     )
     address = f"{host}:{listener.getsockname()[1]}"
     ready = f"Headrace {service.name} is ready on {address}, {service.summary}"
-    server = HttpServer(config, ready, log)
+    server = HttpServer(config, ready, log, application.end_streams)
     server.run(sockets=[listener])
     if application.start_failure is not None:
         return application.start_failure.exit_code
@@ -74,8 +74,15 @@ def run(service: HttpService[R], options: ProcessOptions) -> int:
 class HttpServer(uvicorn.Server):
     """Prints one line when it accepts requests."""
 
-    def __init__(self, config: uvicorn.Config, ready: str, log: logging.Logger) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        ready: str,
+        log: logging.Logger,
+        end_streams: Callable[[], None],
+    ) -> None:
         super().__init__(config)
+        self._end_streams = end_streams
         self._ready = ready
         self._log = log
 
@@ -108,5 +115,6 @@ class HttpServer(uvicorn.Server):
         in_progress = len(self.server_state.tasks)
         fields = {"requests_in_progress": in_progress}
         self._log.info("stopping; requests in progress: %d", in_progress, extra={"fields": fields})
+        self._end_streams()
         await super().shutdown(sockets)
         self._log.info("stopped")
