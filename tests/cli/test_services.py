@@ -42,7 +42,7 @@ def test_a_toml_file_is_read_too(tmp_path: Path) -> None:
     [
         ("kafkastore.topics=x", "did you mean kafkastore.topic"),
         ("num.partitions=3", "no such setting of this service"),
-        ("listeners=https://127.0.0.1:8081", "expected http://HOST:PORT"),
+        ("listeners=ftp://127.0.0.1:8081", "expected http://HOST:PORT"),
         ("listeners=http://127.0.0.1:65536", "expected http://HOST:PORT"),
         ("listeners=127.0.0.1:8081", "expected http://HOST:PORT"),
         ("idle.timeout.ms=0", "expected a number of at least 1"),
@@ -60,10 +60,22 @@ def test_a_setting_that_the_service_does_not_have_or_accept_is_an_error(
 
 def test_an_error_in_a_file_names_the_line(tmp_path: Path) -> None:
     file = tmp_path / "registry.properties"
-    file.write_text("# a comment\nssl.keystore.location=/k\n")
+    file.write_text("# a comment\nssl.keystore.locations=/k\n")
     with pytest.raises(Failure) as refused:
         services.read_settings(REGISTRY_TABLE, str(file), None, {})
-    assert refused.value.message.startswith(f"{file}:2: ssl.keystore.location: no such setting")
+    assert refused.value.message.startswith(f"{file}:2: ssl.keystore.locations: no such setting")
+
+
+def test_an_address_without_a_scheme_is_one_for_https_if_there_is_a_certificate() -> None:
+    options = {"listeners": services.listener("h:1")}
+    plain = services.read_settings(REGISTRY_TABLE, None, None, options)
+    assert plain.text("listeners") == "http://h:1"
+    secured = services.read_settings(
+        REGISTRY_TABLE, None, ["ssl.keystore.location=/k.pem"], options
+    )
+    assert secured.text("listeners") == "https://h:1"
+    options = {"listeners": services.listener("https://h:1")}
+    assert services.read_settings(REGISTRY_TABLE, None, None, options).tls
 
 
 @pytest.mark.parametrize("listen", ["8081", ":8081", "host:", "host:65536", "host:http"])

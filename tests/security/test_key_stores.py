@@ -154,7 +154,7 @@ def test_missing_and_unfitting_parts_are_named(
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({}, "listener SSL speaks SSL and has no certificate"),
+        ({}, "listener SSL has no certificate"),
         ({"ssl.keystore.key": "x"}, "the second is missing"),
         ({"ssl.keystore.certificate.chain": "x"}, "the first is missing"),
         ({"ssl.keystore.key": "x", "ssl.keystore.location": "y"}, "set either"),

@@ -9,15 +9,23 @@ import sys
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from functools import partial
 
+from headrace.security.http_users import Role
+from headrace.service.authentication import HttpIdentity
 from headrace.service.errors import HttpError, StartFailure
 from headrace.service.http_service import Health, HttpService
 from headrace.service.request import Request
 from headrace.service.responses import HttpContent, HttpStream
 from headrace.service.routes import HttpRoute
+from headrace.service.security import make_security
 from headrace.service.server import ProcessOptions, run
+from headrace.service.settings import ServiceSettings
+from headrace.settings.service_table import REGISTRY_TABLE
 
 BODY_BYTES = 1000
-TOKENS = {b"Bearer secret": "User:alice"}
+TOKENS = {
+    b"Bearer secret": HttpIdentity("User:alice", Role.WRITE),
+    b"Bearer reader": HttpIdentity("User:bob", Role.READ),
+}
 
 
 class Notes:
@@ -97,11 +105,11 @@ async def page(request: NotesRequest) -> object:
     return HttpContent(f"page of {request.path['path']}".encode(), "text/html")
 
 
-async def authenticate(request: Request) -> str:
-    principal = TOKENS.get(request.headers.get(b"authorization", b""))
-    if principal is None:
+async def authenticate(request: Request) -> HttpIdentity:
+    identity = TOKENS.get(request.headers.get(b"authorization", b""))
+    if identity is None:
         raise HttpError(401, "Send a token", headers={"www-authenticate": "Bearer"})
-    return principal
+    return identity
 
 
 def serve(
@@ -109,6 +117,7 @@ def serve(
     host: str = "127.0.0.1",
     port: int = 0,
     authenticated: bool = False,
+    settings: Mapping[str, str] | None = None,
     problem: str = "",
     graceful_stop_s: float = 60,
     log_format: str = "json",
@@ -135,7 +144,10 @@ def serve(
         hosts=frozenset({"127.0.0.1"}) if pages else None,
         response_headers={"x-content-type-options": "nosniff"} if pages else {},
     )
-    return run(service, ProcessOptions((host, port), log_format, "info", graceful_stop_s))
+    given = ServiceSettings(REGISTRY_TABLE, settings or {})
+    security = make_security("tiny", given)
+    options = ProcessOptions((host, port), log_format, "info", graceful_stop_s, security=security)
+    return run(service, options)
 
 
 if __name__ == "__main__":

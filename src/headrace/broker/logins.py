@@ -109,7 +109,8 @@ class Logins:
                 f"{_MECHANISMS} has OAUTHBEARER, which needs the package cryptography: "
                 "pip install 'headrace[security]'"
             ) from error
-        tokens = make_tokens(str(listener), settings, self._parts.services.clock)
+        owner = f"the listener {listener} has OAUTHBEARER"
+        tokens = make_tokens(owner, settings, self._parts.services.clock)
         self._bearer_tokens.append(tokens)
 
         def begin(mechanism: str) -> Exchange:

@@ -7,8 +7,7 @@ alone takes longer than the broker needs to start. Everything else goes through 
 import os
 import sys
 
-from headrace.admin.errors import AdminError
-from headrace.cli.failures import ExitCode, Failure, failure_of
+from headrace.cli.failures import ExitCode, Failure
 
 
 def run() -> None:
@@ -28,8 +27,7 @@ def main(words: list[str]) -> int:
         from headrace.cli import app
 
         return app.run(words, everything=completing)
-    except (AdminError, Failure) as error:
-        failure = error if isinstance(error, Failure) else failure_of(error)
+    except Failure as failure:
         _report(failure, as_json="--json" in words)
         return int(failure.exit_code)
     except KeyboardInterrupt:

@@ -11,7 +11,7 @@ from headrace.cli.failures import Failure, bad_usage
 from headrace.cli.options import DEFAULT_BOOTSTRAP
 from headrace.errors import SettingError
 from headrace.service.request import Request
-from headrace.service.settings import ServiceSettings, check_setting
+from headrace.service.settings import KEY_STORES, ServiceSettings, check_setting
 from headrace.settings.files import load_properties, load_toml, parse_assignment
 from headrace.settings.setting import Setting
 
@@ -66,13 +66,13 @@ LogLevelOption = Annotated[
 
 
 def listener(listen: str | None) -> str | None:
-    """The value of `listeners` for the option --listen."""
+    """The value of `listeners` for the option --listen, whose scheme may be left out."""
     if listen is None:
         return None
     host, _, port = listen.rpartition(":")
     if not host or not port.isdecimal() or int(port) > 65535:
-        raise bad_usage(f"--listen {listen!r} is not of the form HOST:PORT")
-    return f"http://{listen}"
+        raise bad_usage(f"--listen {listen!r} is not of the form HOST:PORT or https://HOST:PORT")
+    return listen
 
 
 def read_settings(
@@ -90,6 +90,9 @@ def read_settings(
             given |= load(config, check)
         given |= dict(parse_assignment(text, check) for text in assignments or ())
         given |= {name: text for name, text in options.items() if text is not None}
+        if "://" not in given.get("listeners", "://"):
+            scheme = "https" if any(name in given for name in KEY_STORES) else "http"
+            given["listeners"] = f"{scheme}://{given['listeners']}"
         return ServiceSettings(table, given)
     except SettingError as error:
         raise bad_usage(str(error)) from None
@@ -104,20 +107,25 @@ def serve(
 ) -> None:
     """Runs the service that `build` imports and makes, until it gets a signal."""
     try:
+        from headrace.service.security import make_security
         from headrace.service.server import ProcessOptions, run
 
+        security = make_security(name, settings)
         service = build()
     except ModuleNotFoundError as error:
         raise Failure(
             f"the {name} needs the package {error.name}, which is not installed",
             hint="pip install 'headrace[services]'",
         ) from None
+    except SettingError as error:
+        raise bad_usage(str(error)) from None
     options = ProcessOptions(
         listen=settings.listen,
         log_format=log_format.value,
         log_level=log_level.value,
         graceful_stop_s=settings.integer("shutdown.graceful.ms") / 1000,
         idle_connection_s=settings.integer("idle.timeout.ms") / 1000,
+        security=security,
     )
     if code := run(service, options):
         raise typer.Exit(code)

@@ -43,7 +43,7 @@ class Client(Protocol):
 
 
 class Audit:
-    """Writes the events of one broker."""
+    """Writes the events of one broker or HTTP service."""
 
     def __init__(
         self,
@@ -52,12 +52,13 @@ class Audit:
         *,
         path: str = "",
         log_allowed: bool = False,
+        service: str = "",
     ) -> None:
-        """SettingError if the file cannot be written."""
+        """SettingError if the file cannot be written. `service` names an HTTP service."""
         self.log_allowed = log_allowed
         """Whether operations that are allowed are events too."""
         self._clock = clock or SystemClock()
-        self._node_id = node_id
+        self._origin: dict[str, object] = {"service": service} if service else {"broker": node_id}
         self._handler = _open(path) if path else None
         self._rates: dict[tuple[str, ...], _Rate] = {}
         self._forgotten = 0
@@ -108,7 +109,7 @@ class Audit:
     ) -> dict[str, object]:
         return {
             "event": what,
-            "broker": self._node_id,
+            **self._origin,
             "principal": principal,
             "client": address,
             "listener": listener,
@@ -145,7 +146,7 @@ class Audit:
         self._forgotten += sum(one.left_out for one in self._rates.values())
         self._rates.clear()
         if self._forgotten:
-            self._write({"event": "stopped", "broker": self._node_id}, logging.INFO)
+            self._write({"event": "stopped", **self._origin}, logging.INFO)
         if self._handler is not None:
             logger.removeHandler(self._handler)
             logger.setLevel(logging.NOTSET)

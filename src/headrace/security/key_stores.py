@@ -16,7 +16,7 @@ from headrace.security.x509 import (
     pem_blocks,
     read_certificate,
 )
-from headrace.settings import Settings
+from headrace.settings.setting import SettingValues
 
 _JKS_MAGICS = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
 _DER = b"\x30"
@@ -38,7 +38,7 @@ class KeyStore:
     """The setting and file that it comes from, for messages."""
 
 
-def load_key_store(settings: Settings) -> KeyStore | None:
+def load_key_store(settings: SettingValues) -> KeyStore | None:
     """The broker's own key and certificates; None if no setting names any."""
     location = settings.text("ssl.keystore.location")
     key = settings.text("ssl.keystore.key")
@@ -69,7 +69,7 @@ def load_key_store(settings: Settings) -> KeyStore | None:
     return _from_blocks([*pem_blocks(key), *pem_blocks(chain)], password, origin)
 
 
-def load_trusted(settings: Settings) -> bytes | None:
+def load_trusted(settings: SettingValues) -> bytes | None:
     """The certificates of the trusted authorities, in DER; None if no setting names any."""
     location = settings.text("ssl.truststore.location")
     text = settings.text("ssl.truststore.certificates")
@@ -97,7 +97,7 @@ def load_trusted(settings: Settings) -> bytes | None:
     return b"".join(one.der for one in certificates)
 
 
-def stamps(settings: Settings) -> tuple[FileStamp, ...]:
+def stamps(settings: SettingValues) -> tuple[FileStamp, ...]:
     """What changes when one of the named files is written."""
     found = []
     for name in ("ssl.keystore.location", "ssl.truststore.location"):

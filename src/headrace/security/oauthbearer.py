@@ -29,7 +29,7 @@ from headrace.security.jwt import (
 from headrace.security.mechanisms import LoggedIn, RefusedWithStatus
 from headrace.security.scram import LoginRefused
 from headrace.security.web_fetch import TIMEOUT_S, fetch, url_problem
-from headrace.settings import Settings
+from headrace.settings.setting import SettingValues
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -149,8 +149,39 @@ class BearerLogin:
 # -------------------------------------------------------------------------------- the settings
 
 
-def make_tokens(listener: str, settings: Settings, clock: Clock) -> BearerTokens:
-    """What checks the tokens of a listener's clients; SettingError if it cannot."""
+class _HttpNames:
+    """The settings of an HTTP service, whose names have no `sasl.` before them."""
+
+    def __init__(self, settings: SettingValues) -> None:
+        self._settings = settings
+
+    def text(self, name: str) -> str:
+        return self._settings.text(name.removeprefix("sasl."))
+
+    def integer(self, name: str) -> int:
+        return self._settings.integer(name.removeprefix("sasl."))
+
+    def words(self, name: str) -> tuple[str, ...]:
+        return self._settings.words(name.removeprefix("sasl."))
+
+    def boolean(self, name: str) -> bool:
+        """Unsigned tokens are for tests of brokers only."""
+        return name != _UNSIGNED and self._settings.boolean(name)
+
+
+def make_http_tokens(owner: str, settings: SettingValues, clock: Clock) -> BearerTokens:
+    """As `make_tokens`, for an HTTP service."""
+    try:
+        return make_tokens(owner, _HttpNames(settings), clock)
+    except SettingError as error:
+        raise SettingError(str(error).replace("sasl.oauthbearer.", "oauthbearer.")) from error
+
+
+def make_tokens(owner: str, settings: SettingValues, clock: Clock) -> BearerTokens:
+    """What checks the tokens of clients; SettingError if it cannot.
+
+    `owner` completes the messages: it says where tokens are accepted.
+    """
     rules = TokenRules(
         issuer=settings.text(_ISSUER),
         audiences=settings.words(_AUDIENCE),
@@ -162,28 +193,28 @@ def make_tokens(listener: str, settings: Settings, clock: Clock) -> BearerTokens
     for name, given in ((_ISSUER, rules.issuer), (_AUDIENCE, rules.audiences)):
         if not given:
             raise SettingError(
-                f"{name} is missing, and the listener {listener} has OAUTHBEARER: tokens of "
-                "another issuer, or for another service, would be logins here"
+                f"{name} is missing, and {owner}: tokens of another issuer, or for another "
+                "service, would be logins here"
             )
     if rules.unsigned:
-        logger.warning("%s accepts unsigned tokens (%s): for tests only", listener, _UNSIGNED)
-    return BearerTokens(rules, _make_keys(listener, settings), clock)
+        logger.warning("%s and accepts unsigned tokens (%s): for tests only", owner, _UNSIGNED)
+    return BearerTokens(rules, _make_keys(owner, settings, rules.unsigned), clock)
 
 
-def _make_keys(listener: str, settings: Settings) -> RefreshedKeys | None:
+def _make_keys(owner: str, settings: SettingValues, unsigned: bool) -> RefreshedKeys | None:
     url = settings.text(_JWKS)
     if not url:
-        if settings.boolean(_UNSIGNED):
+        if unsigned:
             return None
         raise SettingError(
-            f"{_JWKS} is missing, and the listener {listener} has OAUTHBEARER: name the "
-            "issuer's key set (https://..., or file:///... for a copy of it)"
+            f"{_JWKS} is missing, and {owner}: name the issuer's key set (https://..., or "
+            "file:///... for a copy of it)"
         )
     problem = url_problem(url)
     if problem:
         raise SettingError(f"{_JWKS}={url}: {problem}")
     if url.startswith("http:"):
-        logger.warning("%s is http: everyone on the way to the issuer can replace its keys", _JWKS)
+        logger.warning("%s is http: everyone on the way to the issuer can replace its keys", url)
     times = RefreshTimes(
         settings.integer("sasl.oauthbearer.jwks.endpoint.refresh.ms") / 1000,
         settings.integer("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms") / 1000,

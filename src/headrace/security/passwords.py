@@ -14,7 +14,12 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TypeVar
 
-from headrace.security.scram import LoginRefused, invented_credential, is_password
+from headrace.security.scram import (
+    LoginRefused,
+    TooManyLogins,
+    invented_credential,
+    is_password,
+)
 from headrace.security.state import Credentials, DelegationToken, ScramCredential, SecurityState
 from headrace.security.tokens import Tokens
 
@@ -26,6 +31,50 @@ REMEMBERED = 10_000
 _DEFAULT_MECHANISM = "SCRAM-SHA-256"
 
 
+class PasswordChecks:
+    """Compares passwords with credentials, in a thread."""
+
+    def __init__(self) -> None:
+        self._key = secrets.token_bytes(32)
+        self._known: set[bytes] = set()
+        self._waiting = 0
+        self._executor: ThreadPoolExecutor | None = None
+
+    async def check(self, mechanism: str, credential: ScramCredential, password: str) -> None:
+        """LoginRefused unless it is the credential's password."""
+        proof = self._proof(credential, password)
+        if proof in self._known:
+            return
+        if not await self.work(partial(is_password, mechanism, credential, password)):
+            raise LoginRefused("wrong password, or no such user")
+        if len(self._known) >= REMEMBERED:
+            self._known.clear()
+        self._known.add(proof)
+
+    async def work(self, compute: Callable[[], _Result]) -> _Result:
+        """Compute in the thread; TooManyLogins if too much waits for it."""
+        if self._waiting >= WAITING:
+            raise TooManyLogins("too many passwords are being checked")
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(1, thread_name_prefix="passwords")
+        loop = asyncio.get_running_loop()
+        self._waiting += 1
+        try:
+            return await loop.run_in_executor(self._executor, compute)
+        finally:
+            self._waiting -= 1
+
+    def close(self) -> None:
+        """Stop the thread."""
+        if self._executor is not None:
+            self._executor.shutdown(cancel_futures=True)
+
+    def _proof(self, credential: ScramCredential, password: str) -> bytes:
+        """Proves a password that was right for this credential before."""
+        key = hashlib.sha256(self._key + credential.stored_key).digest()
+        return hmac.digest(key, password.encode(), "sha256")
+
+
 class Passwords:
     """The passwords of the cluster's users."""
 
@@ -34,9 +83,7 @@ class Passwords:
         self._tokens = tokens
         self._token_credentials: dict[tuple[str, str], ScramCredential] = {}
         self._key = secrets.token_bytes(32)
-        self._known: set[bytes] = set()
-        self._waiting = 0
-        self._executor: ThreadPoolExecutor | None = None
+        self._checks = PasswordChecks()
 
     def credential(self, username: str, mechanism: str) -> ScramCredential:
         """What checks the user's password by SCRAM; an invented one for an unknown user."""
@@ -53,7 +100,7 @@ class Passwords:
         key = (token_id, mechanism)
         known = self._token_credentials.get(key)
         if known is None:
-            known = await self._work(partial(self._tokens.credential, token_id, mechanism))
+            known = await self._checks.work(partial(self._tokens.credential, token_id, mechanism))
             if len(self._token_credentials) >= REMEMBERED:
                 self._token_credentials.clear()
             self._token_credentials[key] = known
@@ -61,41 +108,14 @@ class Passwords:
 
     async def check(self, username: str, password: str) -> None:
         """LoginRefused unless it is the user's password."""
-        mechanism, credential = self._any_credential(username)
-        proof = self._proof(credential, password)
-        if proof in self._known:
-            return
-        if not await self._work(partial(is_password, mechanism, credential, password)):
-            raise LoginRefused("wrong password, or no such user")
-        if len(self._known) >= REMEMBERED:
-            self._known.clear()
-        self._known.add(proof)
-
-    async def _work(self, compute: Callable[[], _Result]) -> _Result:
-        """Compute in the thread; LoginRefused if too much waits for it."""
-        if self._waiting >= WAITING:
-            raise LoginRefused("too many passwords are being checked")
-        if self._executor is None:
-            self._executor = ThreadPoolExecutor(1, thread_name_prefix="passwords")
-        loop = asyncio.get_running_loop()
-        self._waiting += 1
-        try:
-            return await loop.run_in_executor(self._executor, compute)
-        finally:
-            self._waiting -= 1
+        await self._checks.check(*self._any_credential(username), password)
 
     def close(self) -> None:
         """Stop the thread that checks."""
-        if self._executor is not None:
-            self._executor.shutdown(cancel_futures=True)
+        self._checks.close()
 
     def _any_credential(self, username: str) -> tuple[str, ScramCredential]:
         known: Credentials = self._state().users.get(username, {})
         for mechanism, credential in known.items():
             return mechanism, credential
         return _DEFAULT_MECHANISM, invented_credential(_DEFAULT_MECHANISM, username, self._key)
-
-    def _proof(self, credential: ScramCredential, password: str) -> bytes:
-        """Proves a password that was right for this credential before."""
-        key = hashlib.sha256(self._key + credential.stored_key).digest()
-        return hmac.digest(key, password.encode(), "sha256")

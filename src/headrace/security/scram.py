@@ -23,6 +23,10 @@ class LoginRefused(Exception):
     """The login failed; the text is for the broker's log, not for the client."""
 
 
+class TooManyLogins(LoginRefused):
+    """The login was not looked at: too many others wait for the same work."""
+
+
 def credential_from_password(
     mechanism: str, password: str, iterations: int = MIN_ITERATIONS
 ) -> ScramCredential:
@@ -51,12 +55,14 @@ def is_password(mechanism: str, credential: ScramCredential, password: str) -> b
     return hmac.compare_digest(hashlib.new(digest, client_key).digest(), credential.stored_key)
 
 
-def invented_credential(mechanism: str, username: str, secret: bytes) -> ScramCredential:
+def invented_credential(
+    mechanism: str, username: str, secret: bytes, iterations: int = MIN_ITERATIONS
+) -> ScramCredential:
     """A credential for a user who does not exist: the same one each time, and nobody's."""
     digest = DIGESTS[mechanism]
     salt = hmac.digest(secret, b"salt" + username.encode(), digest)[:SALT_BYTES]
     size = hashlib.new(digest).digest_size
-    return ScramCredential(salt, MIN_ITERATIONS, secrets.token_bytes(size), bytes(size))
+    return ScramCredential(salt, iterations, secrets.token_bytes(size), bytes(size))
 
 
 @dataclass(frozen=True, slots=True)

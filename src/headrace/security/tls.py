@@ -1,4 +1,6 @@
-"""TLS contexts of a listener: for clients that connect to it, and for brokers that it connects to.
+"""TLS contexts of a server: for clients that connect to it, and for brokers that it connects to.
+
+`ServerTls` serves any server, such as the registry; `ListenerTls` is that of a broker's listener.
 
 TLS 1.2 and 1.3 with AEAD cipher suites and forward secrecy; no renegotiation, no compression.
 Certificates are renewed without a restart: new handshakes use the new ones, open connections stay.
@@ -18,6 +20,8 @@ from headrace.security.principals import PrincipalRules
 from headrace.security.x509 import Certificate
 from headrace.settings import Settings
 from headrace.settings.listeners import LISTENER_PREFIX, Listener
+from headrace.settings.setting import SettingValues
+from headrace.types import Address
 
 logger = logging.getLogger(__name__)
 
@@ -46,26 +50,56 @@ _WARN_DAYS = 30
 _DAY_S = 86_400
 
 
-class ListenerTls:
-    """The certificates of one listener and the contexts that are made of them."""
+class ServerTls:
+    """The certificates of one server and the contexts that are made of them."""
 
-    def __init__(self, listener: Listener, settings: Settings) -> None:
-        """SettingError if the settings of this listener do not make a context."""
-        self._listener = listener
-        self._settings = settings.for_listener(listener.name)
-        self.rules = PrincipalRules(self._settings.text("ssl.principal.mapping.rules"))
-        self._stamps = stamps(self._settings)
+    def __init__(
+        self,
+        owner: str,
+        settings: SettingValues,
+        client_auth: str,
+        advertised: Address | None = None,
+    ) -> None:
+        """SettingError if the settings do not make a context.
+
+        `owner` names the server in messages; `client_auth` is one of none, requested, required.
+        """
+        self._owner = owner
+        self._settings = settings
+        self._client_auth = client_auth
+        self._advertised = advertised
+        self.rules = PrincipalRules(settings.text("ssl.principal.mapping.rules"))
+        self._stamps = stamps(settings)
         self._warn_from = 0.0
-        keys, server, client = self._load()
+        keys, trusted, server = self._load()
         self._check_host(keys.chain[0])
-        self.certificate: Certificate = keys.chain[0]
-        """The broker's own."""
+        self._keys, self._trusted = keys, trusted
         self.server: ssl.SSLContext = server
-        """For clients that connect to this listener."""
-        self.client: ssl.SSLContext = client
-        """For connections to other brokers."""
+        """For clients that connect to this server."""
+        self._client: ssl.SSLContext | None = None
         self._warn_of_expiry()
         self._warn_of_readers()
+
+    @property
+    def certificate(self) -> Certificate:
+        """The server's own."""
+        return self._keys.chain[0]
+
+    @property
+    def client(self) -> ssl.SSLContext:
+        """For connections from this server to others of its cluster."""
+        if self._client is None:
+            self._client = _client_context(self._settings, self._keys, self._trusted)
+        return self._client
+
+    def renewing_context(self) -> ssl.SSLContext:
+        """A context for servers that keep the one that they are given, such as asyncio's.
+
+        Each handshake uses the certificates that are current when it begins.
+        """
+        context = self.server
+        context.sni_callback = lambda connection, *_: setattr(connection, "context", self.server)
+        return context
 
     @property
     def days_left(self) -> float:
@@ -80,30 +114,29 @@ class ListenerTls:
             return
         self._stamps = found
         try:
-            keys, server, client = self._load()
+            keys, trusted, server = self._load()
             self._check_successor(keys.chain[0])
             self._check_host(keys.chain[0])
         except (SettingError, OSError, ValueError) as error:
             logger.error(
-                "listener %s keeps its certificate of %s: %s",
-                self._listener.name, self.certificate.distinguished_name, error,
+                "%s keeps its certificate of %s: %s",
+                self._owner, self.certificate.distinguished_name, error,
                 extra={"fields": {"event": "certificate_refused"}},
             )  # fmt: skip
             return
-        self.certificate, self.server, self.client = keys.chain[0], server, client
+        self._keys, self._trusted, self.server, self._client = keys, trusted, server, None
         logger.info(
-            "listener %s uses a certificate of %s, valid until %s",
-            self._listener.name, self.certificate.distinguished_name, self.certificate.not_after,
+            "%s uses a certificate of %s, valid until %s",
+            self._owner, self.certificate.distinguished_name, self.certificate.not_after,
             extra={"fields": {"event": "certificate_renewed"}},
         )  # fmt: skip
 
-    def _load(self) -> tuple[KeyStore, ssl.SSLContext, ssl.SSLContext]:
-        name = self._listener.name
+    def _load(self) -> tuple[KeyStore, bytes | None, ssl.SSLContext]:
         keys = load_key_store(self._settings)
         if keys is None:
             raise SettingError(
-                f"listener {name} speaks {self._listener.protocol} and has no certificate; set "
-                "ssl.keystore.location to a PEM file with the private key and the certificates"
+                f"{self._owner} has no certificate; set ssl.keystore.location to a PEM file with "
+                "the private key and the certificates"
             )
         now = _now()
         for certificate in keys.chain:
@@ -113,26 +146,15 @@ class ListenerTls:
                     f"from {certificate.not_before} to {certificate.not_after} only"
                 )
         trusted = load_trusted(self._settings)
-        return (
-            keys,
-            _server_context(self._settings, keys, trusted, self._client_auth()),
-            _client_context(self._settings, keys, trusted),
-        )
-
-    def _client_auth(self) -> str:
-        """Whether clients need a certificate; where they log in, only if asked for by name."""
-        if not self._listener.login:
-            return self._settings.text("ssl.client.auth")
-        name = f"{LISTENER_PREFIX}{self._listener.name.lower()}.ssl.client.auth"
-        return self._settings.explicit.get(name, "none").strip()
+        return keys, trusted, _server_context(self._settings, keys, trusted, self._client_auth)
 
     def _check_host(self, own: Certificate) -> None:
         """Clients check that the certificate names the host that they were told to connect to."""
-        advertised = self._listener.advertised
+        advertised = self._advertised
         if advertised is None or own.names(advertised.host):
             return
         text = (
-            f"listener {self._listener.name} advertises {advertised}, but its certificate names "
+            f"{self._owner} advertises {advertised}, but its certificate names "
             f"only {', '.join(sorted(own.hosts)) or 'no host'}: clients would refuse it. Advertise "
             f"one of these names, or get a certificate with {advertised.host} among its subject "
             "alternative names"
@@ -165,7 +187,7 @@ class ListenerTls:
         if days >= _WARN_DAYS:
             return ""
         ends = f"expires in {days:.0f} days, on {when}" if days > 0 else f"has expired on {when}"
-        return f"the certificate of listener {self._listener.name} {ends}; renew it"
+        return f"the certificate of {self._owner} {ends}; renew it"
 
     def _warn_of_expiry(self) -> None:
         """Log that, once a day."""
@@ -180,9 +202,23 @@ class ListenerTls:
         if path and os.stat(path).st_mode & stat.S_IROTH:
             logger.warning(
                 "every user of this machine may read the private key in %s; allow it only to the "
-                "broker's user: chmod 600 %s",
+                "server's user: chmod 600 %s",
                 path, path,
             )  # fmt: skip
+
+
+class ListenerTls(ServerTls):
+    """The certificates of a broker's listener."""
+
+    def __init__(self, listener: Listener, settings: Settings) -> None:
+        """SettingError if the settings of this listener do not make a context."""
+        own = settings.for_listener(listener.name)
+        client_auth = own.text("ssl.client.auth")
+        if listener.login:
+            # Clients that log in need a certificate only if that is asked for by name.
+            name = f"{LISTENER_PREFIX}{listener.name.lower()}.ssl.client.auth"
+            client_auth = settings.explicit.get(name, "none").strip()
+        super().__init__(f"listener {listener.name}", own, client_auth, listener.advertised)
 
 
 def _now() -> datetime:
@@ -190,7 +226,7 @@ def _now() -> datetime:
 
 
 def _server_context(
-    settings: Settings, keys: KeyStore, trusted: bytes | None, client_auth: str
+    settings: SettingValues, keys: KeyStore, trusted: bytes | None, client_auth: str
 ) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     _prepare(context, settings, keys, trusted)
@@ -204,7 +240,9 @@ def _server_context(
     return context
 
 
-def _client_context(settings: Settings, keys: KeyStore, trusted: bytes | None) -> ssl.SSLContext:
+def _client_context(
+    settings: SettingValues, keys: KeyStore, trusted: bytes | None
+) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = bool(settings.text("ssl.endpoint.identification.algorithm"))
     _prepare(context, settings, keys, trusted)
@@ -214,7 +252,7 @@ def _client_context(settings: Settings, keys: KeyStore, trusted: bytes | None) -
 
 
 def _prepare(
-    context: ssl.SSLContext, settings: Settings, keys: KeyStore, trusted: bytes | None
+    context: ssl.SSLContext, settings: SettingValues, keys: KeyStore, trusted: bytes | None
 ) -> None:
     """Versions, cipher suites, own key, and trusted authorities."""
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
@@ -244,7 +282,7 @@ def _prepare(
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 
 
-def _suites(settings: Settings) -> tuple[str, bool]:
+def _suites(settings: SettingValues) -> tuple[str, bool]:
     """The suites of TLS 1.2 in OpenSSL's names, and whether TLS 1.3 has any."""
     wanted = settings.words("ssl.cipher.suites")
     if not wanted:

@@ -13,8 +13,9 @@ from typing import Generic, TypeVar
 
 from starlette.types import Receive, Scope, Send
 
+from headrace.security.http_users import Role
 from headrace.service.errors import HttpError, StartFailure
-from headrace.service.http_service import HttpService
+from headrace.service.http_service import Authenticate, HttpService
 from headrace.service.request import Request, parse_query
 from headrace.service.request_metrics import RequestMetrics
 from headrace.service.responses import HttpContent, HttpStream
@@ -30,6 +31,8 @@ LIVE_PATH = "/health/live"
 READY_PATH = "/health/ready"
 WITHOUT_AUTHENTICATION = frozenset({LIVE_PATH, READY_PATH})
 """Probes of a supervisor such as Kubernetes. They reveal nothing but the status."""
+CERTIFICATE_STATE = "certificate"
+"""The key in ASGI's state with the distinguished name of the client's certificate."""
 BODY_METHODS = frozenset({"PATCH", "POST", "PUT"})
 # json.dumps would create an encoder for every response.
 _ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
@@ -67,7 +70,7 @@ class Application(Generic[R]):
         try:
             path = scope["raw_path"].decode("ascii", "replace")
             if path == METRICS_PATH:
-                await self._send_metrics(method, headers, send)
+                await self._send_metrics(scope, headers, send)
                 return
             media_type = self._response_type(headers.get(b"accept", b"").decode("latin-1"))
             _check_host(self._service.hosts, headers)
@@ -77,7 +80,7 @@ class Application(Generic[R]):
             query = parse_query(scope["query_string"])
             request = self._service.make_request(method, found.path, query, headers)
             if self._authenticate is not None and pattern not in WITHOUT_AUTHENTICATION:
-                request.principal = await self._authenticate(request)
+                await _identify(request, self._authenticate, found.role, scope)
             if method in BODY_METHODS:
                 request.body = await self._read_body(receive, headers)
             answer = await found.handler(request)
@@ -108,7 +111,7 @@ class Application(Generic[R]):
         except HttpError as error:
             if page is None or error.status != 404 or method != "GET":
                 raise
-            return Match("page", page, {"path": path})
+            return Match("page", page, {"path": path}, Role.READ)
 
     # --------------------------------------------------------------------------- start and stop
 
@@ -159,11 +162,13 @@ class Application(Generic[R]):
 
     # ------------------------------------------------------------------------------- operations
 
-    async def _send_metrics(self, method: str, headers: dict[bytes, bytes], send: Send) -> None:
+    async def _send_metrics(self, scope: Scope, headers: dict[bytes, bytes], send: Send) -> None:
+        method: str = scope["method"]
         if method != "GET":
             raise HttpError(405, f"HTTP 405 Method Not Allowed: {method}", headers={"allow": "GET"})
         if self._authenticate is not None:
-            await self._authenticate(Request(method, {}, {}, headers))
+            request = Request(method, {}, {}, headers)
+            await _identify(request, self._authenticate, Role.READ, scope)
         page = self._metrics.page(self._service.metrics())
         await _send(send, 200, METRICS_TYPE, page.encode(), {})
 
@@ -219,6 +224,22 @@ class Application(Generic[R]):
                 raise _too_long(limit)
             if not message.get("more_body"):
                 return b"".join(pieces)
+
+
+async def _identify(
+    request: Request, authenticate: Authenticate, needed: Role, scope: Scope
+) -> None:
+    """Gives the request its client; raises HttpError if the client may not send it."""
+    peer = scope.get("client")
+    request.client = f"{peer[0]}:{peer[1]}" if peer else ""
+    request.certificate = scope.get("state", {}).get(CERTIFICATE_STATE)
+    request.principal, request.role = await authenticate(request)
+    if request.role < needed:
+        raise HttpError(
+            403,
+            f"HTTP 403 Forbidden: {request.principal} has the role {request.role.name.lower()}, "
+            f"and this request needs the role {needed.name.lower()}",
+        )
 
 
 def _too_long(limit: int) -> HttpError:

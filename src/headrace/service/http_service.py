@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
+from headrace.service.authentication import HttpIdentity
 from headrace.service.request import Request
 from headrace.service.routes import HttpRoute
 
@@ -13,8 +14,8 @@ R_co = TypeVar("R_co", bound=Request, covariant=True)
 JSON = "application/json"
 BODY_BYTES = 2_000_000
 
-Authenticate: TypeAlias = Callable[[Request], Awaitable[str]]
-"""Returns the principal (such as `User:alice`) of a request, whose body has not been read yet, or
+Authenticate: TypeAlias = Callable[[Request], Awaitable[HttpIdentity]]
+"""Returns the principal and the role of a request's client, before the body has been read, or
 raises HttpError: 401 with the header `www-authenticate`, or 403."""
 
 
@@ -57,7 +58,8 @@ class HttpService(Generic[R]):
     metrics: Callable[[], Mapping[str, float]]
     """The service's own metrics by name, without the prefix."""
     authenticate: Authenticate | None = None
-    """None: every client has access, and nothing is looked up."""
+    """None: what the settings ask for (`authentication.py`). A service with a login of its own
+    sets it."""
     response_types: tuple[str, ...] = (JSON,)
     """Media types for the `Accept` header; the first is the default."""
     body_types: frozenset[str] = frozenset({JSON})

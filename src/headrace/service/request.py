@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from urllib.parse import parse_qs
 
 from headrace.bounded_json import BadJson, parse_json
+from headrace.security.http_users import Role
 from headrace.service.errors import HttpError
 
 BODY_CONTAINERS = 20_000
@@ -17,7 +18,17 @@ class Request:
     A service may derive a class of its own, with its state and its names.
     """
 
-    __slots__ = ("body", "headers", "method", "path", "principal", "query")
+    __slots__ = (
+        "body",
+        "certificate",
+        "client",
+        "headers",
+        "method",
+        "path",
+        "principal",
+        "query",
+        "role",
+    )
 
     def __init__(
         self,
@@ -34,8 +45,14 @@ class Request:
         """Names in lower case."""
         self.body = b""
         """Empty until the request is authenticated."""
+        self.client = ""
+        """The client's address and port; known if the service has authentication."""
+        self.certificate: str | None = None
+        """The distinguished name of the client's TLS certificate, if it has shown one."""
         self.principal: str | None = None
         """The authenticated client; None if the service has no authentication."""
+        self.role: Role | None = None
+        """What the client may do; None if the service has no authentication."""
 
     def flag(self, name: str) -> bool:
         """A boolean query parameter: true if it is `true` or has no value."""

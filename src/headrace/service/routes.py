@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Generic, NamedTuple, TypeVar
 from urllib.parse import unquote
 
+from headrace.security.http_users import Role
 from headrace.service.errors import HttpError
 from headrace.service.request import Request
 
@@ -24,6 +25,9 @@ class HttpRoute(NamedTuple, Generic[R]):
     method: str
     pattern: str
     handler: Callable[[R], Awaitable[object]]
+    role: Role | None = None
+    """Which role the client needs if the service has authentication; without it, READ for GET and
+    WRITE for other methods."""
 
 
 class Match(NamedTuple, Generic[R]):
@@ -32,6 +36,7 @@ class Match(NamedTuple, Generic[R]):
     pattern: str
     handler: Callable[[R], Awaitable[object]]
     path: Mapping[str, str]
+    role: Role
 
 
 class _Pattern(Generic[R]):
@@ -39,7 +44,7 @@ class _Pattern(Generic[R]):
         self.text = pattern
         self.parts = _split(pattern)
         self.parameters = sum(map(_is_parameter, self.parts))
-        self.handlers: dict[str, Callable[[R], Awaitable[object]]] = {}
+        self.handlers: dict[str, tuple[Callable[[R], Awaitable[object]], Role]] = {}
 
 
 class RouteTable(Generic[R]):
@@ -50,7 +55,8 @@ class RouteTable(Generic[R]):
         for route in routes:
             row = patterns.setdefault(route.pattern, _Pattern(route.pattern))
             assert route.method not in row.handlers, f"{route.method} {route.pattern} twice"
-            row.handlers[route.method] = route.handler
+            usual = Role.READ if route.method == "GET" else Role.WRITE
+            row.handlers[route.method] = (route.handler, route.role or usual)
         self._rows: dict[tuple[int, str], list[_Pattern[R]]] = {}
         for row in sorted(patterns.values(), key=lambda row: row.parameters):
             assert not _is_parameter(row.parts[0]), f"{row.text} begins with a parameter"
@@ -63,14 +69,14 @@ class RouteTable(Generic[R]):
             path = _match(row.parts, parts)
             if path is None:
                 continue
-            handler = row.handlers.get(method)
-            if handler is None:
+            found = row.handlers.get(method)
+            if found is None:
                 raise HttpError(
                     405,
                     f"HTTP 405 Method Not Allowed: {method} {row.text}",
                     headers={"allow": ", ".join(sorted(row.handlers))},
                 )
-            return Match(row.text, handler, path)
+            return Match(row.text, found[0], path, found[1])
         raise HttpError(404, "HTTP 404 Not Found")
 
 

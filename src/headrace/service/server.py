@@ -7,7 +7,7 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import uvicorn
@@ -16,11 +16,14 @@ from headrace.logs import configure_logs
 from headrace.service.application import Application
 from headrace.service.http_service import HttpService
 from headrace.service.request import Request
+from headrace.service.security import UNPROTECTED, CertificateProtocol, ServiceSecurity
 
 R = TypeVar("R", bound=Request)
 
 LONGEST_HEADERS_BYTES = 65_536
 BACKLOG = 1024
+RENEWAL_TICKS = 20
+"""Of uvicorn, ten a second: how often files with certificates and users are looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,7 @@ class ProcessOptions:
     graceful_stop_s: float = 10.0
     """How long a stop waits for requests in progress. Then they get status 503."""
     idle_connection_s: float = 60.0
+    security: ServiceSecurity = UNPROTECTED
 
 
 def run(service: HttpService[R], options: ProcessOptions) -> int:
@@ -48,6 +52,9 @@ def run(service: HttpService[R], options: ProcessOptions) -> int:
     except OSError as error:
         log.error("cannot listen on %s:%d: %s", host, port, error.strerror)
         return 1
+    security = options.security
+    if service.authenticate is None and security.authentication is not None:
+        service = replace(service, authenticate=security.authentication)
     application = Application(service)
     config = uvicorn.Config(
         application,
@@ -61,18 +68,25 @@ def run(service: HttpService[R], options: ProcessOptions) -> int:
         timeout_graceful_shutdown=math.ceil(options.graceful_stop_s),
         h11_max_incomplete_event_size=LONGEST_HEADERS_BYTES,
         server_header=False,
+        http=CertificateProtocol if security.asks_for_certificates else "auto",
     )
+    if security.tls is not None:
+        config.load()
+        config.ssl = security.tls.renewing_context()
     address = f"{host}:{listener.getsockname()[1]}"
     ready = f"Headrace {service.name} is ready on {address}, {service.summary}"
-    server = HttpServer(config, ready, log, application.end_streams)
-    server.run(sockets=[listener])
+    server = HttpServer(config, ready, log, application.end_streams, security)
+    try:
+        server.run(sockets=[listener])
+    finally:
+        security.close()
     if application.start_failure is not None:
         return application.start_failure.exit_code
     return 0 if server.started else 1
 
 
 class HttpServer(uvicorn.Server):
-    """Prints one line when it accepts requests."""
+    """Prints one line when it accepts requests, and follows renewed certificates and users."""
 
     def __init__(
         self,
@@ -80,11 +94,13 @@ class HttpServer(uvicorn.Server):
         ready: str,
         log: logging.Logger,
         end_streams: Callable[[], None],
+        security: ServiceSecurity,
     ) -> None:
         super().__init__(config)
         self._end_streams = end_streams
         self._ready = ready
         self._log = log
+        self._security = security
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -110,6 +126,11 @@ class HttpServer(uvicorn.Server):
             gc.freeze()
             gc.set_threshold(50_000, 50, 50)
             print(self._ready, flush=True)
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % RENEWAL_TICKS == 0:
+            self._security.renew()
+        return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         in_progress = len(self.server_state.tasks)

@@ -5,6 +5,9 @@ from collections.abc import Mapping
 from headrace.settings.resolve import unknown
 from headrace.settings.setting import Setting, Value, parse_value
 
+KEY_STORES = ("ssl.keystore.location", "ssl.keystore.key")
+"""Settings that have no effect without HTTPS."""
+
 
 def check_setting(table: Mapping[str, Setting], name: str, text: str) -> None:
     """Raises SettingError unless `name` is in the table and accepts this value."""
@@ -25,17 +28,34 @@ class ServiceSettings:
             self._values[name] = parse_value(table[name], text)
 
     def text(self, name: str) -> str:
+        """The value of a text setting; empty if there is none."""
         value = self._values[name]
-        assert isinstance(value, str), name
-        return value
+        assert value is None or isinstance(value, str), name
+        return value or ""
 
     def integer(self, name: str) -> int:
         value = self._values[name]
         assert type(value) is int, name
         return value
 
+    def boolean(self, name: str) -> bool:
+        value = self._values[name]
+        assert isinstance(value, bool), name
+        return value
+
+    def words(self, name: str) -> tuple[str, ...]:
+        """The value of a list setting."""
+        value = self._values[name]
+        assert isinstance(value, tuple), name
+        return value
+
     @property
     def listen(self) -> tuple[str, int]:
         """Host and port of `listeners`."""
-        host, _, port = self.text("listeners").removeprefix("http://").rpartition(":")
+        host, _, port = self.text("listeners").partition("://")[2].rpartition(":")
         return host.strip("[]"), int(port)
+
+    @property
+    def tls(self) -> bool:
+        """Whether the service speaks HTTPS."""
+        return self.text("listeners").startswith("https://")

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from enum import IntEnum
 from functools import cache
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from headrace.errors import SettingError
 
@@ -83,6 +83,22 @@ class Setting(NamedTuple):
     def expected(self) -> str:
         """The values it takes, for people."""
         return self.check.expected if self.check else EXPECTED[self.type]
+
+
+class SettingValues(Protocol):
+    """The values of a table of settings: a broker's or a service's."""
+
+    def text(self, name: str, /) -> str:
+        """The value of a text setting; empty if there is none."""
+
+    def integer(self, name: str, /) -> int:
+        """The value of a whole-number setting."""
+
+    def boolean(self, name: str, /) -> bool:
+        """The value of a yes-or-no setting."""
+
+    def words(self, name: str, /) -> tuple[str, ...]:
+        """The value of a list setting."""
 
 
 EXPECTED = {

@@ -173,10 +173,8 @@ def consume(
     JSON has one object a line with topic, partition, offset, timestamp, key, value and headers.
     Bytes that are no UTF-8 become base64 there, with "value_encoding": "base64" beside them.
     """
-    from headrace.admin import positions
-    from headrace.admin.topics import existing_topics
     from headrace.cli import client
-    from headrace.cli.records import record_lines
+    from headrace.cli.records import positions, record_lines
 
     where = positions.parse_start(start)
     if as_json:
@@ -185,7 +183,7 @@ def consume(
         raise bad_usage("--from end shows nothing without --follow", "Add --follow (-f).")
     cluster = client.connect(bootstrap, client_config)
     with client.admin(cluster) as connected:
-        existing = len(existing_topics(connected, [topic])[0].partitions)
+        existing = len(client.describe_topics(connected, [topic])[0].partitions)
         chosen = positions.chosen_partitions(topic, existing, partition)
         committed = isolation is Isolation.COMMITTED
         limits = positions.bounds(connected, topic, chosen, committed=committed)
@@ -214,9 +212,9 @@ def _writer(
     """The writer, with a look at the schemas before it if so wished."""
     if registry is None:
         return write
-    from headrace.cli.records.typed_values import TypedMessage, value_decoder
+    from headrace.cli.records.typed_values import TypedMessage, ValueDecoder
 
-    decoder = value_decoder(registry)
+    decoder = ValueDecoder(registry)
     return lambda message: write(TypedMessage(message, decoder))
 
 

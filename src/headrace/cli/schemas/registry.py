@@ -39,7 +39,8 @@ def serve(
             "--listen",
             metavar="HOST:PORT",
             envvar="HEADRACE_REGISTRY_LISTEN",
-            help="Address for HTTP; port 0 picks a free one.",
+            help="Address for HTTP, or HTTPS if there is a certificate (ssl.keystore.location); "
+            "port 0 picks a free one.",
             show_default=DEFAULT_LISTEN,
         ),
     ] = None,

@@ -4,6 +4,7 @@ import contextlib
 import sys
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from headrace.cli.security.stopped_broker import StoppedBroker
     from headrace.client.cluster import Cluster as Connected
     from headrace.client.users import UserDescription
+    from headrace.security.http_users import HttpUser
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -24,6 +26,7 @@ app = typer.Typer(
         "headrace users add alice                                 asks for a password",
         "headrace users add alice --password-file alice.password",
         "headrace users add admin --admin --data headrace-data    on a stopped broker",
+        "headrace users add alice --file http-users --role write  for the registry's HTTP API",
         "headrace users password alice",
         "headrace users delete alice --yes",
     ),
@@ -67,8 +70,28 @@ DataFolder = Annotated[
 ]
 
 
+UsersFile = Annotated[
+    str | None,
+    typer.Option(
+        "--file",
+        metavar="FILE",
+        help="A file with the users of an HTTP service (headrace.authentication.users.file), "
+        "instead of a running cluster.",
+        rich_help_panel="Cluster and output",
+    ),
+]
+
+
+class RoleName(StrEnum):
+    """Roles of users of HTTP services."""
+
+    READ = "read"
+    WRITE = "write"
+    ADMIN = "admin"
+
+
 class Users(Protocol):
-    """Where users are: in a running cluster, or in the folder of a stopped broker."""
+    """Where users are: in a cluster, in the folder of a stopped broker, or in a file."""
 
     def iterations(self) -> Mapping[str, Mapping[str, int]]:
         """All users, and the iterations of their mechanisms."""
@@ -139,10 +162,60 @@ class FolderUsers:
         self._broker.alter(lambda state: state.with_user(name, {}))
 
 
+class FileUsers:
+    """The users of an HTTP service, in a file."""
+
+    def __init__(self, path: str, role: RoleName | None) -> None:
+        self._path = Path(path)
+        self._role = role
+
+    def _read(self) -> "Mapping[str, HttpUser]":
+        from headrace.security.http_users import parse_users
+
+        return parse_users(self._path.read_text("utf-8")) if self._path.exists() else {}
+
+    def iterations(self) -> Mapping[str, Mapping[str, int]]:
+        return {
+            name: {} if user.credential is None else {user.mechanism: user.credential.iterations}
+            for name, user in sorted(self._read().items())
+        }
+
+    def set_password(self, name: str, password: str, mechanisms: tuple[str, ...]) -> None:
+        from headrace.security.http_users import verifier_text, write_user
+
+        known = self._read().get(name)
+        role = self._role or (RoleName.READ if known is None else known.role.name.lower())
+        write_user(self._path, name, f"{verifier_text(password)},{role}")
+
+    def allow_everything(self, name: str) -> None:
+        raise bad_usage("--admin is for users of a cluster", "Use --role admin with --file.")
+
+    def delete(self, name: str) -> None:
+        from headrace.security.http_users import write_user
+
+        write_user(self._path, name, None)
+
+
 @contextlib.contextmanager
 def _open(
-    bootstrap: str, client_config: str | None, data: str | None, *, make: bool = False
+    bootstrap: str,
+    client_config: str | None,
+    data: str | None,
+    file: str | None,
+    *,
+    make: bool = False,
+    role: RoleName | None = None,
 ) -> Iterator[Users]:
+    if file is not None:
+        try:
+            yield FileUsers(file, role)
+        except (OSError, ValueError) as error:
+            raise Failure(f"{file}: {error}") from None
+        return
+    if role is not None:
+        raise bad_usage(
+            "--role is for users in a --file", "ACLs say what users of a cluster may do."
+        )
     if data is not None:
         from headrace.cli.security.stopped_broker import open_stopped
 
@@ -167,9 +240,10 @@ def list_users(
     as_json: AsJson = False,
     client_config: ClientConfig = None,
     data: DataFolder = None,
+    file: UsersFile = None,
 ) -> None:
     """List the users and the mechanisms by which they log in."""
-    with _open(bootstrap, client_config, data) as users:
+    with _open(bootstrap, client_config, data, file) as users:
         found = users.iterations()
     if as_json:
         output.print_json(
@@ -189,6 +263,7 @@ def list_users(
         "headrace users add alice",
         "headrace users add alice --password-file alice.password",
         "headrace users add admin --admin --data headrace-data",
+        "headrace users add alice --file http-users --role write",
     )
 )
 def add(
@@ -202,26 +277,40 @@ def add(
             help="Allow the user everything, with ACLs for ALL on every resource.",
         ),
     ] = False,
+    role: Annotated[
+        RoleName | None,
+        typer.Option(
+            "--role",
+            help="What a user of an HTTP service may do; with --file only.",
+            show_default="read",
+        ),
+    ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
     client_config: ClientConfig = None,
     data: DataFolder = None,
+    file: UsersFile = None,
 ) -> None:
     """Add a user. The password is asked for, or read from a file or from standard input.
 
     The user may do nothing yet if the brokers have an authorizer: see `headrace acls add`. With
     --admin it gets ACLs that allow everything. A super user is something else: the setting
     super.users of the brokers names it, and no ACL can deny it anything.
+
+    With --file the user is one of an HTTP service such as the schema registry, which has users
+    of its own, with roles instead of ACLs.
     """
     _check_name(name)
-    with _open(bootstrap, client_config, data, make=True) as users:
+    if file is not None and (admin or mechanism):
+        raise bad_usage("--admin and --mechanism are for users of a cluster", "Use --role.")
+    with _open(bootstrap, client_config, data, file, make=True, role=role) as users:
         if name in users.iterations():
             raise Failure(
                 f"user {name!r} exists already",
                 code="EXISTS",
                 hint=f"Change its password: headrace users password {name}",
             )
-        chosen = _chosen(mechanism)
+        chosen = _chosen(mechanism) if file is None else (Mechanism.SHA_256.value,)
         users.set_password(name, _read_password(password_file, name), chosen)
         if admin:
             users.allow_everything(name)
@@ -244,9 +333,10 @@ def password(
     as_json: AsJson = False,
     client_config: ClientConfig = None,
     data: DataFolder = None,
+    file: UsersFile = None,
 ) -> None:
     """Change a user's password. Connections that are open stay open."""
-    with _open(bootstrap, client_config, data) as users:
+    with _open(bootstrap, client_config, data, file) as users:
         known = _known(users, name)
         chosen = _chosen(mechanism, tuple(known))
         users.set_password(name, _read_password(password_file, name), chosen)
@@ -264,9 +354,10 @@ def delete(
     as_json: AsJson = False,
     client_config: ClientConfig = None,
     data: DataFolder = None,
+    file: UsersFile = None,
 ) -> None:
     """Delete a user. Its ACLs and its open connections stay."""
-    with _open(bootstrap, client_config, data) as users:
+    with _open(bootstrap, client_config, data, file) as users:
         _known(users, name)
         if not yes:
             if not sys.stdin.isatty():
@@ -279,10 +370,8 @@ def delete(
     if as_json:
         output.print_json({"deleted": [name]})
     else:
-        output.note(
-            f"Deleted user {name}. Its ACLs stay: "
-            f"`headrace acls remove --principal User:{name}` removes them."
-        )
+        rest = f"Its ACLs stay: `headrace acls remove --principal User:{name}` removes them."
+        output.note(f"Deleted user {name}. {rest if file is None else ''}".rstrip())
 
 
 def _read_password(file: str | None, name: str) -> str:
