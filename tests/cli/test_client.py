@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 import headrace.cli
+from headrace.admin.topics import create_topic
 from headrace.cli.client import (
     ClusterOptions,
     checked_properties,
-    create_topic,
     open_client,
     parse_address,
     refusal,

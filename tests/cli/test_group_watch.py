@@ -1,29 +1,21 @@
-"""Rates and the choice of rows in the live table, without a broker."""
+"""The choice of rows in the live table, without a broker."""
 
 import io
 
 from rich.console import Console
 
-from headrace.cli.groups.group_view import Description, GroupView, PartitionLag
-from headrace.cli.groups.group_watch import Look, Rates, drawn, rates_between
+from headrace.admin.group_rates import rates_between
+from headrace.admin.group_view import CoordinatorAddress, DescribedGroup, GroupView, PartitionLag
+from headrace.cli.groups.group_watch import Look, drawn
 
-GROUP = Description("g", "Stable", "classic", "consumer", "range", (1, "h", 9092), ())
+GROUP = DescribedGroup(
+    "g", "Stable", "classic", "consumer", "range", CoordinatorAddress(1, "h", 9092), ()
+)
 
 
 def view(*rows: tuple[int | None, int | None]) -> GroupView:
     """A group by the committed offset and the end of its partitions."""
     return GroupView(GROUP, tuple(PartitionLag("t", i, *row, None) for i, row in enumerate(rows)))
-
-
-def test_rates_are_records_a_second_between_two_looks() -> None:
-    rates = rates_between(view((10, 20), (0, 0)), view((30, 25), (0, 0)), 2.0)
-    assert rates == {("t", 0): Rates(10.0, 2.5), ("t", 1): Rates(0.0, 0.0)}
-
-
-def test_a_first_look_a_new_partition_and_a_reset_have_no_rate() -> None:
-    assert rates_between(None, view((1, 1)), 1.0) == {("t", 0): Rates()}
-    rates = rates_between(view((10, 20)), view((5, 20), (1, 1)), 1.0)
-    assert rates == {("t", 0): Rates(None, 0.0), ("t", 1): Rates()}
 
 
 def test_a_small_terminal_gets_the_partitions_that_lag_most() -> None:

@@ -8,8 +8,7 @@ Consumers here never join a group: positions are assigned by hand.
 import contextlib
 import logging
 import socket
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Producer
 
     from headrace.client.cluster import Cluster as Connected
-    from headrace.client.topics import TopicDescription
     from headrace.errors import ErrorCode
     from headrace.errors import KafkaError as ProtocolError
     from headrace.types import Address
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
 CLIENT_ID = "headrace-cli"
 CONNECT_TIMEOUT_S = 2.0
 ANSWER_TIMEOUT_S = 5.0
-SETTLE_TIMEOUT_S = 5.0
 DEFAULT_PORT = 9092
 
 _silent = logging.getLogger("headrace.cli.librdkafka")
@@ -267,65 +264,6 @@ def _refusal_text(error: "ProtocolError") -> str:
     subject, colon, message = text.partition(": ")
     message = message[:1].lower() + message[1:]
     return message if message.startswith(subject) else f"{subject}{colon}{message}"
-
-
-def describe_topics(connected: "Connected", names: Sequence[str]) -> list["TopicDescription"]:
-    """The named topics, in this order; a missing one ends the command, with a suggestion."""
-    from headrace.client.topics import describe_topics as ask
-
-    found = ask(connected, names)
-    for name in names:
-        if name not in found:
-            raise not_found(f"topic {name!r} does not exist", _near(name, ask(connected)))
-    return [found[name] for name in names]
-
-
-def _near(name: str, existing: Iterable[str]) -> str:
-    """What to tell a user who named a topic that does not exist."""
-    import difflib
-
-    close = difflib.get_close_matches(name, list(existing), 3)
-    if close:
-        return f"Did you mean {' or '.join(close)}?"
-    return f"`headrace topics list` shows what exists; `headrace topics create {name}` makes it."
-
-
-def replica_brokers(topics: Iterable["TopicDescription"]) -> list[int]:
-    """The brokers that hold replicas of these topics."""
-    rows = (held for topic in topics for held in topic.partitions.values())
-    return sorted({broker for held in rows for broker in held.replicas})
-
-
-def settle_topics(connected: "Connected", names: Sequence[str], *, present: bool) -> None:
-    """Wait until brokers show what the controller has just done to these topics.
-
-    Apache Kafka answers as soon as its controller knows; without this, the next command may not
-    find a topic that was just made.
-    """
-    from headrace.client.topics import describe_topics as ask
-
-    deadline = time.monotonic() + SETTLE_TIMEOUT_S
-    waiting = list(names)
-    while waiting and time.monotonic() < deadline:
-        found = ask(connected, waiting)
-        ready = {name for name, topic in found.items() if len(topic.led) == len(topic.partitions)}
-        waiting = [name for name in waiting if (name in ready) != present]
-        if waiting:
-            time.sleep(0.05)
-
-
-def create_topic(
-    connected: "Connected", name: str, *, partitions: int = -1, replication_factor: int = -1
-) -> None:
-    """Create one topic and wait until it can be used."""
-    from headrace.client.topics import create_topics
-
-    refused = create_topics(
-        connected, [name], partitions=partitions, replication_factor=replication_factor
-    )
-    for error in refused.values():
-        raise error
-    settle_topics(connected, [name], present=True)
 
 
 @contextlib.contextmanager

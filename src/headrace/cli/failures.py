@@ -6,6 +6,8 @@ Nothing here imports the client library, so that every module may raise a Failur
 from collections.abc import Sequence
 from enum import IntEnum
 
+from headrace.admin.errors import AdminError, InvalidRequest, NotFound
+
 
 class ExitCode(IntEnum):
     """What the shell sees. The numbers are a promise to scripts."""
@@ -50,6 +52,15 @@ def bad_usage(message: str, hint: str = "") -> Failure:
 def not_found(message: str, hint: str = "") -> Failure:
     """What was named does not exist."""
     return Failure(message, exit_code=ExitCode.NOT_FOUND, code="NOT_FOUND", hint=hint)
+
+
+def failure_of(error: AdminError) -> Failure:
+    """How a command ends that `headrace.admin` could not carry out."""
+    if isinstance(error, InvalidRequest):
+        return bad_usage(error.message, error.hint)
+    if isinstance(error, NotFound):
+        return not_found(error.message, error.hint)
+    return Failure(error.message, code=error.code, hint=error.hint)
 
 
 def raise_all(failures: Sequence[Failure]) -> None:

@@ -7,7 +7,8 @@ alone takes longer than the broker needs to start. Everything else goes through 
 import os
 import sys
 
-from headrace.cli.failures import ExitCode, Failure
+from headrace.admin.errors import AdminError
+from headrace.cli.failures import ExitCode, Failure, failure_of
 
 
 def run() -> None:
@@ -27,7 +28,8 @@ def main(words: list[str]) -> int:
         from headrace.cli import app
 
         return app.run(words, everything=completing)
-    except Failure as failure:
+    except (AdminError, Failure) as error:
+        failure = error if isinstance(error, Failure) else failure_of(error)
         _report(failure, as_json="--json" in words)
         return int(failure.exit_code)
     except KeyboardInterrupt:

@@ -1,6 +1,6 @@
 """Configs of topics and brokers: describe them and change them. All calls are patient."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from headrace.client.cluster import Cluster
@@ -74,33 +74,42 @@ def describe_configs(cluster: Cluster, kind: ConfigResourceType, name: str) -> l
 
 def topic_config(cluster: Cluster, topics: Iterable[str], key: str) -> dict[str, str | None]:
     """One config of many topics, in one request; topics that do not exist are left out."""
+    found = topic_configs(cluster, topics, (key,))
+    return {name: configs.get(key) for name, configs in found.items()}
+
+
+def topic_configs(
+    cluster: Cluster, topics: Iterable[str], keys: Sequence[str]
+) -> dict[str, dict[str, str | None]]:
+    """Some configs of many topics, in one request; topics that do not exist are left out."""
     from kio.schema.describe_configs.v4.request import (
         DescribeConfigsRequest,
         DescribeConfigsResource,
     )
     from kio.schema.describe_configs.v4.response import DescribeConfigsResponse
 
+    wanted = tuple(keys)
     request = DescribeConfigsRequest(
         resources=tuple(
             DescribeConfigsResource(
                 resource_type=i8(ConfigResourceType.TOPIC),
                 resource_name=name,
-                configuration_keys=(key,),
+                configuration_keys=wanted,
             )
             for name in topics
         )
     )
 
-    def attempt() -> dict[str, str | None]:
-        found: dict[str, str | None] = {}
+    def attempt() -> dict[str, dict[str, str | None]]:
+        found: dict[str, dict[str, str | None]] = {}
         for row in cluster.ask(request, DescribeConfigsResponse).results:
             if int(row.error_code) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 continue
             check(int(row.error_code), f"topic {row.resource_name!r}", row.error_message)
-            found[row.resource_name] = next((each.value for each in row.configs), None)
+            found[row.resource_name] = {each.name: each.value for each in row.configs}
         return found
 
-    return cluster.patiently(f"describing {key}", attempt)
+    return cluster.patiently(f"describing {', '.join(wanted)}", attempt)
 
 
 def alter_configs(

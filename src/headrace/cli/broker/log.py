@@ -254,7 +254,7 @@ def _record_line(entry: dict[str, object]) -> str:
 
 
 def _side(entry: dict[str, object], name: str) -> str:
-    from headrace.cli.records.record_text import printable
+    from headrace.admin.record_text import printable
 
     value = entry[name]
     if value is None:

@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from headrace.admin import record_text
 from headrace.cli.failures import bad_usage
-from headrace.cli.records import record_text
 from headrace.disk import Mapped, RealDisk
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from headrace.cli.failures import not_found
 from headrace.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, ClientConfig, examples
 
 if TYPE_CHECKING:
-    from headrace.cli.cluster.balance import Plan
+    from headrace.admin.balance import Plan
     from headrace.client.layout import Layout
 
 app = typer.Typer(
@@ -47,14 +47,17 @@ def describe(
     Skew is how much more, or less, a broker leads than an even share. With --json the API versions
     are always there.
     """
+    from headrace.admin.cluster_view import view_cluster
     from headrace.cli import client
-    from headrace.cli.cluster import cluster_view
+    from headrace.cli.cluster import cluster_table
 
-    view = cluster_view.look(client.connect(bootstrap, client_config))
+    cluster = client.connect(bootstrap, client_config)
+    with client.admin(cluster) as connected:
+        view = view_cluster(connected)
     if as_json:
         output.print_json(view.as_json())
     else:
-        cluster_view.show(view, apis=apis)
+        cluster_table.show(view, apis=apis)
 
 
 @app.command(
@@ -77,12 +80,13 @@ def balance(
     The plan says which partitions move and why. It counts replicas, not bytes; replicas of a
     partition stay in different racks, or get there. A replica on a broker that is not there stays.
     """
+    from headrace.admin.balance import even_out
+    from headrace.admin.reassignment import replicas_of
     from headrace.cli import client
     from headrace.cli.cluster import moving
-    from headrace.cli.cluster.balance import even_out
 
     def plan(layout: "Layout") -> "Plan":
-        return even_out(layout.racks, moving.held_by(layout))
+        return even_out(layout.racks, replicas_of(layout))
 
     cluster = client.connect(bootstrap, client_config)
     moving.run(
@@ -106,8 +110,9 @@ def drain(
 
     Stop the broker soon after: new topics may still be given to it.
     """
+    from headrace.admin import balance as planning
+    from headrace.admin.reassignment import replicas_of
     from headrace.cli import client
-    from headrace.cli.cluster import balance as planning
     from headrace.cli.cluster import moving
 
     def plan(layout: "Layout") -> "Plan":
@@ -115,7 +120,7 @@ def drain(
         if broker not in known | layout.racks.keys():
             listed = ", ".join(map(str, sorted(known | layout.racks.keys())))
             raise not_found(f"there is no broker {broker}", f"There are {listed}.")
-        return planning.drain(layout.racks, moving.held_by(layout), broker)
+        return planning.drain(layout.racks, replicas_of(layout), broker)
 
     cluster = client.connect(bootstrap, client_config)
     moving.run(cluster, plan, yes=yes, dry_run=dry_run, at_once=at_once, as_json=as_json)

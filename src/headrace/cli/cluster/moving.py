@@ -3,9 +3,7 @@ the replication factor have in common. Only ordinary requests: it works on any K
 """
 
 import sys
-import time
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,13 +12,11 @@ from headrace.cli import output
 from headrace.cli.failures import Failure, bad_usage, raise_all
 
 if TYPE_CHECKING:
+    from headrace.admin.balance import Plan, Replicas
     from headrace.cli.client import ClusterOptions
-    from headrace.cli.cluster.balance import Plan, Replicas
     from headrace.client.cluster import Cluster as Connected
     from headrace.client.layout import Layout
-    from headrace.types import TopicPartition
 
-POLL_S = 0.2
 SHOWN_MOVES = 40
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
@@ -44,12 +40,13 @@ def run(
     elect: bool = False,
 ) -> None:
     """Plan, show, ask, move; with `elect` the first replicas lead in the end."""
+    from headrace.admin import reassignment
     from headrace.cli import client
 
     with client.admin(cluster) as connected:
-        layout = _settled_layout(connected)
-        plan = _planned(planner, layout)
-        led_by_others = _led_by_others(layout) if elect else []
+        layout = reassignment.settled_layout(connected)
+        plan = reassignment.planned(planner, layout)
+        led_by_others = reassignment.not_led_by_preferred(layout) if elect else []
         if not as_json:
             _show(plan, len(led_by_others))
         nothing = not plan.moves and not led_by_others
@@ -59,7 +56,8 @@ def run(
             _confirm(plan, yes)
             failures = _move_all(connected, plan, at_once)
             if elect:
-                failures += _elect(connected)
+                refused = reassignment.elect_preferred_leaders(connected)
+                failures += [Failure(str(error)) for error in refused.values()]
             done = True
     if as_json:
         output.print_json(_as_json(plan, done, failures))
@@ -70,47 +68,7 @@ def run(
     raise_all(failures)
 
 
-def _settled_layout(connected: "Connected") -> "Layout":
-    from headrace.client import layout
-
-    moving = connected.patiently("listing moves", lambda: layout.moves_under_way(connected))
-    if moving:
-        raise Failure(
-            f"{len(moving)} partition(s) are moving already, such as {next(iter(moving))}",
-            code="MOVES_UNDER_WAY",
-            hint="Wait until `headrace cluster describe` shows no moves, then plan again.",
-        )
-    return connected.patiently("asking who holds what", lambda: layout.read_layout(connected))
-
-
-def _planned(planner: Planner, layout: "Layout") -> "Plan":
-    from headrace.cli.cluster.balance import TooFewBrokers
-
-    try:
-        return planner(layout)
-    except TooFewBrokers as error:
-        raise Failure(
-            str(error),
-            code="TOO_FEW_BROKERS",
-            hint="Start another broker, or `headrace topics alter TOPIC --replication-factor N`.",
-        ) from None
-
-
-def _led_by_others(layout: "Layout") -> "list[TopicPartition]":
-    """Partitions that their first replica could lead and does not."""
-    return [
-        partition
-        for partition, held in layout.partitions.items()
-        if held.leader != held.replicas[0] and held.replicas[0] in held.isr
-    ]
-
-
 # ------------------------------------------------------------------------------------- showing
-
-
-def held_by(layout: "Layout") -> "Mapping[TopicPartition, Replicas]":
-    """The replicas of every partition."""
-    return {partition: held.replicas for partition, held in layout.partitions.items()}
 
 
 def _show(plan: "Plan", elections: int) -> None:
@@ -185,52 +143,22 @@ def _confirm(plan: "Plan", yes: bool) -> None:
 
 
 def _move_all(connected: "Connected", plan: "Plan", at_once: int) -> list[Failure]:
-    """Keep so many partitions moving until all have arrived; those that were refused."""
-    from headrace.client import layout
+    """Carry out the plan with a progress bar; the moves that were refused."""
+    from headrace.admin.reassignment import move_all
 
-    waiting = {move.partition: move.after for move in reversed(plan.moves)}
-    moving: set[TopicPartition] = set()
-    failures: list[Failure] = []
+    refused: list[Failure] = []
+    under_way = 0
     with output.progress() as progress:
         task = progress.add_task("Moving", total=len(plan.moves), state="")
         try:
-            while waiting or moving:
-                room = min(at_once - len(moving), len(waiting))
-                batch = dict(waiting.popitem() for _ in range(room))
-                if batch:
-                    refused = connected.patiently(
-                        "moving partitions", partial(layout.move, connected, batch)
-                    )
-                    failures += [Failure(str(error)) for error in refused.values()]
-                    moving |= batch.keys() - refused.keys()
-                under_way = connected.patiently(
-                    "listing moves", lambda: layout.moves_under_way(connected)
-                )
-                moving &= under_way.keys()
-                left = len(waiting) + len(moving)
-                progress.update(
-                    task, completed=len(plan.moves) - left, state=f"{len(moving)} under way"
-                )
-                if moving:
-                    time.sleep(POLL_S)
+            for look in move_all(connected, plan, at_once):
+                refused = [Failure(str(error)) for error in look.refused.values()]
+                under_way = look.under_way
+                progress.update(task, completed=look.done, state=f"{under_way} under way")
         except KeyboardInterrupt:
             output.note(
-                f"Stopped. {len(moving)} move(s) that have begun go on; "
+                f"Stopped. {under_way} move(s) that have begun go on; "
                 "`headrace cluster describe` tells when they are done."
             )
             raise
-    return failures
-
-
-def _elect(connected: "Connected") -> list[Failure]:
-    """Elect the preferred leaders after the reassignment."""
-    from headrace.client import layout
-
-    now = connected.patiently("asking who leads", lambda: layout.read_layout(connected))
-    wanted = _led_by_others(now)
-    if not wanted:
-        return []
-    refused = connected.patiently(
-        "electing leaders", lambda: layout.elect_preferred(connected, wanted)
-    )
-    return [Failure(str(error)) for error in refused.values()]
+    return refused

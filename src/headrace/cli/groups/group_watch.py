@@ -9,11 +9,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from headrace.admin import group_view
+from headrace.admin.errors import AdminError
+from headrace.admin.group_rates import Rates, rates_between, total_rates
+from headrace.admin.group_view import GroupView, PartitionLag, Place
 from headrace.cli import client, output
 from headrace.cli.client import ClusterOptions
-from headrace.cli.failures import Failure
-from headrace.cli.groups import group_view
-from headrace.cli.groups.group_view import GroupView, PartitionLag, Place
+from headrace.cli.failures import Failure, failure_of
+from headrace.cli.groups.group_tables import lag_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -23,14 +26,6 @@ LOOK_TIMEOUT_S = 5.0
 # Lines of the live view besides the partitions: facts, headings, the total, the members' heading.
 FRAME_LINES = 12
 FEWEST_ROWS = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Rates:
-    """Records a second since the look before."""
-
-    consumed: float | None = None
-    arrived: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +41,7 @@ class Look:
     @property
     def total(self) -> Rates:
         """The rates of all partitions together."""
-        consumed = [each.consumed for each in self.rates.values() if each.consumed is not None]
-        arrived = [each.arrived for each in self.rates.values() if each.arrived is not None]
-        return Rates(sum(consumed) if consumed else None, sum(arrived) if arrived else None)
+        return total_rates(self.rates.values())
 
     def as_json(self) -> dict[str, object]:
         start: dict[str, object] = {"time": self.time_ms, "group": self.name}
@@ -67,7 +60,7 @@ class Look:
                     "client_id": each.client_id,
                     "host": each.host,
                     "partitions": len(each.assignment or ()),
-                    "lag": _member_lag(self.view, each.id),
+                    "lag": self.view.member_lag(each.id),
                 }
                 for each in group.members
             ],
@@ -86,12 +79,6 @@ def _rounded(rate: float | None) -> float | None:
     return None if rate is None else round(rate, 1)
 
 
-def _member_lag(view: GroupView, member_id: str) -> int:
-    return sum(
-        each.lag or 0 for each in view.partitions if each.owner and each.owner.id == member_id
-    )
-
-
 def looks(
     cluster: ClusterOptions, name: str, interval_s: float, count: int | None
 ) -> Iterator[Look]:
@@ -100,8 +87,8 @@ def looks(
 
         def view_now() -> GroupView:
             with client.translated(cluster):
-                (group,) = group_view.existing(connected, [name])
-                return group_view.look(connected, group)
+                (group,) = group_view.existing_groups(connected, [name])
+                return group_view.view_group(connected, group)
 
         yield from _looks(view_now, name, interval_s, count)
 
@@ -116,11 +103,11 @@ def _looks(
         failure, view = None, None
         try:
             view = view_now()
-        except Failure as error:
+        except (AdminError, Failure) as error:
             # Once it was there, it may come back.
             if not shown:
                 raise
-            failure = error
+            failure = error if isinstance(error, Failure) else failure_of(error)
         at = time.monotonic()
         rates = {} if view is None else rates_between(before, view, at - before_at)
         yield Look(name, time.time_ns() // 1_000_000, view, rates, failure)
@@ -131,30 +118,6 @@ def _looks(
             return
         due = max(due + interval_s, at)
         time.sleep(max(due - time.monotonic(), 0))
-
-
-def rates_between(before: GroupView | None, after: GroupView, seconds: float) -> dict[Place, Rates]:
-    """What was consumed and what arrived in each partition; unknown for one that is new."""
-    earlier = {(p.topic, p.partition): p for p in before.partitions} if before else {}
-    return {
-        (now.topic, now.partition): _rates(earlier.get((now.topic, now.partition)), now, seconds)
-        for now in after.partitions
-    }
-
-
-def _rates(before: PartitionLag | None, now: PartitionLag, seconds: float) -> Rates:
-    if before is None or seconds <= 0:
-        return Rates()
-    return Rates(
-        _rate(before.committed, now.committed, seconds), _rate(before.end, now.end, seconds)
-    )
-
-
-def _rate(before: int | None, now: int | None, seconds: float) -> float | None:
-    # Offsets that went back were reset; that is no rate.
-    if before is None or now is None or now < before:
-        return None
-    return (now - before) / seconds
 
 
 # ------------------------------------------------------------------------------------ showing
@@ -266,7 +229,7 @@ def _partitions(look: Look, partitions: list[PartitionLag]) -> "RenderableType":
                 str(each.partition),
                 output.number(each.committed),
                 output.number(each.end),
-                group_view.lag_text(each.lag),
+                lag_text(each.lag),
                 output.number(rates.consumed),
                 output.number(rates.arrived),
                 escape(each.owner.client_id) if each.owner else "-",
@@ -291,7 +254,7 @@ def _members(view: GroupView, ids: list[str]) -> "RenderableType":
                 escape(each.client_id),
                 escape(each.host),
                 str(len(each.assignment or ())),
-                group_view.lag_text(_member_lag(view, each.id)),
+                lag_text(view.member_lag(each.id)),
             )
             for each in view.description.members
             if each.id in ids

@@ -20,8 +20,8 @@ from headrace.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from headrace.cli.groups.group_reset import Change
-    from headrace.cli.groups.group_view import Description
+    from headrace.admin.group_reset import OffsetChange
+    from headrace.admin.group_view import DescribedGroup
 
 
 class GroupState(StrEnum):
@@ -98,19 +98,19 @@ def list_groups(
     Groups of every kind: of consumers, of Kafka Connect workers, with offsets only. The protocol
     says what the members are.
     """
+    from headrace.admin import group_view
     from headrace.cli import client
-    from headrace.cli.groups import group_view
 
     cluster = client.connect(bootstrap, client_config)
     with client.admin(cluster) as connected:
-        known, failures = group_view.listed(connected)
+        known, errors = group_view.list_groups(connected)
         names = sorted(name for name, found in known.items() if not type_ or found.type in type_)
-        found = group_view.described(connected, names, known)
+        found = group_view.describe(connected, names, known)
     groups = [
         group
         for group in found.values()
         # Deleted between the two questions, or in another state than asked for.
-        if group.state != group_view.DEAD and (not state or group.state in state)
+        if group.exists and (not state or group.state in state)
     ]
     if as_json:
         output.print_json([{**each.as_json(), "members": len(each.members)} for each in groups])
@@ -134,7 +134,7 @@ def list_groups(
             ],
             numbers=("Members",),
         )
-    raise_all(failures)
+    raise_all([Failure(str(error)) for error in errors])
 
 
 @app.command(
@@ -155,19 +155,20 @@ def describe(
     What members own is shown for groups of consumers; other members are listed without it.
     With --json: an object for one group, a list for several.
     """
+    from headrace.admin import group_view
     from headrace.cli import client
-    from headrace.cli.groups import group_view
+    from headrace.cli.groups.group_tables import show_group
 
     cluster = client.connect(bootstrap, client_config)
     with client.admin(cluster) as connected:
-        found = group_view.existing(connected, names)
-        views = [group_view.look(connected, group) for group in found]
+        found = group_view.existing_groups(connected, names)
+        views = [group_view.view_group(connected, group) for group in found]
     if as_json:
         plain = [each.as_json() for each in views]
         output.print_json(plain[0] if len(plain) == 1 else plain)
         return
     for each in views:
-        group_view.show(each)
+        show_group(each)
 
 
 TopicsOption = Annotated[
@@ -248,38 +249,39 @@ def reset_offsets(
 
     The group must have no active members. A group that does not exist is created.
     """
+    from headrace.admin import group_reset, group_view
     from headrace.cli import client
-    from headrace.cli.groups import group_reset, group_view
+    from headrace.cli.groups import group_tables, reset_options
 
-    target = group_reset.parse_target(
+    target = reset_options.parse_target(
         to_earliest=to_earliest,
         to_latest=to_latest,
         to_offset=to_offset,
         to_time=to_time,
         shift_by=shift_by,
     )
-    scopes = [group_reset.parse_scope(text) for text in topic or []]
+    scopes = [reset_options.parse_scope(text) for text in topic or []]
     if bool(scopes) == all_topics:
         raise bad_usage("no topics given", "Specify --topic or --all-topics.")
     cluster = client.connect(bootstrap, client_config)
     with client.admin(cluster) as connected:
-        group = group_view.described(connected, [name])[name]
-        if group.state == group_view.DEAD and (all_topics or shift_by is not None):
-            raise group_view.missing(connected, name)
+        group = group_view.describe(connected, [name])[name]
+        if not group.exists and (all_topics or shift_by is not None):
+            raise group_view.missing_group(connected, name)
         if group.members and not dry_run:
             raise group_reset.in_use(group, "only offsets of a group without members can be reset")
         committed = group_view.committed_offsets(connected, name)
         chosen = (
-            group_reset.places(connected, scopes)
+            group_reset.partitions_in(connected, scopes)
             if scopes
-            else group_reset.places_read(connected, committed)
+            else group_reset.partitions_read(connected, committed)
         )
         changes = group_reset.plan(connected, chosen, target, committed)
         different = [each for each in changes if each.difference != 0]
-        if group.state == group_view.DEAD:
+        if not group.exists:
             output.note(f"Group {name} does not exist yet; an offset makes it.")
         if not as_json:
-            group_reset.show(changes)
+            group_tables.show_changes(changes)
         if different and not dry_run:
             if not yes:
                 _confirm_reset(name, changes, shown=not as_json)
@@ -292,8 +294,8 @@ def reset_offsets(
     _report_reset(group, len(different), dry_run=dry_run)
 
 
-def _confirm_reset(name: str, changes: list["Change"], *, shown: bool) -> None:
-    from headrace.cli.groups import group_reset
+def _confirm_reset(name: str, changes: list["OffsetChange"], *, shown: bool) -> None:
+    from headrace.cli.groups.group_tables import show_changes
 
     if not sys.stdin.isatty():
         raise bad_usage(
@@ -301,12 +303,12 @@ def _confirm_reset(name: str, changes: list["Change"], *, shown: bool) -> None:
             "Add --yes to confirm, or --dry-run to only look.",
         )
     if not shown:
-        group_reset.show(changes, error=True)
+        show_changes(changes, error=True)
     if not typer.confirm(f"Reset these offsets of group {name}?", err=True):
         raise Failure("nothing was changed", code="ABORTED")
 
 
-def _report_reset(group: "Description", different: int, *, dry_run: bool) -> None:
+def _report_reset(group: "DescribedGroup", different: int, *, dry_run: bool) -> None:
     what = f"{different} partition{'' if different == 1 else 's'}"
     if not different:
         output.note("Nothing to change.")
@@ -332,13 +334,13 @@ def delete(
     client_config: ClientConfig = None,
 ) -> None:
     """Delete groups with their offsets, after asking. Groups with members are refused."""
+    from headrace.admin import group_reset, group_view
     from headrace.cli import client
-    from headrace.cli.groups import group_reset, group_view
     from headrace.client.groups import delete_groups
 
     cluster = client.connect(bootstrap, client_config)
     with client.admin(cluster) as connected:
-        for group in group_view.existing(connected, names):
+        for group in group_view.existing_groups(connected, names):
             if group.members:
                 raise group_reset.in_use(group, "only a group without members can be deleted")
         if not yes:

@@ -92,6 +92,7 @@ def bench(
     client_config: ClientConfig = None,
 ) -> None:
     """Measure throughput and latency of a cluster with a topic made for the occasion."""
+    from headrace.admin.topics import create_topic, settle_topics
     from headrace.cli import client
     from headrace.client.topics import delete_topics
 
@@ -99,9 +100,7 @@ def bench(
     topic = f"headrace-bench-{os.urandom(4).hex()}"
     load = Load(topic, records, size, acks.value, compression.value, linger_ms)
     with client.admin(cluster) as connected:
-        client.create_topic(
-            connected, topic, partitions=partitions, replication_factor=replication_factor
-        )
+        create_topic(connected, topic, partitions=partitions, replication_factor=replication_factor)
     try:
         written, latency = _write(cluster, load)
         read = _read(cluster, load, partitions)
@@ -110,7 +109,7 @@ def bench(
             with client.admin(cluster) as connected:
                 for error in delete_topics(connected, [topic]).values():
                     raise error
-                client.settle_topics(connected, [topic], present=False)
+                settle_topics(connected, [topic], present=False)
     if as_json:
         output.print_json(
             {
@@ -181,8 +180,8 @@ def _write(cluster: "ClusterOptions", load: Load) -> tuple[Speed, Latency]:
 def _read(cluster: "ClusterOptions", load: Load, partitions: int) -> Speed:
     from confluent_kafka import TopicPartition
 
+    from headrace.admin import positions
     from headrace.cli import client
-    from headrace.cli.records import positions
 
     reader = client.consumer(cluster, {"fetch.min.bytes": 1, "queued.min.messages": 1_000_000})
     with client.admin(cluster) as connected:

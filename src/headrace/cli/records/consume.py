@@ -173,8 +173,10 @@ def consume(
     JSON has one object a line with topic, partition, offset, timestamp, key, value and headers.
     Bytes that are no UTF-8 become base64 there, with "value_encoding": "base64" beside them.
     """
+    from headrace.admin import positions
+    from headrace.admin.topics import existing_topics
     from headrace.cli import client
-    from headrace.cli.records import positions, record_lines
+    from headrace.cli.records import record_lines
 
     where = positions.parse_start(start)
     if as_json:
@@ -183,7 +185,7 @@ def consume(
         raise bad_usage("--from end shows nothing without --follow", "Add --follow (-f).")
     cluster = client.connect(bootstrap, client_config)
     with client.admin(cluster) as connected:
-        existing = len(client.describe_topics(connected, [topic])[0].partitions)
+        existing = len(existing_topics(connected, [topic])[0].partitions)
         chosen = positions.chosen_partitions(topic, existing, partition)
         committed = isolation is Isolation.COMMITTED
         limits = positions.bounds(connected, topic, chosen, committed=committed)
@@ -212,9 +214,9 @@ def _writer(
     """The writer, with a look at the schemas before it if so wished."""
     if registry is None:
         return write
-    from headrace.cli.records.typed_values import TypedMessage, ValueDecoder
+    from headrace.cli.records.typed_values import TypedMessage, value_decoder
 
-    decoder = ValueDecoder(registry)
+    decoder = value_decoder(registry)
     return lambda message: write(TypedMessage(message, decoder))
 
 

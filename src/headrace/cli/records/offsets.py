@@ -47,18 +47,20 @@ def offsets(
     client_config: ClientConfig = None,
 ) -> None:
     """Show where each partition begins and ends, and what a moment's offset is."""
+    from headrace.admin import positions
+    from headrace.admin.topics import existing_topics
     from headrace.cli import client
-    from headrace.cli.records import positions
+    from headrace.client.offsets import FoundOffset
 
     moment = None if at is None else positions.parse_moment(at)
     cluster = client.connect(bootstrap, client_config)
-    found: dict[int, tuple[int, int]] = {}
+    found: dict[int, FoundOffset] = {}
     with client.admin(cluster) as connected:
-        existing = len(client.describe_topics(connected, [topic])[0].partitions)
+        existing = len(existing_topics(connected, [topic])[0].partitions)
         chosen = positions.chosen_partitions(topic, existing, partition)
         limits = positions.bounds(connected, topic, chosen, committed=committed)
         if moment is not None:
-            found = positions.ask_offsets(connected, topic, chosen, moment)
+            found = positions.offsets_at(connected, topic, chosen, moment)
     rows: list[dict[str, int | None]] = []
     for index in chosen:
         begin, end = limits[index]
@@ -66,9 +68,9 @@ def offsets(
             "partition": index, "begin": begin, "end": end, "records": end - begin,
         }  # fmt: skip
         if moment is not None:
-            offset, timestamp = found[index]
-            row["at_offset"] = offset if offset >= 0 else None
-            row["at_timestamp"] = timestamp if offset >= 0 else None
+            there = found[index].offset >= 0
+            row["at_offset"] = found[index].offset if there else None
+            row["at_timestamp"] = found[index].timestamp_ms if there else None
         rows.append(row)
     total = sum(row["records"] or 0 for row in rows)
     if as_json:

@@ -25,8 +25,8 @@ from headrace.cli.schemas.registry_option import DEFAULT_REGISTRY, RegistryOptio
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message, Producer
 
+    from headrace.admin.record_text import LineFormat, NewRecord
     from headrace.cli.client import ClusterOptions
-    from headrace.cli.records.record_text import LineFormat, NewRecord
 
 app = typer.Typer()
 
@@ -172,8 +172,8 @@ def produce(
     (milliseconds); a value that is not text is written as JSON, null is a tombstone, and
     "value_encoding": "base64" marks bytes.
     """
+    from headrace.admin.record_text import LineFormat
     from headrace.cli import client
-    from headrace.cli.records.record_text import LineFormat
 
     if idempotent and acks is not Acks.ALL:
         raise bad_usage("--idempotent needs --acks all")
@@ -206,13 +206,13 @@ def _parser(
     form: "LineFormat", typed: tuple[str, str, str] | None
 ) -> Callable[[bytes], "NewRecord"]:
     """What makes a record of a line: with a schema, of the registry, the topic and the choice."""
-    from headrace.cli.records.record_text import parse_line
+    from headrace.admin.record_text import parse_line
 
     if typed is None:
         return lambda line: parse_line(line, form)
-    from headrace.cli.records.typed_values import ValueEncoder
+    from headrace.cli.records.typed_values import value_encoder
 
-    encoder = ValueEncoder(*typed)
+    encoder = value_encoder(*typed)
 
     def parse(line: bytes) -> "NewRecord":
         record = parse_line(line, form)
@@ -247,15 +247,16 @@ def _lines(source: BinaryIO) -> Iterator[bytes]:
 def _check_topic(
     cluster: "ClusterOptions", topic: str, partition: int | None, *, create: bool
 ) -> None:
+    from headrace.admin import positions
+    from headrace.admin.topics import create_topic, existing_topics
     from headrace.cli import client
-    from headrace.cli.records import positions
     from headrace.client.topics import describe_topics
 
     with client.admin(cluster) as connected:
         if create and not describe_topics(connected, [topic]):
-            client.create_topic(connected, topic)
+            create_topic(connected, topic)
             output.note(f"made topic {topic}")
-        (found,) = client.describe_topics(connected, [topic])
+        (found,) = existing_topics(connected, [topic])
     if partition is not None:
         positions.chosen_partitions(topic, len(found.partitions), [partition])
 
@@ -267,7 +268,7 @@ def _send_all(
     parse: Callable[[bytes], "NewRecord"],
     size: int | None,
 ) -> Tally:
-    from headrace.cli.records.record_text import BadLine
+    from headrace.admin.record_text import BadLine
 
     tally = Tally()
     read_bytes = 0

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from headrace.admin import record_text
 from headrace.cli import output
-from headrace.cli.records import record_text
 
 if TYPE_CHECKING:
     from confluent_kafka import Message

@@ -140,7 +140,7 @@ def describe(
 ) -> None:
     """Show a transactional id's producer, and the partitions of the transaction that is open."""
     from headrace.cli import client
-    from headrace.cli.groups import group_view
+    from headrace.cli.groups.group_tables import places_text
 
     cluster = client.connect(bootstrap, client_config)
     with client.admin(cluster) as connected:
@@ -156,7 +156,7 @@ def describe(
             "Epoch": str(found.epoch),
             "Timeout": f"{found.timeout_ms:,} ms",
             "Started": output.time_text(found.start_ms),
-            "Partitions": group_view.places_text(found.partitions) if found.partitions else "-",
+            "Partitions": places_text(found.partitions) if found.partitions else "-",
         }
     )
 
@@ -260,10 +260,10 @@ def _abort_hanging(
     connected: "Connected", partition: "TopicPartition", start: int
 ) -> dict[str, object]:
     """Abort in one partition the transaction that began at an offset."""
-    from headrace.cli import client
+    from headrace.admin.topics import existing_topics
     from headrace.client.transactions import active_producers, write_abort_marker
 
-    (topic,) = client.describe_topics(connected, [partition.topic])
+    (topic,) = existing_topics(connected, [partition.topic])
     if partition.partition not in topic.led:
         raise not_found(
             f"topic {topic.name!r} has no partition {partition.partition} with a leader"

@@ -46,8 +46,10 @@ class LibrdkafkaReader:
         """
         from confluent_kafka import KafkaException, TopicPartition
 
+        from headrace.admin.topics import existing_topics
+
         with client.admin(self._cluster) as connected:
-            (found,) = client.describe_topics(connected, [topic])
+            (found,) = existing_topics(connected, [topic])
         bounds: dict[int, tuple[int, int]] = {}
         for index in found.partitions:
             place = TopicPartition(topic, index)

@@ -123,11 +123,11 @@ def _type(kind: Kind) -> "ConfigResourceType":
 
 def _check_name(connected: "Connected", kind: Kind, name: str) -> None:
     """A wrong name is told apart from a setting that cannot be read."""
-    from headrace.cli import client
+    from headrace.admin.topics import existing_topics
     from headrace.client.brokers import describe_cluster
 
     if kind is Kind.TOPIC:
-        client.describe_topics(connected, [name])
+        existing_topics(connected, [name])
         return
     brokers = [str(number) for number in describe_cluster(connected).brokers]
     # An empty name stands for the defaults of all brokers.

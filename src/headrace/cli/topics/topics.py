@@ -22,8 +22,8 @@ from headrace.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from headrace.admin.balance import Plan
     from headrace.cli.client import ClusterOptions
-    from headrace.cli.cluster.balance import Plan
     from headrace.client.layout import Layout
     from headrace.client.topics import TopicDescription
 
@@ -138,6 +138,7 @@ def create(
     client_config: ClientConfig = None,
 ) -> None:
     """Create topics."""
+    from headrace.admin.topics import settle_topics
     from headrace.cli import client
     from headrace.client.topics import create_topics
     from headrace.errors import ErrorCode
@@ -154,7 +155,7 @@ def create(
             configs=configs,
         )
         new = [name for name in wanted if name not in refused]
-        client.settle_topics(connected, new, present=True)
+        settle_topics(connected, new, present=True)
     exist = ErrorCode.TOPIC_ALREADY_EXISTS if if_not_exists else None
     made: list[dict[str, object]] = [
         {"name": name, "created": name in new}
@@ -186,17 +187,19 @@ def describe(
 
     With --json: an object for one topic, a list for several.
     """
+    from headrace.admin.topic_view import view_topics
     from headrace.cli import client
-    from headrace.cli.topics import topic_view
+    from headrace.cli.topics import topic_table
 
     cluster = client.connect(bootstrap, client_config)
-    found = topic_view.look(cluster, names)
+    with client.admin(cluster) as connected:
+        found = view_topics(connected, names)
     if as_json:
         plain = [each.as_json() for each in found]
         output.print_json(plain[0] if len(plain) == 1 else plain)
         return
     for each in found:
-        topic_view.show(each)
+        topic_table.show(each)
 
 
 @app.command(
@@ -233,16 +236,16 @@ def sizes(
     Headrace's or an Apache Kafka's. Without it "deleted next" is the earliest possible moment.
     """
     from headrace.cli import client
-    from headrace.cli.topics import topic_sizes
+    from headrace.cli.topics import size_table
 
     cluster = client.connect(bootstrap, client_config)
-    found = topic_sizes.look(cluster, names or [], data_dir)
+    found = size_table.look(cluster, names or [], data_dir)
     if as_json:
         output.print_json([each.as_json() for each in found])
     elif not found:
         output.note(f"No topics at {bootstrap}. Make one: headrace topics create NAME")
     else:
-        topic_sizes.show(found, partitions=bool(names))
+        size_table.show(found, partitions=bool(names))
 
 
 @app.command(
@@ -277,6 +280,7 @@ def alter(
     Or change the replication factor. New replicas are placed on the least-loaded brokers, and the
     leaders stay.
     """
+    from headrace.admin.topics import existing_topics
     from headrace.cli import client
     from headrace.cli.topics import config_changes
     from headrace.client.configs import alter_configs
@@ -294,21 +298,23 @@ def alter(
     changes = config_changes.Changes(pairs(to_set or [], "--set"), tuple(to_unset or ()))
     cluster = client.connect(bootstrap, client_config)
     with client.admin(cluster) as connected:
-        client.describe_topics(connected, [name])
+        existing_topics(connected, [name])
         alter_configs(connected, ConfigResourceType.TOPIC, name, changes.to_set, changes.to_unset)
     config_changes.report(f"topic {name}", changes, as_json=as_json)
 
 
 def _resize(cluster: "ClusterOptions", name: str, factor: int, as_json: bool) -> None:
+    from headrace.admin.balance import resize
+    from headrace.admin.reassignment import replicas_of
+    from headrace.admin.topics import existing_topics
     from headrace.cli import client
     from headrace.cli.cluster import moving
-    from headrace.cli.cluster.balance import resize
 
     def plan(layout: "Layout") -> "Plan":
-        return resize(layout.racks, moving.held_by(layout), name, factor)
+        return resize(layout.racks, replicas_of(layout), name, factor)
 
     with client.admin(cluster) as connected:
-        client.describe_topics(connected, [name])
+        existing_topics(connected, [name])
     moving.run(cluster, plan, yes=True, dry_run=False, at_once=10, as_json=as_json)
 
 
@@ -321,18 +327,19 @@ def delete(
     client_config: ClientConfig = None,
 ) -> None:
     """Delete topics with everything in them, after asking."""
+    from headrace.admin.topics import existing_topics, settle_topics
     from headrace.cli import client
     from headrace.client.topics import delete_topics
 
     cluster = client.connect(bootstrap, client_config)
     wanted = list(dict.fromkeys(names))
     with client.admin(cluster) as connected:
-        client.describe_topics(connected, wanted)
+        existing_topics(connected, wanted)
         if not yes:
             _confirm(names)
         refused = delete_topics(connected, wanted)
         deleted = [name for name in wanted if name not in refused]
-        client.settle_topics(connected, deleted, present=False)
+        settle_topics(connected, deleted, present=False)
     failures = [client.refusal(error) for error in refused.values()]
     if as_json:
         output.print_json([{"name": name, "deleted": True} for name in deleted])
@@ -359,12 +366,13 @@ def add_partitions(
     client_config: ClientConfig = None,
 ) -> None:
     """Give a topic more partitions. Keys may land in other partitions from then on."""
+    from headrace.admin.topics import existing_topics
     from headrace.cli import client
     from headrace.client.topics import add_partitions as add
 
     cluster = client.connect(bootstrap, client_config)
     with client.admin(cluster) as connected:
-        before = len(client.describe_topics(connected, [name])[0].partitions)
+        before = len(existing_topics(connected, [name])[0].partitions)
         add(connected, name, total)
     if as_json:
         output.print_json({"name": name, "partitions": total, "before": before})

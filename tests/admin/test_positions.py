@@ -1,9 +1,9 @@
-"""What `--from` means."""
+"""Positions and times as text, without a broker."""
 
 import pytest
 
-from headrace.cli.failures import Failure
-from headrace.cli.records.positions import At, Beginning, End, Last, Since, Start, parse_start
+from headrace.admin.errors import InvalidRequest
+from headrace.admin.positions import At, Beginning, End, Last, Since, Start, parse_start
 
 
 @pytest.mark.parametrize(
@@ -28,8 +28,7 @@ def test_positions_and_times_are_told_apart(text: str, meaning: Start) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "--5", "-5w", "soon", "@", "2026-13-01"])
-def test_anything_else_is_bad_usage_with_the_list_of_forms(text: str) -> None:
-    with pytest.raises(Failure) as caught:
+def test_anything_else_is_invalid_with_the_list_of_forms(text: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
         parse_start(text)
-    assert caught.value.exit_code == 2
     assert "beginning" in caught.value.hint

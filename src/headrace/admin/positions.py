@@ -1,16 +1,23 @@
-"""Where to start reading: what `--from` means, and the offsets that a cluster gives for it."""
+"""Positions in topics: an offset, a time, the beginning or the end, and the offsets they mean."""
 
 import re
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
-from headrace.cli.failures import bad_usage, not_found
-
-if TYPE_CHECKING:
-    from headrace.client.cluster import Cluster as Connected
+from headrace.admin.errors import InvalidRequest, NotFound
+from headrace.client.cluster import Cluster
+from headrace.client.offsets import (
+    COMMITTED,
+    EARLIEST,
+    LATEST,
+    UNCOMMITTED,
+    FoundOffset,
+    find_offsets,
+)
+from headrace.types import TopicPartition
 
 # Offsets this large do not occur, while every time in milliseconds since 2001 is larger.
 SMALLEST_TIMESTAMP = 10**12
@@ -75,7 +82,7 @@ def parse_time(text: str) -> int:
     try:
         return round(datetime.fromisoformat(text).timestamp() * 1000)
     except (ValueError, OverflowError):
-        raise bad_usage(
+        raise InvalidRequest(
             f"{text!r} is neither a position nor a time",
             "Use beginning, end, an offset, -N for the last N, -15m for a quarter of an hour ago, "
             "@MILLISECONDS or a time like 2026-01-31T12:00:00Z.",
@@ -88,41 +95,38 @@ def parse_moment(text: str) -> int:
     return start.timestamp_ms if isinstance(start, Since) else parse_time(text)
 
 
-def ask_offsets(
-    connected: "Connected",
+def offsets_at(
+    cluster: Cluster,
     topic: str,
     partitions: Iterable[int],
     timestamp: int,
     *,
     committed: bool = False,
-) -> dict[int, tuple[int, int]]:
+) -> dict[int, FoundOffset]:
     """Offset and timestamp of each partition for a time, LATEST or EARLIEST; -1 is none."""
-    from headrace.client.offsets import COMMITTED, UNCOMMITTED, find_offsets
-    from headrace.types import TopicPartition
-
     wanted = {TopicPartition(topic, index): timestamp for index in partitions}
-    found = find_offsets(connected, wanted, COMMITTED if committed else UNCOMMITTED)
-    return {at.partition: (each.offset, each.timestamp_ms) for at, each in sorted(found.items())}
+    found = find_offsets(cluster, wanted, COMMITTED if committed else UNCOMMITTED)
+    return {at.partition: each for at, each in sorted(found.items())}
 
 
 def bounds(
-    connected: "Connected", topic: str, partitions: list[int], *, committed: bool = False
+    cluster: Cluster, topic: str, partitions: list[int], *, committed: bool = False
 ) -> dict[int, tuple[int, int]]:
     """First offset, and the offset after the last, of each partition."""
-    from headrace.client.offsets import EARLIEST, LATEST
-
-    first = ask_offsets(connected, topic, partitions, EARLIEST)
-    last = ask_offsets(connected, topic, partitions, LATEST, committed=committed)
-    return {index: (first[index][0], last[index][0]) for index in partitions}
+    first = offsets_at(cluster, topic, partitions, EARLIEST)
+    last = offsets_at(cluster, topic, partitions, LATEST, committed=committed)
+    return {index: (first[index].offset, last[index].offset) for index in partitions}
 
 
 def starts(
-    connected: "Connected", topic: str, start: Start, limits: Mapping[int, tuple[int, int]]
+    cluster: Cluster, topic: str, start: Start, limits: Mapping[int, tuple[int, int]]
 ) -> dict[int, int]:
     """The offset to begin with in each partition, within what the partition holds."""
     if isinstance(start, Since):
-        found = ask_offsets(connected, topic, limits, start.timestamp_ms)
-        return {i: (found[i][0] if found[i][0] >= 0 else end) for i, (_, end) in limits.items()}
+        found = offsets_at(cluster, topic, limits, start.timestamp_ms)
+        return {
+            i: (found[i].offset if found[i].offset >= 0 else end) for i, (_, end) in limits.items()
+        }
     if isinstance(start, Last):
         return {i: max(begin, end - start.count) for i, (begin, end) in limits.items()}
     if isinstance(start, At):
@@ -134,7 +138,7 @@ def chosen_partitions(topic: str, existing: int, wanted: list[int] | None) -> li
     """The partitions to look at: those asked for, or all."""
     for index in wanted or []:
         if not 0 <= index < existing:
-            raise not_found(
+            raise NotFound(
                 f"topic {topic!r} has no partition {index}", f"It has 0 to {existing - 1}."
             )
     return sorted(set(wanted)) if wanted else list(range(existing))

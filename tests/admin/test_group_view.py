@@ -1,12 +1,6 @@
-"""How a group is put into words, without a broker."""
+"""The lag of a partition, without a broker."""
 
-from headrace.cli.groups.group_view import PartitionLag, places_text
-
-
-def test_partitions_are_told_as_ranges_by_topic() -> None:
-    places = [("b", 7), ("a", 0), ("a", 2), ("a", 1), ("a", 5)]
-    assert places_text(places) == "a:0-2,5 b:7"
-    assert places_text([]) == ""
+from headrace.admin.group_view import PartitionLag
 
 
 def test_lag_is_unknown_without_an_offset_or_an_end_and_never_negative() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.cli.records.record_text import (
+from headrace.admin.record_text import (
     BadLine,
     LineFormat,
     json_field,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.cli.cluster.balance import Plan, Replicas, TooFewBrokers, drain, even_out, resize
+from headrace.admin.balance import Plan, Replicas, TooFewBrokers, drain, even_out, resize
 from headrace.types import TopicPartition
 
 Held = dict[TopicPartition, Replicas]

@@ -7,14 +7,8 @@ from typing import Any
 
 import pytest
 
-from headrace.cli.topics.topic_sizes import (
-    Next,
-    PartitionSize,
-    SegmentSize,
-    TopicSize,
-    earliest,
-    next_of,
-)
+from headrace.admin.topic_sizes import NextDeletion
+from headrace.cli.topics.size_table import SegmentSize, deletion_text, next_of
 from headrace.log.retention import LogView
 from headrace.settings import LogSettings
 from tests.cli.conftest import Run
@@ -86,51 +80,30 @@ def piece(base: int, size: int, age_ms: int) -> SegmentSize:
 
 def test_what_is_due_is_counted_as_the_broker_would() -> None:
     log = LogView((piece(0, 100, WEEK.retention_ms + 1), piece(10, 50, 0)), 0, 20, 20)
-    assert next_of(log, WEEK, NOW) == Next("retention.ms", NOW, 0, 1, 100)
+    assert next_of(log, WEEK, NOW) == NextDeletion("retention.ms", NOW, 0, 1, 100)
 
 
 def test_the_oldest_segment_says_when_it_goes() -> None:
     log = LogView((piece(0, 100, 1000), piece(10, 50, 0)), 0, 20, 20)
-    assert next_of(log, WEEK, NOW) == Next("retention.ms", NOW - 1000 + WEEK.retention_ms)
+    assert next_of(log, WEEK, NOW) == NextDeletion("retention.ms", NOW - 1000 + WEEK.retention_ms)
     by_size = LogSettings(retention_ms=-1, retention_bytes=80)
-    assert next_of(log, by_size, NOW) == Next("retention.bytes", None, 30)
-    assert next_of(log, by_size, NOW) == Next("retention.bytes", None, 30)
+    assert next_of(log, by_size, NOW) == NextDeletion("retention.bytes", None, 30)
+    assert next_of(log, by_size, NOW) == NextDeletion("retention.bytes", None, 30)
     assert next_of(log, LogSettings(cleanup_policy=frozenset({"compact"})), NOW) is None
     consumed = LogSettings(cleanup_policy=frozenset({"consumed"}), retention_ms=-1)
-    assert next_of(log, consumed, NOW) == Next("consumed.groups")
-
-
-def test_without_segments_the_limits_give_the_earliest_moment() -> None:
-    by_number = LogSettings(retention_ms=-1, retention_messages=30)
-    assert earliest(by_number, 100, 0, 20, NOW) == Next("retention.messages", None, 10)
-    assert earliest(by_number, 100, 0, 40, NOW) == Next("retention.messages", None, 0)
-    assert earliest(by_number, 100, 40, 40, None) is None
-
-
-def test_of_a_topics_partitions_the_first_to_lose_something_counts() -> None:
-    soon, later = Next("retention.ms", NOW + 5), Next("retention.ms", NOW + 9)
-    now = Next("retention.bytes", NOW, 0, 3, 100)
-    waits = Next("consumed.groups")
-
-    def topic(*following: Next) -> TopicSize:
-        return TopicSize("t", [PartitionSize(0, 1, 1, 0, 1, NOW, each) for each in following])
-
-    assert topic(later, soon, waits).next is soon
-    assert topic(soon, now).next is now
-    assert topic(waits).next is waits
-    assert TopicSize("t", []).next is None
+    assert next_of(log, consumed, NOW) == NextDeletion("consumed.groups")
 
 
 @pytest.mark.parametrize(
     ("following", "text"),
     [
-        (Next("retention.bytes", NOW, 0, 3, 2048), "3 segments, 2.0 KiB (retention.bytes)"),
-        (Next("retention.ms", NOW), "2023-11-14 22:13:20 (retention.ms)"),
-        (Next("retention.bytes", None, 1024), "after 1.0 KiB more (retention.bytes)"),
-        (Next("retention.messages", None, 1), "after 1 record more (retention.messages)"),
-        (Next("retention.messages", None, 0), "now (retention.messages)"),
-        (Next("consumed.groups"), "when read (consumed.groups)"),
+        (NextDeletion("retention.bytes", NOW, 0, 3, 2048), "3 segments, 2.0 KiB (retention.bytes)"),
+        (NextDeletion("retention.ms", NOW), "2023-11-14 22:13:20 (retention.ms)"),
+        (NextDeletion("retention.bytes", None, 1024), "after 1.0 KiB more (retention.bytes)"),
+        (NextDeletion("retention.messages", None, 1), "after 1 record more (retention.messages)"),
+        (NextDeletion("retention.messages", None, 0), "now (retention.messages)"),
+        (NextDeletion("consumed.groups"), "when read (consumed.groups)"),
     ],
 )
-def test_a_cell_says_what_goes_next(following: Next, text: str) -> None:
-    assert following.text() == text
+def test_a_cell_says_what_goes_next(following: NextDeletion, text: str) -> None:
+    assert deletion_text(following) == text

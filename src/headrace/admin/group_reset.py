@@ -1,0 +1,153 @@
+"""New offsets for a group: the target, the plan that follows from it, and its execution.
+
+The plan is always made first and writes nothing; `apply` writes a plan.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from headrace.admin import positions
+from headrace.admin.errors import AdminError
+from headrace.admin.group_view import DescribedGroup, Place
+from headrace.admin.topics import existing_topics
+from headrace.client.cluster import Cluster
+from headrace.client.groups import Committed, commit_offsets
+from headrace.client.topics import describe_topics
+from headrace.errors import ErrorCode, KafkaError
+from headrace.types import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """Shift by N records; a negative N moves back."""
+
+    count: int
+
+
+Target: TypeAlias = positions.Start | Shift
+
+
+@dataclass(frozen=True, slots=True)
+class ResetScope:
+    """A topic, and which of its partitions; None is all."""
+
+    topic: str
+    partitions: tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetChange:
+    """One partition's offset before and after; `limited` if the partition ends earlier."""
+
+    topic: str
+    partition: int
+    before: int | None
+    after: int
+    limited: bool = False
+
+    @property
+    def difference(self) -> int | None:
+        return None if self.before is None else self.after - self.before
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "topic": self.topic,
+            "partition": self.partition,
+            "from": self.before,
+            "to": self.after,
+            "difference": self.difference,
+            "limited": self.limited,
+        }
+
+
+def partitions_in(cluster: Cluster, scopes: Sequence[ResetScope]) -> dict[str, list[int]]:
+    """The partitions that the scopes name, by topic; NotFound if one does not exist."""
+    names = list(dict.fromkeys(scope.topic for scope in scopes))
+    counts = {topic.name: len(topic.partitions) for topic in existing_topics(cluster, names)}
+    found: dict[str, list[int]] = {}
+    for scope in scopes:
+        wanted = None if scope.partitions is None else list(scope.partitions)
+        chosen = positions.chosen_partitions(scope.topic, counts[scope.topic], wanted)
+        found[scope.topic] = sorted({*found.get(scope.topic, ()), *chosen})
+    return found
+
+
+def partitions_read(cluster: Cluster, committed: Iterable[Place]) -> dict[str, list[int]]:
+    """The partitions that the group has an offset of, by topic, without those deleted since."""
+    places = sorted(committed)
+    topics = describe_topics(cluster, {topic for topic, _ in places})
+    found: dict[str, list[int]] = {}
+    for topic, index in places:
+        if topic in topics and index in topics[topic].partitions:
+            found.setdefault(topic, []).append(index)
+    return found
+
+
+def plan(
+    cluster: Cluster,
+    chosen: Mapping[str, Sequence[int]],
+    target: Target,
+    committed: Mapping[Place, int],
+) -> list[OffsetChange]:
+    """Every chosen partition's offset, before and after."""
+    changes: list[OffsetChange] = []
+    for topic, indexes in chosen.items():
+        limits = positions.bounds(cluster, topic, list(indexes))
+        if isinstance(target, Shift):
+            changes += [
+                shifted(topic, i, committed.get((topic, i)), target, limits[i]) for i in limits
+            ]
+            continue
+        starts = positions.starts(cluster, topic, target, limits)
+        exact = target.offset if isinstance(target, positions.At) else None
+        changes += [
+            OffsetChange(topic, i, committed.get((topic, i)), at, exact not in (None, at))
+            for i, at in sorted(starts.items())
+        ]
+    return changes
+
+
+def shifted(
+    topic: str, index: int, before: int | None, by: Shift, limits: tuple[int, int]
+) -> OffsetChange:
+    """The offset so many records away, within what the partition holds."""
+    if before is None:
+        raise AdminError(
+            f"the group has no offset of {topic} partition {index} to shift from",
+            code="NO_OFFSET",
+            hint="Leave that partition out, or give it an offset with --to-earliest or another.",
+        )
+    begin, end = limits
+    wanted = before + by.count
+    after = min(max(begin, wanted), end)
+    return OffsetChange(topic, index, before, after, after != wanted)
+
+
+def in_use(group: DescribedGroup, consequence: str) -> AdminError:
+    """The error for a group with active members, which prevent a change."""
+    count = len(group.members)
+    clients = ", ".join(sorted({f"{each.client_id} on {each.host}" for each in group.members})[:3])
+    more = ", ..." if count > 3 else ""
+    return AdminError(
+        f"group {group.name!r} has {count} active member{'' if count == 1 else 's'} "
+        f"({clients}{more}); {consequence}",
+        code="GROUP_IN_USE",
+        hint="Stop its consumers first; a consumer that died leaves after its session timeout. "
+        f"`headrace groups describe {group.name}` shows who is there.",
+    )
+
+
+def apply(cluster: Cluster, name: str, changes: Sequence[OffsetChange]) -> None:
+    """Commit the new offsets; AdminError GROUP_IN_USE if the group got a member meanwhile."""
+    rows = {TopicPartition(each.topic, each.partition): Committed(each.after) for each in changes}
+    try:
+        commit_offsets(cluster, name, rows)
+    except KafkaError as error:
+        if error.code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS):
+            raise AdminError(
+                f"group {name!r} got a member meanwhile; its offsets were not reset",
+                code="GROUP_IN_USE",
+                hint="Stop its consumers first.",
+            ) from None
+        raise

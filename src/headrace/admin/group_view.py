@@ -1,0 +1,229 @@
+"""Groups: their description, members, committed offsets and lag in records.
+
+Only questions; nothing here changes a group. `group_reset.py` does.
+"""
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from headrace.admin.errors import NotFound
+from headrace.client.cluster import Cluster
+from headrace.client.errors import ClientError
+from headrace.client.groups import (
+    DEAD,
+    GroupDescription,
+    ListedGroup,
+    MemberDescription,
+    describe_groups,
+)
+from headrace.client.groups import committed_offsets as ask_committed_offsets
+from headrace.client.groups import list_groups as ask_groups
+from headrace.client.offsets import end_offsets
+from headrace.errors import KafkaError
+from headrace.types import Address, TopicPartition
+
+Place: TypeAlias = tuple[str, int]
+"""A topic and the index of a partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorAddress:
+    """The broker that coordinates a group; the id is -1 if it is not known."""
+
+    id: int
+    host: str
+    port: int
+
+
+UNKNOWN_COORDINATOR = CoordinatorAddress(-1, "", -1)
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedGroup:
+    """A group as its coordinator describes it."""
+
+    name: str
+    state: str
+    type: str
+    protocol_type: str
+    assignor: str
+    coordinator: CoordinatorAddress
+    members: tuple[MemberDescription, ...]
+
+    @property
+    def exists(self) -> bool:
+        """Brokers describe a group that does not exist with the state Dead."""
+        return self.state != DEAD
+
+    def as_json(self) -> dict[str, object]:
+        at = self.coordinator
+        return {
+            "name": self.name,
+            "state": self.state,
+            "type": self.type,
+            "protocol_type": self.protocol_type or None,
+            "assignor": self.assignor or None,
+            "coordinator": {"id": at.id, "host": at.host, "port": at.port},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLag:
+    """One partition that the group has read or owns; unknown values are None."""
+
+    topic: str
+    partition: int
+    committed: int | None
+    end: int | None
+    owner: MemberDescription | None
+
+    @property
+    def lag(self) -> int | None:
+        """Records between the committed offset and the end."""
+        if self.committed is None or self.end is None:
+            return None
+        return max(self.end - self.committed, 0)
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "topic": self.topic,
+            "partition": self.partition,
+            "committed": self.committed,
+            "end": self.end,
+            "lag": self.lag,
+            "member_id": self.owner and self.owner.id,
+            "client_id": self.owner and self.owner.client_id,
+            "host": self.owner and self.owner.host,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """A group with the lag of its partitions."""
+
+    description: DescribedGroup
+    partitions: tuple[PartitionLag, ...]
+
+    @property
+    def lag(self) -> int:
+        """Of all partitions that have one."""
+        return sum(each.lag or 0 for each in self.partitions)
+
+    def member_lag(self, member_id: str) -> int:
+        """Of the partitions that a member owns."""
+        owned = (each for each in self.partitions if each.owner and each.owner.id == member_id)
+        return sum(each.lag or 0 for each in owned)
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            **self.description.as_json(),
+            "lag": self.lag,
+            "members": [_member_json(each) for each in self.description.members],
+            "partitions": [each.as_json() for each in self.partitions],
+        }
+
+
+def _member_json(member: MemberDescription) -> dict[str, object]:
+    return {
+        "id": member.id,
+        "client_id": member.client_id,
+        "host": member.host,
+        "instance_id": member.instance_id,
+        "assignment": None if member.assignment is None else _places_json(member.assignment),
+        "target": None if member.target is None else _places_json(member.target),
+    }
+
+
+def _places_json(places: Iterable[Place]) -> list[dict[str, object]]:
+    return [{"topic": topic, "partition": index} for topic, index in places]
+
+
+def list_groups(
+    cluster: Cluster,
+) -> tuple[dict[str, ListedGroup], list[KafkaError | ClientError]]:
+    """The groups of every type by name, and the errors of brokers that did not list theirs."""
+    found, errors = ask_groups(cluster)
+    return {each.name: each for each in found}, errors
+
+
+def describe(
+    cluster: Cluster, names: Iterable[str], known: Mapping[str, ListedGroup] | None = None
+) -> dict[str, DescribedGroup]:
+    """The named groups; `exists` is false for a group that does not exist.
+
+    `known` are the listed groups; they are listed here if they are needed and not given.
+    """
+    found = describe_groups(cluster, names)
+    if known is None and any(each.state == DEAD for each in found.values()):
+        known, _ = list_groups(cluster)
+    brokers = cluster.patiently("listing brokers", cluster.brokers)
+    return {
+        name: _described(_as_listed(each, (known or {}).get(name)), brokers)
+        for name, each in found.items()
+    }
+
+
+def _as_listed(group: GroupDescription, listed: ListedGroup | None) -> GroupDescription:
+    """A group that its coordinator lists and cannot describe: of a type such as `share`."""
+    if group.state != DEAD or listed is None:
+        return group
+    return replace(group, type=listed.type, protocol_type=listed.protocol_type, state=listed.state)
+
+
+def _described(group: GroupDescription, brokers: Mapping[int, Address]) -> DescribedGroup:
+    address = brokers.get(group.coordinator)
+    return DescribedGroup(
+        name=group.name,
+        state=group.state,
+        type=group.type,
+        protocol_type=group.protocol_type,
+        assignor=group.assignor,
+        coordinator=UNKNOWN_COORDINATOR
+        if address is None
+        else CoordinatorAddress(group.coordinator, address.host, address.port),
+        members=group.members,
+    )
+
+
+def existing_groups(cluster: Cluster, names: Sequence[str]) -> list[DescribedGroup]:
+    """The named groups in this order; NotFound with a suggestion if one does not exist."""
+    found = describe(cluster, names)
+    for name in names:
+        if not found[name].exists:
+            raise missing_group(cluster, name)
+    return [found[name] for name in names]
+
+
+def missing_group(cluster: Cluster, name: str) -> NotFound:
+    """The error for a group that does not exist, with groups of similar names."""
+    close = difflib.get_close_matches(name, list(list_groups(cluster)[0]), 3)
+    hint = f"Did you mean {' or '.join(close)}?" if close else ""
+    return NotFound(
+        f"group {name!r} does not exist", hint or "`headrace groups list` shows what exists."
+    )
+
+
+def committed_offsets(cluster: Cluster, name: str) -> dict[Place, int]:
+    """The group's offset of each partition that has one."""
+    found = ask_committed_offsets(cluster, name, stable=False)
+    return {(at.topic, at.partition): committed.offset for at, committed in found.items()}
+
+
+def view_group(cluster: Cluster, group: DescribedGroup) -> GroupView:
+    """The group with its lag as it is now."""
+    committed = committed_offsets(cluster, group.name)
+    owners = {
+        (at.topic, at.partition): member
+        for member in group.members
+        for at in member.assignment or ()
+    }
+    partitions = [TopicPartition(*place) for place in sorted({*committed, *owners})]
+    ends = cluster.patiently("end offsets", lambda: end_offsets(cluster, partitions))
+    return GroupView(
+        group,
+        tuple(
+            PartitionLag(*at, committed.get(at), ends.get(at), owners.get(at)) for at in partitions
+        ),
+    )

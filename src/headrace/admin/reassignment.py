@@ -1,0 +1,96 @@
+"""Reassignments: carries out the plans of `balance.py`. Only ordinary requests, for any cluster."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from headrace.admin.balance import Plan, Replicas, TooFewBrokers
+from headrace.admin.errors import AdminError
+from headrace.client import layout
+from headrace.client.cluster import Cluster
+from headrace.client.layout import Layout
+from headrace.errors import KafkaError
+from headrace.types import TopicPartition
+
+POLL_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class MoveProgress:
+    """How far a plan is: partitions that have arrived or were refused, and those that move."""
+
+    done: int
+    total: int
+    under_way: int
+    refused: Mapping[TopicPartition, KafkaError]
+
+
+def settled_layout(cluster: Cluster) -> Layout:
+    """Which broker holds what; AdminError MOVES_UNDER_WAY while partitions are moving."""
+    moving = cluster.patiently("listing moves", lambda: layout.moves_under_way(cluster))
+    if moving:
+        raise AdminError(
+            f"{len(moving)} partition(s) are moving already, such as {next(iter(moving))}",
+            code="MOVES_UNDER_WAY",
+            hint="Wait until `headrace cluster describe` shows no moves, then plan again.",
+        )
+    return cluster.patiently("asking who holds what", lambda: layout.read_layout(cluster))
+
+
+def planned(planner: Callable[[Layout], Plan], found: Layout) -> Plan:
+    """The plan; AdminError TOO_FEW_BROKERS if there is none."""
+    try:
+        return planner(found)
+    except TooFewBrokers as error:
+        raise AdminError(
+            str(error),
+            code="TOO_FEW_BROKERS",
+            hint="Start another broker, or `headrace topics alter TOPIC --replication-factor N`.",
+        ) from None
+
+
+def replicas_of(found: Layout) -> dict[TopicPartition, Replicas]:
+    """The replicas of every partition."""
+    return {partition: held.replicas for partition, held in found.partitions.items()}
+
+
+def not_led_by_preferred(found: Layout) -> list[TopicPartition]:
+    """Partitions that their preferred (first) replica could lead and does not."""
+    return [
+        partition
+        for partition, held in found.partitions.items()
+        if held.leader != held.replicas[0] and held.replicas[0] in held.isr
+    ]
+
+
+def move_all(cluster: Cluster, plan: Plan, at_once: int) -> Iterator[MoveProgress]:
+    """Keeps `at_once` partitions moving until all have arrived; yields after each look.
+
+    If the caller stops early, moves that have begun go on.
+    """
+    waiting = {move.partition: move.after for move in reversed(plan.moves)}
+    moving: set[TopicPartition] = set()
+    refused: dict[TopicPartition, KafkaError] = {}
+    while waiting or moving:
+        room = min(at_once - len(moving), len(waiting))
+        batch = dict(waiting.popitem() for _ in range(room))
+        if batch:
+            errors = cluster.patiently("moving partitions", partial(layout.move, cluster, batch))
+            refused |= errors
+            moving |= batch.keys() - errors.keys()
+        under_way = cluster.patiently("listing moves", lambda: layout.moves_under_way(cluster))
+        moving &= under_way.keys()
+        left = len(waiting) + len(moving)
+        yield MoveProgress(len(plan.moves) - left, len(plan.moves), len(moving), dict(refused))
+        if moving:
+            time.sleep(POLL_S)
+
+
+def elect_preferred_leaders(cluster: Cluster) -> dict[TopicPartition, KafkaError]:
+    """Elect the preferred leaders where others lead; returns the errors."""
+    now = cluster.patiently("asking who leads", lambda: layout.read_layout(cluster))
+    wanted = not_led_by_preferred(now)
+    if not wanted:
+        return {}
+    return cluster.patiently("electing leaders", lambda: layout.elect_preferred(cluster, wanted))

@@ -1,0 +1,82 @@
+"""A topic with its partitions: leaders, replicas, offsets, bytes, and configs that were changed."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from uuid import UUID
+
+from headrace.admin import positions
+from headrace.admin.topics import existing_topics, replica_brokers
+from headrace.client.brokers import partition_sizes
+from headrace.client.cluster import Cluster
+from headrace.client.configs import describe_configs
+from headrace.client.layout import Held
+from headrace.types import ConfigResourceType, TopicPartition, encode_uuid
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionView:
+    """One partition; unknown values are None."""
+
+    partition: int
+    leader: int | None
+    replicas: list[int]
+    isr: list[int]
+    begin: int | None
+    end: int | None
+    size_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicView:
+    """One topic with its partitions and the settings that were changed."""
+
+    name: str
+    id: str
+    internal: bool
+    partitions: list[PartitionView]
+    configs: dict[str, str]
+
+    def as_json(self) -> dict[str, object]:
+        return asdict(self)
+
+
+def view_topics(cluster: Cluster, names: Sequence[str]) -> list[TopicView]:
+    """The named topics as they are now; NotFound if one does not exist."""
+    views = []
+    found = existing_topics(cluster, names)
+    partitions = {topic.name: list(topic.partitions) for topic in found}
+    sizes = partition_sizes(cluster, replica_brokers(found), partitions)
+    for topic in found:
+        limits = positions.bounds(cluster, topic.name, topic.led) if topic.led else {}
+        configs = describe_configs(cluster, ConfigResourceType.TOPIC, topic.name)
+        views.append(
+            TopicView(
+                name=topic.name,
+                id=encode_uuid(topic.topic_id or UUID(int=0)),
+                internal=topic.internal,
+                partitions=[
+                    _partition(TopicPartition(topic.name, index), held, limits, sizes)
+                    for index, held in topic.partitions.items()
+                ],
+                configs={each.name: each.value or "" for each in configs if each.changed_here},
+            )
+        )
+    return views
+
+
+def _partition(
+    partition: TopicPartition,
+    held: Held,
+    limits: Mapping[int, tuple[int, int]],
+    sizes: Mapping[TopicPartition, int],
+) -> PartitionView:
+    begin, end = limits.get(partition.partition, (None, None))
+    return PartitionView(
+        partition=partition.partition,
+        leader=None if held.leader < 0 else held.leader,
+        replicas=list(held.replicas),
+        isr=list(held.isr),
+        begin=begin,
+        end=end,
+        size_bytes=sizes.get(partition),
+    )

@@ -1,0 +1,126 @@
+"""Groups and changes of their offsets as tables for a person."""
+
+from collections.abc import Iterable, Sequence
+
+from headrace.admin.group_reset import OffsetChange
+from headrace.admin.group_view import GroupView, PartitionLag, Place
+from headrace.cli import output
+from headrace.client.groups import MemberDescription
+
+
+def show_group(view: GroupView) -> None:
+    """The group, its partitions and its members."""
+    group = view.description
+    at = group.coordinator
+    output.print_facts(
+        {
+            "Group": group.name,
+            "State": group.state,
+            "Type": group.type,
+            "Protocol": group.protocol_type or "-",
+            "Assignor": group.assignor or "-",
+            "Coordinator": f"{at.id} ({at.host}:{at.port})",
+            "Members": str(len(group.members)),
+            "Lag": output.records(view.lag),
+        }
+    )
+    print()
+    if view.partitions:
+        output.print_table(
+            ("Topic", "Partition", "Committed", "End", "Lag", "Client", "Host"),
+            [*map(_row, view.partitions), _total(view)],
+            numbers=("Partition", "Committed", "End", "Lag"),
+        )
+    else:
+        output.note("No offsets committed and no partitions assigned.")
+    print()
+    if group.members:
+        output.print_table(
+            ("Client", "Member", "Instance", "Host", "Assignment"),
+            [_member_row(each) for each in group.members],
+        )
+        print()
+
+
+def _row(each: PartitionLag) -> tuple[str, ...]:
+    from rich.markup import escape
+
+    return (
+        escape(each.topic),
+        str(each.partition),
+        output.number(each.committed),
+        output.number(each.end),
+        lag_text(each.lag),
+        escape(each.owner.client_id) if each.owner else "-",
+        escape(each.owner.host) if each.owner else "-",
+    )
+
+
+def _total(view: GroupView) -> tuple[str, ...]:
+    return ("[bold]total[/]", "", "", "", f"[bold]{view.lag:,}[/]", "", "")
+
+
+def lag_text(lag: int | None) -> str:
+    """Green for zero, yellow for some, a dash if unknown."""
+    if lag is None:
+        return "-"
+    return f"[yellow]{lag:,}[/]" if lag else "[green]0[/]"
+
+
+def _member_row(member: MemberDescription) -> tuple[str, ...]:
+    from rich.markup import escape
+
+    if member.assignment is None:
+        owned = "-"
+    else:
+        owned = places_text(member.assignment) or "nothing"
+    if member.target is not None and member.target != member.assignment:
+        owned += f" (moving to {places_text(member.target) or 'nothing'})"
+    words = (member.client_id, member.id, member.instance_id or "-", member.host, owned)
+    return tuple(escape(word) for word in words)
+
+
+def places_text(places: Iterable[Place]) -> str:
+    """`clicks:0-2,5 orders:1`."""
+    by_topic: dict[str, list[int]] = {}
+    for topic, index in sorted(places):
+        by_topic.setdefault(topic, []).append(index)
+    return " ".join(f"{topic}:{_ranges(indexes)}" for topic, indexes in by_topic.items())
+
+
+def _ranges(indexes: Sequence[int]) -> str:
+    runs: list[tuple[int, int]] = []
+    for index in indexes:
+        if runs and index == runs[-1][1] + 1:
+            runs[-1] = (runs[-1][0], index)
+        else:
+            runs.append((index, index))
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+
+
+def show_changes(changes: Sequence[OffsetChange], *, error: bool = False) -> None:
+    """The plan as a table."""
+    output.print_table(
+        ("Topic", "Partition", "From", "To", "Difference", ""),
+        [
+            (
+                each.topic,
+                str(each.partition),
+                output.number(each.before),
+                output.number(each.after),
+                _difference(each.difference),
+                "[dim]as far as the partition goes[/]" if each.limited else "",
+            )
+            for each in changes
+        ],
+        numbers=("Partition", "From", "To", "Difference"),
+        error=error,
+    )
+
+
+def _difference(count: int | None) -> str:
+    if count is None:
+        return "[green]new[/]"
+    if not count:
+        return "[dim]same[/]"
+    return f"[{'yellow' if count < 0 else 'cyan'}]{count:+,}[/]"
