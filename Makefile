@@ -17,7 +17,7 @@ BENCH_ARGS  ?=
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(LOCK)
 
 .DEFAULT_GOAL := help
-.PHONY: help up down demo cluster-up check test endurance lint bench lock install dev tools clean
+.PHONY: help up down demo cluster-up check test endurance lint bench lock install dev tools console clean
 
 # Tests are compiled once and not in every run, whatever the environment says.
 unexport PYTHONDONTWRITEBYTECODE
@@ -31,7 +31,7 @@ help: ## say what can be done
 	@echo "  SECURE=yes starts it with TLS, logins and permissions, and without the demo."
 	@echo "  DEMO=no starts the broker only. SECONDS=60 is how long \`make demo\` runs."
 
-up: $(VENV)/.installed ## install what is locked, start the broker, show the demo live
+up: $(VENV)/.installed $(VENV)/.console ## install what is locked, start the broker, show the demo live
 	@SECURE="$(SECURE)" scripts/up "$(LISTEN)" "$(DATA)"
 	@scripts/show-demo "$(if $(filter yes,$(SECURE)),no,$(DEMO))" "$(LISTEN)" "$(DATA)"
 
@@ -48,7 +48,7 @@ cluster-up: dev tools ## three brokers and a ZooKeeper; leaders are killed while
 check: lint ## lint, types and the tests that start no process and are not slow: under a minute
 	$(BIN)/python -m pytest --fast -q -n 2 $(PYTEST_ARGS)
 
-test: dev tools $(VENV)/.spark-classes lint ## install everything the tests need and run them all
+test: dev tools $(VENV)/.console $(VENV)/.spark-classes lint ## install everything the tests need and run them all
 	$(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)
 
 endurance: dev tools ## repeat the tests of faults hundreds of times (hours); `make test` has a few of each
@@ -72,6 +72,8 @@ install: $(VENV)/.installed ## make .venv with the broker and the command line
 dev: $(VENV)/.installed-dev ## make .venv with everything that development needs
 
 tools: $(VENV)/.tools-checked ## bring Kafka's Java tools and the Debian packages of the tests
+
+console: $(VENV)/.console ## build the pages of the web console (brings Node.js if there is none)
 
 lock: ## choose the newest versions that pyproject.toml allows (needs uv)
 	uv pip compile --universal --python-version 3.11 --upgrade --all-extras \
@@ -106,6 +108,9 @@ $(VENV)/.spark-classes: $(VENV)/.installed-dev tests/support/spark_classes.py
 	@echo "archiving Spark's classes for the tests"
 	@$(BIN)/python -m tests.support.spark_classes >/dev/null && touch $@ || echo "there is none: Spark will start more slowly"
 
+$(VENV)/.console: $(shell find web -path web/node_modules -prune -o -type f -print) scripts/build-console | $(VENV)/bin/python
+	@PYTHON="$(PYTHON)" scripts/build-console && touch $@ || true
+
 $(VENV)/.tools-checked: scripts/java/pom.xml scripts/java/spark-kafka.pom.xml scripts/java/zookeeper.pom.xml scripts/fetch-java-tools scripts/debian-packages | $(VENV)/bin/python
-	@scripts/debian-packages kcat openjdk-17-jre-headless maven || true
+	@scripts/debian-packages kcat openjdk-17-jre-headless maven chromium fonts-dejavu-core || true
 	@scripts/fetch-java-tools && touch $@ || echo "the tests that need Java will be skipped"

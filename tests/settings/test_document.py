@@ -4,7 +4,7 @@ from pathlib import Path
 
 from headrace.settings import TABLE, TOPIC_TABLE
 from headrace.settings.document import settings_page
-from headrace.settings.service_table import REGISTRY_TABLE
+from headrace.settings.service_table import CONSOLE_TABLE, REGISTRY_TABLE
 
 PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
 
@@ -17,13 +17,16 @@ def test_the_page_is_not_stale() -> None:
 
 def test_the_page_has_every_setting_once_in_each_scope() -> None:
     topics, _, rest = settings_page().partition("## Broker settings")
-    brokers, _, registry = rest.partition("## Registry settings")
+    brokers, _, rest = rest.partition("## Registry settings")
+    registry, _, console = rest.partition("## Web console")
     for name in TOPIC_TABLE:
         assert topics.count(f"\n| `{name}` |") == 1, name
     for name in TABLE:
         assert brokers.count(f"\n| `{name}` |") == 1, name
     for name in REGISTRY_TABLE:
         assert registry.count(f"\n| `{name}` |") == 1, name
+    for name in CONSOLE_TABLE:
+        assert console.count(f"\n| `{name}` |") == 1, name
 
 
 def test_the_page_says_where_a_default_is_not_kafkas() -> None:

@@ -18,7 +18,7 @@ from headrace.settings import (
 from headrace.settings.group_table import BOUNDS, GROUP_TABLE, check_group_configs
 from headrace.settings.ignored import ignored_names, why_ignored
 from headrace.settings.no_effect import BROKER_NO_EFFECT, TOPIC_NO_EFFECT
-from headrace.settings.service_table import REGISTRY_TABLE
+from headrace.settings.service_table import CONSOLE_TABLE, REGISTRY_TABLE
 from headrace.settings.setting import parse_value
 from headrace.settings.topic_table import FIELDS
 
@@ -27,6 +27,7 @@ ROWS = [
     *TOPIC_TABLE.values(),
     *GROUP_TABLE.values(),
     *REGISTRY_TABLE.values(),
+    *CONSOLE_TABLE.values(),
 ]
 
 

@@ -107,11 +107,14 @@ def serve(
 ) -> None:
     """Runs the service that `build` imports and makes, until it gets a signal."""
     try:
+        from headrace.service.errors import StartFailure
         from headrace.service.security import make_security
         from headrace.service.server import ProcessOptions, run
 
         security = make_security(name, settings)
         service = build()
+    except StartFailure as error:
+        raise Failure(str(error)) from None
     except ModuleNotFoundError as error:
         raise Failure(
             f"the {name} needs the package {error.name}, which is not installed",

@@ -7,7 +7,7 @@ from headrace.settings.group_table import GROUP_TABLE
 from headrace.settings.ignored import ignored_names
 from headrace.settings.protection import refused_names
 from headrace.settings.security_table import SECURITY_ROWS
-from headrace.settings.service_table import REGISTRY_TABLE
+from headrace.settings.service_table import CONSOLE_TABLE, REGISTRY_TABLE
 from headrace.settings.setting import INT_MAX, LONG_MAX, Setting, Type, format_value
 from headrace.settings.table import TABLE
 from headrace.settings.topic_table import TOPIC_DEFAULTS, TOPIC_TABLE
@@ -77,6 +77,12 @@ Give them to `headrace registry serve` with `--config FILE` or `--set NAME=VALUE
 command win over `--set`, and `--set` wins over the file. Unknown names are errors.
 """
 
+CONSOLE = """\
+## Web console
+
+Settings of `headrace console`, given in the same ways.
+"""
+
 
 def settings_page() -> str:
     """The whole page."""
@@ -90,6 +96,7 @@ def settings_page() -> str:
     refused = (f"| `{name}` | {why} |" for name, why in refused_names())
     parts.append(REFUSED + "\n".join(refused) + "\n")
     parts += [REGISTRY, *_table(REGISTRY_TABLE.values())]
+    parts += [CONSOLE, *_table(CONSOLE_TABLE.values())]
     return "\n".join(parts).rstrip("\n") + "\n"
 
 

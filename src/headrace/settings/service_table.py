@@ -105,3 +105,18 @@ REGISTRY_TABLE: dict[str, Setting] = {
                 scope="service"),
     )
 }  # fmt: skip
+
+CONSOLE_TABLE: dict[str, Setting] = {
+    row.name: row
+    for row in (
+        *_common(8080),
+        Setting("schema.registry.url", Type.STRING, "",
+                "The address of the schema registry, as http://HOST:PORT. Empty: values are "
+                "decoded without schemas.", scope="service"),
+        Setting("console.read.only", Type.BOOLEAN, False,
+                "Leave out every function that changes something.", scope="service"),
+        Setting("console.hosts", Type.STRING, "",
+                "Further host names under which browsers reach the console, separated by commas. "
+                "Requests for other names are refused.", scope="service"),
+    )
+}  # fmt: skip

@@ -1,0 +1,51 @@
+"""The state of the console: its connections and what it has been configured with."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from headrace.client.config import ClientConfig, client_config, from_librdkafka
+from headrace.console.cluster_threads import ClusterThreads
+
+CLIENT_ID = "headrace-console"
+ANSWER_TIMEOUT_MS = 10_000
+"""How long a page waits for the cluster, unless the operator's properties say otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleOptions:
+    """What the operator chooses."""
+
+    bootstrap: str
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Client properties with librdkafka's names, secrets included."""
+    registry_url: str = ""
+    """Empty: the console has no schema registry."""
+    read_only: bool = False
+    """Whether the routes that change something are left out."""
+    hosts: frozenset[str] = frozenset()
+    """Further host names under which browsers reach the console."""
+
+    @property
+    def client_config(self) -> ClientConfig:
+        return client_config(
+            {
+                "client.id": CLIENT_ID,
+                "default.api.timeout.ms": str(ANSWER_TIMEOUT_MS),
+                **from_librdkafka(self.properties),
+                "bootstrap.servers": self.bootstrap,
+            }
+        )
+
+
+class Console:
+    """One console of one cluster."""
+
+    def __init__(self, options: ConsoleOptions) -> None:
+        self.options = options
+        self.cluster = ClusterThreads(options.client_config)
+
+    async def start(self) -> None:
+        """The console starts without its cluster, too; the pages then tell what is wrong."""
+
+    async def stop(self) -> None:
+        self.cluster.close()

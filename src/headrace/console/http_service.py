@@ -1,0 +1,32 @@
+"""The console as a service of the chassis."""
+
+from functools import partial
+
+from headrace.console.assets import SECURITY_HEADERS, load_assets
+from headrace.console.console import Console
+from headrace.console.console_request import ConsoleRequest
+from headrace.console.routes import routes
+from headrace.service.http_service import Health, HttpService
+
+LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "[::1]"})
+BODY_BYTES = 32_000_000
+"""A produced record may be as large as brokers accept it."""
+
+
+def console_service(console: Console, listen_host: str) -> HttpService[ConsoleRequest]:
+    """The HTTP service of a console; raises StartFailure if its pages are missing."""
+    options = console.options
+    return HttpService(
+        name="console",
+        summary=f"for the cluster at {options.bootstrap}",
+        routes=routes(read_only=options.read_only),
+        make_request=partial(ConsoleRequest, console),
+        start=console.start,
+        stop=console.stop,
+        health=Health,
+        metrics=dict,
+        page=load_assets().serve,
+        hosts=LOOPBACK_NAMES | options.hosts | {listen_host.lower()},
+        response_headers=SECURITY_HEADERS,
+        body_bytes=BODY_BYTES,
+    )

@@ -1,0 +1,197 @@
+"""Topics: list, numbers of the rows that are visible, one topic, create, change, delete.
+
+The list has names and partitions only, which are one request to the cluster. Sizes and record
+counts are asked for by the rows that a browser shows.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from headrace.client.brokers import partition_sizes
+from headrace.client.cluster import Cluster
+from headrace.client.configs import alter_configs, describe_configs
+from headrace.client.offsets import EARLIEST, LATEST, find_offsets
+from headrace.client.topics import (
+    BROKER_DEFAULT,
+    TopicDescription,
+    add_partitions,
+    create_topics,
+    delete_topics,
+    describe_topics,
+)
+from headrace.console.console_request import ConsoleRequest, text_map, whole_number
+from headrace.service.errors import HttpError
+from headrace.types import ConfigResourceType, TopicPartition
+
+MOST_NUMBERS = 200
+"""Topics in one request for numbers."""
+
+
+async def list_topics(request: ConsoleRequest) -> object:
+    """All topics by name."""
+    topics = await request.console.cluster.run(describe_topics)
+    return {
+        "topics": [
+            {
+                "name": each.name,
+                "internal": each.internal or each.name.startswith("__"),
+                "partitions": len(each.partitions),
+                "replication_factor": _replication_factor(each),
+                "under_replicated": sum(
+                    len(part.isr) < len(part.replicas) for part in each.partitions.values()
+                ),
+                "offline": len(each.partitions) - len(each.led),
+            }
+            for each in sorted(topics.values(), key=lambda each: each.name)
+        ]
+    }
+
+
+async def get_numbers(request: ConsoleRequest) -> object:
+    """Records and bytes of some topics."""
+    names = request.fields().get("topics")
+    if not isinstance(names, list) or not all(isinstance(each, str) for each in names):
+        raise HttpError(400, "The field topics must be a list of texts")
+    if len(names) > MOST_NUMBERS:
+        raise HttpError(400, f"Ask for at most {MOST_NUMBERS} topics at once")
+    return await request.console.cluster.run(_numbers, names)
+
+
+async def get_topic(request: ConsoleRequest) -> object:
+    """Partitions of one topic: leaders, replicas, offsets, bytes."""
+    return await request.console.cluster.run(_topic, request.path["topic"])
+
+
+async def get_topic_configs(request: ConsoleRequest) -> object:
+    """All settings of a topic, with where each value comes from."""
+    rows = await request.console.cluster.run(
+        describe_configs, ConfigResourceType.TOPIC, request.path["topic"]
+    )
+    return {
+        "configs": [
+            {
+                "name": each.name,
+                "value": None if each.sensitive else each.value,
+                "source": each.source,
+                "read_only": each.read_only,
+                "sensitive": each.sensitive,
+            }
+            for each in rows
+        ]
+    }
+
+
+async def create_topic(request: ConsoleRequest) -> object:
+    """Creates a topic; partitions and replication factor default to the broker's."""
+    name, body = request.field("name"), request.fields()
+    partitions = _optional_number(body, "partitions")
+    replication_factor = _optional_number(body, "replication_factor")
+    refused = await request.console.cluster.run(
+        create_topics,
+        [name],
+        partitions=partitions,
+        replication_factor=replication_factor,
+        configs=text_map("configs", body.get("configs", {})),
+    )
+    _raise_refused(refused)
+    return {"name": name}
+
+
+async def change_topic_configs(request: ConsoleRequest) -> object:
+    """Sets some settings and puts others back to their defaults, all or none."""
+    body = request.fields()
+    to_set = text_map("set", body.get("set", {}))
+    to_delete = body.get("delete", [])
+    if not isinstance(to_delete, list) or not all(isinstance(each, str) for each in to_delete):
+        raise HttpError(400, "The field delete must be a list of texts")
+    name = request.path["topic"]
+    await request.console.cluster.run(
+        alter_configs, ConfigResourceType.TOPIC, name, to_set, to_delete
+    )
+    return {"name": name}
+
+
+async def change_partitions(request: ConsoleRequest) -> object:
+    """Adds partitions; a topic cannot have fewer."""
+    total = whole_number("partitions", request.fields().get("partitions"), 1, 2**31 - 1)
+    await request.console.cluster.run(add_partitions, request.path["topic"], total)
+    return {"name": request.path["topic"]}
+
+
+async def delete_topic(request: ConsoleRequest) -> object:
+    """Deletes a topic with its records."""
+    name = request.path["topic"]
+    _raise_refused(await request.console.cluster.run(delete_topics, [name]))
+    return {"name": name}
+
+
+def _numbers(cluster: Cluster, names: Iterable[str]) -> Mapping[str, object]:
+    topics = describe_topics(cluster, names)
+    led = [TopicPartition(each.name, index) for each in topics.values() for index in each.led]
+    begins = find_offsets(cluster, dict.fromkeys(led, EARLIEST))
+    ends = find_offsets(cluster, dict.fromkeys(led, LATEST))
+    sizes = _sizes(cluster, topics.values())
+    return {
+        each.name: {
+            "records": str(
+                sum(
+                    ends[at].offset - begins[at].offset
+                    for at in (TopicPartition(each.name, index) for index in each.led)
+                )
+            ),
+            "bytes": str(
+                sum(sizes.get(TopicPartition(each.name, index), 0) for index in each.partitions)
+            ),
+        }
+        for each in topics.values()
+    }
+
+
+def _topic(cluster: Cluster, name: str) -> Mapping[str, object]:
+    found = describe_topics(cluster, [name]).get(name)
+    if found is None:
+        raise HttpError(404, f"Topic {name} does not exist")
+    led = [TopicPartition(name, index) for index in found.led]
+    begins = find_offsets(cluster, dict.fromkeys(led, EARLIEST))
+    ends = find_offsets(cluster, dict.fromkeys(led, LATEST))
+    sizes = _sizes(cluster, [found])
+    return {
+        "name": name,
+        "id": None if found.topic_id is None else str(found.topic_id),
+        "internal": found.internal,
+        "replication_factor": _replication_factor(found),
+        "partitions": [
+            {
+                "partition": index,
+                "leader": part.leader,
+                "replicas": list(part.replicas),
+                "in_sync": list(part.isr),
+                "begin": str(begins[at].offset) if at in begins else None,
+                "end": str(ends[at].offset) if at in ends else None,
+                "bytes": str(sizes[at]) if at in sizes else None,
+            }
+            for index, part in found.partitions.items()
+            for at in (TopicPartition(name, index),)
+        ],
+    }
+
+
+def _sizes(cluster: Cluster, topics: Iterable[TopicDescription]) -> dict[TopicPartition, int]:
+    topics = list(topics)
+    brokers = {
+        broker for each in topics for part in each.partitions.values() for broker in part.replicas
+    }
+    return partition_sizes(cluster, brokers, {each.name: each.partitions for each in topics})
+
+
+def _replication_factor(topic: TopicDescription) -> int:
+    return max((len(part.replicas) for part in topic.partitions.values()), default=0)
+
+
+def _optional_number(body: Mapping[str, object], name: str) -> int:
+    value = body.get(name)
+    return BROKER_DEFAULT if value in (None, "") else whole_number(name, value, 1, 2**31 - 1)
+
+
+def _raise_refused(refused: Mapping[str, Exception]) -> None:
+    for error in refused.values():
+        raise HttpError(422, str(error))

@@ -1,0 +1,103 @@
+"""A tab of a browser that shows the console, and what a person would notice in it."""
+
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from playwright.sync_api import Browser, Page, ViewportSize
+
+ROOT = Path(__file__).resolve().parents[2]
+AXE = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
+PATIENCE_MS = 60_000
+"""Other tests use the processors at the same time."""
+
+_VISIBLE_ROWS = """table => [...table.querySelectorAll("tbody tr:not(.space)")].filter(row => {
+    const box = row.getBoundingClientRect();
+    const inside = box.top < window.innerHeight && box.bottom > 0 && box.height > 5;
+    const middle = document.elementFromPoint(box.left + 5, (box.top + box.bottom) / 2);
+    return inside && middle !== null && row.contains(middle);
+}).length"""
+
+
+class Looking:
+    """One tab; leaving it fails if a script of the page failed or was blocked by its policy."""
+
+    def __init__(
+        self,
+        browser: Browser,
+        url: str,
+        folder: Path,
+        *,
+        scheme: str = "light",
+        width: int = 1280,
+        height: int = 800,
+        bypass_csp: bool = False,
+    ) -> None:
+        size: ViewportSize = {"width": width, "height": height}
+        self._context = browser.new_context(
+            base_url=url,
+            viewport=size,
+            color_scheme="dark" if scheme == "dark" else "light",
+            bypass_csp=bypass_csp,
+            accept_downloads=True,
+        )
+        self._context.set_default_timeout(PATIENCE_MS)
+        self._folder = Path(os.environ.get("CONSOLE_SCREENSHOTS", folder))
+        self.problems: list[str] = []
+        self.page = self.new_tab()
+
+    def new_tab(self) -> Page:
+        """Another tab of the same window."""
+        page = self._context.new_page()
+        page.on("pageerror", lambda error: self.problems.append(f"error: {error}"))
+        page.on(
+            "console",
+            lambda message: (
+                self.problems.append(message.text)
+                if message.type == "error" and "Failed to load resource" not in message.text
+                else None
+            ),
+        )
+        return page
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._context.close()
+        if kind is None:
+            assert self.problems == []
+
+    def visible_rows(self, label: str) -> int:
+        """Rows of a table that a person sees: drawn inside of the window and not covered."""
+        table = self.page.get_by_role("table", name=label, exact=True)
+        return int(table.evaluate(_VISIBLE_ROWS))
+
+    def screenshot(self, name: str) -> Path:
+        """A picture of the window. Set CONSOLE_SCREENSHOTS to keep all pictures in a folder."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        path = self._folder / f"{name}.png"
+        self.page.screenshot(path=path)
+        return path
+
+    def violations(self) -> list[str]:
+        """Violations of accessibility rules, by axe. The tab must bypass the page's policy."""
+        self.page.add_script_tag(path=AXE)
+        found: dict[str, Any] = self.page.evaluate("axe.run()")
+        return [
+            f"{each['id']}: {each['help']}: {node['html'][:200]} {node['failureSummary'][:300]}"
+            for each in found["violations"]
+            for node in each["nodes"]
+        ]
+
+    def overflows(self) -> bool:
+        """Whether the page is wider than the window."""
+        return bool(
+            self.page.evaluate("document.documentElement.scrollWidth > window.innerWidth + 1")
+        )

@@ -1,0 +1,13 @@
+// The entries of the menu, by subject.
+
+export interface Entry {
+  /** First part of the path. */
+  page: string;
+  title: string;
+  section: string;
+}
+
+export const NAVIGATION: readonly Entry[] = [
+  { page: "", title: "Overview", section: "" },
+  { page: "topics", title: "Topics", section: "Data" },
+];

@@ -1,0 +1,66 @@
+import type { JSX } from "preact";
+import { useData } from "../api";
+import { Shown } from "../components/states";
+import { Table, byNumber } from "../components/table";
+import type { TopicRow } from "./topics";
+import { count } from "../numbers";
+
+interface Broker {
+  id: number;
+  host: string;
+  port: number;
+  rack: string | null;
+}
+
+interface ClusterInfo {
+  cluster_id: string;
+  controller: number | null;
+  brokers: Broker[];
+}
+
+export default function Overview(): JSX.Element {
+  const cluster = useData<ClusterInfo>("/cluster", 5000);
+  const topics = useData<{ topics: TopicRow[] }>("/topics", 10000);
+  const rows = topics.data?.topics ?? [];
+  const sum = (value: (row: TopicRow) => number) => rows.reduce((total, row) => total + value(row), 0);
+  return (
+    <div class="page">
+      <div class="page-head">
+        <h1>Overview</h1>
+      </div>
+      <Shown of={cluster}>
+        {(data) => (
+          <>
+            <div class="cards">
+              <Figure value={count(data.brokers.length)} label="brokers" />
+              <Figure value={topics.data && count(rows.filter((row) => !row.internal).length)} label="topics" />
+              <Figure value={topics.data && count(sum((row) => row.partitions))} label="partitions" />
+              <Figure value={topics.data && count(sum((row) => row.under_replicated))} label="under-replicated" />
+              <Figure value={topics.data && count(sum((row) => row.offline))} label="without a leader" />
+            </div>
+            <Table
+              label="Brokers"
+              rows={data.brokers}
+              id={(row) => String(row.id)}
+              columns={[
+                { key: "id", title: "Broker", cell: (row) => row.id, compare: byNumber((row) => row.id) },
+                { key: "host", title: "Address", cell: (row) => `${row.host}:${row.port}` },
+                { key: "rack", title: "Rack", cell: (row) => row.rack ?? "", optional: true },
+                { key: "role", title: "", cell: (row) => (row.id === data.controller ? "controller" : "") },
+              ]}
+            />
+          </>
+        )}
+      </Shown>
+    </div>
+  );
+}
+
+function Figure({ value, label }: { value: string | undefined; label: string }): JSX.Element {
+  return (
+    <div class="card">
+      <span class="figure">{value ?? "…"}</span>
+      <span>{label}</span>
+    </div>
+  );
+}

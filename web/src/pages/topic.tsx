@@ -1,0 +1,94 @@
+import type { JSX } from "preact";
+import { useState } from "preact/hooks";
+import { remove, useData, type Long } from "../api";
+import { Dialog, quoted } from "../components/dialog";
+import { TextField } from "../components/field";
+import { notify } from "../components/notices";
+import { Badge, Shown } from "../components/states";
+import { Table, byNumber } from "../components/table";
+import { Tabs } from "../components/tabs";
+import { bytes, count } from "../numbers";
+import { navigate, path } from "../router";
+import { mayChange } from "../session";
+import { TopicSettings } from "./topic_settings";
+
+interface PartitionRow {
+  partition: number;
+  leader: number;
+  replicas: number[];
+  in_sync: number[];
+  begin: Long | null;
+  end: Long | null;
+  bytes: Long | null;
+}
+
+interface TopicInfo {
+  name: string;
+  id: string | null;
+  internal: boolean;
+  replication_factor: number;
+  partitions: PartitionRow[];
+}
+
+const PARTS: Record<string, string> = { partitions: "Partitions", settings: "Settings" };
+
+export function TopicPage({ name, part }: { name: string; part: string }): JSX.Element {
+  const [deleting, setDeleting] = useState(false);
+  return (
+    <div class="page">
+      <div class="page-head">
+        <h1>{name}</h1>
+        {mayChange() && (
+          <button type="button" class="danger" onClick={() => setDeleting(true)}>
+            Delete topic
+          </button>
+        )}
+      </div>
+      <Tabs
+        label="Parts of the topic"
+        tabs={Object.entries(PARTS).map(([key, title]) => ({ to: path("topics", name, key), title, current: key === part }))}
+      />
+      {part === "settings" ? <TopicSettings name={name} /> : <Partitions name={name} />}
+      {deleting && <DeleteTopic name={name} onClose={() => setDeleting(false)} />}
+    </div>
+  );
+}
+
+function Partitions({ name }: { name: string }): JSX.Element {
+  const topic = useData<TopicInfo>(`/topics/${encodeURIComponent(name)}`, 5000);
+  return (
+    <Shown of={topic}>
+      {(data) => (
+        <Table
+          label="Partitions"
+          rows={data.partitions}
+          id={(row) => String(row.partition)}
+          columns={[
+            { key: "partition", title: "Partition", cell: (row) => row.partition, compare: byNumber((row) => row.partition), number: true },
+            { key: "leader", title: "Leader", cell: (row) => (row.leader < 0 ? <Badge kind="bad">none</Badge> : row.leader), compare: byNumber((row) => row.leader) },
+            { key: "replicas", title: "Replicas", cell: (row) => row.replicas.join(", ") },
+            { key: "in_sync", title: "In sync", cell: (row) => (row.in_sync.length < row.replicas.length ? <Badge kind="warning">{row.in_sync.join(", ")}</Badge> : row.in_sync.join(", ")) },
+            { key: "begin", title: "First offset", cell: (row) => count(row.begin), number: true },
+            { key: "end", title: "End offset", cell: (row) => count(row.end), number: true },
+            { key: "bytes", title: "Size", cell: (row) => bytes(row.bytes), compare: byNumber((row) => (row.bytes === null ? null : BigInt(row.bytes))), number: true },
+          ]}
+        />
+      )}
+    </Shown>
+  );
+}
+
+function DeleteTopic({ name, onClose }: { name: string; onClose: () => void }): JSX.Element {
+  const [typed, setTyped] = useState("");
+  const submit = async () => {
+    await remove(`/topics/${encodeURIComponent(name)}`);
+    notify(`Topic ${name} was deleted.`);
+    navigate("/topics");
+  };
+  return (
+    <Dialog title={`Delete topic ${name}`} action="Delete" dangerous command={`headrace topics delete ${quoted(name)} --yes`} disabled={typed !== name} onSubmit={submit} onClose={onClose}>
+      <p>All records of the topic are deleted. This cannot be undone.</p>
+      <TextField label="Enter the name of the topic" value={typed} onInput={setTyped} />
+    </Dialog>
+  );
+}

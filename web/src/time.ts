@@ -1,0 +1,100 @@
+// Times are shown in one zone on all pages, and the zone is always printed. The choice is in the address (`tz`) and is
+// remembered by the browser.
+
+import { param, setParams } from "./router";
+import type { Long } from "./api";
+
+const STORED = "headrace-zone";
+
+/** "UTC", "local", or the name of a zone. */
+export function zone(): string {
+  return param("tz") || stored() || "UTC";
+}
+
+export function setZone(name: string): void {
+  try {
+    window.localStorage.setItem(STORED, name);
+  } catch {
+    // A browser without storage forgets the choice.
+  }
+  setParams({ tz: name });
+}
+
+function stored(): string {
+  try {
+    return window.localStorage.getItem(STORED) ?? "";
+  } catch {
+    return "";
+  }
+}
+
+const formats = new Map<string, Intl.DateTimeFormat>();
+
+function format(name: string): Intl.DateTimeFormat {
+  let found = formats.get(name);
+  if (found === undefined) {
+    const options: Intl.DateTimeFormatOptions = {
+      year: "numeric",
+      month: "2-digit",
+      day: "2-digit",
+      hour: "2-digit",
+      minute: "2-digit",
+      second: "2-digit",
+      fractionalSecondDigits: 3,
+      hourCycle: "h23",
+      timeZoneName: "shortOffset",
+    };
+    if (name !== "local") options.timeZone = name;
+    found = new Intl.DateTimeFormat("en-GB", options);
+    formats.set(name, found);
+  }
+  return found;
+}
+
+export function isZone(name: string): boolean {
+  try {
+    format(name);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** The latest moment that JavaScript's dates can hold. */
+const LATEST_MS = 8_640_000_000_000_000n;
+
+/** `2026-11-16 14:03:07.123 UTC`. A timestamp outside of the calendar is shown as a number. */
+export function timeText(ms: Long | number | null | undefined, withMilliseconds = true): string {
+  if (ms === null || ms === undefined || ms === "") return "";
+  let exact: bigint;
+  try {
+    exact = BigInt(ms);
+  } catch {
+    return String(ms);
+  }
+  if (exact < 0n) return exact === -1n ? "no timestamp" : `${exact} ms`;
+  if (exact > LATEST_MS) return `${exact} ms`;
+  const name = isZone(zone()) ? zone() : "UTC";
+  const parts = new Map(format(name).formatToParts(Number(exact)).map((part) => [part.type, part.value]));
+  const day = `${parts.get("year")}-${parts.get("month")}-${parts.get("day")}`;
+  const clock = `${parts.get("hour")}:${parts.get("minute")}:${parts.get("second")}`;
+  const fraction = withMilliseconds ? `.${parts.get("fractionalSecond")}` : "";
+  const zoneName = (parts.get("timeZoneName") ?? "UTC").replace("GMT", "UTC");
+  return `${day} ${clock}${fraction} ${zoneName}`;
+}
+
+/** `3 d 4 h`, `5 min 20 s`, `340 ms`. */
+export function durationText(ms: number): string {
+  if (!Number.isFinite(ms)) return "";
+  if (ms < 0) return `-${durationText(-ms)}`;
+  if (ms < 1000) return `${Math.round(ms)} ms`;
+  const seconds = Math.floor(ms / 1000);
+  const units: [number, string][] = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
+  const first = units.findIndex(([size]) => seconds >= size);
+  const [large, largeName] = units[first]!;
+  const text = `${Math.floor(seconds / large)} ${largeName}`;
+  const next = units[first + 1];
+  if (next === undefined) return text;
+  const rest = Math.floor((seconds % large) / next[0]);
+  return rest === 0 ? text : `${text} ${rest} ${next[1]}`;
+}
