@@ -226,6 +226,7 @@ def test_describe_shows_members_and_the_lag_of_each_partition(
     assert (found["name"], found["state"], found["type"]) == (group, "Stable", protocol)
     assert found["protocol_type"] == "consumer"
     assert (found["assignor"], found["lag"]) == (assignor, 6)
+    assert isinstance(found["lag_seconds"], float)
     assert isinstance(found["members"], list)
     [only] = found["members"]
     assert (only["client_id"], only["host"]) == (f"{protocol}-client", "127.0.0.1")

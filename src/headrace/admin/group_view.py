@@ -1,21 +1,25 @@
-"""Groups: their description, members, committed offsets and lag in records.
+"""Groups: their description, members, committed offsets, and lag in records and seconds.
 
 Only questions; nothing here changes a group. `group_reset.py` does.
 """
 
 import difflib
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from headrace.admin.errors import NotFound
+from headrace.admin.record_times import Gap, RecordTime, RecordTimes
 from headrace.client.cluster import Cluster
 from headrace.client.errors import ClientError
 from headrace.client.groups import (
     DEAD,
+    Committed,
     GroupDescription,
     ListedGroup,
     MemberDescription,
+    committed_by_group,
     describe_groups,
 )
 from headrace.client.groups import committed_offsets as ask_committed_offsets
@@ -78,6 +82,15 @@ class PartitionLag:
     committed: int | None
     end: int | None
     owner: MemberDescription | None
+    next_record: RecordTime | None = None
+    """The time of the first record that the group has not read, if it was looked up."""
+    delay_s: float | None = None
+    """The lag in seconds: the age of that record, or 0 if the group has read everything."""
+
+    @property
+    def delay_gap(self) -> Gap | None:
+        """Why `delay_s` is unknown, or belongs to a record after the committed offset."""
+        return None if self.next_record is None else self.next_record.gap
 
     @property
     def lag(self) -> int | None:
@@ -93,6 +106,8 @@ class PartitionLag:
             "committed": self.committed,
             "end": self.end,
             "lag": self.lag,
+            "lag_seconds": self.delay_s,
+            "lag_seconds_note": self.delay_gap,
             "member_id": self.owner and self.owner.id,
             "client_id": self.owner and self.owner.client_id,
             "host": self.owner and self.owner.host,
@@ -111,6 +126,11 @@ class GroupView:
         """Of all partitions that have one."""
         return sum(each.lag or 0 for each in self.partitions)
 
+    @property
+    def delay_s(self) -> float | None:
+        """The longest of all partitions that have one."""
+        return max((p.delay_s for p in self.partitions if p.delay_s is not None), default=None)
+
     def member_lag(self, member_id: str) -> int:
         """Of the partitions that a member owns."""
         owned = (each for each in self.partitions if each.owner and each.owner.id == member_id)
@@ -120,6 +140,7 @@ class GroupView:
         return {
             **self.description.as_json(),
             "lag": self.lag,
+            "lag_seconds": self.delay_s,
             "members": [_member_json(each) for each in self.description.members],
             "partitions": [each.as_json() for each in self.partitions],
         }
@@ -211,19 +232,86 @@ def committed_offsets(cluster: Cluster, name: str) -> dict[Place, int]:
     return {(at.topic, at.partition): committed.offset for at, committed in found.items()}
 
 
-def view_group(cluster: Cluster, group: DescribedGroup) -> GroupView:
-    """The group with its lag as it is now."""
-    committed = committed_offsets(cluster, group.name)
-    owners = {
-        (at.topic, at.partition): member
-        for member in group.members
-        for at in member.assignment or ()
-    }
-    partitions = [TopicPartition(*place) for place in sorted({*committed, *owners})]
+def view_groups(
+    cluster: Cluster, groups: Sequence[DescribedGroup], times: RecordTimes | None = None
+) -> list[GroupView]:
+    """The groups with their lag as it is now; in seconds too if `times` is given.
+
+    A group whose offsets cannot be read has only the partitions that its members own.
+    """
+    committed, _ = committed_by_group(cluster, (group.name for group in groups))
+    rows = {group.name: _rows(group, committed.get(group.name, {})) for group in groups}
+    partitions = {TopicPartition(*at) for found in rows.values() for at in found}
     ends = cluster.patiently("end offsets", lambda: end_offsets(cluster, partitions))
-    return GroupView(
-        group,
-        tuple(
-            PartitionLag(*at, committed.get(at), ends.get(at), owners.get(at)) for at in partitions
-        ),
-    )
+    views = [
+        GroupView(
+            group,
+            tuple(
+                PartitionLag(*at, row.committed, ends.get(at), row.owner)
+                for at, row in rows[group.name].items()
+            ),
+        )
+        for group in groups
+    ]
+    return views if times is None else with_delays(cluster, views, times, _now_ms())
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    committed: int | None
+    owner: MemberDescription | None
+
+
+def _rows(
+    group: DescribedGroup, committed: Mapping[TopicPartition, Committed]
+) -> dict[TopicPartition, _Row]:
+    owners = {at: member for member in group.members for at in member.assignment or ()}
+    offsets = {at: each.offset for at, each in committed.items()}
+    return {at: _Row(offsets.get(at), owners.get(at)) for at in sorted({*offsets, *owners})}
+
+
+def with_delays(
+    cluster: Cluster, views: Sequence[GroupView], times: RecordTimes, now_ms: int
+) -> list[GroupView]:
+    """The views with the lag in seconds: how old the first record is that a group has not read."""
+    # Groups may stand at different offsets of one partition; a request can ask for one of them.
+    rounds: list[dict[TopicPartition, int]] = []
+    keys = {key for view in views for key in map(_unread, view.partitions) if key is not None}
+    for at, offset in sorted(keys):
+        place = next((each for each in rounds if at not in each), None)
+        if place is None:
+            rounds.append(place := {})
+        place[at] = offset
+    found: dict[tuple[TopicPartition, int], RecordTime] = {}
+    for each in rounds:
+        for at, time_found in times.look_up(cluster, each).items():
+            found[at, each[at]] = time_found
+    return [
+        replace(view, partitions=tuple(_with_delay(row, found, now_ms) for row in view.partitions))
+        for view in views
+    ]
+
+
+def _unread(row: PartitionLag) -> tuple[TopicPartition, int] | None:
+    """Where the first unread record stands; None if there is none, or if it is not known."""
+    if not row.lag or row.committed is None:
+        return None
+    return TopicPartition(row.topic, row.partition), row.committed
+
+
+def _with_delay(
+    row: PartitionLag, found: Mapping[tuple[TopicPartition, int], RecordTime], now_ms: int
+) -> PartitionLag:
+    if row.lag == 0:
+        return replace(row, delay_s=0.0)
+    key = _unread(row)
+    if key is None:
+        return row
+    next_record = found[key]
+    stamp = next_record.timestamp_ms
+    delay_s = None if stamp is None else max(now_ms - stamp, 0) / 1000
+    return replace(row, next_record=next_record, delay_s=delay_s)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -171,9 +171,13 @@ class Cluster:
     def by_leader(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[int, dict[str, list[TopicPartition]]]:
-        """Partitions by the broker that leads them, and by topic."""
+        """Partitions by the broker that leads them, and by topic; asks once for all unknown."""
+        wanted = list(partitions)
+        unknown = {partition.topic for partition in wanted} - self._topics.keys()
+        if unknown:
+            self.topics(self._topics.keys() | unknown)
         found: dict[int, dict[str, list[TopicPartition]]] = {}
-        for partition in partitions:
+        for partition in wanted:
             topics = found.setdefault(self.leader(partition), {})
             topics.setdefault(partition.topic, []).append(partition)
         return found

@@ -374,3 +374,47 @@ def committed_offsets(
         return found
 
     return cluster.patiently(what, attempt, timeout_s)
+
+
+def committed_by_group(
+    cluster: Cluster, groups: Iterable[str]
+) -> tuple[dict[str, dict[TopicPartition, Committed]], dict[str, KafkaError]]:
+    """All committed offsets of many groups, with one request to each coordinator; patient.
+
+    The second result has the groups whose offsets could not be read, and why.
+    """
+    from kio.schema.offset_fetch.v8.request import OffsetFetchRequest, OffsetFetchRequestGroup
+    from kio.schema.offset_fetch.v8.response import OffsetFetchResponse
+
+    left = list(dict.fromkeys(groups))
+    found: dict[str, dict[TopicPartition, Committed]] = {}
+    refused: dict[str, KafkaError] = {}
+
+    def attempt() -> None:
+        wanted = [name for name in left if name not in found and name not in refused]
+        for broker, names in cluster.by_coordinator(GROUP, wanted).items():
+            request = OffsetFetchRequest(
+                groups=tuple(
+                    OffsetFetchRequestGroup(group_id=GroupId(name), topics=None) for name in names
+                ),
+                require_stable=False,
+            )
+            for answer in cluster.ask(request, OffsetFetchResponse, broker).groups:
+                name = str(answer.group_id)
+                if answer.error_code:
+                    error = error_of(int(answer.error_code), f"offsets of group {name!r}")
+                    if is_retriable(error):
+                        raise error
+                    refused[name] = error
+                    continue
+                found[name] = {
+                    TopicPartition(str(topic.name), int(row.partition_index)): Committed(
+                        int(row.committed_offset), row.metadata or ""
+                    )
+                    for topic in answer.topics
+                    for row in topic.partitions
+                    if row.committed_offset >= 0 and not row.error_code
+                }
+
+    cluster.patiently("reading offsets of groups", attempt)
+    return found, refused

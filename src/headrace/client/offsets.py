@@ -52,34 +52,41 @@ def find_offsets(
     return found
 
 
-def end_offsets(
-    cluster: Cluster, partitions: Collection[TopicPartition]
-) -> dict[TopicPartition, int]:
-    """Where partitions end, in one attempt.
+def available_offsets(
+    cluster: Cluster, wanted: Mapping[TopicPartition, int], isolation: int = UNCOMMITTED
+) -> dict[TopicPartition, FoundOffset]:
+    """As `find_offsets`, in one attempt, with one request to each leader.
 
     Left out are partitions that do not exist, and those whose leader does not answer for them.
     """
-    known = cluster.topics({partition.topic for partition in partitions})
+    known = cluster.topics({partition.topic for partition in wanted})
     by_leader: dict[int, dict[str, list[TopicPartition]]] = {}
-    for partition in partitions:
+    for partition in wanted:
         leaders = known[partition.topic].leaders if partition.topic in known else ()
         if partition.partition < len(leaders) and leaders[partition.partition] >= 0:
             topics = by_leader.setdefault(leaders[partition.partition], {})
             topics.setdefault(partition.topic, []).append(partition)
-    found: dict[TopicPartition, int] = {}
+    found: dict[TopicPartition, FoundOffset] = {}
     for broker, topics in by_leader.items():
-        wanted = {each: LATEST for rows in topics.values() for each in rows}
         try:
-            answers = _ask(cluster, broker, topics, wanted, UNCOMMITTED)
+            answers = _ask(cluster, broker, topics, wanted, isolation)
         except Unreachable:
             continue
         for partition, answer in answers.items():
             try:
-                found[partition] = _checked(partition, answer).offset
+                found[partition] = _checked(partition, answer)
             except KafkaError as error:
                 if not is_retriable(error):
                     raise
     return found
+
+
+def end_offsets(
+    cluster: Cluster, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """Where partitions end, as far as `available_offsets` finds them."""
+    found = available_offsets(cluster, dict.fromkeys(partitions, LATEST))
+    return {partition: each.offset for partition, each in found.items()}
 
 
 def _checked(partition: TopicPartition, answer: "ListOffsetsPartitionResponse") -> FoundOffset:

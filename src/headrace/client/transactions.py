@@ -6,9 +6,11 @@ Own transactions are in `producing.py`; its `init_producer` aborts what a transa
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from headrace.client.cluster import TRANSACTION, Cluster
-from headrace.client.errors import UnsupportedVersion, check
+from headrace.client.errors import UnsupportedVersion, check, error_of
+from headrace.errors import ErrorCode
 from headrace.types import TopicPartition
 from headrace.wire.primitives import (
     ProducerId,
@@ -19,6 +21,9 @@ from headrace.wire.primitives import (
     i64,
     to_milliseconds,
 )
+
+if TYPE_CHECKING:
+    from kio.schema.describe_transactions.v0.response import TransactionState
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,33 +93,56 @@ def list_transactions(
 
 def describe_transaction(cluster: Cluster, transactional_id: str) -> TransactionDescription:
     """One id; KafkaError TRANSACTIONAL_ID_NOT_FOUND if it does not exist. Patient."""
+    found = describe_transactions(cluster, (transactional_id,))
+    if transactional_id not in found:
+        code = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+        raise error_of(code, f"transactional id {transactional_id!r}")
+    return found[transactional_id]
+
+
+def describe_transactions(
+    cluster: Cluster, transactional_ids: Iterable[str]
+) -> dict[str, TransactionDescription]:
+    """Many ids, with one request to each coordinator; those that do not exist are left out."""
     from kio.schema.describe_transactions.v0.request import DescribeTransactionsRequest
     from kio.schema.describe_transactions.v0.response import DescribeTransactionsResponse
 
-    request = DescribeTransactionsRequest(transactional_ids=(TransactionalId(transactional_id),))
-    what = f"transactional id {transactional_id!r}"
+    wanted = tuple(dict.fromkeys(transactional_ids))
 
-    def attempt() -> TransactionDescription:
-        broker = cluster.coordinator(TRANSACTION, transactional_id)
-        (row,) = cluster.ask(request, DescribeTransactionsResponse, broker).transaction_states
-        check(int(row.error_code), what)
-        return TransactionDescription(
-            transactional_id,
-            row.transaction_state,
-            int(row.producer_id),
-            int(row.producer_epoch),
-            to_milliseconds(row.transaction_timeout),
-            _milliseconds(row.transaction_start_time),
-            tuple(
-                sorted(
-                    TopicPartition(str(topic.topic), int(index))
-                    for topic in row.topics
-                    for index in topic.partitions
-                )
-            ),
-        )
+    def attempt() -> dict[str, TransactionDescription]:
+        found: dict[str, TransactionDescription] = {}
+        for broker, names in cluster.by_coordinator(TRANSACTION, wanted).items():
+            request = DescribeTransactionsRequest(
+                transactional_ids=tuple(map(TransactionalId, names))
+            )
+            answer = cluster.ask(request, DescribeTransactionsResponse, broker)
+            for row in answer.transaction_states:
+                name = str(row.transactional_id)
+                if int(row.error_code) == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+                    continue
+                check(int(row.error_code), f"transactional id {name!r}")
+                found[name] = _described(row)
+        return found
 
-    return cluster.patiently(what, attempt)
+    return cluster.patiently("describing transactions", attempt)
+
+
+def _described(row: "TransactionState") -> TransactionDescription:
+    return TransactionDescription(
+        str(row.transactional_id),
+        row.transaction_state,
+        int(row.producer_id),
+        int(row.producer_epoch),
+        to_milliseconds(row.transaction_timeout),
+        _milliseconds(row.transaction_start_time),
+        tuple(
+            sorted(
+                TopicPartition(str(topic.topic), int(index))
+                for topic in row.topics
+                for index in topic.partitions
+            )
+        ),
+    )
 
 
 def _milliseconds(moment: datetime | None) -> int | None:
@@ -126,29 +154,47 @@ def _milliseconds(moment: datetime | None) -> int | None:
 
 def active_producers(cluster: Cluster, partition: TopicPartition) -> list[ActiveProducer]:
     """The producers that a partition's leader remembers; patient."""
+    return active_producers_of(cluster, (partition,))[partition]
+
+
+def active_producers_of(
+    cluster: Cluster, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, list[ActiveProducer]]:
+    """The producers that the leaders remember, with one request to each leader; patient."""
     from kio.schema.describe_producers.v0.request import DescribeProducersRequest, TopicRequest
     from kio.schema.describe_producers.v0.response import DescribeProducersResponse
 
-    asked = TopicRequest(
-        name=TopicName(partition.topic), partition_indexes=(i32(partition.partition),)
-    )
-    request = DescribeProducersRequest(topics=(asked,))
+    wanted = tuple(partitions)
+    found: dict[TopicPartition, list[ActiveProducer]] = {}
 
-    def attempt() -> list[ActiveProducer]:
-        answer = cluster.ask(request, DescribeProducersResponse, cluster.leader(partition))
-        (row,) = answer.topics[0].partitions
-        check(int(row.error_code), str(partition), row.error_message)
-        return [
-            ActiveProducer(
-                int(one.producer_id),
-                int(one.producer_epoch),
-                int(one.coordinator_epoch),
-                int(one.current_txn_start_offset),
+    def attempt() -> None:
+        missing = [partition for partition in wanted if partition not in found]
+        for broker, topics in cluster.by_leader(missing).items():
+            request = DescribeProducersRequest(
+                topics=tuple(
+                    TopicRequest(
+                        name=TopicName(name),
+                        partition_indexes=tuple(i32(each.partition) for each in rows),
+                    )
+                    for name, rows in topics.items()
+                )
             )
-            for one in row.active_producers
-        ]
+            for topic in cluster.ask(request, DescribeProducersResponse, broker).topics:
+                for row in topic.partitions:
+                    partition = TopicPartition(str(topic.name), int(row.partition_index))
+                    check(int(row.error_code), str(partition), row.error_message)
+                    found[partition] = [
+                        ActiveProducer(
+                            int(one.producer_id),
+                            int(one.producer_epoch),
+                            int(one.coordinator_epoch),
+                            int(one.current_txn_start_offset),
+                        )
+                        for one in row.active_producers
+                    ]
 
-    return cluster.patiently(f"describing the producers of {partition}", attempt)
+    cluster.patiently("describing producers", attempt)
+    return found
 
 
 def write_abort_marker(

@@ -21,15 +21,15 @@ def show_group(view: GroupView) -> None:
             "Assignor": group.assignor or "-",
             "Coordinator": f"{at.id} ({at.host}:{at.port})",
             "Members": str(len(group.members)),
-            "Lag": output.records(view.lag),
+            "Lag": output.records(view.lag) + _behind(view.delay_s),
         }
     )
     print()
     if view.partitions:
         output.print_table(
-            ("Topic", "Partition", "Committed", "End", "Lag", "Client", "Host"),
+            ("Topic", "Partition", "Committed", "End", "Lag", "Seconds", "Client", "Host"),
             [*map(_row, view.partitions), _total(view)],
-            numbers=("Partition", "Committed", "End", "Lag"),
+            numbers=("Partition", "Committed", "End", "Lag", "Seconds"),
         )
     else:
         output.note("No offsets committed and no partitions assigned.")
@@ -51,13 +51,19 @@ def _row(each: PartitionLag) -> tuple[str, ...]:
         output.number(each.committed),
         output.number(each.end),
         lag_text(each.lag),
+        output.number(each.delay_s),
         escape(each.owner.client_id) if each.owner else "-",
         escape(each.owner.host) if each.owner else "-",
     )
 
 
 def _total(view: GroupView) -> tuple[str, ...]:
-    return ("[bold]total[/]", "", "", "", f"[bold]{view.lag:,}[/]", "", "")
+    total = f"[bold]{view.lag:,}[/]"
+    return ("[bold]total[/]", "", "", "", total, f"[bold]{output.number(view.delay_s)}[/]", "", "")
+
+
+def _behind(seconds: float | None) -> str:
+    return f", {seconds:,.0f} s behind" if seconds else ""
 
 
 def lag_text(lag: int | None) -> str:

@@ -13,6 +13,7 @@ from headrace.admin import group_view
 from headrace.admin.errors import AdminError
 from headrace.admin.group_rates import Rates, rates_between, total_rates
 from headrace.admin.group_view import GroupView, PartitionLag, Place
+from headrace.admin.record_times import RecordTimes
 from headrace.cli import client, output
 from headrace.cli.client import ClusterOptions
 from headrace.cli.failures import Failure, failure_of
@@ -84,11 +85,13 @@ def looks(
 ) -> Iterator[Look]:
     """Look at the group again and again; a group that is not there at first ends the command."""
     with client.open_client(cluster, LOOK_TIMEOUT_S) as connected:
+        times = RecordTimes()
 
         def view_now() -> GroupView:
             with client.translated(cluster):
-                (group,) = group_view.existing_groups(connected, [name])
-                return group_view.view_group(connected, group)
+                groups = group_view.existing_groups(connected, [name])
+                (view,) = group_view.view_groups(connected, groups, times)
+                return view
 
         yield from _looks(view_now, name, interval_s, count)
 

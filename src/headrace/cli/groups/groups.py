@@ -156,13 +156,14 @@ def describe(
     With --json: an object for one group, a list for several.
     """
     from headrace.admin import group_view
+    from headrace.admin.record_times import RecordTimes
     from headrace.cli import client
     from headrace.cli.groups.group_tables import show_group
 
     cluster = client.connect(bootstrap, client_config)
     with client.admin(cluster) as connected:
         found = group_view.existing_groups(connected, names)
-        views = [group_view.view_group(connected, group) for group in found]
+        views = group_view.view_groups(connected, found, RecordTimes())
     if as_json:
         plain = [each.as_json() for each in views]
         output.print_json(plain[0] if len(plain) == 1 else plain)

@@ -1,0 +1,118 @@
+"""Fetch of many partitions at once: the first batches from an offset on, in one attempt.
+
+For questions about single records, such as their time. Reading whole ranges is in `fetching.py`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headrace.client.cluster import Cluster
+from headrace.client.errors import Unreachable, check, error_of
+from headrace.errors import ErrorCode
+from headrace.types import TopicPartition
+from headrace.wire.primitives import TopicName, i32, i64, milliseconds
+
+if TYPE_CHECKING:
+    from kio.schema.fetch.v12.response import PartitionData
+
+PARTITION_BYTES = 20_000
+"""More than a batch of the default size; a larger batch is fetched alone."""
+PARTITIONS_AT_ONCE = 200
+LARGE_BATCH_BYTES = 1 << 20
+WAIT_MS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class FirstBatches:
+    """The answer for one partition: whole and partial batches, or the error instead of them."""
+
+    records: bytes
+    log_start: int
+    high_watermark: int
+    error: ErrorCode | None = None
+
+
+def first_batches(
+    cluster: Cluster, positions: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, FirstBatches]:
+    """The first batches from these offsets on; every position is below its partition's end.
+
+    Left out are partitions that do not exist or have no leader, and those of leaders that do not
+    answer.
+    """
+    known = cluster.topics({partition.topic for partition in positions})
+    by_leader: dict[int, list[TopicPartition]] = {}
+    for partition in positions:
+        leaders = known[partition.topic].leaders if partition.topic in known else ()
+        if partition.partition < len(leaders) and leaders[partition.partition] >= 0:
+            by_leader.setdefault(leaders[partition.partition], []).append(partition)
+    found: dict[TopicPartition, FirstBatches] = {}
+    for broker, partitions in by_leader.items():
+        for at in range(0, len(partitions), PARTITIONS_AT_ONCE):
+            wanted = {each: positions[each] for each in partitions[at : at + PARTITIONS_AT_ONCE]}
+            try:
+                found |= _fetch(cluster, broker, wanted, PARTITION_BYTES)
+                for large in _too_large(found, wanted):
+                    # The first partition of a request gets one batch, whatever its size.
+                    found |= _fetch(cluster, broker, {large: wanted[large]}, LARGE_BATCH_BYTES)
+            except Unreachable:
+                break
+    return found
+
+
+def _too_large(
+    found: Mapping[TopicPartition, FirstBatches], wanted: Mapping[TopicPartition, int]
+) -> list[TopicPartition]:
+    """Partitions that have records and sent none: their first batch was over the limit."""
+    return [
+        each
+        for each, offset in wanted.items()
+        if each in found
+        and found[each].error is None
+        and not found[each].records
+        and offset < found[each].high_watermark
+    ]
+
+
+def _fetch(
+    cluster: Cluster, broker: int, wanted: Mapping[TopicPartition, int], partition_bytes: int
+) -> dict[TopicPartition, FirstBatches]:
+    from kio.schema.fetch.v12.request import FetchPartition, FetchRequest, FetchTopic
+    from kio.schema.fetch.v12.response import FetchResponse
+
+    topics: dict[str, list[FetchPartition]] = {}
+    for partition, offset in wanted.items():
+        topics.setdefault(partition.topic, []).append(
+            FetchPartition(
+                partition=i32(partition.partition),
+                fetch_offset=i64(offset),
+                partition_max_bytes=i32(partition_bytes),
+            )
+        )
+    request = FetchRequest(
+        max_wait=milliseconds(WAIT_MS),
+        min_bytes=i32(1),
+        max_bytes=i32(partition_bytes * len(wanted)),
+        topics=tuple(
+            FetchTopic(topic=TopicName(name), partitions=tuple(rows))
+            for name, rows in topics.items()
+        ),
+        forgotten_topics_data=(),
+    )
+    answer = cluster.ask(request, FetchResponse, broker)
+    check(int(answer.error_code), "fetching records")
+    return {
+        TopicPartition(str(topic.topic), int(row.partition_index)): _first_batches(row)
+        for topic in answer.responses
+        for row in topic.partitions
+    }
+
+
+def _first_batches(row: "PartitionData") -> FirstBatches:
+    return FirstBatches(
+        bytes(row.records or b""),
+        int(row.log_start_offset),
+        int(row.high_watermark),
+        error_of(int(row.error_code), "").code if row.error_code else None,
+    )
