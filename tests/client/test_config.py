@@ -2,8 +2,9 @@
 
 import pytest
 
-from headrace.client.config import client_config, parse_bootstrap
+from headrace.client.config import client_config, parse_bootstrap, parse_jaas
 from headrace.client.errors import ClientError
+from headrace.client.kerberos import TicketSource
 from headrace.types import Address
 
 HERE = {"bootstrap.servers": "a:1"}
@@ -49,11 +50,19 @@ def test_a_login_is_read_from_jaas() -> None:
         (
             {
                 "security.protocol": "SASL_PLAINTEXT",
-                "sasl.mechanism": "GSSAPI",
+                "sasl.mechanism": "DIGEST-MD5",
                 "sasl.username": "x",
                 "sasl.password": "y",
             },
-            "sasl.mechanism: GSSAPI",
+            "sasl.mechanism: DIGEST-MD5",
+        ),
+        (
+            {
+                "security.protocol": "SASL_PLAINTEXT",
+                "sasl.mechanism": "GSSAPI",
+                "sasl.kerberos.keytab": "/a.keytab",
+            },
+            "sasl.kerberos.principal: name the principal of the keytab /a.keytab",
         ),
         ({"security.protocol": "SSL", "ssl.truststore.location": "x.jks"}, "ssl.ca.location"),
         ({"request.timeout.ms": "soon"}, "request.timeout.ms"),
@@ -62,3 +71,47 @@ def test_a_login_is_read_from_jaas() -> None:
 def test_what_cannot_be_used_is_named(properties: dict[str, str], named: str) -> None:
     with pytest.raises(ClientError, match=named.replace(".", r"\.")):
         client_config({**HERE, **properties})
+
+
+KERBEROS = {"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"}
+MODULE = "com.sun.security.auth.module.Krb5LoginModule"
+
+
+@pytest.mark.parametrize(
+    ("properties", "expected"),
+    [
+        ({}, TicketSource()),
+        (
+            {
+                "sasl.kerberos.service.name": "events",
+                "sasl.kerberos.principal": "alice@A",
+                "sasl.kerberos.keytab": "/a.keytab",
+            },
+            TicketSource("events", "alice@A", "/a.keytab"),
+        ),
+        (
+            {
+                "sasl.jaas.config": f"{MODULE} required useKeyTab=true storeKey=true "
+                'keyTab="/a b.keytab" principal="alice@A" serviceName="events";'
+            },
+            TicketSource("events", "alice@A", "/a b.keytab"),
+        ),
+        (
+            {
+                "sasl.jaas.config": f"{MODULE} required useTicketCache=true ticketCache=/tmp/a "
+                'useKeyTab=false keyTab="/a.keytab";',
+                "sasl.kerberos.service.name": "kafka",
+            },
+            TicketSource("kafka", ticket_cache="/tmp/a"),
+        ),
+    ],
+)
+def test_tickets_come_from_where_librdkafka_and_java_get_them(
+    properties: dict[str, str], expected: TicketSource
+) -> None:
+    assert client_config({**HERE, **KERBEROS, **properties}).security.tickets == expected
+
+
+def test_a_value_in_jaas_needs_no_quotes() -> None:
+    text = "x.ScramLoginModule required username=alice password=secret;"
+    assert parse_jaas(text, "sasl.jaas.config") == ("alice", "secret")

@@ -15,10 +15,12 @@ from headrace.client.topics import create_topics
 from tests.security.authority import Authority, write
 from tests.security.issuer import AUDIENCE, ISSUER, Provider, SigningKey
 from tests.security.secured import add_user
+from tests.support import kerberos
 from tests.support.ports import free_port
 from tests.support.stores import eventually
 
 TOKEN_MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+TICKET_MODULE = "com.sun.security.auth.module.Krb5LoginModule"
 MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
@@ -46,7 +48,28 @@ def tokens(folder: Path, undo: ExitStack) -> dict[str, str]:
     }
 
 
-@pytest.fixture(params=[scram, tokens], ids=["SCRAM", "OAUTHBEARER"])
+def tickets(folder: Path, undo: ExitStack) -> dict[str, str]:
+    if reason := kerberos.missing():
+        pytest.skip(reason)
+    folder = folder / "realm"
+    folder.mkdir()
+    realm = undo.enter_context(kerberos.Realm(folder))
+    environment = undo.enter_context(pytest.MonkeyPatch.context())
+    for name, value in realm.environment.items():
+        environment.setenv(name, value)
+    keytab = realm.keytab("kafka", "kafka/127.0.0.1")
+    return {
+        "sasl.enabled.mechanisms": "GSSAPI",
+        "sasl.mechanism.inter.broker.protocol": "GSSAPI",
+        "sasl.kerberos.service.name": "kafka",
+        "listener.name.brokers.gssapi.sasl.jaas.config": (
+            f'{TICKET_MODULE} required useKeyTab=true storeKey=true keyTab="{keytab}" '
+            f'principal="kafka/127.0.0.1@{kerberos.REALM}";'
+        ),
+    }
+
+
+@pytest.fixture(params=[scram, tokens, tickets], ids=["SCRAM", "OAUTHBEARER", "GSSAPI"])
 def bootstrap(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[str]:
     """Two brokers that replicate through SASL_SSL; clients use plain text."""
     authority = Authority()

@@ -5,8 +5,9 @@ from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING
 
 from headrace.client.bearer import TokenSource
-from headrace.client.config import OAUTHBEARER, Security, jaas_values, parse_jaas
+from headrace.client.config import GSSAPI, OAUTHBEARER, Security, jaas_values, parse_jaas
 from headrace.client.errors import ClientError
+from headrace.client.kerberos import TicketSource, ticket_source
 from headrace.errors import SettingError
 from headrace.settings import Settings
 from headrace.settings.listeners import LISTENER_PREFIX, Listener
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 _JAAS = "sasl.jaas.config"
 _TOKEN_URL = "sasl.oauthbearer.token.endpoint.url"
 _MECHANISM = "sasl.mechanism.inter.broker.protocol"
+_KERBEROS_MODULE = re.compile(r"\bKrb5LoginModule\b")
 _USERS = re.compile(r"\buser_\w+\s*=")
 
 
@@ -47,6 +49,11 @@ def login_security(listener: Listener, settings: Settings) -> Security:
         return _token_security(listener, settings.for_listener(listener.name), jaas_values(text))
     if not text:
         return Security(listener.protocol, mechanism=mechanism)
+    if mechanism == GSSAPI:
+        tickets = broker_tickets(listener.name, settings)
+        return Security(
+            listener.protocol, mechanism=GSSAPI, username=tickets.principal, tickets=tickets
+        )
     try:
         username, password = parse_jaas(text, name)
     except ClientError as error:
@@ -69,13 +76,34 @@ def _token_security(listener: Listener, settings: Settings, jaas: Mapping[str, s
     return Security(listener.protocol, mechanism=OAUTHBEARER, username=name, tokens=tokens)
 
 
+def broker_tickets(listener: str, settings: Settings) -> TicketSource:
+    """The principal and the keytab of this broker; SettingError if there are none."""
+    name, text = jaas_config(listener, GSSAPI, settings)
+    jaas = jaas_values(text)
+    service = settings.for_listener(listener).text("sasl.kerberos.service.name")
+    tickets = ticket_source({"serviceName": _service(jaas), **jaas}, service)
+    if not (_KERBEROS_MODULE.search(text) and tickets.keytab and tickets.principal):
+        wanted = name if text else f"{LISTENER_PREFIX}{listener.lower()}.gssapi.{_JAAS}"
+        raise SettingError(
+            f"{wanted}: GSSAPI needs this broker's principal and its keytab: com.sun.security.auth."
+            'module.Krb5LoginModule required useKeyTab=true storeKey=true keyTab="/path/to/keytab" '
+            'principal="kafka/HOST@REALM";'
+        )
+    return tickets
+
+
+def _service(jaas: Mapping[str, str]) -> str:
+    """The first part of the principal in a JAAS text: `kafka` of `kafka/HOST@REALM`."""
+    return jaas.get("principal", "").partition("@")[0].partition("/")[0]
+
+
 def check_login(listener: Listener, settings: Settings) -> None:
     """SettingError if this broker has to log in to others and has no name to do so."""
     if listener.login and not login_security(listener, settings).username:
         raise SettingError(
             f"brokers log in to each other on the listener {listener}, but {_JAAS} gives no name "
             f"and password; set {LISTENER_PREFIX}{listener.name.lower()}.{_JAAS} "
-            f"(for OAUTHBEARER: {_TOKEN_URL}), or choose another listener with "
+            f"(for OAUTHBEARER: {_TOKEN_URL}; for GSSAPI: with a keytab), or choose another with "
             "inter.broker.listener.name"
         )
 

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 from headrace.broker.build import BrokerParts
 from headrace.broker.connection import Connection, Handler, Limits
-from headrace.broker.inter_broker import check_jaas
+from headrace.broker.inter_broker import broker_tickets, check_jaas, jaas_config
 from headrace.broker.login import Login, LoginRules
 from headrace.errors import SettingError
 from headrace.security.mechanisms import (
+    GSSAPI,
     OAUTHBEARER,
     PLAIN,
     Exchange,
@@ -22,6 +23,7 @@ from headrace.settings import Settings
 from headrace.settings.listeners import Listener
 
 if TYPE_CHECKING:
+    from headrace.security.gssapi import Tickets
     from headrace.security.oauthbearer import BearerTokens
 
 logger = logging.getLogger(__name__)
@@ -49,7 +51,8 @@ class Logins:
         self._parts = parts
         tokens = Tokens.of(settings, parts.services.clock)
         self._passwords = Passwords(lambda: parts.metadata.image.security, tokens)
-        self._bearer_tokens: list[BearerTokens] = []
+        self._proofs: list[BearerTokens | Tickets] = []
+        """What checks proofs other than passwords."""
         self._rules = {
             listener.name: self._make_rules(
                 listener, settings.for_listener(listener.name), dispatch, limits
@@ -57,7 +60,7 @@ class Logins:
             for listener in listeners
             if listener.login
         }
-        if not parts.metadata.image.security.users and not self._bearer_tokens:
+        if not parts.metadata.image.security.users and not self._proofs:
             names = " and ".join(self._rules)
             logger.warning(
                 "the listener %s wants a login, and there is no user. Stop the broker and make one "
@@ -100,8 +103,19 @@ class Logins:
         self, listener: Listener, mechanisms: Sequence[str], settings: Settings
     ) -> Callable[[str], Exchange]:
         """Begins a login by one of the mechanisms."""
-        if OAUTHBEARER not in mechanisms:
-            return lambda mechanism: make_exchange(mechanism, self._passwords)
+        makers: dict[str, Callable[[], Exchange]] = {}
+        if OAUTHBEARER in mechanisms:
+            makers[OAUTHBEARER] = self._token_logins(listener, settings)
+        if GSSAPI in mechanisms:
+            makers[GSSAPI] = self._ticket_logins(listener, settings)
+
+        def begin(mechanism: str) -> Exchange:
+            make = makers.get(mechanism)
+            return make() if make is not None else make_exchange(mechanism, self._passwords)
+
+        return begin
+
+    def _token_logins(self, listener: Listener, settings: Settings) -> Callable[[], Exchange]:
         try:
             from headrace.security.oauthbearer import BearerLogin, make_tokens
         except ImportError as error:
@@ -111,14 +125,17 @@ class Logins:
             ) from error
         owner = f"the listener {listener} has OAUTHBEARER"
         tokens = make_tokens(owner, settings, self._parts.services.clock)
-        self._bearer_tokens.append(tokens)
+        self._proofs.append(tokens)
+        return lambda: BearerLogin(tokens)
 
-        def begin(mechanism: str) -> Exchange:
-            if mechanism == OAUTHBEARER:
-                return BearerLogin(tokens)
-            return make_exchange(mechanism, self._passwords)
+    def _ticket_logins(self, listener: Listener, settings: Settings) -> Callable[[], Exchange]:
+        from headrace.security.gssapi import KerberosLogin, make_tickets
 
-        return begin
+        own = broker_tickets(listener.name, settings)
+        setting, _ = jaas_config(listener.name, GSSAPI, settings)
+        tickets = make_tickets(own.principal, own.keytab, setting, settings)
+        self._proofs.append(tickets)
+        return lambda: KerberosLogin(tickets)
 
     def begin(self, listener: str) -> Login | None:
         """What serves a new client of a listener first; None if it needs no login."""
@@ -131,7 +148,7 @@ class Logins:
         self._parts.services.admit(connection.caller)
 
     def close(self) -> None:
-        """Stop checking passwords and tokens."""
+        """Stop checking passwords, tokens and tickets."""
         self._passwords.close()
-        for tokens in self._bearer_tokens:
-            tokens.close()
+        for proofs in self._proofs:
+            proofs.close()

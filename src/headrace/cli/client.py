@@ -294,6 +294,12 @@ def failure(cluster: ClusterOptions, error: "KafkaError", what: str = "") -> Fai
         KafkaError._UNKNOWN_PARTITION,
     ):
         return not_found(f"{what or 'topic'} does not exist")
+    if code == KafkaError._INVALID_ARG and "SASL mechanism GSSAPI" in text:
+        return bad_usage(
+            "the installed confluent-kafka, which handles records here, has no GSSAPI",
+            "Use kcat, or build confluent-kafka with a librdkafka that has GSSAPI. Commands that "
+            "handle no records work.",
+        )
     if code == KafkaError._INVALID_ARG:
         return bad_usage(f"{subject}{text}")
     return Failure(f"{subject}{text}", code=error.name())

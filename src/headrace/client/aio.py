@@ -5,13 +5,13 @@ Brokers use it for each other.
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Awaitable, Callable, Generator
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.client.bearer import bearer_token
 from headrace.client.config import Security
 from headrace.client.errors import ClientError, Unreachable
-from headrace.client.login import login_requests
+from headrace.client.login import Exchange, login_requests
 from headrace.client.protocol import (
     RESPONSE_HEAD_BYTES,
     Conversation,
@@ -113,11 +113,15 @@ class AsyncConnection:
         while True:
             answer = await self.ask(*exchange)
             try:
-                exchange = steps.send(answer)
-            except StopIteration:
-                return
+                if security.tickets is None:
+                    following = _following(steps, answer)
+                else:  # this may ask the KDC
+                    following = await asyncio.to_thread(_following, steps, answer)
             except KafkaError as error:
                 raise Unreachable(error.message) from error
+            if following is None:
+                return
+            exchange = following
 
     def close(self) -> None:
         """Close the socket."""
@@ -180,6 +184,14 @@ class AsyncConnection:
                 if count == 0:
                     raise Unreachable("the connection was closed")
                 start += count
+
+
+def _following(steps: Generator[Exchange, Any, None], answer: object) -> Exchange | None:
+    """The next request of a login; None if it is done."""
+    try:
+        return steps.send(answer)
+    except StopIteration:
+        return None
 
 
 Connect: TypeAlias = Callable[[str, int, str, float], Awaitable[AsyncConnection]]

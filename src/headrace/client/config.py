@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from headrace.client.bearer import TokenSource
 from headrace.client.errors import ClientError
+from headrace.client.kerberos import TicketSource, ticket_source
 from headrace.types import Address
 
 if TYPE_CHECKING:
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 OAUTHBEARER = "OAUTHBEARER"
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER)
+GSSAPI = "GSSAPI"
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER, GSSAPI)
 DEFAULT_PORT = 9092
 
 
@@ -35,6 +37,8 @@ class Security:
     """Whether user name and password are the id and the HMAC of a delegation token."""
     tokens: TokenSource | None = None
     """For OAUTHBEARER, in place of a password."""
+    tickets: TicketSource | None = None
+    """For GSSAPI, in place of a password."""
     context: "ssl.SSLContext | None" = field(default=None, repr=False, compare=False)
     """For TLS, in place of one that is made from the files."""
 
@@ -71,6 +75,9 @@ READ_HERE = frozenset(
         "retry.backoff.ms",
         "retry.backoff.max.ms",
         "sasl.jaas.config",
+        "sasl.kerberos.keytab",
+        "sasl.kerberos.principal",
+        "sasl.kerberos.service.name",
         "sasl.mechanism",
         "sasl.oauthbearer.client.credentials.client.id",
         "sasl.oauthbearer.client.credentials.client.secret",
@@ -191,9 +198,12 @@ def _security(said: _Properties) -> Security:
             "sasl.mechanism", f"{mechanism} is not supported; one of {', '.join(MECHANISMS)} is"
         )
     tokens = _tokens(said) if security.login and mechanism == OAUTHBEARER else None
+    tickets = _tickets(said) if security.login and mechanism == GSSAPI else None
     username, password = "", ""
     if tokens is not None:
         username = tokens.client_id
+    elif tickets is not None:
+        username = tickets.principal
     elif security.login:
         username, password = _credentials(said)
     return Security(
@@ -208,7 +218,25 @@ def _security(said: _Properties) -> Security:
         password=password,
         by_token=_TOKEN_LOGIN.search(said.maybe("sasl.jaas.config") or "") is not None,
         tokens=tokens,
+        tickets=tickets,
     )
+
+
+def _tickets(said: _Properties) -> TicketSource:
+    """Where tickets come from, in librdkafka's names or in Java's (JAAS)."""
+    in_jaas = ticket_source(
+        jaas_values(said.get("sasl.jaas.config", "")), said.get("sasl.kerberos.service.name", "")
+    )
+    tickets = replace(
+        in_jaas,
+        principal=said.maybe("sasl.kerberos.principal") or in_jaas.principal,
+        keytab=said.maybe("sasl.kerberos.keytab") or in_jaas.keytab,
+    )
+    if tickets.keytab and not tickets.principal:
+        raise said.wrong(
+            "sasl.kerberos.principal", f"name the principal of the keytab {tickets.keytab}"
+        )
+    return tickets
 
 
 def _tokens(said: _Properties) -> TokenSource:
@@ -268,6 +296,6 @@ def parse_jaas(text: str, name: str) -> tuple[str, str]:
 
 
 def jaas_values(text: str) -> dict[str, str]:
-    """The options in a JAAS text."""
-    found = re.findall(r'(\w+)\s*=\s*"((?:[^"\\]|\\.)*)"', text)
-    return {key: re.sub(r"\\(.)", r"\1", value) for key, value in found}
+    """The options in a JAAS text; a value without special characters needs no quotes."""
+    found = re.findall(r'(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s";]+))', text)
+    return {key: re.sub(r"\\(.)", r"\1", quoted) or word for key, quoted, word in found}

@@ -1,7 +1,8 @@
 """SASL from the client's side: what to send, and what a server must be able to prove.
 
 PLAIN sends the password; SCRAM (RFC 5802) proves that both sides know it; OAUTHBEARER (RFC 7628)
-sends a token, which `bearer.py` gets. Without I/O: the connections carry the messages.
+sends a token, which `bearer.py` gets; GSSAPI is in `kerberos.py`. Without I/O, except that GSSAPI
+may ask a KDC for a ticket: the connections carry the messages.
 """
 
 import base64
@@ -13,6 +14,7 @@ from typing import Any, TypeAlias
 
 from headrace.client.config import Security
 from headrace.client.errors import ClientError, check
+from headrace.client.kerberos import kerberos_login
 
 Exchange: TypeAlias = tuple[object, type[Any]]
 """A request, and the class of its response."""
@@ -30,12 +32,13 @@ def login_requests(
     from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
     from kio.schema.sasl_handshake.v1.response import SaslHandshakeResponse
 
-    what = f"logging in to {address} as {security.username!r}"
+    user = f" as {security.username!r}" if security.username else ""
+    what = f"logging in to {address}{user}"
     hands = yield SaslHandshakeRequest(mechanism=security.mechanism), SaslHandshakeResponse
     if hands.error_code:
         offered = ", ".join(hands.mechanisms) or "none"
         raise ClientError(f"{what}: sasl.mechanism {security.mechanism} is not of {offered}")
-    steps = login(security, token)
+    steps = login(security, token, address.rpartition(":")[0].strip("[]"))
     to_send = next(steps)
     while True:
         answer = yield SaslAuthenticateRequest(auth_bytes=to_send), SaslAuthenticateResponse
@@ -46,8 +49,10 @@ def login_requests(
             return
 
 
-def login(security: Security, token: str = "") -> Generator[bytes, bytes, None]:
+def login(security: Security, token: str = "", host: str = "") -> Generator[bytes, bytes, None]:
     """What to send, step by step; each answer is sent in. Ends when the server is believed."""
+    if security.tickets is not None:
+        return kerberos_login(security.tickets, host)
     if security.mechanism == "OAUTHBEARER":
         return _bearer(token)
     if security.mechanism == "PLAIN":

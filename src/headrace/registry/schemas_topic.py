@@ -10,7 +10,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException
 from confluent_kafka import KafkaError as LibraryError
 from confluent_kafka import TopicPartition as LibraryPartition
 
@@ -125,10 +125,14 @@ class SchemasReader:
         self._caught_up = self._loop.create_future()
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="topic-reader", daemon=True)
+        self._thread: threading.Thread | None = None
 
     async def start(self, timeout_s: float) -> None:
         """Returns when the records that were in the topic at the start are replayed."""
+        consumer = self._make_consumer()
+        self._thread = threading.Thread(
+            target=self._run, args=(consumer,), name="topic-reader", daemon=True
+        )
         self._thread.start()
         try:
             await asyncio.wait_for(asyncio.shield(self._caught_up), timeout_s)
@@ -140,12 +144,13 @@ class SchemasReader:
 
     def stop(self) -> None:
         self._stopping.set()
-        self._thread.join()
+        if self._thread is not None:
+            self._thread.join()
 
     @property
     def is_running(self) -> bool:
         """Whether the topic was read to its end and the thread still polls it."""
-        return self._caught_up.done() and self._thread.is_alive()
+        return self._thread is not None and self._caught_up.done() and self._thread.is_alive()
 
     async def reached(self, offset: int) -> None:
         """Returns when all records below `offset` have been replayed."""
@@ -159,23 +164,30 @@ class SchemasReader:
         await self.reached(offset)
         return self.state.copy()
 
-    def _run(self) -> None:
-        consumer = Consumer(
-            self._location.client(
-                **{
-                    # librdkafka requires a group id; no group is joined and no offset committed.
-                    "group.id": "headrace-registry",
-                    "enable.auto.commit": False,
-                    "enable.auto.offset.store": False,
-                    "enable.partition.eof": True,
-                    "isolation.level": "read_committed",
-                    "auto.offset.reset": "earliest",
-                    # Only an empty fetch reports the end of the topic.
-                    "fetch.wait.max.ms": FETCH_WAIT_MS,
-                    "fetch.error.backoff.ms": 50,
-                }
-            )
+    def _make_consumer(self) -> Consumer:
+        settings = self._location.client(
+            **{
+                # librdkafka requires a group id; no group is joined and no offset committed.
+                "group.id": "headrace-registry",
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "enable.partition.eof": True,
+                "isolation.level": "read_committed",
+                "auto.offset.reset": "earliest",
+                # Only an empty fetch reports the end of the topic.
+                "fetch.wait.max.ms": FETCH_WAIT_MS,
+                "fetch.error.backoff.ms": 50,
+            }
         )
+        try:
+            return Consumer(settings)
+        except KafkaException as error:
+            raise TopicUnusable(
+                f"topic {self._location.topic} cannot be read with confluent-kafka: "
+                f"{error.args[0].str()}"
+            ) from None
+
+    def _run(self, consumer: Consumer) -> None:
         consumer.assign([LibraryPartition(self._location.topic, 0, OFFSET_BEGINNING)])
         try:
             while not self._stopping.is_set():

@@ -22,6 +22,8 @@ _TOKEN_EXTENSION = "tokenauth"
 """Says that the user name is the id of a delegation token."""
 OAUTHBEARER = "OAUTHBEARER"
 """Its exchange: `oauthbearer.py`, which needs the package cryptography."""
+GSSAPI = "GSSAPI"
+"""Its exchange: `gssapi.py`, which needs MIT's Kerberos library."""
 MECHANISMS = (PLAIN, *DIGESTS)
 """Those by password."""
 

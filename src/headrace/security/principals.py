@@ -32,13 +32,20 @@ class _Rule(NamedTuple):
         if self.pattern.fullmatch(name) is None:
             return None
         # As in Kafka, every match is replaced: `.*` matches a name, and then its empty rest.
-        result = self.pattern.sub(self._replacement_of, name)
-        if self.case == "L":
-            return result.lower()
-        return result.upper() if self.case == "U" else result
+        result = self.pattern.sub(lambda match: expanded(self.replacement, match), name)
+        return in_case(result, self.case)
 
-    def _replacement_of(self, match: re.Match[str]) -> str:
-        return _BACK_REFERENCE.sub(lambda found: _replaced(found, match), self.replacement)
+
+def in_case(name: str, case: str) -> str:
+    """A name in lower case (L) or upper case (U), or as it is."""
+    if case == "L":
+        return name.lower()
+    return name.upper() if case == "U" else name
+
+
+def expanded(replacement: str, match: re.Match[str]) -> str:
+    """What a replacement in Java's syntax stands for: `$1` is a group, `\\x` is x."""
+    return _BACK_REFERENCE.sub(lambda found: _replaced(found, match), replacement)
 
 
 def _replaced(found: re.Match[str], match: re.Match[str]) -> str:

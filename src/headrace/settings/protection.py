@@ -39,7 +39,7 @@ _NAMES = {
 
 _PREFIXES = {
     "sasl.client.": _NO_LOGINS,
-    "sasl.kerberos.": _NO_LOGINS,
+    "sasl.kerberos.": "the Kerberos library gets and renews tickets by itself",
     "sasl.login.": _NO_LOGINS,
     "sasl.oauthbearer.assertion.": "Headrace has no logins with signed assertions",
     "sasl.oauthbearer.client.": "give clientId and clientSecret in sasl.jaas.config instead",

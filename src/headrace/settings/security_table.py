@@ -16,7 +16,7 @@ def _row(name: str, kind: Type, default: Value, check: Check | None, doc: str) -
     return Setting(name, kind, default, doc, check)
 
 
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
 AUTHORIZERS = (
     "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "kafka.security.authorizer.AclAuthorizer",
@@ -60,11 +60,20 @@ SECURITY_ROWS: tuple[Setting, ...] = (
     _row("sasl.jaas.config", Type.PASSWORD, None, None,
          "The name and password with which this broker logs in to others, in Kafka's JAAS form: "
          '`org.apache.kafka.common.security.scram.ScramLoginModule required username="..." '
-         'password="...";`. It defines no users of clients.'),
+         'password="...";`. It defines no users of clients. For GSSAPI it names the keytab: '
+         '`com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true '
+         'keyTab="..." principal="kafka/HOST@REALM";`.'),
     _row("headrace.sasl.plain.without.tls", Type.BOOLEAN, False, None,
          "Allow PLAIN on listeners without TLS, where everyone on the way can read passwords."),
     _row("sasl.server.max.receive.size", Type.INT, 512 * 1024, at_least(1),
          "The largest message taken from a client that has not logged in."),
+    _row("sasl.kerberos.service.name", Type.STRING, None, None,
+         "First part of the brokers' principals, SERVICE/HOST@REALM, for GSSAPI between brokers. "
+         "Default: serviceName in sasl.jaas.config, or the first part of the principal there."),
+    _row("sasl.kerberos.principal.to.local.rules", Type.LIST, ("DEFAULT",), None,
+         "How a Kerberos principal becomes a user's name: rules of the form "
+         "RULE:[n:format](pattern)s/from/to/g/L or DEFAULT, separated by commas. The first that "
+         "applies decides."),
     _row("sasl.oauthbearer.jwks.endpoint.url", Type.STRING, None, None,
          "The issuer's key set (JWKS), which checks the signatures of tokens: https://..., "
          "file:///..., or http://... where nobody can change it on the way."),
