@@ -1,10 +1,11 @@
 """Administration against our broker and against a real Apache Kafka: the same tests for both."""
 
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as LibraryPartition
 
 from headrace.client.cluster import Cluster, Shape
 from headrace.client.config import ClientConfig, parse_bootstrap
@@ -72,3 +73,11 @@ def produce(
             timestamp=timestamp,
         )
     assert producer.flush(60) == 0
+
+
+def commit(bootstrap: str, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
+    """Commit offsets for a group without members."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    rows = [LibraryPartition(topic, index, offset) for (topic, index), offset in offsets.items()]
+    consumer.commit(offsets=rows, asynchronous=False)
+    consumer.close()

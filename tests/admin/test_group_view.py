@@ -2,25 +2,15 @@
 
 import time
 import uuid
-from collections.abc import Mapping
 
 import pytest
-from confluent_kafka import Consumer
-from confluent_kafka import TopicPartition as LibraryPartition
 
 from headrace.admin.errors import NotFound
 from headrace.admin.group_view import PartitionLag, existing_groups, view_groups
 from headrace.admin.record_times import RecordTime, RecordTimes
-from tests.admin.conftest import CountingCluster, MakeTopic, produce
+from tests.admin.conftest import CountingCluster, MakeTopic, commit, produce
 
 DAY_2024 = 1_704_067_200_000
-
-
-def commit(bootstrap: str, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
-    rows = [LibraryPartition(topic, index, offset) for (topic, index), offset in offsets.items()]
-    consumer.commit(offsets=rows, asynchronous=False)
-    consumer.close()
 
 
 def test_the_lag_in_seconds_is_the_age_of_the_first_record_not_read(

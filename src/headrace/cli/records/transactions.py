@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.cli import output
-from headrace.cli.failures import Failure, bad_usage, not_found
+from headrace.cli.failures import Failure, bad_usage
 from headrace.cli.options import (
     DEFAULT_BOOTSTRAP,
     AsJson,
@@ -19,9 +19,8 @@ from headrace.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from headrace.client.cluster import Cluster as Connected
+    from headrace.admin.transactions_view import TransactionAbort
     from headrace.client.transactions import TransactionDescription
-    from headrace.types import TopicPartition
 
 
 class TransactionStateName(StrEnum):
@@ -139,12 +138,13 @@ def describe(
     client_config: ClientConfig = None,
 ) -> None:
     """Show a transactional id's producer, and the partitions of the transaction that is open."""
+    from headrace.admin.transactions_view import existing_transaction
     from headrace.cli import client
     from headrace.cli.groups.group_tables import places_text
 
     cluster = client.connect(bootstrap, client_config)
     with client.admin(cluster) as connected:
-        found = _described(connected, name)
+        found = existing_transaction(connected, name)
     if as_json:
         output.print_json(_as_json(found))
         return
@@ -159,21 +159,6 @@ def describe(
             "Partitions": places_text(found.partitions) if found.partitions else "-",
         }
     )
-
-
-def _described(connected: "Connected", name: str) -> "TransactionDescription":
-    """The transactional id; a missing one ends the command."""
-    from headrace.client.transactions import describe_transaction
-    from headrace.errors import ErrorCode, KafkaError
-
-    try:
-        return describe_transaction(connected, name)
-    except KafkaError as error:
-        if error.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
-            raise
-        raise not_found(
-            f"transactional id {name!r} does not exist", "`headrace transactions list` shows all."
-        ) from None
 
 
 def _as_json(found: "TransactionDescription") -> dict[str, object]:
@@ -224,8 +209,8 @@ def abort(
     The producer that has it open is fenced. A forgotten ("hanging") transaction is named by its
     partition and the offset at which it began.
     """
+    from headrace.admin import transactions_view
     from headrace.cli import client
-    from headrace.client.producing import init_producer
     from headrace.types import TopicPartition
 
     if (name is None) == (topic is None) or (topic is None) != (start_offset is None):
@@ -236,50 +221,31 @@ def abort(
     cluster = client.connect(bootstrap, client_config)
     with client.admin(cluster) as connected:
         if name is not None:
-            found = _described(connected, name)
+            found = transactions_view.existing_transaction(connected, name)
             _confirm(f"the transaction of {name} ({found.state})", yes)
-            init_producer(connected, name, found.timeout_ms)
-            done: dict[str, object] = {
-                "name": name,
-                "aborted": found.state == TransactionStateName.ONGOING,
-            }
+            done = transactions_view.abort_transaction(connected, found)
         else:
             assert topic is not None
             assert start_offset is not None
             _confirm(f"the transaction of {topic}-{partition} at offset {start_offset}", yes)
-            done = _abort_hanging(connected, TopicPartition(topic, partition), start_offset)
+            place = TopicPartition(topic, partition)
+            done = transactions_view.abort_hanging(connected, place, start_offset)
     if as_json:
-        output.print_json(done)
-    elif done["aborted"]:
+        output.print_json(_aborted_json(done))
+    elif done.aborted:
         print(f"aborted {name or f'{topic}-{partition}'}")
     else:
         output.note(f"{name} had no transaction open; its producer is fenced.")
 
 
-def _abort_hanging(
-    connected: "Connected", partition: "TopicPartition", start: int
-) -> dict[str, object]:
-    """Abort in one partition the transaction that began at an offset."""
-    from headrace.admin.topics import existing_topics
-    from headrace.client.transactions import active_producers, write_abort_marker
-
-    (topic,) = existing_topics(connected, [partition.topic])
-    if partition.partition not in topic.led:
-        raise not_found(
-            f"topic {topic.name!r} has no partition {partition.partition} with a leader"
-        )
-    found = [
-        one for one in active_producers(connected, partition) if one.transaction_start == start
-    ]
-    if not found:
-        raise not_found(f"{partition} has no open transaction that began at offset {start}")
-    (producer,) = found
-    write_abort_marker(connected, partition, producer)
+def _aborted_json(done: "TransactionAbort") -> dict[str, object]:
+    if done.partition is None:
+        return {"name": done.transactional_id, "aborted": done.aborted}
     return {
-        "topic": partition.topic,
-        "partition": partition.partition,
-        "producer_id": producer.producer_id,
-        "aborted": True,
+        "topic": done.partition.topic,
+        "partition": done.partition.partition,
+        "producer_id": done.producer_id,
+        "aborted": done.aborted,
     }
 
 
