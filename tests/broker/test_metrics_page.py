@@ -1,22 +1,41 @@
 """/metrics and /health as Prometheus and a load balancer ask for them."""
 
 import asyncio
+import base64
 import json
 import re
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
 
 from headrace.broker.metrics import METRICS, Metrics
-from headrace.broker.metrics_page import MetricsPage
+from headrace.broker.metrics_page import make_metrics_page
+from headrace.errors import SettingError
+from headrace.security.http_users import verifier_text, write_user
+from headrace.settings import Settings
+from tests.security.authority import Authority, write
 
 LINE = re.compile(r'[a-z_]+(\{([a-z]+="([^"\\\n]|\\.)*",?)+\})? -?[0-9.e+]+')
 
 
-def ask(request: bytes, metrics: Metrics | None = None, problems: list[str] | None = None) -> str:
+def ask(
+    request: bytes,
+    metrics: Metrics | None = None,
+    problems: list[str] | None = None,
+    settings: Mapping[str, str] | None = None,
+    context: ssl.SSLContext | None = None,
+) -> str:
     """What the page answers to these bytes."""
 
     async def talk() -> bytes:
-        page = MetricsPage(metrics or Metrics(), lambda: problems or [], lambda: ["look out"])
-        port = await page.start("127.0.0.1", 0)
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        given = Settings.parse({"headrace.metrics.address": "127.0.0.1:0", **(settings or {})})
+        page, (host, _) = make_metrics_page(
+            given, metrics or Metrics(), lambda: problems or [], lambda: ["look out"]
+        )
+        port = await page.start(host, 0)
+        reader, writer = await asyncio.open_connection(host, port, ssl=context)
         writer.write(request)
         answer = await reader.read()
         writer.close()
@@ -26,8 +45,10 @@ def ask(request: bytes, metrics: Metrics | None = None, problems: list[str] | No
     return asyncio.run(talk()).decode()
 
 
-def get(target: str) -> bytes:
-    return f"GET {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+def get(target: str, login: str = "") -> bytes:
+    packed = base64.b64encode(login.encode()).decode()
+    more = f"Authorization: Basic {packed}\r\n" if login else ""
+    return f"GET {target} HTTP/1.1\r\nHost: x\r\n{more}\r\n".encode()
 
 
 def test_metrics_are_in_prometheus_format_with_help_and_type() -> None:
@@ -84,3 +105,51 @@ def test_anything_else_is_refused_and_rubbish_is_cut_off() -> None:
     assert head.startswith("HTTP/1.1 200 ")
     assert head.endswith("\r\n\r\n")
     assert ask(b"x" * 100_000 + b"\r\n\r\n") == ""
+
+
+def test_metrics_need_a_login_and_health_tells_only_its_status_without_one(tmp_path: Path) -> None:
+    write_user(tmp_path / "users", "prometheus", f"{verifier_text('p-secret')},read")
+    users = {"headrace.metrics.users.file": str(tmp_path / "users")}
+    answer = ask(get("/metrics"), settings=users)
+    assert answer.startswith("HTTP/1.1 401 ")
+    assert 'WWW-Authenticate: Basic realm="headrace"' in answer
+    for wrong in ("prometheus:wrong", "nobody:p-secret", "prometheus"):
+        assert ask(get("/metrics", wrong), settings=users).startswith("HTTP/1.1 401 ")
+    assert ask(get("/metrics", "prometheus:p-secret"), settings=users).startswith("HTTP/1.1 200 ")
+    _, _, body = ask(get("/health"), settings=users, problems=["no disk"]).partition("\r\n\r\n")
+    assert json.loads(body) == {"healthy": False}
+    known = ask(get("/health", "prometheus:p-secret"), settings=users, problems=["no disk"])
+    assert json.loads(known.partition("\r\n\r\n")[2])["problems"] == ["no disk"]
+
+
+def test_metrics_over_tls_have_the_brokers_certificate(tmp_path: Path) -> None:
+    authority = Authority()
+    issued = authority.issue("CN=broker")
+    settings = {
+        "headrace.metrics.address": "https://127.0.0.1:0",
+        "ssl.keystore.location": write(
+            tmp_path / "broker.pem", issued.key_pem(), issued.certificate_pem
+        ),
+    }
+    context = ssl.create_default_context(cadata=authority.pem)
+    assert ask(get("/metrics"), settings=settings, context=context).startswith("HTTP/1.1 200 ")
+    with pytest.raises(ssl.SSLCertVerificationError):
+        ask(get("/metrics"), settings=settings, context=ssl.create_default_context())
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"headrace.metrics.address": "https://127.0.0.1:0"}, "has no certificate"),
+        (
+            {"headrace.metrics.address": "0.0.0.0:0", "headrace.metrics.users.file": "/x"},
+            "Use https://0.0.0.0:0",
+        ),
+        ({"headrace.metrics.users.file": "/nowhere"}, "headrace.metrics.users.file=/nowhere"),
+    ],
+)
+def test_a_page_that_cannot_be_protected_as_asked_is_not_served(
+    settings: dict[str, str], named: str
+) -> None:
+    with pytest.raises(SettingError, match=named):
+        ask(get("/metrics"), settings=settings)

@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -11,8 +12,18 @@ from typing import Self
 class HeadraceRegistry:
     """One registry process; a context manager that stops it."""
 
-    def __init__(self, bootstrap: str, folder: Path, *, topic: str = "_schemas") -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        folder: Path,
+        *,
+        topic: str = "_schemas",
+        settings: Mapping[str, str] | None = None,
+        client_config: Path | None = None,
+    ) -> None:
         self.bootstrap = bootstrap
+        self._settings = settings or {}
+        self._client_config = client_config
         self.topic = topic
         self._log = folder / "registry.log"
         self._port = 0
@@ -20,7 +31,8 @@ class HeadraceRegistry:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._port}"
+        scheme = "https" if "ssl.keystore.location" in self._settings else "http"
+        return f"{scheme}://127.0.0.1:{self._port}"
 
     @property
     def pid(self) -> int:
@@ -46,6 +58,10 @@ class HeadraceRegistry:
             "--bootstrap", self.bootstrap, "--topic", self.topic,
             "--listen", f"127.0.0.1:{self._port}",
         ]  # fmt: skip
+        for name, value in self._settings.items():
+            command += ["--set", f"{name}={value}"]
+        if self._client_config is not None:
+            command += ["--client-config", str(self._client_config)]
         with self._log.open("a") as log:
             self._process = subprocess.Popen(
                 command, stdout=subprocess.PIPE, stderr=log, stdin=subprocess.DEVNULL, text=True

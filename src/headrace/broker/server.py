@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from headrace.broker.metrics_page import MetricsPage
     from headrace.client.aio import Connect
     from headrace.disk.failpoints import Failpoints
+    from headrace.security.tls import ListenerTls
 
 logger = logging.getLogger(__name__)
 
@@ -253,19 +254,23 @@ class Server:
 
     def _watch_certificates(self) -> "asyncio.Task[None] | None":
         """Renew certificates whose files change, and all of them on SIGHUP."""
-        certificates = [one.tls for one in self._acceptors if one.tls is not None]
-        if not certificates:
+        renewed: list[ListenerTls | MetricsPage] = [
+            one.tls for one in self._acceptors if one.tls is not None
+        ]
+        if self._metrics_page is not None and self._metrics_page.is_protected:
+            renewed.append(self._metrics_page)
+        if not renewed:
             return None
 
         def renew_all() -> None:
-            for tls in certificates:
-                tls.renew(always=True)
+            for one in renewed:
+                one.renew(always=True)
 
         async def look() -> None:
             while True:
                 await asyncio.sleep(_LOOK_AT_CERTIFICATES_S)
-                for tls in certificates:
-                    tls.renew()
+                for one in renewed:
+                    one.renew()
 
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGHUP, renew_all)
@@ -281,18 +286,20 @@ class Server:
         address = self._settings.text("headrace.metrics.address")
         if not address:
             return
-        from headrace.broker.metrics_page import MetricsPage
+        from headrace.broker.metrics_page import make_metrics_page
 
-        host, _, port = address.rpartition(":")
-        self._metrics_page = MetricsPage(self.parts.metrics, self._problems, self._warnings)
+        self._metrics_page, (host, port) = make_metrics_page(
+            self._settings, self.parts.metrics, self._problems, self._warnings
+        )
         try:
-            bound = await self._metrics_page.start(host.strip("[]"), int(port))
+            bound = await self._metrics_page.start(host, port)
         except OSError as error:
             raise SettingError(
                 f"headrace.metrics.address={address}: cannot listen there ({error.strerror}); "
                 "choose another HOST:PORT"
             ) from error
-        logger.info("metrics are at http://%s:%d/metrics", host, bound)
+        scheme = "https" if address.startswith("https:") else "http"
+        logger.info("metrics are at %s://%s:%d/metrics", scheme, host, bound)
 
     def _problems(self) -> list[str]:
         """What keeps this broker from being healthy."""

@@ -55,6 +55,10 @@ class SchemaClient:
     ca_file: str | None = None
     """Certificates (PEM) that may sign the registry's; without it, those of the system."""
     timeout_s: float = ANSWER_TIMEOUT_S
+    token: str | None = field(default=None, repr=False)
+    """A bearer token, instead of user and password."""
+    certificate_file: str | None = None
+    """Certificate and private key (PEM) of this client, if the registry asks for one."""
     attempts: int = ATTEMPTS
     """How often all URLs are tried before giving up, with pauses in between."""
 
@@ -158,7 +162,9 @@ class SchemaClient:
     ) -> object:
         shown, user_info = _without_user_info(url)
         headers = {"Content-Type": MEDIA_TYPE, "Accept": f"{MEDIA_TYPE}, application/json"}
-        if (given := self.user_info or user_info) is not None:
+        if self.token is not None:
+            headers["Authorization"] = f"Bearer {self.token}"
+        elif (given := self.user_info or user_info) is not None:
             packed = base64.b64encode(given.encode()).decode()
             headers["Authorization"] = f"Basic {packed}"
         place = "/".join(quote(part, safe="") for part in path)
@@ -169,7 +175,9 @@ class SchemaClient:
             data=None if body is None else json.dumps(body).encode(),
             headers=headers,
         )
-        context = _tls_context(self.ca_file) if shown.startswith("https:") else None
+        context = None
+        if shown.startswith("https:"):
+            context = _tls_context(self.ca_file, self.certificate_file)
         try:
             with urllib.request.urlopen(request, timeout=self.timeout_s, context=context) as answer:
                 found: object = json.loads(answer.read())
@@ -210,14 +218,24 @@ def _without_user_info(url: str) -> tuple[str, str | None]:
 
 
 @functools.cache
-def _tls_context(ca_file: str | None) -> ssl.SSLContext:
+def _tls_context(ca_file: str | None, certificate_file: str | None) -> ssl.SSLContext:
     try:
-        return ssl.create_default_context(cafile=ca_file)
+        context = ssl.create_default_context(cafile=ca_file)
     except OSError as error:
         raise ClientError(
             f"the CA file {ca_file} of the schema registry cannot be used: "
             f"{error.strerror or error}; expected certificates in PEM form"
         ) from None
+    if certificate_file is not None:
+        try:
+            context.load_cert_chain(certificate_file, password=lambda: "")
+        except OSError as error:
+            raise ClientError(
+                f"the certificate file {certificate_file} for the schema registry cannot be used: "
+                f"{error.strerror or error}; expected a private key without a password and its "
+                "certificates in PEM form"
+            ) from None
+    return context
 
 
 def _failed(url: str, error: urllib.error.HTTPError) -> SchemaRegistryError:
@@ -229,7 +247,10 @@ def _failed(url: str, error: urllib.error.HTTPError) -> SchemaRegistryError:
         pass
     text = f"the schema registry at {url} says {error.code}: {(reason or error.reason)[:500]}"
     if error.code in (401, 403):
-        text += "; check user and password (schema.registry.basic.auth.user.info=USER:PASSWORD)"
+        text += (
+            "; check user and password (schema.registry.basic.auth.user.info=USER:PASSWORD), or "
+            "the token (schema.registry.bearer.auth.token)"
+        )
     kind = RequestRefused if error.code < 500 else SchemaRegistryError
     return kind(text, error.code, code, reason)
 

@@ -39,6 +39,8 @@ ITERATIONS = 100_000
 """Of new passwords: more than users of a broker have, because no client has to repeat them."""
 MOST_ITERATIONS = 10_000_000
 NO_PASSWORD = "*"
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+"""Addresses that other machines do not reach."""
 _BASE64 = "([A-Za-z0-9+/]+=*)"
 _VERIFIER = re.compile(
     rf"(SCRAM-SHA-256|SCRAM-SHA-512)\$([0-9]{{1,8}}):{_BASE64}\${_BASE64}:{_BASE64}"

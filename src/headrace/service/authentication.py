@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from headrace.clock import SystemClock
 from headrace.errors import SettingError
 from headrace.security.audit import Audit
-from headrace.security.http_users import HttpUsers, Role, parse_basic
+from headrace.security.http_users import LOOPBACK, HttpUsers, Role, parse_basic
 from headrace.security.jwt import InvalidToken
 from headrace.security.principals import ANONYMOUS, PrincipalRules
 from headrace.security.scram import LoginRefused, TooManyLogins
@@ -35,7 +35,6 @@ TOKENS_REMEMBERED = 1000
 TOKEN_S = 60.0
 """How long a token that was valid is not checked again: a key that the issuer withdraws counts no
 longer than this."""
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 class HttpIdentity(NamedTuple):

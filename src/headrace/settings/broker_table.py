@@ -429,8 +429,13 @@ HEADRACE = (
          "The ZooKeeper digest login as USER:PASSWORD: only it can then read or write the "
          "cluster's nodes. The same for all brokers, from the first start on."),
     _row("headrace.metrics.address", STRING, "",
-         matching(r"(.+:[0-9]{1,5})?", "HOST:PORT, or nothing"),
-         "Where /metrics and /health are served over HTTP; nowhere if empty."),
+         matching(r"((https?://)?[^/]+:[0-9]{1,5})?", "HOST:PORT, https://HOST:PORT, or nothing"),
+         "Where /metrics and /health are served over HTTP, or with https:// over TLS with the "
+         "certificate of ssl.keystore.location; nowhere if empty."),
+    _row("headrace.metrics.users.file", STRING, "", None,
+         "File with the users who may read them, with Basic authentication; everybody if empty. "
+         "`headrace users add NAME --file FILE` writes it. Without a login /health tells only "
+         "whether the broker is healthy."),
     _row("headrace.open.files.max", INT, 10_000, at_least(10),
          "Files of segments that stay open at once, and never more than half of the descriptors "
          "that the system grants."),

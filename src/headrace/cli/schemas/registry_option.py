@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 DEFAULT_REGISTRY = "http://localhost:8081"
 ANSWER_TIMEOUT_S = 30.0
 USER_INFO_VARIABLE = "HEADRACE_REGISTRY_USER_INFO"
+TOKEN_VARIABLE = "HEADRACE_REGISTRY_TOKEN"
 CA_VARIABLE = "HEADRACE_REGISTRY_CA"
+CERTIFICATE_VARIABLE = "HEADRACE_REGISTRY_CERTIFICATE"
 
 RegistryOption = Annotated[
     str,
@@ -25,7 +27,8 @@ RegistryOption = Annotated[
         envvar="HEADRACE_REGISTRY",
         metavar="URL",
         help=f"The schema registry; several URLs with commas. USER:PASSWORD is read from "
-        f"{USER_INFO_VARIABLE}, a file of CA certificates from {CA_VARIABLE}.",
+        f"{USER_INFO_VARIABLE} or a token from {TOKEN_VARIABLE}, a file of CA certificates from "
+        f"{CA_VARIABLE}.",
         rich_help_panel="Cluster and output",
     ),
 ]
@@ -47,6 +50,8 @@ def schema_client(registry: str) -> "Iterator[SchemaClient]":
             urls,
             os.environ.get(USER_INFO_VARIABLE) or None,
             os.environ.get(CA_VARIABLE) or None,
+            token=os.environ.get(TOKEN_VARIABLE) or None,
+            certificate_file=os.environ.get(CERTIFICATE_VARIABLE) or None,
             timeout_s=ANSWER_TIMEOUT_S,
             attempts=1,
         )

@@ -6,7 +6,9 @@
 - `value.message`: of a Protobuf file with several messages, the one that is meant
 - `value.schema`: the text of a schema to write with
 - `auto.register.schemas`: false if what is written with has to be in the registry already
-- `schema.registry.url`, `schema.registry.basic.auth.user.info`, `schema.registry.ssl.ca.location`
+- `schema.registry.url`, and how to log in to it: `schema.registry.basic.auth.user.info` or
+  `schema.registry.bearer.auth.token`; `schema.registry.ssl.ca.location`,
+  `schema.registry.ssl.certificate.location`
 """
 
 from collections.abc import Mapping
@@ -23,10 +25,15 @@ FORMATS = tuple(sorted(name.lower() for name in KNOWN_FORMATS))
 PARTS = ("key", "value")
 URL = "schema.registry.url"
 USER_INFO = "schema.registry.basic.auth.user.info"
+TOKEN = "schema.registry.bearer.auth.token"
 CA_FILE = "schema.registry.ssl.ca.location"
+CERTIFICATE_FILE = "schema.registry.ssl.certificate.location"
 REGISTER = "auto.register.schemas"
 OF_PART = ("format", "subject", "subject.version", "message")
-SOURCE_NAMES = (URL, USER_INFO, CA_FILE, *(f"{part}.{name}" for part in PARTS for name in OF_PART))
+SOURCE_NAMES = (
+    *(URL, USER_INFO, TOKEN, CA_FILE, CERTIFICATE_FILE),
+    *(f"{part}.{name}" for part in PARTS for name in OF_PART),
+)
 SINK_NAMES = (*SOURCE_NAMES, REGISTER, *(f"{part}.schema" for part in PARTS))
 
 
@@ -87,7 +94,15 @@ def _client(given: Mapping[str, str]) -> SchemaClient:
     user_info = given.get(USER_INFO)
     if user_info is not None and ":" not in user_info:
         raise TypedOptionError(f"{USER_INFO}: expected USER:PASSWORD")
-    return SchemaClient(urls, user_info, given.get(CA_FILE))
+    if user_info is not None and given.get(TOKEN):
+        raise TypedOptionError(f"set only one of {USER_INFO} and {TOKEN}")
+    return SchemaClient(
+        urls,
+        user_info,
+        given.get(CA_FILE),
+        token=given.get(TOKEN),
+        certificate_file=given.get(CERTIFICATE_FILE),
+    )
 
 
 def _part(given: Mapping[str, str], part: str, topic: str | None) -> PartOptions:
