@@ -1,6 +1,7 @@
 """What `make up` runs: the broker in the background, and the demo where it can be shown."""
 
 import fcntl
+import json
 import os
 import pty
 import socket
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.schemas.client import RequestRefused, SchemaClient
 from tests.support import spark as support
 from tests.support.ports import free_port, wait_for_metadata
 
@@ -35,7 +37,7 @@ def script(name: str, *words: str, **env: str) -> "subprocess.CompletedProcess[s
         text=True,
         timeout=60,
         # The registry would want a port of its own; its tests start it.
-        env=environment(REGISTRY="", **env),
+        env=environment(**{"REGISTRY": "", **env}),
         check=False,
     )
 
@@ -133,12 +135,20 @@ def test_a_second_make_up_finds_the_broker_running_and_down_stops_it(tmp_path: P
 
 
 def test_a_secured_broker_is_started_with_what_its_clients_need(tmp_path: Path) -> None:
-    port = free_port()
+    port, registry = free_port(), f"127.0.0.1:{free_port()}"
     words = (f"127.0.0.1:{port}", str(tmp_path))
     try:
         for _ in range(2):  # the second time with the same users and certificates
-            done = script("up", *words, SECURE="yes")
+            done = script("up", *words, SECURE="yes", REGISTRY=registry)
             assert done.returncode == 0, done.stderr
+            assert f"running on https://{registry}" in done.stdout, done.stderr
+            client_file = tmp_path / "security" / "admin.registry.json"
+            known = json.loads(client_file.read_text())
+            login = known["basic.auth.user.info"]
+            asked = SchemaClient((f"https://{registry}",), login, known["ssl.ca.location"])
+            assert asked.get("subjects") == []
+            with pytest.raises(RequestRefused, match="401"):
+                SchemaClient(asked.urls, "admin:wrong", asked.ca_file).get("subjects")
             client = f"--client-config {tmp_path}/security/admin.properties"
             assert client in done.stdout
             listed = subprocess.run(

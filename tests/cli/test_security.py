@@ -116,6 +116,11 @@ def test_only_the_owner_reads_what_init_has_made(here: Run, tmp_path: Path) -> N
     settings = (folder / "broker.properties").read_text()
     assert "listeners=SASL_SSL://0.0.0.0:9092\n" in settings
     assert "advertised.listeners=SASL_SSL://kafka.example.com:9092\n" in settings
+    registry = (folder / "registry-http.properties").read_text()
+    assert "listeners=https://0.0.0.0:8081\n" in registry
+    client = json.loads((folder / "admin.registry.json").read_text())
+    assert client["url"] == "https://kafka.example.com:8081"
+    assert client["basic.auth.user.info"].partition(":")[2] not in registry
 
 
 @pytest.mark.parametrize("host", ["kafka:9092", "", "a..b"])
@@ -339,6 +344,7 @@ class TestRenew:
     def test_a_running_broker_takes_the_new_certificate(self, here: Run, tmp_path: Path) -> None:
         with InitializedBroker(tmp_path) as secured:
             before = ssl.get_server_certificate(("127.0.0.1", secured.port))
+            of_registry = (secured.folder / "registry.pem").read_text()
             words = ("--folder", str(secured.folder), "--host", "more.example.com", "--days", "90")
             renewed = here("security", "renew", *words, "--json").document()
             assert renewed["hosts"] == ["127.0.0.1", "::1", "localhost", "more.example.com"]
@@ -350,6 +356,7 @@ class TestRenew:
             assert done.code == 0, done.text
             assert "is valid for 89 days" in done.text
             assert os.stat(secured.folder / "broker.pem").st_mode & 0o777 == 0o600
+            assert (secured.folder / "registry.pem").read_text() != of_registry
 
     def test_there_is_nothing_to_renew_before_init(self, here: Run, tmp_path: Path) -> None:
         done = here("security", "renew", "--folder", str(tmp_path))

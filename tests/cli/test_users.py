@@ -196,3 +196,38 @@ def test_a_missing_password_file_is_an_error_at_start(
     done = execute("serve", "--data-dir", str(tmp_path / "data"), "--listen", "127.0.0.1:0")
     assert done.code == 1
     assert "HEADRACE_ADMIN_PASSWORD_FILE" in done.err
+
+
+def test_users_of_http_services_are_in_a_file(here: Run, tmp_path: Path) -> None:
+    file = tmp_path / "http-users"
+    words = ("--file", str(file), "--password-file", "-")
+    assert here("users", "add", "alice", *words, "--role", "write", stdin=PASSWORD).code == 0
+    assert here("users", "add", "bob", *words, stdin=PASSWORD).code == 0
+    lines = file.read_text().splitlines()
+    assert [line.partition(":")[0] for line in lines] == ["alice", "bob"]
+    assert [line.rpartition(",")[2] for line in lines] == ["write", "read"]
+    assert "s3cret" not in file.read_text()
+    assert file.stat().st_mode & 0o777 == 0o600
+    again = here("users", "add", "alice", *words, stdin=PASSWORD)
+    assert (again.code, "exists already" in again.err) == (1, True)
+    assert here("users", "password", "alice", *words, stdin=b"other\n").code == 0
+    changed = file.read_text().splitlines()
+    assert changed[0] == lines[1]
+    assert changed[1].startswith("alice: ")
+    assert changed[1].endswith(",write")
+    assert changed[1] != lines[0]
+    listed = here("users", "list", "--file", str(file), "--json").json()
+    assert isinstance(listed, list)
+    assert [user["name"] for user in listed] == ["alice", "bob"]
+    assert here("users", "delete", "bob", "--yes", "--file", str(file)).code == 0
+    assert here("users", "delete", "bob", "--yes", "--file", str(file)).code == 4
+
+
+def test_options_of_one_kind_of_user_are_refused_for_another(here: Run, tmp_path: Path) -> None:
+    file = ("--file", str(tmp_path / "users"))
+    assert here("users", "add", "a", *file, "--admin", stdin=PASSWORD).code == 2
+    assert here("users", "add", "a", "--role", "read", stdin=PASSWORD).code == 2
+    (tmp_path / "users").write_text("a: plain-text,read\n")
+    refused = here("users", "list", *file)
+    assert (refused.code, "line 1" in refused.err) == (1, True)
+    assert "plain-text" not in refused.err

@@ -8,6 +8,10 @@
     USER.kcat.conf               kcat,
     USER.python.json             kafka-python, aiokafka and confluent-kafka,
     USER.spark.json              Spark
+    registry.pem                 the schema registry's private key and certificate
+    registry-http.properties     the settings of its HTTP API, and
+    http-users                   the users of that
+    USER.registry.json           for clients of that API
 
 Everything but ca.pem is readable by its owner only. The users themselves are not made here.
 """
@@ -19,6 +23,7 @@ from pathlib import Path
 
 from headrace.security.certificates import CERTIFICATE_DAYS, CertificateAuthority
 from headrace.security.client_login import SCRAM, ClientLogin, jaas_text
+from headrace.security.http_users import verifier_text, write_user
 from headrace.security.x509 import Certificate, pem_blocks, read_certificate
 
 ADMIN, BROKER, REGISTRY = "admin", "broker", "registry"
@@ -45,6 +50,18 @@ class SecuredFolder:
         return self.path / "broker.pem"
 
     @property
+    def registry_key_store_file(self) -> Path:
+        return self.path / "registry.pem"
+
+    @property
+    def registry_file(self) -> Path:
+        return self.path / "registry-http.properties"
+
+    @property
+    def http_users_file(self) -> Path:
+        return self.path / "http-users"
+
+    @property
     def broker_file(self) -> Path:
         return self.path / "broker.properties"
 
@@ -56,20 +73,23 @@ class SecuredFolder:
         raise ValueError(f"there is no certificate in {self.key_store_file}")
 
     def make_certificates(self, hosts: Sequence[str]) -> None:
-        """A new authority, and a certificate of the broker for these hosts."""
+        """A new authority, and certificates of broker and registry for these hosts."""
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         authority = CertificateAuthority.make("Headrace cluster authority")
         self._write(self.ca_key_file, authority.key_pem)
         self._write(self.ca_file, authority.pem, mode=0o644)
         self._write(self.key_store_file, authority.issue(BROKER, hosts))
+        self._write(self.registry_key_store_file, authority.issue(REGISTRY, hosts))
 
     def renew(self, more_hosts: Sequence[str] = (), days: int = CERTIFICATE_DAYS) -> Certificate:
-        """A new key and certificate of the broker, for the present hosts and for more."""
+        """New keys and certificates for the present hosts and for more; returns the broker's."""
         authority = CertificateAuthority.load(
             self.ca_key_file.read_text(), self.ca_file.read_text()
         )
         hosts = dict.fromkeys([*sorted(self.certificate().hosts), *more_hosts])
         self._write(self.key_store_file, authority.issue(BROKER, hosts, days))
+        if self.registry_key_store_file.exists():
+            self._write(self.registry_key_store_file, authority.issue(REGISTRY, hosts, days))
         return self.certificate()
 
     def broker_settings(self, password: str) -> dict[str, str]:
@@ -89,6 +109,24 @@ class SecuredFolder:
     def write_broker_file(self, settings: Mapping[str, str]) -> None:
         """The file for `headrace serve --config`."""
         self._write(self.broker_file, properties_text(settings))
+
+    def write_registry_files(self, listen: str, url: str, username: str, password: str) -> None:
+        """The settings of the registry's HTTP API with one user, and the file of its clients."""
+        write_user(self.http_users_file, username, f"{verifier_text(password)},admin")
+        settings = {
+            "listeners": listen,
+            "ssl.keystore.location": str(self.registry_key_store_file),
+            "authentication.method": "BASIC",
+            "headrace.authentication.users.file": str(self.http_users_file),
+        }
+        self._write(self.registry_file, properties_text(settings))
+        client = {
+            "url": url,
+            "ssl.ca.location": str(self.ca_file),
+            "basic.auth.user.info": f"{username}:{password}",
+        }
+        path = self.path / f"{username}.registry.json"
+        self._write(path, json.dumps(client, indent=2) + "\n")
 
     def write_client_file(self, login: ClientLogin) -> Path:
         """The file of a user for librdkafka and `headrace`."""

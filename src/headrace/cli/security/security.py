@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from headrace.security.state import SecurityState
 
 DEFAULT_FOLDER = "security"
+REGISTRY_PORT = 8081
+SETTINGS_FILES = ("broker.properties", "registry-http.properties")
+"""Properties in that folder that are not of clients."""
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -72,7 +75,8 @@ def init(
 
     A certificate authority and a certificate of the broker; settings of the broker with TLS, logins
     and permissions; the users admin, broker and registry with random passwords, in the broker's
-    data folder; files for clients. The broker must not be running.
+    data folder; files for clients; a certificate and settings of the schema registry, with the user
+    admin. The broker must not be running.
     """
     from headrace.cli.security.stopped_broker import open_stopped
     from headrace.security.client_login import ClientLogin
@@ -113,6 +117,11 @@ def init(
             for name in (ADMIN, REGISTRY)
         )
         files = [*secured.write_all_client_files(admin), secured.write_client_file(registry)]
+        secured.write_registry_files(
+            f"https://{'0.0.0.0' if hosts else '127.0.0.1'}:{REGISTRY_PORT}",
+            f"https://{_bracketed(hosts[0] if hosts else '127.0.0.1')}:{REGISTRY_PORT}",
+            ADMIN, passwords[ADMIN],
+        )  # fmt: skip
         broker.alter(lambda state: _with_users(state, passwords))
     if as_json:
         output.print_json(
@@ -123,6 +132,7 @@ def init(
                 "users": sorted(passwords),
                 "broker_settings": str(secured.broker_file),
                 "client_files": [str(one) for one in files],
+                "registry_settings": str(secured.registry_file),
             }
         )
     else:
@@ -156,7 +166,11 @@ Clients connect to {address} with the files in {folder}:
   admin.python.json       confluent-kafka, kafka-python, aiokafka
   admin.spark.json        Spark: .options(**json.load(open(...)))
   admin.kcat.conf         kcat -F
-  registry.properties     headrace registry serve --client-config
+  admin.registry.json     confluent-kafka's SchemaRegistryClient
+
+The schema registry:
+  headrace registry serve --config {folder}/registry-http.properties \\
+    --client-config {folder}/registry.properties
 
 More users: headrace users add NAME, and what they may do: headrace acls add"""
     )
@@ -176,9 +190,9 @@ def renew(
     folder: Folder = DEFAULT_FOLDER,
     as_json: AsJson = False,
 ) -> None:
-    """Renew the broker's certificate from the authority of `init`.
+    """Renew the certificates of broker and registry from the authority of `init`.
 
-    The broker takes it within seconds, without a restart; open connections stay.
+    Both take them within seconds, without a restart; open connections stay.
     """
     with _cryptography():
         from headrace.security.secured_folder import SecuredFolder
@@ -264,7 +278,7 @@ def check(
 def _client_files(folder: str) -> list[Path]:
     path = Path(folder)
     found = [
-        *sorted(one for one in path.glob("*.properties") if one.name != "broker.properties"),
+        *sorted(one for one in path.glob("*.properties") if one.name not in SETTINGS_FILES),
         *sorted(path.glob("*.kcat.conf")),
     ]
     if not found:
