@@ -160,7 +160,8 @@ class HttpUsers:
         return None if user is None else user.role
 
     async def check(self, name: str, password: str) -> None:
-        """LoginRefused unless it is the user's password."""
+        """LoginRefused unless it is the user's password, as the file is now."""
+        self.renew()
         user = self._users.get(name)
         if user is None or user.credential is None:
             mechanism, credential = self._invented(name)
