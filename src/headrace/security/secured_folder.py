@@ -110,18 +110,20 @@ class SecuredFolder:
         """The file for `headrace serve --config`."""
         self._write(self.broker_file, properties_text(settings))
 
-    def write_registry_files(self, listen: str, url: str, username: str, password: str) -> None:
+    def write_registry_files(
+        self, bind: str, host: str, port: int, username: str, password: str
+    ) -> None:
         """The settings of the registry's HTTP API with one user, and the file of its clients."""
         write_user(self.http_users_file, username, f"{verifier_text(password)},admin")
         settings = {
-            "listeners": listen,
+            "listeners": f"https://{bind}:{port}",
             "ssl.keystore.location": str(self.registry_key_store_file),
             "authentication.method": "BASIC",
             "headrace.authentication.users.file": str(self.http_users_file),
         }
         self._write(self.registry_file, properties_text(settings))
         client = {
-            "url": url,
+            "url": f"https://{host}:{port}",
             "ssl.ca.location": str(self.ca_file),
             "basic.auth.user.info": f"{username}:{password}",
         }

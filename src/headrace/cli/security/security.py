@@ -91,21 +91,17 @@ def init(
         )
 
     secured = SecuredFolder(Path(folder))
-    if secured.ca_key_file.exists():
-        raise Failure(
-            f"{folder} has a certificate authority already",
-            code="EXISTS",
-            hint="`headrace security renew` renews its certificate; to begin again, remove it.",
-        )
+    _check_new(secured, folder)
     hosts = [_checked(one) for one in host or ()]
     passwords = {name: secrets.token_urlsafe(24) for name in (ADMIN, BROKER, REGISTRY)}
-    address = f"{_bracketed(hosts[0] if hosts else '127.0.0.1')}:{port}"
+    # For clients on other machines only if there is a name that they can use.
+    bind, name = ("0.0.0.0", _bracketed(hosts[0])) if hosts else ("127.0.0.1", "127.0.0.1")
+    address = f"{name}:{port}"
     with open_stopped(data, make=True) as broker:
         secured.make_certificates(list(dict.fromkeys([*hosts, *LOCAL_HOSTS])))
         secured.write_broker_file(
             {
-                # For clients on other machines only if there is a name that they can use.
-                "listeners": f"SASL_SSL://{'0.0.0.0' if hosts else '127.0.0.1'}:{port}",
+                "listeners": f"SASL_SSL://{bind}:{port}",
                 "advertised.listeners": f"SASL_SSL://{address}",
                 "log.dirs": str(Path(data).absolute()),
                 "headrace.audit.file": str(Path(data).absolute() / "audit.log"),
@@ -113,15 +109,11 @@ def init(
             }
         )
         admin, registry = (
-            ClientLogin(address, str(secured.ca_file), name, passwords[name])
-            for name in (ADMIN, REGISTRY)
+            ClientLogin(address, str(secured.ca_file), user, passwords[user])
+            for user in (ADMIN, REGISTRY)
         )
         files = [*secured.write_all_client_files(admin), secured.write_client_file(registry)]
-        secured.write_registry_files(
-            f"https://{'0.0.0.0' if hosts else '127.0.0.1'}:{REGISTRY_PORT}",
-            f"https://{_bracketed(hosts[0] if hosts else '127.0.0.1')}:{REGISTRY_PORT}",
-            ADMIN, passwords[ADMIN],
-        )  # fmt: skip
+        secured.write_registry_files(bind, name, REGISTRY_PORT, ADMIN, passwords[ADMIN])
         broker.alter(lambda state: _with_users(state, passwords))
     if as_json:
         output.print_json(
@@ -286,6 +278,15 @@ def _client_files(folder: str) -> list[Path]:
             f"there are no client files in {folder}", "Make them with `headrace security init`."
         )
     return found
+
+
+def _check_new(secured: "SecuredFolder", folder: str) -> None:
+    if secured.ca_key_file.exists():
+        raise Failure(
+            f"{folder} has a certificate authority already",
+            code="EXISTS",
+            hint="`headrace security renew` renews its certificates; to begin again, remove it.",
+        )
 
 
 def _check_made(secured: "SecuredFolder", folder: str) -> None:
