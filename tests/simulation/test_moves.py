@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from headrace.cluster.image import PartitionState
-from headrace.cluster.partition_requests import Wish, reassign
+from headrace.cluster.partition_requests import ReassignmentRequest, reassign
 from headrace.errors import KafkaError
 from headrace.types import TopicPartition
 from tests.simulation.broker import SimulatedBroker
@@ -39,8 +39,8 @@ def move(world: World, target: tuple[int, ...] | None) -> None:
     broker = controller_of(world)
     if broker is None:
         return
-    wish = Wish(TopicPartition(TOPIC, 0), target)
-    decide = partial(reassign, registered=EVERYBODY, wishes=[wish])
+    request = ReassignmentRequest(TopicPartition(TOPIC, 0), target)
+    decide = partial(reassign, registered=EVERYBODY, requested=[request])
     world.tell("world", f"asks for {target}")
     with contextlib.suppress(KafkaError):
         broker.process.context.run(broker.metadata.ask_partitions, decide)

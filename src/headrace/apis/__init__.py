@@ -1,1 +1,1 @@
-"""What the broker answers: a module an API or small family; `routes.py` is the one table."""
+"""Handlers of Kafka's APIs: one module per API or small family. `routes.py` is the route table."""

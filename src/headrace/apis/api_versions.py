@@ -1,11 +1,12 @@
 """ApiVersions (18), versions 0-4.
 
-Lists the APIs and versions of the route table, and the cluster's features. A version above
-ours is answered as v0 with UNSUPPORTED_VERSION and our ranges, so that the client can choose again;
-the response header is always the plain one, because the client does not know our version yet.
+Lists the APIs and versions of the route table, and the cluster's features. A request in a version
+above ours gets a v0 response with UNSUPPORTED_VERSION and our ranges, so that the client can choose
+a supported version. The response header is always the plain one, because the client does not know
+our versions yet.
 
-v1 throttle time; v3 flexible: features in tagged fields, and a client that names itself badly is
-refused with INVALID_REQUEST (KIP-511).
+v1 throttle time; v3 flexible: features in tagged fields, and a client whose software name or
+version is invalid is refused with INVALID_REQUEST (KIP-511).
 """
 
 import re
@@ -44,11 +45,11 @@ class ApiVersions:
         version: int,
         correlation_id: int,
     ) -> bytes:
-        """The answer."""
+        """The response."""
         code = ErrorCode.NONE
         if version not in self.versions:
             version, code = 0, ErrorCode.UNSUPPORTED_VERSION
-        elif version >= _FLEXIBLE_FROM and not names_itself_well(buf, view, pos, end):
+        elif version >= _FLEXIBLE_FROM and not has_valid_software_name(buf, view, pos, end):
             code = ErrorCode.INVALID_REQUEST
         body = api_versions_body(self._ranges, version, code, caller.throttle_ms)
         return frame_response(correlation_id, False, body)
@@ -57,7 +58,7 @@ class ApiVersions:
 def api_versions_body(
     ranges: Sequence[Range], version: int, error: ErrorCode, throttle_ms: int
 ) -> bytes:
-    """The body of the answer in the given version."""
+    """The body of the response in the given version."""
     throttle = struct.pack(">i", throttle_ms)
     if version < _FLEXIBLE_FROM:
         body = struct.pack(">hi", error, len(ranges))
@@ -83,12 +84,12 @@ def _features() -> bytes:
     )
 
 
-def names_itself_well(buf: bytearray, view: memoryview, pos: int, end: int) -> bool:
-    """Whether the client's software name and version (v3 and later) are acceptable."""
+def has_valid_software_name(buf: bytearray, view: memoryview, pos: int, end: int) -> bool:
+    """Whether the client's software name and version (v3 and later) are valid."""
     for _ in range(2):
         size, pos = read_uvarint(buf, pos)
         if size == 0 or pos + size - 1 > end:
-            raise MalformedRequest("the client's software name reaches past the request")
+            raise MalformedRequest("the client's software name extends past the end of the request")
         text = bytes(view[pos : pos + size - 1]).decode("ascii", "replace")
         if not _SOFTWARE_NAME.fullmatch(text):
             return False

@@ -1,4 +1,4 @@
-"""What every handler is given: the broker's parts, and who sent the request."""
+"""The arguments of handlers: the broker's parts, the client, and the request's context."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ class Services:
     metadata: Metadata
     replicas: Replicas
     make_groups: Callable[[], GroupCoordinator]
-    """Builds the coordinator of groups: at the first request that needs it, because it takes
-    longer to load than the rest of the broker takes to start."""
+    """Creates the group coordinator at the first request that needs it, because loading it takes
+    longer than starting the rest of the broker."""
     make_transactions: Callable[[], TransactionCoordinator]
-    """Likewise the coordinator of transactions."""
+    """Creates the transaction coordinator, at the first request that needs it too."""
     peers: Peers
     guard: Guard | None = None
-    """Decides what clients may do; None without an authorizer."""
+    """Authorizes clients; None without an authorizer."""
     audit: Audit = field(default_factory=Audit)
     slices: Slices = field(init=False)
     """Shares the event loop between requests that take long."""
@@ -56,7 +56,7 @@ class Services:
         self.waiting_fetches = WaitingFetches(self.replicas.changed)
 
     def admit(self, caller: Caller) -> None:
-        """Let a client do what its principal may; called again when a login changes that."""
+        """Set the permissions of a client's principal; called again after each login."""
         if self.guard is not None:
             caller.permissions = self.guard.permissions(
                 caller.principal, caller.ip, caller.listener
@@ -77,7 +77,7 @@ class Services:
         return self._transactions
 
     def stop_coordinators(self) -> None:
-        """Stop those that anybody has asked for."""
+        """Stop the coordinators that were created."""
         if self._transactions is not None:
             self._transactions.stop()
         if self._groups is not None:
@@ -85,24 +85,24 @@ class Services:
 
 
 class ClientQuota(Protocol):
-    """The quotas of one client on one connection, for handlers that know what a request uses."""
+    """The quotas of one client on one connection, for handlers that measure a request's usage."""
 
     def cap(self, request: FetchRequest) -> FetchRequest:
-        """The request of a consumer, for as many bytes at most as fit into its quota at once."""
+        """The request of a consumer, limited to the bytes that its quota permits at once."""
 
     def withholds(self, response_bytes: int) -> bool:
-        """Count the response to a consumer; whether it has to be answered without records."""
+        """Count the response to a consumer; whether its records have to be left out."""
 
     def take_mutations(self, partitions: int, strict: bool) -> KafkaError | None:
-        """Count partitions to be created or deleted; why not, if that is strict."""
+        """Count partitions to be created or deleted; the error if `strict` and over the quota."""
 
 
 @dataclass(slots=True, eq=False)
 class Caller:
-    """The client of one connection: who it is, and where it comes from.
+    """The client of one connection: its identity and its address.
 
-    There is one for each connection, so that a request costs none. The client id is not here: each
-    request has its own, and it is read only where it is needed (`RequestContext`).
+    There is one object per connection, so that a request allocates none. The client id is not here:
+    each request has its own, and only `RequestContext` reads it.
     """
 
     address: str
@@ -110,25 +110,25 @@ class Caller:
     listener: str = "PLAINTEXT"
     """The name of the listener that accepted the connection."""
     principal: str = ANONYMOUS
-    """The type and name that ACLs and quotas know the client by, such as `User:alice`."""
+    """The type and name of the client in ACLs and quotas, such as `User:alice`."""
     by_token: bool = False
-    """Whether the client has logged in by a delegation token."""
+    """Whether the client has authenticated with a delegation token."""
     throttle_ms: int = 0
-    """How long the client has to wait before its next request: all responses say so."""
+    """The throttle time that all responses to this client carry."""
     permissions: Permissions | None = None
-    """What the client may do; None without an authorizer."""
+    """The client's permissions; None without an authorizer."""
     quota: ClientQuota | None = None
-    """What the client may use; None while the cluster has no quotas of clients."""
+    """The client's quotas; None while the cluster has no client quotas."""
     fetch_quota: ClientQuota | None = None
-    """The same if it limits fetches, else None."""
+    """The same object if it limits fetches, else None."""
 
     def may(
         self, operation: AclOperation, kind: ResourceType, name: str, *, silent: bool = False
     ) -> bool:
-        """Whether the client may do this with the resource of that name.
+        """Whether the client may perform the operation on the resource.
 
-        A denial is audited. It is silent where the client does not ask for this resource, as in
-        lists, or where another right is sufficient.
+        A denial is audited. It is silent where the client did not name this resource, as in lists,
+        or where another right is sufficient.
         """
         permissions = self.permissions
         return permissions is None or permissions.allows(operation, kind, name, silent)
@@ -146,7 +146,7 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """What a handler knows of a request beside its fields."""
+    """The context of a request, in addition to its fields."""
 
     version: int
     client_id: str

@@ -1,7 +1,7 @@
 """The interface of hot handlers: those of the APIs that clients call most, decoded by hand.
 
-A hot handler is an object that is made once. It is called with positions in the receive buffer, so
-that nothing is copied or allocated for a request that is usual, and it returns a whole frame.
+A hot handler is an object that is created once. It is called with positions in the receive buffer,
+so that the usual requests need no copy and no allocation, and it returns a whole frame.
 """
 
 from collections.abc import Callable, Coroutine, Generator
@@ -13,7 +13,7 @@ from headrace.apis.slices import Slices
 from headrace.wire.fast import Chunk
 
 Answer: TypeAlias = bytes | list[Chunk] | None
-"""A response as a frame; None where the client expects none."""
+"""A response as a frame; None if the client expects no response."""
 
 
 class LongProduce:
@@ -25,7 +25,7 @@ class LongProduce:
         self, appended: Coroutine[None, None, bytes | Coroutine[None, None, bytes | None] | None]
     ) -> None:
         self.appended = appended
-        """Appends everything and gives the answer, or what waits for the commit."""
+        """Appends all batches; the response, or a coroutine that waits for the commit."""
 
     def __await__(self) -> Generator[None, None, bytes | None]:
         answer = yield from self.appended.__await__()
@@ -35,7 +35,7 @@ class LongProduce:
 
 
 Later: TypeAlias = Coroutine[None, None, Answer] | LongProduce | WaitingFetch
-"""What gives an answer later."""
+"""An awaitable that returns the response."""
 
 
 class HotHandler(Protocol):
@@ -43,7 +43,7 @@ class HotHandler(Protocol):
 
     @property
     def versions(self) -> range:
-        """The versions that it can decode; a row of the route table lists no others."""
+        """The versions that it can decode. A row of the route table may list only these."""
 
     def __call__(
         self,
@@ -55,9 +55,9 @@ class HotHandler(Protocol):
         version: int,
         correlation_id: int,
     ) -> Answer | Later:
-        """The answer to the request whose body is in [pos, end), or what will give it.
+        """The response to the request whose body is in [pos, end), or an awaitable of it.
 
-        The buffer is used again when this returns. Raises LongRequest if the request is large.
+        The buffer is reused after the return. Raises LongRequest if the request is large.
         """
 
 
@@ -68,7 +68,7 @@ LongWork: TypeAlias = Callable[
 
 
 class LongRequest(Exception):
-    """A hot request should be worked on in slices, while its connection is not read."""
+    """Raised for a hot request that is handled in slices, while its connection is not read."""
 
     def __init__(self, work: LongWork) -> None:
         super().__init__("this request takes long")
@@ -76,4 +76,4 @@ class LongRequest(Exception):
 
 
 class CloseConnection(Exception):
-    """The request cannot be answered; says why in words for the log."""
+    """The request cannot be answered and its connection is closed. The message is logged."""

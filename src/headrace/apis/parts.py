@@ -1,12 +1,12 @@
-"""Large requests in parts: which array of a request can be cut, and how the answers are joined.
+"""Large requests in parts: which array of a request is divided, and how the responses are combined.
 
-A request that names many things is handled as several requests that name a few each, one after the
-other, and the client gets one response. A handler knows nothing of it: what it decides for one part
-it has decided and written before the next one begins, and other clients are served in between.
+A request that lists many elements is handled as several smaller requests, one after the other, and
+the client gets one response. Handlers are not affected: the decisions of one part are written
+before the next part begins, and other clients are served in between.
 
-Where a handler refuses things that are named more than once, two mentions of such a thing come
-into one part, and further ones are dropped: they would get the same answer. A configuration that is
-asked for more than once is described once.
+Some handlers refuse elements that are named more than once. Two duplicates then go into the same
+part, and further ones are dropped, because they would get the same response. A configuration that
+is requested more than once is described once.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,24 +17,24 @@ from headrace.wire.steps import Steps
 
 _Message = Any  # one of kio's frozen dataclasses
 _STRIDE = 256
-"""Elements that are looked at between two yields."""
+"""Elements that are processed between two yields."""
 _PART_S = 0.002
 _LEAST, _MOST = 2, 512
 
 
 class Cut(NamedTuple):
-    """How to cut the request of one API."""
+    """How requests of one API are divided."""
 
     elements: tuple[str, ...]
-    """The way to the array in the request: the field at the top first."""
+    """The path to the array in the request, outermost field first."""
     answers: tuple[str, ...]
-    """The way to the array of the response."""
+    """The path to the array in the response."""
     size: int = 64
-    """Elements that take no long time together; the first part has so many. A power of two."""
+    """The number of elements in the first part, which together take little time. A power of two."""
     key: Callable[[_Message], object] | None = None
-    """What an element names, where naming it more than once matters; at the top of the request."""
+    """The name of an element, where duplicates matter; at the top of the request."""
     mentions: int = 2
-    """How many elements that name the same are handled: two where a handler refuses them."""
+    """How many duplicates are handled: two if the handler refuses duplicates."""
 
 
 def _name(topic: _Message) -> object:
@@ -88,13 +88,13 @@ CUTS: dict[int, Cut] = {
 
 
 class Pace:
-    """How many elements the next part has: as many as keep the event loop busy for about 2 ms."""
+    """The size of the next part: as many elements as take about 2 ms."""
 
     def __init__(self, cut: Cut) -> None:
         self.elements = cut.size
 
     def took(self, seconds: float) -> None:
-        """Learn from the time that the last part took. The number stays even: see `Cut.key`."""
+        """Adapt the size to the time that the last part took. It stays even: see `Cut.key`."""
         if seconds < _PART_S / 2:
             self.elements = min(self.elements * 2, _MOST)
         elif seconds > _PART_S:
@@ -102,14 +102,14 @@ class Pace:
 
 
 def prepare(request: _Message, cut: Cut) -> Steps[list[_Message]]:
-    """The requests to take parts of, one after the other."""
+    """The requests to divide into parts, one after the other."""
     if cut.key is None:
         return [request]
-    return (yield from _sort_out(request, cut.elements[0], cut.key, cut.mentions))
+    return (yield from _separate_duplicates(request, cut.elements[0], cut.key, cut.mentions))
 
 
 def parts(request: _Message, cut: Cut, pace: Pace) -> Iterator[_Message]:
-    """Requests that together ask for what this one does."""
+    """The parts of a request."""
     for part, _ in _split(request, cut.elements, pace):
         yield part
 
@@ -120,7 +120,7 @@ def is_large(request: _Message, cut: Cut) -> bool:
 
 
 def _left(whole: _Message, path: tuple[str, ...], left: int) -> int:
-    """`left` less the elements at `path`; it stops where that is negative."""
+    """`left` minus the number of elements at `path`. Counting stops when it is negative."""
     elements = getattr(whole, path[0]) or ()
     if len(path) == 1 or len(elements) > left:
         return left - len(elements)
@@ -131,10 +131,10 @@ def _left(whole: _Message, path: tuple[str, ...], left: int) -> int:
     return left
 
 
-def _sort_out(
+def _separate_duplicates(
     request: _Message, field: str, key: Callable[[_Message], object], mentions: int
 ) -> Steps[list[_Message]]:
-    """A request for what is named once, and one for what is more often, with two of each."""
+    """A request for the unique elements, and one for the duplicates, limited to `mentions` each."""
     by_key: dict[object, list[_Message]] = {}
     for number, element in enumerate(getattr(request, field)):
         by_key.setdefault(key(element), []).append(element)
@@ -152,9 +152,9 @@ def _sort_out(
 
 
 def _split(whole: _Message, path: tuple[str, ...], pace: Pace) -> Iterator[tuple[_Message, int]]:
-    """`whole` with some of the elements at `path` at a time, and how many they are.
+    """`whole` with some of the elements at `path` at a time, and the number of these elements.
 
-    An element of an outer array that holds none counts as one, so that it is answered too.
+    An outer element without inner elements counts as one, so that it gets a response too.
     """
     field, rest = path[0], path[1:]
     elements = getattr(whole, field)
@@ -171,7 +171,8 @@ def _split(whole: _Message, path: tuple[str, ...], pace: Pace) -> Iterator[tuple
         count = 0
         for element in elements:
             for place, (part, held) in enumerate(_split(element, rest, pace)):
-                # Two pieces of one element never meet, so that their answers can be joined.
+                # Two pieces of one element never share a part, so that their responses can be
+                # combined.
                 if together and (place > 0 or count + held > pace.elements):
                     yield replace(whole, **{field: tuple(together)}), count
                     together, count = [], 0
@@ -189,14 +190,14 @@ class CombinedResponse:
         self._first: _Message = None
 
     def add(self, response: _Message) -> bool:
-        """Take in the response to the next part; False if it refuses the request as a whole."""
+        """Add the response to the next part; False if it refuses the request as a whole."""
         if self._first is None or _code(response):
             self._first = response
         self._rows.add(getattr(response, self._field))
         return not _code(response)
 
     def response(self) -> _Message:
-        """One response with everything."""
+        """The combined response."""
         return replace(self._first, **{self._field: self._rows.all()})
 
 
@@ -204,7 +205,7 @@ class _Rows:
     """The elements of an array of the response.
 
     The last one stays open, because the next part may continue it: its own array, the first one of
-    `path`, is kept apart. So adding a part takes no longer the more there are already.
+    `path`, is collected separately. So the cost of adding a part does not grow with the total.
     """
 
     def __init__(self, path: tuple[str, ...]) -> None:

@@ -1,7 +1,7 @@
 """The permissions that requests need: operations on types of resources.
 
-A row of the route table lists them for its API, as Kafka's authorizer checks them: all rights of a
-row are needed. Names of topics, groups and transactional ids come from the request.
+A row of the route table lists the rights of its API, as Kafka's authorizer checks them. All rights
+of a row are needed. Names of topics, groups and transactional ids come from the request.
 """
 
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ _CODES = {
 
 
 class RightCheck(Enum):
-    """Where a right is checked, and what a client without it gets."""
+    """Where a right is checked, and the response to a client without it."""
 
     BEFORE = "before the handler is called; the whole request is refused"
     WITHIN = "by the handler; the whole request is refused"
@@ -40,7 +40,7 @@ class Permission:
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """What a client needs for requests of an API, or for their items."""
+    """A right that a client needs for requests of an API, or for their items."""
 
     check: RightCheck
     any_of: tuple[Permission, ...]
@@ -64,7 +64,7 @@ def check_before(rights: Iterable[Right], caller: Caller, request: object) -> No
 
 
 def _name(kind: ResourceType, request: object) -> str:
-    """The resource of this type that a request is about."""
+    """The name of the resource of this type in a request."""
     if kind is ResourceType.CLUSTER:
         return CLUSTER_NAME
     name: str = getattr(request, "group_id" if kind is ResourceType.GROUP else "transactional_id")
@@ -72,25 +72,25 @@ def _name(kind: ResourceType, request: object) -> str:
 
 
 def need_topic(caller: Caller, operation: AclOperation, name: str) -> None:
-    """KafkaError unless the client may do this with the topic."""
+    """KafkaError unless the client may perform the operation on the topic."""
     if not caller.may(operation, ResourceType.TOPIC, name):
         raise denied(ResourceType.TOPIC)
 
 
 def need_group(caller: Caller, operation: AclOperation, name: str) -> None:
-    """KafkaError unless the client may do this with the group."""
+    """KafkaError unless the client may perform the operation on the group."""
     if not caller.may(operation, ResourceType.GROUP, name):
         raise denied(ResourceType.GROUP)
 
 
 def need_transactional_id(caller: Caller, operation: AclOperation, name: str) -> None:
-    """KafkaError unless the client may do this with the transactional id."""
+    """KafkaError unless the client may perform the operation on the transactional id."""
     if not caller.may(operation, ResourceType.TRANSACTIONAL_ID, name):
         raise denied(ResourceType.TRANSACTIONAL_ID)
 
 
 def need_cluster(caller: Caller, operation: AclOperation) -> None:
-    """KafkaError unless the client may do this with the cluster."""
+    """KafkaError unless the client may perform the operation on the cluster."""
     if not may_with_cluster(caller, operation):
         raise denied(ResourceType.CLUSTER)
 
@@ -98,17 +98,17 @@ def need_cluster(caller: Caller, operation: AclOperation) -> None:
 def may_with_topic(
     caller: Caller, operation: AclOperation, name: str, *, silent: bool = False
 ) -> bool:
-    """Whether the client may do this with the topic; a silent denial is not audited."""
+    """Whether the client may perform the operation on the topic; silent: not audited."""
     return caller.may(operation, ResourceType.TOPIC, name, silent=silent)
 
 
 def may_with_cluster(caller: Caller, operation: AclOperation, *, silent: bool = False) -> bool:
-    """Whether the client may do this with the cluster; a silent denial is not audited."""
+    """Whether the client may perform the operation on the cluster; silent: not audited."""
     return caller.may(operation, ResourceType.CLUSTER, CLUSTER_NAME, silent=silent)
 
 
 def denied(kind: ResourceType) -> KafkaError:
-    """The error of a client that lacks a right on a resource of this type."""
+    """The error for a client that lacks a right on a resource of this type."""
     code = _CODES[kind]
     return KafkaError(code, f"{kind.name.replace('_', ' ').lower()}: authorization failed")
 
@@ -149,15 +149,15 @@ def before(*any_of: Permission, when: str = "") -> Right:
 
 
 def within(*any_of: Permission, when: str = "") -> Right:
-    """A right that the handler checks, and refuses the whole request."""
+    """A right that the handler checks; without it the whole request is refused."""
     return Right(RightCheck.WITHIN, any_of, when)
 
 
 def each(*any_of: Permission, when: str = "") -> Right:
-    """A right that the handler checks for each item, and answers with an error in its place."""
+    """A right that the handler checks for each item; a denied item gets an error in its place."""
     return Right(RightCheck.EACH, any_of, when)
 
 
 def filtered(*any_of: Permission, when: str = "") -> Right:
-    """A right that the handler checks for each item, and leaves out what is denied."""
+    """A right that the handler checks for each item; denied items are left out."""
     return Right(RightCheck.FILTER, any_of, when)

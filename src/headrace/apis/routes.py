@@ -1,9 +1,9 @@
 """The route table: one row per API.
 
-ApiVersions, dispatch and the docs derive from it. A row says who answers, what the client needs to
-be allowed to do, and which quota counts the request. A handler is named by its module and what it
-defines. Hot handlers are made when dispatch is built; a cold one is imported when it is first
-needed, so that the broker starts fast.
+ApiVersions, dispatch and the docs derive from it. A row has the handler, the rights that a client
+needs, and the quota that counts the request. A handler is given by its module and its name there.
+Hot handlers are created when dispatch is built; a cold one is imported when it is first needed, so
+that the broker starts fast.
 """
 
 from collections.abc import Callable
@@ -62,7 +62,7 @@ class Route(NamedTuple):
     Otherwise they close their connection."""
 
     def load(self) -> Callable[..., Any]:
-        """The handler of a cold row; of a hot row what makes the handler from Services."""
+        """The handler of a cold row; for a hot row the factory that takes Services."""
         module, name = self.handler.split(":")
         loaded: Callable[..., Any] = getattr(import_module(f"headrace.apis.{module}"), name)
         return loaded

@@ -1,8 +1,8 @@
 """Long work on the event loop in slices, so that other clients are served in between.
 
-Work is a generator (`wire/steps.py`). Its first slice runs at once, so that what is short is
-answered without a task. The rest gets at most one slice for each turn of the event loop, whatever
-number of clients wait for theirs: they take turns.
+Work is a generator (`wire/steps.py`). Its first slice runs immediately, so that short work needs no
+task. After that, all long work together gets at most one slice in each turn of the event loop; the
+clients take turns.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ class Slices:
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     def begin(self, steps: Steps[_Result]) -> _Result | Coroutine[None, None, _Result]:
-        """The result, if one short slice is enough; otherwise the work that will give it."""
+        """The result, if one short slice is enough; otherwise a coroutine that returns it."""
         done = self._advance(steps, FIRST_SLICE_S)
         return self.finish(steps) if done is None else done.result
 
@@ -58,20 +58,21 @@ class Slices:
         await turn
 
     def _grant(self) -> None:
-        """Let the caller that has waited longest go on.
+        """Resume the caller that has waited longest.
 
-        It runs after the next poll of the sockets, as does the next grant: a slice for each poll.
+        It runs after the next poll of the sockets, as does the next grant, so there is one slice
+        per poll.
         """
         while self._waiting:
             turn = self._waiting.popleft()
-            if not turn.done():  # else its connection was closed
+            if not turn.done():  # otherwise its connection was closed
                 turn.set_result(None)
                 break
         if self._waiting:
             asyncio.get_running_loop().call_soon(self._grant)
 
     def _advance(self, steps: Steps[_Result], slice_s: float) -> _Done[_Result] | None:
-        """Run the work for one slice; its result if that has ended it."""
+        """Run the work for one slice; its result if it is complete."""
         now = self.now
         until = now() + slice_s
         try:

@@ -161,7 +161,7 @@ def grow_topic(image: Image, growth: Growth) -> Topic:
     name, count, assignments = growth.name, growth.count, growth.assignments
     topic = image.topics.get(name)
     if topic is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'")
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"unknown topic '{name}'")
     known = len(topic.partitions)
     if count == known:
         raise KafkaError(

@@ -282,7 +282,7 @@ class Metadata:
                 topic = image.topics.get(name)
                 if topic is None or name in gone:
                     error = KafkaError(
-                        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'"
+                        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"unknown topic '{name}'"
                     )
                     decision.results.append(error)
                     continue

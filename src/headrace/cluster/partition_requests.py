@@ -19,7 +19,7 @@ Outcome = tuple[list[KafkaError | None], list[Topic]]
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ReassignmentRequest:
     """A partition and its target replicas; None cancels its reassignment."""
 
     partition: TopicPartition
@@ -29,7 +29,7 @@ class Wish:
 def reassign(
     image: Image,
     registered: Collection[BrokerId],
-    wishes: Iterable[Wish],
+    requested: Iterable[ReassignmentRequest],
     *,
     may_resize: bool = True,
 ) -> Outcome:
@@ -39,26 +39,26 @@ def reassign(
     not alive waits for it. `may_resize` is whether partitions may get more or fewer replicas.
     """
 
-    def moved(state: PartitionState, wish: Wish) -> PartitionState:
+    def moved(state: PartitionState, request: ReassignmentRequest) -> PartitionState:
         before = moves.original(state)
-        if wish.replicas is None:
+        if request.replicas is None:
             if not moves.is_moving(state):
                 raise KafkaError(
-                    ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{wish.partition} is not moving"
+                    ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{request.partition} is not moving"
                 )
             return moves.begin(state, before, image.brokers)
-        _check_target(wish.partition, wish.replicas, registered)
-        if not may_resize and len(wish.replicas) != len(before):
+        _check_target(request.partition, request.replicas, registered)
+        if not may_resize and len(request.replicas) != len(before):
             raise KafkaError(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
-                f"{wish.partition} has {len(before)} replica(s), {len(wish.replicas)} are named, "
-                "and the request forbids to change their number",
+                f"{request.partition} has {len(before)} replica(s), the request has "
+                f"{len(request.replicas)} and forbids a change of the replication factor",
             )
-        if wish.replicas == moves.target(state):
+        if request.replicas == moves.target(state):
             return state
-        return moves.begin(state, wish.replicas, image.brokers)
+        return moves.begin(state, request.replicas, image.brokers)
 
-    return _change(image, [(wish.partition, wish) for wish in wishes], moved)
+    return _change(image, [(request.partition, request) for request in requested], moved)
 
 
 def elect_preferred(image: Image, partitions: Iterable[TopicPartition]) -> Outcome:
@@ -123,7 +123,7 @@ def _change(
     """`change` applied to each partition in turn; an error of one does not affect the others."""
     results: list[KafkaError | None] = []
     changed: dict[str, list[PartitionState]] = {}
-    for (name, index), wish in wanted:
+    for (name, index), request in wanted:
         topic = image.topics.get(name)
         if topic is None or not 0 <= index < len(topic.partitions):
             error = KafkaError(
@@ -133,7 +133,7 @@ def _change(
             continue
         states = changed.get(name) or list(topic.partitions)
         try:
-            after = change(states[index], wish)
+            after = change(states[index], request)
         except KafkaError as error:
             results.append(error)
             continue

@@ -4,7 +4,8 @@ Begins reassignments, or cancels them (replicas null). The response is sent when
 written; the replicas are copied after that, and the controller completes the reassignment when all
 new replicas are in sync (`cluster/moves.py`). Any broker accepts the request.
 
-v1 a caller may refuse that the number of replicas changes. Not needed: `timeout`, as nothing waits.
+v1 the client can refuse changes of the replication factor. `timeout` is not used, because nothing
+waits.
 """
 
 from functools import partial
@@ -19,7 +20,7 @@ from kio.schema.alter_partition_reassignments.v1.response import (
 )
 
 from headrace.apis.context import RequestContext, Services
-from headrace.cluster.partition_requests import Wish, reassign
+from headrace.cluster.partition_requests import ReassignmentRequest, reassign
 from headrace.types import TopicPartition
 from headrace.wire.primitives import NO_ERROR, error, respond
 
@@ -28,8 +29,8 @@ def alter_partition_reassignments(
     services: Services, request: AlterPartitionReassignmentsRequest, _context: RequestContext
 ) -> AlterPartitionReassignmentsResponse:
     """Begin and cancel reassignments; an error of one does not affect the others."""
-    wishes = [
-        Wish(TopicPartition(topic.name, one.partition_index), one.replicas)
+    requested = [
+        ReassignmentRequest(TopicPartition(topic.name, one.partition_index), one.replicas)
         for topic in request.topics
         for one in topic.partitions
     ]
@@ -37,7 +38,7 @@ def alter_partition_reassignments(
         partial(
             reassign,
             registered=services.metadata.registered(),
-            wishes=wishes,
+            requested=requested,
             may_resize=request.allow_replication_factor_change,
         )
     )

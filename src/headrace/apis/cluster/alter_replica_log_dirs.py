@@ -1,9 +1,9 @@
 """AlterReplicaLogDirs (34), versions 1-2.
 
-Asks that replicas of this broker lie in a data folder. One that lies elsewhere begins to move and
-goes on being read and written; DescribeLogDirs shows how far it has come. Naming the folder in
-which it still lies stops a move. A partition that has no log yet gets it in the folder named. A
-folder that is not one of ours is refused.
+Places replicas of this broker in a data folder. A replica in another folder begins to move, and can
+be read and written meanwhile; DescribeLogDirs shows the progress. A request that names the current
+folder of a moving replica cancels the move. For a partition without a log, the log is created in
+the named folder. A folder that is not in this broker's `log.dirs` is refused.
 
 v2 flexible.
 """
@@ -27,7 +27,7 @@ from headrace.wire.primitives import TopicName, error, i32, respond
 def alter_replica_log_dirs(
     services: Services, request: AlterReplicaLogDirsRequest, _context: RequestContext
 ) -> AlterReplicaLogDirsResponse:
-    """Begin the moves that are needed; say for each replica whether it will lie there."""
+    """Begin the moves that are needed; the response has an error code for each replica."""
     folders = services.replicas.directories.all
     ours = {os.path.abspath(folder.path): folder for folder in folders}
     topics: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}

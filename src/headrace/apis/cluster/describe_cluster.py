@@ -1,9 +1,9 @@
 """DescribeCluster (60), versions 0-2.
 
-The cluster's id, its controller and its brokers, as far as they have the client's listener.
+Returns the cluster's id, its controller, and those brokers that have the client's listener.
 
-v1 the caller says whether it means brokers or controllers; v2 fenced brokers. Not done: there are
-no controllers of their own to describe, and no fenced brokers.
+v1 the client selects brokers or controllers; v2 fenced brokers. Not done: there are no separate
+controllers to describe, and no fenced brokers.
 """
 
 from functools import partial
@@ -68,6 +68,6 @@ def _check_endpoint(endpoint: int) -> tuple[ErrorCode, str]:
     if endpoint == CONTROLLERS:
         return (
             ErrorCode.MISMATCHED_ENDPOINT_TYPE,
-            "this is a broker's endpoint; controllers were asked for",
+            "this endpoint is a broker's; it cannot describe controllers",
         )
-    return ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"there is no endpoint type {endpoint}"
+    return ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"unknown endpoint type {endpoint}"

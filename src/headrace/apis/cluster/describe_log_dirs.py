@@ -1,13 +1,14 @@
 """DescribeLogDirs (35), versions 1-4.
 
-For each data folder of this broker the partitions in it with their sizes, and the room on its disk.
-No topics named means all. Sizes are read from the files, outside the event loop, so that a request
-for 10,000 partitions opens no logs and does not delay other requests.
+Returns the partitions of each data folder of this broker with their sizes, and the free space of
+its disk. Without topics in the request all are described. Sizes are read from the files, outside
+the event loop, so that a request for 10,000 partitions opens no logs and does not delay other
+requests.
 
 A replica that is moving from one folder to another is in both: the copy is a future replica with
 the number of offsets that it lacks.
 
-v2 flexible; v3 an error for the whole answer; v4 the room on the disk.
+v2 flexible; v3 an error code for the whole response; v4 size and free space of the disk.
 """
 
 import asyncio
@@ -36,7 +37,7 @@ LOG_SUFFIX = ".log"
 async def describe_log_dirs(
     services: Services, request: DescribeLogDirsRequest, _context: RequestContext
 ) -> DescribeLogDirsResponse:
-    """Every folder, with the partitions asked for."""
+    """Describe every folder, with the requested partitions."""
     asked = None
     if request.topics is not None:
         asked = {
@@ -47,7 +48,7 @@ async def describe_log_dirs(
     replicas, results = services.replicas, []
 
     def is_wanted(name: TopicPartition) -> bool:
-        # Those that have a folder and are still ours: a deleted one waits for its removal.
+        # Only hosted replicas: the folder of a deleted one exists until it is removed.
         known = replicas.topic(name.topic)[name.partition : name.partition + 1]
         return any(one.hosted for one in known) and (asked is None or name in asked)
 
@@ -59,7 +60,7 @@ async def describe_log_dirs(
         ]
         for name, future in [*directory.futures.items()]:
             if is_wanted(name):
-                lag = -1  # it is not opened yet
+                lag = -1  # the copy is not open yet
                 if future.log is not None:
                     end = replicas.topic(name.topic)[name.partition].log.end_offset
                     lag = max(end - future.log.end_offset, 0)
@@ -113,6 +114,6 @@ def _size(directory: LogDirectory, folder: str) -> int:
             if name.endswith(LOG_SUFFIX):
                 size += directory.disk.file_size(f"{folder}/{name}")
     except FileNotFoundError:
-        # Deleted, or a segment was, between the list and the look.
+        # The folder or a segment was deleted after it was listed.
         pass
     return size

@@ -1,11 +1,11 @@
 """DescribeQuorum (55), versions 0-2.
 
-Who keeps the cluster's metadata. Kafka's controllers keep a log of it, the topic
-`__cluster_metadata`; ours keep it in a store, and the controller stands for a quorum of one: the
-image's version is how far its log goes.
+Describes the quorum of the cluster's metadata. Kafka's controllers replicate a log, the topic
+`__cluster_metadata`. Headrace has a metadata store instead; it is shown as a quorum whose only
+voter is the controller, and the image's version is shown as the end of the log.
 
-v1 when each voter last fetched; v2 folder ids and the addresses of the voters. Not done: other
-voters and observers.
+v1 the time of each voter's last fetch; v2 folder ids and the addresses of the voters. Not done:
+other voters and observers.
 """
 
 from kio.schema.describe_quorum.v2.request import DescribeQuorumRequest
@@ -31,7 +31,7 @@ METADATA_TOPIC = "__cluster_metadata"
 def describe_quorum(
     services: Services, request: DescribeQuorumRequest, context: RequestContext
 ) -> DescribeQuorumResponse:
-    """The controller as the only voter; any other topic has no quorum."""
+    """The controller as the only voter; other partitions get an error."""
     image = services.metadata.image
     now_ms = services.clock.now_ms()
     return DescribeQuorumResponse(
@@ -43,7 +43,7 @@ def describe_quorum(
                 partitions=tuple(
                     _quorum(image, now_ms, one.partition_index)
                     if (topic.topic_name, one.partition_index) == (METADATA_TOPIC, 0)
-                    else _nobody(one.partition_index)
+                    else _no_quorum(one.partition_index)
                     for one in topic.partitions
                 ),
             )
@@ -81,7 +81,7 @@ def _quorum(image: Image, now_ms: int, index: i32) -> PartitionData:
     )
 
 
-def _nobody(index: i32) -> PartitionData:
+def _no_quorum(index: i32) -> PartitionData:
     return PartitionData(
         partition_index=index,
         error_code=error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),

@@ -1,10 +1,11 @@
 """ElectLeaders (43), versions 0-2.
 
-Asks for the preferred leader of partitions (0), or for any leader at all (1, unclean). No topics
-named means all partitions, and the answer then leaves out those that need no election. Any broker
-may be asked. Answered once it is written down who leads; that one begins a moment later.
+Elects the preferred leader of partitions (election type 0), or any live replica (type 1, unclean).
+Without topics in the request all partitions are meant, and the response leaves out those that need
+no election. Any broker accepts the request. The response is sent when the metadata is written; the
+new leader takes over after that.
 
-v1 unclean elections and an error for the whole request; v2 flexible. Not needed: `timeout`.
+v1 unclean elections and an error for the whole request; v2 flexible. `timeout` is not used.
 """
 
 from functools import partial
@@ -29,11 +30,11 @@ _ELECTIONS = {0: elect_preferred, 1: elect_unclean}
 def elect_leaders(
     services: Services, request: ElectLeadersRequest, _context: RequestContext
 ) -> ElectLeadersResponse:
-    """Elect where that is needed and possible; say for each partition what came of it."""
+    """Elect leaders where needed and possible; the response has a result for each partition."""
     elect = _ELECTIONS.get(request.election_type)
     if elect is None:
         raise KafkaError(
-            ErrorCode.INVALID_REQUEST, f"there is no election type {request.election_type}"
+            ErrorCode.INVALID_REQUEST, f"unknown election type {request.election_type}"
         )
     everything = request.topic_partitions is None
     partitions = _all(services.metadata.image) if everything else _named(request)

@@ -1,7 +1,7 @@
 """ListPartitionReassignments (46), version 0.
 
-The partitions whose replicas are on the move, of all topics or of those named. A partition that
-does not move, or does not exist, is left out.
+Lists reassignments in progress, of all topics or of those named. A partition that is not being
+reassigned, or does not exist, is left out.
 """
 
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ from headrace.wire.steps import Steps
 def list_partition_reassignments(
     services: Services, request: ListPartitionReassignmentsRequest, _context: RequestContext
 ) -> Steps[ListPartitionReassignmentsResponse]:
-    """The moves under way, as this broker knows them."""
+    """The reassignments in this broker's image."""
     topics = services.metadata.image.topics
     found = []
     if request.topics is None:

@@ -1,10 +1,10 @@
 """UpdateFeatures (57), versions 0-2.
 
-Checks an update against the features of this cluster. Levels are fixed by the version of Headrace:
-an update to the level that a feature has is granted, any other is refused with a reason.
+Validates updates of the cluster's features. The version of Headrace determines their levels: an
+update to the present level succeeds, any other is refused with a reason.
 
-v1 validation only, and kinds of downgrade; v2 no result for each feature any more. Not done:
-changing a level.
+v1 validation only, and types of downgrade; v2 has no result for each feature. Not done: changing a
+level.
 """
 
 from functools import partial
@@ -24,7 +24,7 @@ UNSAFE_DOWNGRADE = 3
 def update_features(
     _services: Services, request: UpdateFeaturesRequest, _context: RequestContext
 ) -> UpdateFeaturesResponse:
-    """Grant what changes nothing; the first refusal is the answer."""
+    """Accept updates that change nothing; the response carries the first refusal."""
     try:
         for update in request.feature_updates:
             _check(update)
@@ -58,11 +58,13 @@ def _check(update: FeatureUpdateKey) -> None:
     elif level != 0 and not known.min_level <= level <= known.max_level:
         reason = f"This broker only supports versions {known.min_level}-{known.max_level}."
     elif level < known.finalized and update.upgrade_type == UPGRADE:
-        reason = "A downgrade must be asked for as a safe or an unsafe downgrade."
+        reason = "A downgrade needs the upgrade type SAFE_DOWNGRADE or UNSAFE_DOWNGRADE."
     elif level > known.finalized and update.upgrade_type != UPGRADE:
         reason = "Can't downgrade to a newer version."
     elif level != known.finalized:
-        reason = f"It is {known.finalized} in this version of Headrace and cannot be changed."
+        reason = (
+            f"The level is {known.finalized} in this version of Headrace and cannot be changed."
+        )
     else:
         return
     raise KafkaError(

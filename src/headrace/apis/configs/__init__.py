@@ -1,1 +1,1 @@
-"""Settings of topics, brokers and groups."""
+"""Configs of topics, brokers and groups."""

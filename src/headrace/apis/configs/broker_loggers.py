@@ -1,6 +1,6 @@
-"""The loggers of this broker and their levels, under Kafka's names for them.
+"""The loggers of this broker and their levels, under Kafka's names.
 
-Belongs to DescribeConfigs and IncrementalAlterConfigs. A level lasts until the broker stops.
+DescribeConfigs and IncrementalAlterConfigs use it. A level lasts until the broker stops.
 """
 
 import logging
@@ -22,7 +22,7 @@ LEVELS = {
 
 
 def levels() -> dict[str, str]:
-    """The level that counts for each logger of ours, and for all others."""
+    """The effective level of each of our loggers, and of the root logger."""
     known = logging.root.manager.loggerDict
     names = [name for name in known if name == OURS or name.startswith(f"{OURS}.")]
     shown = {ROOT: _name(logging.root.getEffectiveLevel())}
@@ -32,7 +32,7 @@ def levels() -> dict[str, str]:
 
 
 def alter(changes: Iterable[ConfigChange], *, validate_only: bool) -> None:
-    """Set levels, or give them back to the logger above; KafkaError if any cannot be."""
+    """Set levels, or reset them to the parent's level; KafkaError if a change is not valid."""
     changes = tuple(changes)
     known = levels()
     for change in changes:
@@ -49,13 +49,13 @@ def _check(change: ConfigChange, known: Iterable[str]) -> None:
     if change.operation not in (Operation.SET, Operation.DELETE):
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
-            f"{change.operation.name} is not possible with the level of a logger",
+            f"{change.operation.name} is not supported for the level of a logger",
         )
     if change.name not in known:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"Logger {change.name} does not exist!")
     if change.operation is Operation.DELETE and change.name == ROOT:
         raise KafkaError(
-            ErrorCode.INVALID_REQUEST, f"the level of the {ROOT} logger can only be set"
+            ErrorCode.INVALID_REQUEST, f"the level of the {ROOT} logger cannot be deleted; use SET"
         )
     if change.operation is Operation.SET and change.value not in LEVELS:
         raise KafkaError(

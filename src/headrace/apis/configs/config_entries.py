@@ -1,8 +1,9 @@
-"""Configs as answers show them: the value that counts, where it comes from, what stood behind it.
+"""Config entries of responses: the effective value, its source, and its synonyms.
 
-A topic's config is looked for on the topic, then under its synonyms among this broker's live
-configs, the live configs of all brokers, and the settings this broker was started with; last
-comes the default. A broker's config is looked for in the same places, the topic apart.
+The value of a topic config comes from the first of these that has one: the topic, the dynamic
+configs of this broker, the dynamic configs of all brokers, the settings with which this broker was
+started, the default. All but the topic are searched under the config's synonyms. A broker config
+has the same sources without the topic.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -27,7 +28,7 @@ INTERNAL_PREFIX = "internal."
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from, by the numbers on the wire."""
+    """The source of a value, with its number in Kafka's protocol."""
 
     TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -40,7 +41,7 @@ class ConfigSource(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigSynonym:
-    """A place that has a value for a config, under the name it has there."""
+    """A source that has a value for a config, and the config's name there."""
 
     name: str
     value: str | None
@@ -49,7 +50,7 @@ class ConfigSynonym:
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One config of a resource; the value is None where it is secret, or there is none."""
+    """One config of a resource; the value is None if it is secret or not set."""
 
     name: str
     value: str | None
@@ -63,7 +64,7 @@ class ConfigEntry:
 
 @dataclass(frozen=True, slots=True)
 class BrokerConfigs:
-    """This broker's configs by where they come from, and what they come to."""
+    """This broker's configs by source, and the effective settings."""
 
     own: Mapping[str, str]
     of_all: Mapping[str, str]
@@ -72,7 +73,7 @@ class BrokerConfigs:
 
     @classmethod
     def of(cls, services: Services) -> "BrokerConfigs":
-        """The configs of the broker we are, as they are at this moment."""
+        """The present configs of this broker."""
         live = services.metadata.image.broker_configs
         own, of_all = live.get(str(services.node_id), {}), live.get(CLUSTER_DEFAULT, {})
         static = services.settings
@@ -80,7 +81,7 @@ class BrokerConfigs:
         return cls(own, of_all, static.explicit, now)
 
     def synonyms(self, names: Iterable[str]) -> Iterator[ConfigSynonym]:
-        """Every value that one of `names` has here, the one that counts first."""
+        """Every value that one of `names` has here; the effective one comes first."""
         names = tuple(names)
         for source, given in (
             (ConfigSource.DYNAMIC_BROKER, self.own),
@@ -97,7 +98,7 @@ class BrokerConfigs:
 
 
 def topic_entries(broker: BrokerConfigs, configs: Mapping[str, str]) -> list[ConfigEntry]:
-    """Every config of a topic that was given `configs`."""
+    """Every config of a topic with its own `configs`."""
     return [
         _topic_entry(broker, configs, row)
         for name, row in TOPIC_TABLE.items()
@@ -106,7 +107,7 @@ def topic_entries(broker: BrokerConfigs, configs: Mapping[str, str]) -> list[Con
 
 
 def broker_entries(broker: BrokerConfigs) -> list[ConfigEntry]:
-    """Every config of this broker, and what it was given beyond those it knows."""
+    """Every config of this broker, including unknown ones that were set."""
     entries = [_broker_entry(broker, row) for row in TABLE.values()]
     entries += [
         # An unknown setting may be a secret, so its value is not returned.
@@ -118,7 +119,7 @@ def broker_entries(broker: BrokerConfigs) -> list[ConfigEntry]:
 
 
 def group_entries(broker: Settings, configs: Mapping[str, str]) -> list[ConfigEntry]:
-    """Every config of a group that was given `configs`; a default is the broker's value."""
+    """Every config of a group with its own `configs`; a default is the broker's value."""
     entries = []
     for name, row in GROUP_TABLE.items():
         value = format_value(group_value(broker, configs, name))
@@ -129,7 +130,7 @@ def group_entries(broker: Settings, configs: Mapping[str, str]) -> list[ConfigEn
 
 
 def cluster_entries(broker: BrokerConfigs) -> list[ConfigEntry]:
-    """The live configs that were set for all brokers."""
+    """The dynamic configs that are set for all brokers."""
     entries = []
     for name, value in broker.of_all.items():
         row = TABLE[name]
@@ -164,7 +165,7 @@ def _broker_entry(broker: BrokerConfigs, row: Setting) -> ConfigEntry:
 
 
 def _shown(row: Setting, value: str | None) -> str | None:
-    """The value as people may see it, in the form that Kafka gives it."""
+    """The value without secrets, in Kafka's format."""
     if value is None or row.secret:
         return None
     if row.type is Type.LIST:

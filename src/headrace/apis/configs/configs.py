@@ -55,7 +55,7 @@ _Shown = tuple[DescribeConfigsResourceResult, ...]
 def describe_configs(
     services: Services, request: DescribeConfigsRequest, context: RequestContext
 ) -> DescribeConfigsResponse:
-    """Answer each resource on its own."""
+    """Describe the resources; an error of one does not affect the others."""
     describe = _Describer(services, request)
     results = []
     for resource in request.resources:
@@ -77,7 +77,7 @@ def describe_configs(
 
 
 class _Describer:
-    """Describes resources; topics that were given the same configs are described once."""
+    """Describes resources; topics with the same configs are described once."""
 
     def __init__(self, services: Services, request: DescribeConfigsRequest) -> None:
         self._services = services
@@ -115,7 +115,7 @@ class _Describer:
         if topic is None:
             raise KafkaError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"there is no topic '{resource.resource_name}'",
+                f"unknown topic '{resource.resource_name}'",
             )
         key = (tuple(topic.configs.items()), resource.configuration_keys)
         if key not in self._topics:
@@ -216,7 +216,7 @@ def incremental_alter_configs(
 
 
 def _need(caller: Caller, operation: AclOperation, resource: _Resource) -> None:
-    """KafkaError unless the client may do this with the settings of the resource."""
+    """KafkaError unless the client may perform the operation on the configs of the resource."""
     if resource.resource_type == ConfigResourceType.TOPIC:
         need_topic(caller, operation, resource.resource_name)
     elif resource.resource_type == ConfigResourceType.GROUP:
@@ -234,7 +234,7 @@ def _alter(
     *,
     fresh: bool,
 ) -> list[KafkaError | None]:
-    """Alter what can be altered; for each resource None, or why not."""
+    """Alter the resources; for each of them None, or the error."""
     times = Counter((one.resource_type, one.resource_name) for one in resources)
     results: list[KafkaError | None] = [None] * len(resources)
     wanted: dict[int, Alteration] = {}
@@ -301,5 +301,5 @@ def _check_node(name: str, node_id: int) -> None:
     if int(name) != node_id:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
-            f"Unexpected broker id, expected {node_id}, but received {name}; ask that broker",
+            f"this is broker {node_id}; send the request to broker {name}",
         )

@@ -1,7 +1,7 @@
 """ListConfigResources (74), versions 0-1.
 
-The names of all topics and brokers, and of the groups that were given configs. No types named means
-all types.
+Lists the names of all topics and brokers, and of the groups that have configs. Without types in the
+request all types are listed.
 
 v0 lists subscriptions to client metrics only; v1 any type. Not done: there are no subscriptions to
 client metrics.
@@ -26,7 +26,7 @@ from headrace.wire.steps import Steps
 def list_config_resources(
     services: Services, request: ListConfigResourcesRequest, context: RequestContext
 ) -> Steps[ListConfigResourcesResponse]:
-    """Every resource of the types asked for."""
+    """Every resource of the requested types."""
     known: set[int] = set(ConfigResourceType)
     types: set[int] = set(request.resource_types) or known
     if context.version == 0:

@@ -1,7 +1,7 @@
 """ConsumerGroupDescribe (69), versions 0-1.
 
-Consumer groups with their epochs and members: what each owns and what it should own. A group that
-is of another kind, or that nobody knows, has GROUP_ID_NOT_FOUND.
+Describes consumer groups with their epochs and members: the assignment and the target assignment of
+each. A group that is of another type, or does not exist, gets GROUP_ID_NOT_FOUND.
 
 v1 whether a member uses the consumer or the classic protocol.
 """
@@ -39,7 +39,7 @@ CONSUMER_MEMBER = 1
 def consumer_group_describe(
     services: Services, request: ConsumerGroupDescribeRequest, context: RequestContext
 ) -> ConsumerGroupDescribeResponse | Coroutine[None, None, ConsumerGroupDescribeResponse]:
-    """Describe each group, or say why it cannot be."""
+    """Describe each group, or return its error."""
     caller = context.caller
     asked = request.include_authorized_operations
 
@@ -140,7 +140,7 @@ def _member(member: ConsumerMember, target: consumer_records.Assignment, image: 
 
 
 def _assignment(assigned: consumer_records.Assignment, image: Image) -> Assignment:
-    """With names; a topic that is gone is left out, as it has none any more."""
+    """The assignment with topic names; deleted topics have no name and are left out."""
     return Assignment(
         topic_partitions=tuple(
             TopicPartitions(

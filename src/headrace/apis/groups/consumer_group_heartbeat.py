@@ -1,8 +1,8 @@
 """ConsumerGroupHeartbeat (68), versions 0-1.
 
 The only request of a member of a consumer group (KIP-848): it joins (epoch 0), stays, leaves
-(epoch -1) or goes away for a while (epoch -2, static members). The answer has the epoch that the
-member is in, and its partitions when they changed or when the member said everything again.
+(epoch -1) or leaves temporarily (epoch -2, static members). The response has the member's epoch,
+and its partitions if they changed or if the member sent all fields.
 
 v1 subscriptions by regular expression; the member chooses its own id.
 """
@@ -38,7 +38,7 @@ FIRST_WITH_OWN_ID = 1
 def consumer_group_heartbeat(
     services: Services, request: ConsumerGroupHeartbeatRequest, context: RequestContext
 ) -> ConsumerGroupHeartbeatResponse | Coroutine[None, None, ConsumerGroupHeartbeatResponse]:
-    """Take a member's heartbeat, and tell it where it is."""
+    """Process the heartbeat of a member; respond with its epoch and assignment."""
     _check(request, context.version)
     for name in request.subscribed_topic_names or ():
         need_topic(context.caller, AclOperation.DESCRIBE, name)

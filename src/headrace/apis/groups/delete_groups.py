@@ -1,7 +1,7 @@
 """DeleteGroups (42), versions 0-2.
 
-A group without members is forgotten with all its offsets; NON_EMPTY_GROUP (68) where members are
-left, GROUP_ID_NOT_FOUND (69) where there is none. v2 flexible.
+Deletes groups without members, and all their offsets. A group with members gets NON_EMPTY_GROUP
+(68), an unknown one GROUP_ID_NOT_FOUND (69). v2 flexible.
 """
 
 from collections.abc import Coroutine
@@ -22,7 +22,7 @@ from headrace.wire.primitives import error, respond
 def delete_groups(
     services: Services, request: DeleteGroupsRequest, context: RequestContext
 ) -> DeleteGroupsResponse | Coroutine[None, None, DeleteGroupsResponse]:
-    """Delete each group that may be deleted."""
+    """Delete the groups; an error of one does not affect the others."""
     names = tuple(dict.fromkeys(request.groups_names))
 
     def answer_all(results: list[Result[ErrorCode]]) -> DeleteGroupsResponse:

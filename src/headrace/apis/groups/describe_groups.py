@@ -1,8 +1,8 @@
 """DescribeGroups (15), versions 0-6.
 
-State, protocol and members of classic groups; what members said and were assigned is shown while
-the group is stable. A group that is not there, or of another kind, is Dead, and from v6 on an error
-(69) with a message.
+State, protocol and members of classic groups; the metadata and assignments of members are shown
+while the group is stable. A group that does not exist, or is of another type, has the state Dead,
+and from v6 on an error (69) with a message.
 
 v3 authorised operations; v4 static members; v5 flexible; v6 error messages.
 """
@@ -34,7 +34,7 @@ NOT_FOUND_FROM = 6
 def describe_groups(
     services: Services, request: DescribeGroupsRequest, context: RequestContext
 ) -> DescribeGroupsResponse | Coroutine[None, None, DescribeGroupsResponse]:
-    """Each group as it is now, or why it cannot be described."""
+    """Describe each group, or return its error."""
     caller = context.caller
 
     def allowed(group_id: str) -> int:

@@ -1,7 +1,8 @@
 """FindCoordinator (10), versions 0-6.
 
-Which broker to talk to about a group or a transactional id: the leader of the partition of
-`__consumer_offsets` or `__transaction_state` that the id falls into. The first question makes it.
+Finds the coordinator of a group or transactional id: the leader of the partition of
+`__consumer_offsets` or `__transaction_state` to which the id belongs. The first request creates the
+topic.
 
 v1 key types; v3 flexible; v4 several keys at once; v5, v6 new error codes and the share key type.
 Not done: share groups (key type 2), whose coordinator is not available.
@@ -39,7 +40,7 @@ def find_coordinator(
 def _find(services: Services, key_type: int, key: str, caller: Caller) -> Coordinator:
     try:
         if key_type not in (GROUP, TRANSACTION, SHARE):
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no key type {key_type}")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"unknown key type {key_type}")
         if key_type == GROUP:
             need_group(caller, AclOperation.DESCRIBE, key)
         elif key_type == TRANSACTION:

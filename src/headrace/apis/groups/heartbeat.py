@@ -21,7 +21,7 @@ from headrace.wire.primitives import error, respond
 def heartbeat(
     services: Services, request: HeartbeatRequest, _context: RequestContext
 ) -> HeartbeatResponse | Coroutine[None, None, HeartbeatResponse]:
-    """Note that the member is alive."""
+    """Renew the session of the member."""
     beat = Heartbeat(
         group_id=request.group_id,
         generation=request.generation_id,

@@ -1,11 +1,11 @@
 """JoinGroup (11), versions 0-9.
 
-A member of a classic group wants to be in the next generation, and waits until that is complete.
-The leader's answer lists all members, so that it can assign.
+A member of a classic group joins the next generation. The response is sent when all members have
+joined; the leader's response lists all members, so that it can compute the assignment.
 
-v0 has no rebalance timeout: the session's counts; v4 and later: a member without an id is given one
-with MEMBER_ID_REQUIRED and comes again; v5 static members; v6 flexible; v7 protocol type; v8 the
-reason; v9 tells the leader that it need not assign.
+v0 has no rebalance timeout; the session timeout is used instead; v4 a member without an id gets one
+with MEMBER_ID_REQUIRED and sends the request again; v5 static members; v6 flexible; v7 protocol
+type; v8 the reason; v9 tells the leader whether to skip the assignment.
 """
 
 import uuid
@@ -27,7 +27,7 @@ ANY_REBALANCE_TIMEOUT_FROM = 1
 def join_group(
     services: Services, request: JoinGroupRequest, context: RequestContext
 ) -> JoinGroupResponse | Coroutine[None, None, JoinGroupResponse]:
-    """Join, and wait for the others."""
+    """Join the group, and wait for the other members."""
     session_ms = to_milliseconds(request.session_timeout)
     rebalance_ms = to_milliseconds(request.rebalance_timeout)
     join = Join(
@@ -46,8 +46,8 @@ def join_group(
         requires_member_id=context.version >= MEMBER_ID_REQUIRED_FROM,
         can_skip_assignment=context.version >= SKIPPED_ASSIGNMENT_FROM,
     )
-    named_after = join.instance_id if join.instance_id is not None else join.client_id
-    new_member_id = f"{named_after}-{uuid.uuid4()}"
+    prefix = join.instance_id if join.instance_id is not None else join.client_id
+    new_member_id = f"{prefix}-{uuid.uuid4()}"
     return services.groups.run(
         join.group_id,
         lambda groups, token, now_ms: groups.join(join, token, new_member_id, now_ms),

@@ -3,7 +3,8 @@
 Removes members; the group rebalances without waiting for their session timeouts. An
 administrator may remove static members by their instance ids.
 
-v0-2 one member, whose error is the request's; v3 several; v4 flexible; v5 the reason.
+v0-2 one member, and its error is at the top of the response; v3 several; v4 flexible; v5 the
+reason.
 """
 
 from collections.abc import Coroutine
@@ -20,15 +21,15 @@ from headrace.wire.primitives import NO_ERROR, error, respond
 def leave_group(
     services: Services, request: LeaveGroupRequest, _context: RequestContext
 ) -> LeaveGroupResponse | Coroutine[None, None, LeaveGroupResponse]:
-    """Let members go."""
-    leavers = [
+    """Remove the members from the group."""
+    leaving = [
         Leaver(member.member_id, member.group_instance_id, member.reason or "")
         for member in request.members
     ]
     group_id = request.group_id
     return services.groups.run(
         group_id,
-        lambda groups, token, now_ms: groups.leave(group_id, leavers, token, now_ms),
+        lambda groups, token, now_ms: groups.leave(group_id, leaving, token, now_ms),
         _answer,
     )
 

@@ -1,9 +1,9 @@
 """ListGroups (16), versions 0-5.
 
-The groups that this broker coordinates, of every kind. While some of them are still being read
-from the log the answer is COORDINATOR_LOAD_IN_PROGRESS: a list with holes would mislead.
+Lists the groups that this broker coordinates, of every type. While some of them are being loaded
+from the log the response is COORDINATOR_LOAD_IN_PROGRESS, because the list would be incomplete.
 
-v3 flexible; v4 states, in the answer and as a filter; v5 types likewise.
+v3 flexible; v4 states, in the response and as a filter; v5 types likewise.
 """
 
 from functools import partial

@@ -3,8 +3,8 @@
 Commits offsets of a group: from its members, or from any client for a group without members
 (generation -1). An acknowledged offset is in the log and survives a restart.
 
-v2-4 bring a retention time of their own, which is not heeded: `offsets.retention.minutes` counts;
-v6 leader epochs; v7 static members; v8 flexible; v9 members of the new kind of group.
+v2-4 have a retention time, which is ignored in favour of `offsets.retention.minutes`; v6 leader
+epochs; v7 static members; v8 flexible; v9 members of consumer groups (KIP-848).
 """
 
 from collections.abc import Coroutine
@@ -45,17 +45,17 @@ def offset_commit(
         outcome.replies.append(Reply(token, response))
         return outcome
 
-    return services.groups.run(request.group_id, commit, _itself)
+    return services.groups.run(request.group_id, commit, _unchanged)
 
 
-def _itself(response: OffsetCommitResponse) -> OffsetCommitResponse:
+def _unchanged(response: OffsetCommitResponse) -> OffsetCommitResponse:
     return response
 
 
 def _judge(
     services: Services, request: OffsetCommitRequest, context: RequestContext
 ) -> tuple[list[OffsetToCommit], OffsetCommitResponse]:
-    """The offsets that may be committed, and the answer if the group lets them be."""
+    """The offsets that may be committed, and the response if the group accepts them."""
     known = services.metadata.image.topics
     max_bytes = services.settings.integer("offset.metadata.max.bytes")
     wanted: list[OffsetToCommit] = []

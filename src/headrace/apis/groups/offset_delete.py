@@ -1,7 +1,7 @@
 """OffsetDelete (47), version 0.
 
-Forget committed offsets. A group of consumers may keep running meanwhile, but offsets of topics
-that it subscribes to stay (86); of any other group that has members nothing is deleted (68).
+Deletes committed offsets. A consumer group may have members, but offsets of topics to which it
+subscribes are not deleted (86). Any other group with members is refused (68).
 """
 
 from collections.abc import Coroutine
@@ -25,7 +25,7 @@ from headrace.wire.primitives import NO_ERROR, TopicName, error, respond
 def offset_delete(
     services: Services, request: OffsetDeleteRequest, context: RequestContext
 ) -> OffsetDeleteResponse | Coroutine[None, None, OffsetDeleteResponse]:
-    """Forget what may be forgotten."""
+    """Delete the offsets; an error of one partition does not affect the others."""
     topics = services.metadata.image.topics
     hidden = {
         topic.name

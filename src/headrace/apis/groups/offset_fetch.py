@@ -1,11 +1,11 @@
 """OffsetFetch (9), versions 1-9.
 
-Where groups want to go on reading: for the partitions asked about, or for all of them. A partition
-that has no offset, and a group that does not exist, are answered with offset -1 and no error.
+Returns committed offsets of groups, for the requested partitions or for all. For a partition
+without a committed offset, and for a group that does not exist, the offset is -1, without an error.
 
 v1-7 one group; v2 all partitions (null) and an error for the whole group; v5 leader epochs;
-v6 flexible; v7 `require_stable`: UNSTABLE_OFFSET_COMMIT while an open transaction may change what
-is committed; v8 several groups; v9 members of the new kind of group.
+v6 flexible; v7 `require_stable`: UNSTABLE_OFFSET_COMMIT while an open transaction may change the
+offset; v8 several groups; v9 members of consumer groups (KIP-848).
 """
 
 from collections.abc import Coroutine, Mapping

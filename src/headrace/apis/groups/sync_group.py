@@ -1,7 +1,7 @@
 """SyncGroup (14), versions 0-5.
 
-Members of a classic group ask for their assignment and wait for the leader, whose own request
-brings all of them. They are told when the generation is written.
+Members of a classic group fetch their assignments. They wait until the leader's own request has
+delivered all assignments and the generation is written.
 
 v3 static members; v4 flexible; v5 protocol type and name, checked against the group's.
 """
@@ -23,7 +23,7 @@ PROTOCOL_REQUIRED_FROM = 5
 def sync_group(
     services: Services, request: SyncGroupRequest, context: RequestContext
 ) -> SyncGroupResponse | Coroutine[None, None, SyncGroupResponse]:
-    """The member's assignment, once there is one."""
+    """Return the member's assignment when the leader has sent it."""
     if context.version >= PROTOCOL_REQUIRED_FROM and (
         request.protocol_type is None or request.protocol_name is None
     ):

@@ -1,1 +1,1 @@
-"""Records: written, fetched, looked up and deleted."""
+"""Produce, fetch, look up and delete records."""

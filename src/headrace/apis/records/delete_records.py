@@ -4,7 +4,7 @@ Deletes the records below an offset, or with -1 all that are committed, and answ
 partition's new log start offset when it is on disk. Deleted records cannot be read again; files
 are removed when whole segments are below the log start offset.
 
-v2 flexible. Not done: nothing.
+v2 flexible.
 """
 
 from functools import partial
@@ -29,7 +29,7 @@ NO_WATERMARK = -1
 async def delete_records(
     services: Services, request: DeleteRecordsRequest, context: RequestContext
 ) -> DeleteRecordsResponse:
-    """Answer each partition on its own."""
+    """Delete the records; an error of one partition does not affect the others."""
     topics = []
     deleted = False
     for topic in request.topics:

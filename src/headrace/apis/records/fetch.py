@@ -1,19 +1,19 @@
 """Fetch (1), versions 4-18.
 
-Answers with batches as they lie on disk. Waits until `min_bytes` are there, a partition has an
-error, or `max_wait_ms` have passed. The first batch goes out whole even where it is larger than
-every limit, so a consumer always gets on; after it, partition and request limits hold.
-With the isolation level `read_committed` a consumer sees the log up to the last stable offset, and
-learns which transactions among that were aborted, for it to skip.
+Returns batches as they are stored on disk. Waits until `min_bytes` are available, a partition has
+an error, or `max_wait_ms` have passed. The first batch is sent whole even if it exceeds every
+limit, so that a consumer always makes progress; for the others the limits of partition and request
+apply. With the isolation level `read_committed` a consumer reads up to the last stable offset, and
+gets the list of aborted transactions in that range, whose records it skips.
 
-A follower sends its replica id and sees the log up to its end; its fetch offset acknowledges
+A follower sends its replica id and reads up to the log end offset; its fetch offset acknowledges
 everything below it.
 
 v7 incremental sessions; v12 flexible; v13 topics by id instead of by name; v15 the replica id
 moves into a tagged field.
 
-A consumer that says in which rack it is (v11) may be sent to a follower there, which serves it up
-to the high watermark that it knows (KIP-392, `replica.selector.class`).
+A consumer that sends its rack (v11) may be directed to a follower in that rack, which serves it up
+to the high watermark that the follower has (KIP-392, `replica.selector.class`).
 """
 
 from collections.abc import Callable, Iterable
@@ -49,7 +49,7 @@ from headrace.wire.usual_fetch import USUAL_FROM, parse_usual_fetch, usual_fetch
 READ_COMMITTED = 1
 
 FindNearest: TypeAlias = Callable[[Partition, str, Offset], BrokerId]
-"""The replica in a rack that has the records from an offset on; NO_REPLICA: this broker's."""
+"""The replica in a rack that has the records from an offset on; NO_REPLICA: fetch here."""
 
 _Topics = list[tuple[TopicKey, list[FetchResult]]]
 
@@ -87,7 +87,7 @@ class Fetch:
         version: int,
         correlation_id: int,
     ) -> list[Chunk] | WaitingFetch:
-        """The answer, or what will give it."""
+        """The response, or the fetch that waits."""
         if version >= USUAL_FROM and caller.fetch_quota is None:
             usual = self._at_once(caller, buf, pos, end, version, correlation_id)
             if usual is not None:
@@ -104,9 +104,9 @@ class Fetch:
     def _at_once(
         self, caller: Caller, buf: bytearray, pos: int, end: int, version: int, correlation_id: int
     ) -> list[Chunk] | None:
-        """The answer to a request of the usual shape, if what it asks for is there.
+        """The response to a request of the usual form, if enough records are available.
 
-        None where that is not the whole answer: another shape, an error, too little.
+        None in all other cases: another form, an error, too few bytes.
         """
         usual = parse_usual_fetch(buf, pos, end, version)
         if usual is None:
@@ -146,7 +146,7 @@ class Fetch:
     def answer(
         self, caller: Caller, request: FetchRequest, version: int, correlation_id: int
     ) -> list[Chunk] | WaitingFetch:
-        """The answer to a request that is decoded, or what will give it."""
+        """The response to a decoded request, or the fetch that waits."""
         if caller.fetch_quota is not None and request.replica_id < 0:
             request = caller.fetch_quota.cap(request)
         try:
@@ -175,7 +175,7 @@ class Fetch:
         correlation_id: int,
         expired: bool,
     ) -> list[Chunk] | None:
-        """The answer to a fetch that waits, or None where it should wait on."""
+        """The response to a fetch that waits, or None to continue waiting."""
         topics, ready = self.read(caller, session, request, incremental)
         if not (ready or expired):
             return None
@@ -191,11 +191,11 @@ class Fetch:
         version: int,
         correlation_id: int,
     ) -> list[Chunk]:
-        """The answer with what was read; without it, if the client has used up its quota."""
+        """The response with the records, or without them if the client is over its quota."""
         quota, session_id = caller.fetch_quota, session.id
         if quota is not None and request.replica_id < 0 and quota.withholds(_size(topics)):
             topics = []
-            if not incremental:  # the client takes an empty response for one without a session
+            if not incremental:  # an empty response would look like one without a session
                 self.sessions.drop(session_id)
                 session_id = 0
         elif session_id:
@@ -211,10 +211,10 @@ class Fetch:
         entries: Iterable[SessionPartition] | None = None,
         total: int = 0,
     ) -> tuple[_Topics, bool]:
-        """What there is to answer now, and whether it is worth sending before the deadline.
+        """The results of the partitions, and whether to respond before the deadline.
 
-        `entries` are some of the session's, if not all are to be read, and `total` the bytes that
-        others have given.
+        `entries` are the entries of the session to read, by default all; `total` is the number of
+        bytes that were read for other entries.
         """
         left = min(request.max_bytes, self._max_bytes)
         if entries is None:
@@ -247,7 +247,7 @@ class Fetch:
                 and result.high_watermark == entry.sent_high_watermark
                 and result.log_start_offset == entry.sent_start
             ):
-                if entry.offset >= end:  # there may be more behind a limit otherwise
+                if entry.offset >= end:  # otherwise a limit may have cut off records
                     quiet.append(entry)
                 continue
             results = grouped.get(entry.key)
@@ -291,7 +291,7 @@ class Fetch:
     def _read_for_follower(
         self, entry: SessionPartition, max_bytes: int, whole_first: bool, request: FetchRequest
     ) -> tuple[FetchResult, int]:
-        """What a replica lacks, and the end of the log."""
+        """The records for a follower, and the log end offset."""
         partition = self._partition(entry)
         if not isinstance(partition, Partition):
             return FetchResult(entry.index, partition), -1
@@ -320,7 +320,7 @@ class Fetch:
         whole_first: bool,
         request: FetchRequest,
     ) -> Slice | None:
-        """What a replica lacks, or nothing while it has to wait, as if there was no more."""
+        """The records for a follower; None while it is throttled, as at the end of the log."""
         throttle = self._throttle
         if not throttle.applies_to(partition):
             return partition.read_to_end(entry.offset, max_bytes, whole_first)
@@ -332,7 +332,7 @@ class Fetch:
         return records
 
     def _is_denied(self, caller: Caller, entry: SessionPartition, request: FetchRequest) -> bool:
-        """Whether the client may not read the topic; a follower needs to be a broker instead."""
+        """Whether the client may not read the topic; a follower needs CLUSTER_ACTION."""
         if request.replica_id >= 0:
             return not caller.may(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
         permissions, partitions = caller.permissions, self._by_key.get(entry.key)
@@ -364,7 +364,7 @@ class Fetch:
         return partitions[entry.index]
 
     def sent(self, session: FetchSession, topics: _Topics) -> None:
-        """Remember what the client knows now, and let those with data go to the end of the line."""
+        """Record what was sent to the client; move partitions with data to the end of the queue."""
         for key, results in topics:
             for result in results:
                 entry = session.entries[key, result.partition_index]

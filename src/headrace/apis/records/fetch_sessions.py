@@ -1,4 +1,4 @@
-"""Incremental fetch sessions (KIP-227): what a consumer follows, kept between its requests.
+"""Incremental fetch sessions (KIP-227): the partitions of a consumer, kept between its requests.
 
 A session watches its partitions, so that a poll over a thousand idle ones looks only at those
 that changed. A fetch without a session is a session that lives for one request.
@@ -18,7 +18,7 @@ _EVICTABLE_AFTER_S = 120.0
 
 
 class SessionPartition:
-    """One partition that a session follows."""
+    """One partition of a session."""
 
     __slots__ = (
         "epoch", "index", "key", "max_bytes", "offset", "partition", "sent_high_watermark",
@@ -34,25 +34,25 @@ class SessionPartition:
         self.sent_start = -1
 
     def changed(self) -> WaitingReader | None:
-        """Have the next read look at the partition; the fetch that waits for it, if any."""
+        """Mark the partition for the next read; returns the fetch that waits for it, if any."""
         session = self.session
         session.dirty[self] = None
         return session.waiting
 
     def watch(self) -> None:
-        """Have the partition report its changes."""
+        """Register with the partition, which then reports its changes."""
         if self.partition is not None:
             self.partition.watchers[self] = None
 
     def unwatch(self) -> None:
-        """Stop following the partition."""
+        """Unregister from the partition."""
         if self.partition is not None:
             self.partition.watchers.pop(self, None)
             self.partition = None
 
 
 class FetchSession:
-    """A set of partitions, and which of them may have news."""
+    """A set of partitions, and those of them that may have changed."""
 
     __slots__ = ("by_ids", "dirty", "entries", "epoch", "id", "used_at", "waiting")
 
@@ -67,7 +67,7 @@ class FetchSession:
         self.update(request)
 
     def update(self, request: FetchRequest) -> None:
-        """Add, change and forget partitions as the request says."""
+        """Add, change and remove partitions according to the request."""
         entries, dirty = self.entries, self.dirty
         for key, partitions in request.topics:
             for wanted in partitions:
@@ -85,12 +85,12 @@ class FetchSession:
                 entry.unwatch()
 
     def watch(self) -> None:
-        """Have the partitions that a read has looked at report their changes."""
+        """Register with the partitions that were read."""
         for entry in self.dirty if self.id else self.entries.values():
             entry.watch()
 
     def close(self) -> None:
-        """Let go of every partition."""
+        """Unregister from every partition."""
         for entry in self.entries.values():
             entry.unwatch()
 
@@ -136,13 +136,13 @@ class SessionCache:
         return session
 
     def drop(self, session_id: int) -> None:
-        """End a session, if there is one of this id."""
+        """Remove the session with this id, if it exists."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
             session.close()
 
     def _has_room(self) -> bool:
-        """Make room by giving up the session that was idle longest, if it was idle for long."""
+        """Whether a slot is free; evicts the session that was idle longest if it may be evicted."""
         if len(self._sessions) < self._slots:
             return True
         if not self._sessions:

@@ -1,10 +1,10 @@
 """Fetch (1) of very many partitions, in steps.
 
-A request that lists more than `wire.fast.MANY_FETCHED` partitions comes here. Its partitions are
-read some at a time, and the parts of the response are put together. A request that opens a session
-is answered at once, without a wait for `min_bytes`: the client's next request is incremental and
-waits. A request without a session is read again every `AGAIN_S` until there is enough or
-`max_wait_ms` have passed. Above `MOST_IN_SESSION` partitions there is no session, as if all slots
+A request with more than `wire.fast.MANY_FETCHED` partitions comes here. A few partitions are read
+at a time, and the parts of the response are combined. A request that opens a session is answered
+immediately, without a wait for `min_bytes`: the client's next request is incremental and waits. A
+request without a session is read again every `AGAIN_S` until there are enough bytes or
+`max_wait_ms` have passed. Above `MOST_IN_SESSION` partitions no session is created, as if all slots
 were taken.
 """
 
@@ -47,7 +47,7 @@ _STRIDE = 256
 
 @dataclass(slots=True)
 class Read:
-    """What was read of a large request."""
+    """The results of a large request."""
 
     version: int
     session_id: int = 0
@@ -72,7 +72,7 @@ class LargeFetch:
     async def __call__(
         self, slices: Slices, caller: Caller, body: bytearray, version: int, correlation_id: int
     ) -> Answer:
-        """The answer, when there is enough or the client's time is over."""
+        """The response, when there are enough bytes or `max_wait_ms` have passed."""
         message = await slices.finish(codec.read_steps(FETCH.key, version, body))
         request = await slices.finish(request_steps(message, version))
         if request.session_epoch > INITIAL_EPOCH:
@@ -181,7 +181,7 @@ def _read_some(
 def _watch_if_quiet(
     session: FetchSession, entry: SessionPartition, result: FetchResult, request: FetchRequest
 ) -> None:
-    """Spare the next request a partition that has nothing new."""
+    """Exclude a partition without news from the next incremental read until it changes."""
     committed = request.isolation == READ_COMMITTED
     end = result.last_stable_offset if committed else result.high_watermark
     if not result.error_code and entry.offset >= end and entry in session.dirty:

@@ -1,7 +1,7 @@
 """Produce (0) to very many partitions, in parts.
 
-A request that lists more than `wire.fast.MANY_PRODUCED` partitions comes here. It is handled as
-several requests for some of the partitions each, and the client gets one response.
+A request with more than `wire.fast.MANY_PRODUCED` partitions comes here. It is handled as several
+requests with a part of the partitions each, and the client gets one response.
 """
 
 from collections.abc import Coroutine
@@ -29,7 +29,7 @@ class LargeProduce:
     async def __call__(
         self, slices: Slices, caller: Caller, body: bytearray, version: int, correlation_id: int
     ) -> Answer:
-        """The answer, when all parts are appended and committed as the client wants."""
+        """The response, when all parts are appended and committed according to acks."""
         request = await slices.finish(codec.read_steps(PRODUCE.key, version, body))
         flexible = version >= PRODUCE.flexible_from
         shape = codec.response_class(PRODUCE.key, version)

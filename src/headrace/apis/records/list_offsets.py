@@ -1,15 +1,15 @@
 """ListOffsets (2), versions 1-10.
 
-For each partition the offset at a place: -1 the end, -2 the beginning, -3 the record with the
-largest timestamp, -4 the beginning of what is on local disk, -5 the end of what is in tiered
-storage, and for any other number the first record that is at least as new as that timestamp.
-Consumers see the log up to the high watermark, or with `read_committed` up to the last stable
-offset; replicas (a replica id of their own, or -2 for debugging) see all of it.
+Returns an offset for each partition: -1 the end, -2 the beginning, -3 the record with the largest
+timestamp, -4 the beginning of the local log, -5 the end of the tiered log; for any other number the
+first record whose timestamp is at least that number. Consumers see the log up to the high
+watermark, or with `read_committed` up to the last stable offset; replicas (a replica id, or -2 for
+debugging) see all of it.
 
-v2 isolation level; v4 leader epochs in both directions; v5 nothing new; v6 flexible; v7 allows -3,
-v8 -4, v9 -5; v10 a timeout for tiered storage.
+v2 isolation level; v4 leader epochs in request and response; v5 no change; v6 flexible; v7 allows
+-3, v8 -4, v9 -5; v10 a timeout for tiered storage.
 
-Not done: tiered storage, so -4 is -2, and -5 finds nothing.
+Not done: tiered storage, so -4 is the same as -2, and -5 has no offset.
 """
 
 from collections import Counter
@@ -53,7 +53,7 @@ _Found = tuple[int, int, int]
 def list_offsets(
     services: Services, request: ListOffsetsRequest, context: RequestContext
 ) -> ListOffsetsResponse | Coroutine[None, None, ListOffsetsResponse]:
-    """Answer each partition on its own; later, if a large batch has to be searched for a time."""
+    """Look up each partition; asynchronously, if a large batch has to be searched."""
     response, wanted = _look_up(services, request, context, {})
     return _search(services, request, context, wanted) if wanted else response
 
@@ -64,7 +64,7 @@ async def _search(
     context: RequestContext,
     wanted: list[BatchSearch],
 ) -> ListOffsetsResponse:
-    """Search large batches until everything can be answered. The logs may change meanwhile."""
+    """Search large batches until the response is complete. The logs may change meanwhile."""
     searched: dict[SearchKey, TimestampOffset | None] = {}
     while True:
         for search in wanted:
@@ -77,7 +77,7 @@ async def _search(
 def _look_up(
     services: Services, request: ListOffsetsRequest, context: RequestContext, searched: Searched
 ) -> tuple[ListOffsetsResponse, list[BatchSearch]]:
-    """The response, and the searches that it lacks."""
+    """The response, and the searches that are still needed."""
     lacking: list[BatchSearch] = []
     named = Counter((t.name, p.partition_index) for t in request.topics for p in t.partitions)
     visible_end = _visible_end(request, context.version)
@@ -108,7 +108,7 @@ def _check_timestamp(timestamp: int, version: int) -> None:
 
 
 def _visible_end(request: ListOffsetsRequest, version: int) -> Callable[[Partition], int]:
-    """Up to where this caller sees a log."""
+    """The end of a log as this client sees it."""
     if request.replica_id != CONSUMER:
         return lambda partition: partition.log.end_offset
     if request.isolation_level == READ_COMMITTED:
@@ -117,7 +117,7 @@ def _visible_end(request: ListOffsetsRequest, version: int) -> Callable[[Partiti
 
 
 def _settled(partition: Partition, version: int) -> Partition:
-    """A new leader does not know yet what its predecessor has committed: clients try again."""
+    """The partition; a retriable error while a new leader does not know the high watermark yet."""
     if not partition.knows_what_is_committed:
         raise KafkaError(
             ErrorCode.OFFSET_NOT_AVAILABLE if version >= 5 else ErrorCode.LEADER_NOT_AVAILABLE
@@ -126,7 +126,7 @@ def _settled(partition: Partition, version: int) -> Partition:
 
 
 def _find(partition: Partition, timestamp: int, end: int, searched: Searched) -> _Found:
-    """(timestamp, offset, leader epoch), -1 for what there is none of."""
+    """(timestamp, offset, leader epoch), -1 for missing values."""
     log = partition.log
     if timestamp == LATEST:
         return -1, end, partition.leader_epoch

@@ -1,4 +1,4 @@
-"""Batches whose records take long to look at: worked on beside other requests.
+"""Batches whose records take long to examine: handled beside other requests.
 
 Codecs run in a worker thread; they do not hold the interpreter's lock. The records are walked on
 the event loop in slices, because Python code in a thread would make the event loop wait after every

@@ -1,10 +1,10 @@
 """OffsetForLeaderEpoch (23), versions 2-4.
 
-For each partition the offset at which a leader epoch ended, with the largest epoch known up to it:
-a client or follower finds with it where its log diverges from the leader's. -1 for an epoch that
-the log knows nothing of, or that is yet to come.
+Returns for each partition the end offset of a leader epoch, with the largest known epoch up to it.
+A client or follower uses it to find where its log diverges from the leader's. The result is -1 for
+an epoch that the log has no entry for, or a future epoch.
 
-v3 a replica id; v4 flexible. Not done: nothing.
+v3 a replica id; v4 flexible.
 """
 
 from functools import partial
@@ -27,7 +27,7 @@ from headrace.wire.primitives import NO_ERROR, error, i32, i64, respond
 def offset_for_leader_epoch(
     services: Services, request: OffsetForLeaderEpochRequest, context: RequestContext
 ) -> OffsetForLeaderEpochResponse:
-    """Answer each partition on its own."""
+    """Look up the partitions; an error of one does not affect the others."""
     topics = []
     is_broker = may_with_cluster(context.caller, AclOperation.CLUSTER_ACTION, silent=True)
     for topic in request.topics:
@@ -55,10 +55,10 @@ def offset_for_leader_epoch(
 def _end_of(partition: Partition, epoch: int) -> tuple[int, int]:
     log = partition.log
     if epoch == partition.leader_epoch:
-        # Also where this epoch has written nothing yet, so that the log has no entry for it.
+        # The log has no entry for the current epoch before its first batch.
         return epoch, log.end_offset
     latest = log.epochs.latest
     if 0 <= latest < epoch < partition.leader_epoch:
-        # An epoch between of which this log has nothing, and its own has written nothing yet.
+        # The log has no batches of this epoch, nor of the current one yet.
         return latest, log.end_offset
     return log.epochs.end_offset(epoch, log.end_offset)

@@ -1,19 +1,19 @@
 """Produce (0), versions 0-13.
 
-Appends one record batch per partition and answers with its base offset. `acks=0` answers nothing
-(and closes the connection on an error, as the client could not learn of it otherwise), `acks=1`
-and `acks=all` answer once the batch is committed as the topic asks.
+Appends one record batch per partition and returns its base offset. With `acks=0` there is no
+response, and an error closes the connection, because the client has no other way to notice it. With
+`acks=1` and `acks=all` the response is sent when the batch is committed as the topic requires.
 
-A batch whose records take long to look at is examined in steps (`long_batches.py`). Nothing more is
-read from its connection meanwhile, so that batches are appended in the order of requests; whether
-it may be appended is decided when that is done.
+A batch whose records take long to examine is examined in steps (`long_batches.py`). Its connection
+is not read meanwhile, so that batches are appended in the order of requests. The other checks of
+the batch are made after the examination.
 
-A request with a transactional id asks the transaction coordinator first whether its partitions
-are in the transaction (`produce_transactions.py`).
+For a request with a transactional id, the transaction coordinator first verifies that the
+partitions are in the transaction (`produce_transactions.py`).
 
-v3 carries batches of magic 2 only; v0-2 are advertised for old clients' sake and refused when
-used; v8 error messages and the records that are refused (KIP-467); v9 flexible; v11
-TRANSACTION_ABORTABLE; v12 adds partitions to the transaction itself (KIP-890); v13 topics by id.
+v3 has batches of magic 2 only; v0-2 are advertised because old clients expect them, and are
+refused; v8 error messages and the refused records (KIP-467); v9 flexible; v11
+TRANSACTION_ABORTABLE; v12 adds partitions to the transaction (KIP-890); v13 topics by id.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ if TYPE_CHECKING:
 
 _Topics = list[tuple[TopicKey, list[ProduceResult]]]
 _Pending = list[tuple[list[ProduceResult], int, asyncio.Future[None]]]
-"""Where the answer stands that has to wait, and for what."""
+"""Results that wait for a commit: their list, their index in it, and the commit."""
 
 _Answer = bytes | Coroutine[None, None, bytes | None] | None
 _Appending = Generator[Examination | None, Examined | KafkaError | None, _Answer]
 """Appends the batches of a request. It yields the examination that it waits for, or None to let
-other requests run, and returns the answer."""
+other requests run, and returns the response."""
 
 _AT_ONCE_S = 0.002
-"""After so long, the rest of a request waits until other clients have been served."""
+"""After this time, the rest of a request waits until other clients have been served."""
 
 
 class Produce:
-    """Appends what producers send."""
+    """Appends the batches of producers."""
 
     versions = PRODUCE_VERSIONS
 
@@ -80,7 +80,7 @@ class Produce:
         version: int,
         correlation_id: int,
     ) -> _Answer | LongProduce:
-        """The answer, None where none is due, or what waits for it."""
+        """The response, None without one (acks=0), or a coroutine that returns it."""
         if version >= PRODUCE_FLEXIBLE_FROM:
             usual = parse_usual_produce(buf, pos, end, version)
             if usual is not None:
@@ -123,7 +123,7 @@ class Produce:
         writable = self._allowed(caller, request, version)
         permission = self._ask_permission(writable, buf, version)
         if isinstance(permission, Coroutine):
-            # The buffer is used again before the coordinator has answered.
+            # The buffer is reused before the coordinator responds.
             own = bytearray(view[pos:end])
             return self._append_later(caller, permission, own, version, correlation_id)
         return self._append_all(caller, request, buf, view, version, correlation_id, permission)
@@ -146,7 +146,7 @@ class Produce:
         version: int,
         correlation_id: int,
     ) -> bytes | None:
-        """Append after the coordinator's answer."""
+        """Append when the coordinator has responded."""
         permission = await asked
         view = memoryview(buf)
         request = parse_produce(buf, view, 0, len(buf), version)
@@ -188,7 +188,7 @@ class Produce:
         correlation_id: int,
         permission: WritePermission | None = None,
     ) -> _Appending:
-        """Append all batches. `buf` is copied before others get their turn, who may use it."""
+        """Append all batches. `buf` is copied before other requests, which may reuse it, run."""
         acks = request.acks
         if not -1 <= acks <= 1:
             return _refuse_acks(caller, request, version, correlation_id)
@@ -240,7 +240,7 @@ class Produce:
                         continue
                     waits = acks < 0 or (acks and partition.flushes_first)
                     if waits and not partition.is_committed(base + 1):
-                        # At once: if this broker stops leading, that fails what waits here.
+                        # Immediately: if this broker stops being the leader, the future fails.
                         commit = partition.wait_committed(partition.log.end_offset)
                         pending.append((results, len(results), commit))
                     results.append(ProduceResult(index, 0, base, append_time, log_start))
@@ -250,7 +250,7 @@ class Produce:
         return _answer(caller, acks, topics, version, correlation_id)
 
     def _allowed(self, caller: Caller, request: ProduceRequest, version: int) -> ProduceRequest:
-        """The part of a request that the client may write: only that joins its transaction."""
+        """The partitions that the client may write to. Only these are added to its transaction."""
         if caller.permissions is None:
             return request
         topics = [one for one in request.topics if not self._is_denied(caller, one[0], version)]
@@ -268,7 +268,7 @@ class Produce:
         return not permissions.may_write(key.decode())
 
     async def _finish(self, steps: _Appending, wanted: Examination | None) -> _Answer:
-        """Do what the steps wait for until they have appended everything."""
+        """Complete what the steps wait for until they have appended everything."""
         while True:
             found: Examined | KafkaError | None = None
             if wanted is None:
@@ -306,7 +306,7 @@ def _answer(
     if acks != 0:
         return produce_response(version, correlation_id, caller.throttle_ms, topics)
     if any(result.error_code for _, results in topics for result in results):
-        # There is no other way to tell the client.
+        # The client gets no response, so this is the only way to report the error.
         raise CloseConnection("a produce with acks=0 failed")
     return None
 
@@ -358,19 +358,17 @@ def _refused(index: int, error: KafkaError) -> ProduceResult:
 
 def _unknown(index: int, topic_unknown: bool, version: int) -> ProduceResult:
     if topic_unknown and version >= PRODUCE_TOPIC_IDS_FROM:
-        return _refused(
-            index, KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic with this id")
-        )
+        return _refused(index, KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "unknown topic id"))
     return _refused(
         index,
-        KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition here"),
+        KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "this broker has no such partition"),
     )
 
 
 def refuse_produce(
     caller: Caller, request: ProduceRequest, code: ErrorCode, version: int, correlation_id: int
 ) -> bytes:
-    """The same error for every partition of the request."""
+    """A response with the same error for every partition."""
     return produce_response(
         version,
         correlation_id,

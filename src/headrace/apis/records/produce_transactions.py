@@ -1,7 +1,7 @@
-"""What a Produce in a transaction needs before it is appended: the coordinator's permission.
+"""Transactional Produce requests: the coordinator's permission before the append.
 
-From Produce v12 on the partitions become part of the transaction by being written to; before that
-they must be in it already. Only the first batch of a transaction in a partition asks: once the
+From Produce v12 on a write adds its partition to the transaction; before v12 the partition must be
+in it already. Only the first batch of a transaction in a partition asks the coordinator: while the
 transaction is open there, the producer has the permission.
 """
 
@@ -24,18 +24,18 @@ ADDS_FROM = 12
 
 
 class WritePermission:
-    """Which partitions a request may write to in its transaction, and why not to the others."""
+    """Which partitions a request may write to in its transaction, and the errors of the others."""
 
     __slots__ = ("_refused", "_verifications", "end_turn")
 
     def __init__(self) -> None:
         self.end_turn: Callable[[], None] = _nothing
-        """Called by a request that has waited for its turn, when its batches are appended."""
+        """Called when the batches of a request that waited for its turn are appended."""
         self._verifications: dict[Partition, VerificationGuard] = {}
         self._refused: dict[Partition, KafkaError] = {}
 
     def of(self, partition: Partition) -> VerificationGuard | None:
-        """What `Partition.append` needs; KafkaError where the coordinator refused."""
+        """The guard for `Partition.append`; KafkaError if the coordinator refused."""
         if partition in self._refused:
             raise self._refused[partition]
         return self._verifications.get(partition)
@@ -47,23 +47,23 @@ class WritePermission:
         return verification.needed
 
     def refuse(self, partition: Partition, error: KafkaError) -> None:
-        """The coordinator refused."""
+        """Record the coordinator's refusal."""
         self._refused[partition] = error
 
 
 class WritePermissions:
-    """Asks the coordinator for one Produce after the other."""
+    """Asks the coordinator, for one Produce of a transactional id after the other."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
         self._by_key = services.replicas.by_key
         self._turns: dict[str, tuple[asyncio.Lock, int]] = {}
-        """Of each transactional id that waits, so that its batches stay in order; how many wait."""
+        """By transactional id: a lock that keeps its batches in order, and the waiters."""
 
     def ask(
         self, request: ProduceRequest, buf: bytearray, version: int
     ) -> WritePermission | Coroutine[None, None, WritePermission]:
-        """The permission for everything transactional in the request, or the wait for it."""
+        """The permission for the transactional batches, or a coroutine that returns it."""
         name = request.transactional_id
         assert name is not None
         permission = WritePermission()
@@ -90,7 +90,7 @@ class WritePermissions:
                 if partitions is None or not 0 <= index < len(partitions):
                     continue
                 if end - start < batch.HEADER_BYTES or not partitions[index].leads:
-                    continue  # the partition will say what is wrong
+                    continue  # `Partition.append` reports the error
                 header = batch.read_header(buf, start)
                 if header.attributes & batch.TRANSACTIONAL:
                     found.append(
@@ -105,7 +105,7 @@ class WritePermissions:
         permission: WritePermission,
         version: int,
     ) -> Coroutine[None, None, frozenset[TopicPartition]] | None:
-        """Ask now; the wait for the answer, None if `permission` has it."""
+        """Send the question; a coroutine for the answer, or None if `permission` is complete."""
         settings = self._services.replicas.settings_now
         if version < ADDS_FROM and not settings.boolean(
             "transaction.partition.verification.enable"
@@ -141,11 +141,11 @@ class WritePermissions:
         version: int,
         answer: Coroutine[None, None, frozenset[TopicPartition]] | None,
     ) -> WritePermission:
-        """Wait for whatever waits before us, and for the coordinator.
+        """Wait for the earlier requests of this transactional id, and for the coordinator.
 
         The turn lasts until the caller has appended its batches, which may take long.
         """
-        end_turn = self._leave_line
+        end_turn = self._leave_queue
         try:
             await turn.acquire()
             end_turn = self._end_turn
@@ -164,9 +164,9 @@ class WritePermissions:
 
     def _end_turn(self, name: str) -> None:
         self._turns[name][0].release()
-        self._leave_line(name)
+        self._leave_queue(name)
 
-    def _leave_line(self, name: str) -> None:
+    def _leave_queue(self, name: str) -> None:
         turn, count = self._turns[name]
         if count == 1:
             del self._turns[name]

@@ -1,13 +1,14 @@
-"""Fetches that wait until there is enough to answer, from the wait to the answer.
+"""Fetches that wait for enough records, from the wait to the response.
 
-1. `Fetch` has read too little and calls `WaitingFetches.wait`. From then on the partitions of the
-   fetch know its session as a watcher. The connection starts the wait with where the answer goes.
+1. `Fetch` has read too little and calls `WaitingFetches.wait`. From then on the session is a
+   watcher of its partitions. The connection starts the wait and passes the callback for the
+   response.
 2. A partition that has watchers and changes (records, high watermark, leader) puts itself into
    `Replicas.changed`. This is all that a Produce does for waiting fetches.
 3. After each poll of the sockets the poller calls `WaitingFetches.wake`. It notes the changes in
    the sessions, and then each fetch that waits for one of them reads again, once.
-4. If there is enough now, the fetch ends, and the connection gets the answer.
-5. A fetch whose `max_wait_ms` have passed answers with what there is. One timer serves all of them.
+4. If there are enough bytes, the fetch ends, and the connection gets the response.
+5. When `max_wait_ms` have passed, a fetch responds with the bytes there are. One timer serves all.
 
 A waiting fetch needs no task and no future.
 """
@@ -25,31 +26,31 @@ from headrace.wire.fast import Chunk
 logger = logging.getLogger(__name__)
 
 Read: TypeAlias = Callable[[bool], list[Chunk] | None]
-"""Reads again: the answer, or None to wait on. It always answers if it is told that time is up."""
+"""Reads again: the response, or None to continue waiting. If expired, it always responds."""
 
 Answered: TypeAlias = Callable[[list[Chunk] | None], None]
-"""Takes the answer; None if reading has failed with an error of our own."""
+"""Receives the response; None if reading failed because of a bug."""
 
 
 class WaitingFetches:
-    """The fetches of one broker that wait."""
+    """The waiting fetches of one broker."""
 
     def __init__(self, changed: list[Partition]) -> None:
-        """`changed` is where partitions put themselves that have changed."""
+        """`changed` is the list to which changed partitions add themselves."""
         self._changed = changed
         self._deadlines = _Deadlines()
 
     def wait(self, session: FetchSession, read: Read, max_wait_ms: int) -> "WaitingFetch":
-        """Answer with what `read` returns after a change, or when `max_wait_ms` have passed."""
+        """Call `read` after each change, and when `max_wait_ms` have passed, until it responds."""
         session.watch()
         return WaitingFetch(session, read, max_wait_ms, self._deadlines)
 
     def wake(self) -> bool:
-        """Let the fetches read again that wait for what has changed; whether anything has."""
+        """Read again for the fetches that wait for a changed partition; whether any changed."""
         changed = self._changed
         if not changed:
             return False
-        while changed:  # what reads again may change partitions, too
+        while changed:  # a read may change partitions, too
             partitions = dict.fromkeys(changed)
             changed.clear()
             waiting: dict[WaitingReader, None] = {}
@@ -64,7 +65,7 @@ class WaitingFetches:
 
 
 class WaitingFetch:
-    """One fetch that waits: `start` it, or await it in a task."""
+    """One waiting fetch: call `start`, or await it in a task."""
 
     __slots__ = (
         "_answered", "_deadline", "_deadlines", "_max_wait_ms", "_missed", "_read", "_session",
@@ -83,7 +84,7 @@ class WaitingFetch:
         session.waiting = self
 
     def start(self, answered: Answered) -> bool:
-        """Wait from now on; whether this has set a timer that asyncio has not seen yet."""
+        """Begin to wait; whether this has set a timer that asyncio has not seen yet."""
         self._answered = answered
         self._deadline, timer_set = self._deadlines.add(self, self._max_wait_ms)
         if self._missed:
@@ -91,18 +92,18 @@ class WaitingFetch:
         return timer_set
 
     def read_again(self) -> None:
-        """Read after a change, and answer if there is enough."""
+        """Read after a change, and respond if there are enough bytes."""
         if self._answered is None:
-            self._missed = True  # it has not started yet
+            self._missed = True  # the wait has not started yet
         else:
             self._try(expired=False)
 
     def expire(self) -> None:
-        """Answer with what there is."""
+        """Respond with the bytes there are."""
         self._try(expired=True)
 
     def cancel(self) -> None:
-        """Give up: the client is gone. May be called twice, and after the answer."""
+        """End the wait of a closed connection. May be called twice, and after the response."""
         self._end()
 
     def __await__(self) -> Generator[object, None, list[Chunk]]:
@@ -114,7 +115,7 @@ class WaitingFetch:
         finally:
             self.cancel()
         if answer is None:
-            raise RuntimeError("a fetch could not be answered; the log says why")
+            raise RuntimeError("a waiting fetch failed; see the log for its traceback")
         return answer
 
     def _try(self, expired: bool) -> None:
@@ -124,7 +125,7 @@ class WaitingFetch:
         try:
             answer = self._read(expired)
         except Exception:
-            logger.exception("a waiting fetch broke this broker's code")
+            logger.exception("unexpected error in a waiting fetch")
             answer, expired = None, True
         if answer is None and not expired:
             self._session.watch()  # a partition may have been replaced
@@ -144,9 +145,9 @@ class WaitingFetch:
 
 
 class _Deadlines:
-    """When waiting fetches expire: by the millisecond, with one timer for the next of them.
+    """The deadlines of waiting fetches, by millisecond, with one timer for the next one.
 
-    Most fetches are answered long before. The timer is left alone then.
+    Most fetches end long before their deadline; the timer is not changed then.
     """
 
     def __init__(self) -> None:
@@ -156,7 +157,7 @@ class _Deadlines:
         self._next_ms = 0
 
     def add(self, waiting: WaitingFetch, max_wait_ms: int) -> tuple[int, bool]:
-        """The millisecond when it expires, and whether a timer was set for it."""
+        """The millisecond at which it expires, and whether a timer was set for it."""
         loop = asyncio.get_running_loop()
         deadline = math.ceil(loop.time() * 1000 + max_wait_ms)
         together = self._by_ms.get(deadline)
@@ -170,7 +171,7 @@ class _Deadlines:
         return deadline, True
 
     def remove(self, waiting: WaitingFetch, deadline: int) -> None:
-        """It needs no deadline any more."""
+        """Remove the deadline of a fetch."""
         together = self._by_ms.get(deadline)
         if together is not None:
             together.pop(waiting, None)

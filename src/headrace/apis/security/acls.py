@@ -1,6 +1,6 @@
 """DescribeAcls (29), CreateAcls (30) and DeleteAcls (31), versions 1-3.
 
-v2 is flexible; v3 has USER resources. Without an authorizer all three answer SECURITY_DISABLED.
+v2 is flexible; v3 has USER resources. Without an authorizer all three return SECURITY_DISABLED.
 """
 
 from collections.abc import Iterable
@@ -186,26 +186,26 @@ def _need_authorizer(services: Services) -> None:
 
 
 def _binding(creation: AclCreation) -> AclBinding:
-    """The ACL that is asked for; INVALID_REQUEST if it cannot be one."""
+    """The requested ACL; INVALID_REQUEST if it is not valid."""
     kind = _code(ResourceType, creation.resource_type, "resource type")
     pattern = _code(PatternType, creation.resource_pattern_type, "pattern type")
     operation = _code(AclOperation, creation.operation, "operation")
     permission = _code(AclPermission, creation.permission_type, "permission type")
     name = creation.resource_name
     if kind is ResourceType.ANY:
-        raise _invalid("an ACL needs one resource type; ANY is for filters")
+        raise _invalid("an ACL needs a resource type; ANY is valid in filters only")
     if pattern not in (PatternType.LITERAL, PatternType.PREFIXED):
-        raise _invalid(f"an ACL is LITERAL or PREFIXED; {pattern.name} is for filters")
+        raise _invalid(f"an ACL is LITERAL or PREFIXED; {pattern.name} is valid in filters only")
     if operation is AclOperation.ANY:
-        raise _invalid("an ACL needs one operation, or ALL; ANY is for filters")
+        raise _invalid("an ACL needs an operation or ALL; ANY is valid in filters only")
     if permission is AclPermission.ANY:
-        raise _invalid("an ACL allows or denies; ANY is for filters")
+        raise _invalid("an ACL is ALLOW or DENY; ANY is valid in filters only")
     if not name:
         raise _invalid("the resource name is empty")
     if kind is ResourceType.CLUSTER and name != CLUSTER_NAME:
         raise _invalid(f"the only name of a CLUSTER resource is {CLUSTER_NAME}, not '{name}'")
     if ":" not in creation.principal:
-        raise _invalid(f"the principal '{creation.principal}' is not of the form User:name")
+        raise _invalid(f"invalid principal '{creation.principal}'; expected User:name")
     entry = AclEntry(creation.principal, creation.host, operation, permission)
     return AclBinding(ResourcePattern(kind, pattern, name), entry)
 
@@ -231,13 +231,13 @@ def _filter(
 
 
 def _code(kind: type[_Code], value: int, what: str) -> _Code:
-    """A number of the wire as what it means; 0 is unknown to everybody."""
+    """The enum member of a number in the protocol; 0 means UNKNOWN and is refused."""
     try:
         found = kind(value)
     except ValueError:
         found = kind(0)
     if found == 0:
-        raise _invalid(f"{value} is no {what}")
+        raise _invalid(f"unknown {what} {value}")
     return found
 
 

@@ -1,9 +1,10 @@
 """DescribeClientQuotas (48) and AlterClientQuotas (49), versions 0-1.
 
-Quotas of users, client ids, their combinations, and addresses; a name of null is the default of its
-type. They are kept in the metadata store and count on every broker (`broker/quotas/throttling.py`).
+Quotas of users, client ids, their combinations, and addresses; the name null stands for the default
+of its type. They are kept in the metadata store and apply on every broker
+(`broker/quotas/throttling.py`).
 
-v1 flexible. Not done: an entity of type ip is an address, never a host name.
+v1 flexible. Not done: host names in entities of type ip; only addresses are accepted.
 """
 
 from collections.abc import Iterable
@@ -75,7 +76,7 @@ def describe_client_quotas(
 def _read_filter(
     components: Iterable[ComponentData],
 ) -> tuple[dict[str, str | None], set[str]]:
-    """The names that entities need to have, and the types that may have any name."""
+    """The required names of entities by type, and the types with any name."""
     names: dict[str, str | None] = {}
     types: set[str] = set()
     for one in components:
@@ -125,7 +126,7 @@ def _matches(
 def alter_client_quotas(
     services: Services, request: AlterClientQuotasRequest, context: RequestContext
 ) -> AlterClientQuotasResponse:
-    """Set and remove quotas; one refusal does not hold up the other entities."""
+    """Set and remove quotas; an error of one entity does not affect the others."""
 
     def decide(state: SecurityState) -> tuple[list[_Results], SecurityState]:
         results, changed = _alter(state, request.entries)

@@ -1,7 +1,7 @@
 """CreateDelegationToken (38), v1-3; Renew- (39) and Expire- (40), v1-2; Describe- (41), v1-3.
 
-v2 flexible; v3 of Create and Describe has an owner other than the requester. A client that has
-logged in by a token, or that has no principal of its own, cannot use these APIs.
+v2 flexible; v3 of Create and Describe has an owner other than the requester. A client that
+authenticated with a token, or is anonymous, cannot use these APIs.
 """
 
 from collections.abc import Callable
@@ -54,7 +54,7 @@ class _Principal(NamedTuple):
 def create_delegation_token(
     services: Services, request: CreateDelegationTokenRequest, context: RequestContext
 ) -> CreateDelegationTokenResponse:
-    """Make a token for the client, or for another owner if the client may do that."""
+    """Create a token for the client, or for another owner if the client has the right."""
     requester = _Principal.parse(context.caller.principal)
     owner = requester
     if request.owner_principal_name:
@@ -109,7 +109,7 @@ _Change = Callable[[SecurityState, bytes, str, int], tuple[DelegationToken, Secu
 def renew_delegation_token(
     services: Services, request: RenewDelegationTokenRequest, context: RequestContext
 ) -> RenewDelegationTokenResponse:
-    """Let a token expire later; for its owner and its renewers."""
+    """Extend the expiry time of a token; for its owner and its renewers."""
     change = Tokens.of(services.settings, services.clock).renew
     code, expiry = _change(
         services, context.caller, "token_renewed", change, request.hmac, request.renew_period
@@ -124,7 +124,7 @@ def renew_delegation_token(
 def expire_delegation_token(
     services: Services, request: ExpireDelegationTokenRequest, context: RequestContext
 ) -> ExpireDelegationTokenResponse:
-    """Let a token expire at another time, or now; for its owner and its renewers."""
+    """Change the expiry time of a token, or expire it now; for its owner and its renewers."""
     change = Tokens.of(services.settings, services.clock).expire
     code, expiry = _change(
         services, context.caller, "token_expired", change, request.hmac, request.expiry_time_period
@@ -139,7 +139,7 @@ def expire_delegation_token(
 def _change(
     services: Services, caller: Caller, what: str, change: _Change, secret: bytes, period: timedelta
 ) -> tuple[ErrorCode, int]:
-    """Change a token; an error, or when it expires."""
+    """Change a token; returns an error, or the new expiry time."""
     period_ms = to_milliseconds(period)
 
     def decide(state: SecurityState) -> tuple[list[DelegationToken], SecurityState]:
@@ -183,7 +183,7 @@ def _may_describe(caller: Caller, token: DelegationToken) -> bool:
 
 
 def _users(token: DelegationToken) -> set[str]:
-    """Those who see a token without further rights."""
+    """The principals that can see a token without further rights."""
     return {token.owner, token.requester, *token.renewers}
 
 
@@ -208,7 +208,7 @@ def _described(token: DelegationToken, secret: bytes) -> DescribedDelegationToke
 
 
 def _need_own_login(services: Services, caller: Caller) -> None:
-    """KafkaError unless the client has proved who it is by other means than a token."""
+    """KafkaError unless the client has authenticated by other means than a token."""
     listeners = {one.name: one for one in services.settings.listeners.all}
     listener = listeners.get(caller.listener)
     proved = listener is not None and (
@@ -217,7 +217,7 @@ def _need_own_login(services: Services, caller: Caller) -> None:
     if caller.by_token or not proved:
         raise KafkaError(
             ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
-            "delegation tokens are for clients that have logged in by other means than a token",
+            "a client needs to authenticate by other means than a token to use delegation tokens",
         )
 
 

@@ -1,7 +1,7 @@
 """DescribeUserScramCredentials (50) and AlterUserScramCredentials (51), version 0.
 
-The client salts and stretches the password; the broker never sees it. A user can be altered once
-in a request.
+The client salts and hashes the password; the broker never sees it. A request can alter each user
+once.
 """
 
 from collections import Counter
@@ -67,7 +67,7 @@ def _described(
         message = f"the request names the user {name} more than once"
     elif credentials is None:
         code = ErrorCode.RESOURCE_NOT_FOUND
-        message = f"there is no SCRAM credential of a user {name}"
+        message = f"the user {name} has no SCRAM credential"
     known = credentials if credentials is not None and code is ErrorCode.NONE else {}
     return DescribeUserScramCredentialsResult(
         user=name,
@@ -83,7 +83,7 @@ def _described(
 def alter_user_scram_credentials(
     services: Services, request: AlterUserScramCredentialsRequest, context: RequestContext
 ) -> AlterUserScramCredentialsResponse:
-    """Set and delete credentials; each user's change happens or is refused by itself."""
+    """Set and delete credentials; an error of one user does not affect the others."""
     wanted: list[_Change] = [*request.deletions, *request.upsertions]
     times = Counter(one.name for one in wanted)
     by_name = {one.name: one for one in wanted}
@@ -134,7 +134,7 @@ def _altered(state: SecurityState, one: _Change) -> SecurityState:
     if mechanism is None:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_SASL_MECHANISM,
-            f"{one.mechanism} is no SCRAM mechanism; 1 is SCRAM-SHA-256, 2 is SCRAM-SHA-512",
+            f"unknown SCRAM mechanism {one.mechanism}; 1 is SCRAM-SHA-256, 2 is SCRAM-SHA-512",
         )
     known = dict(state.users.get(one.name, {}))
     if isinstance(one, ScramCredentialDeletion):
@@ -146,7 +146,7 @@ def _altered(state: SecurityState, one: _Change) -> SecurityState:
     if not MIN_ITERATIONS <= one.iterations <= MAX_ITERATIONS:
         raise KafkaError(
             ErrorCode.UNACCEPTABLE_CREDENTIAL,
-            f"{one.iterations} iterations; {MIN_ITERATIONS} to {MAX_ITERATIONS} are allowed",
+            f"{one.iterations} iterations; expected {MIN_ITERATIONS} to {MAX_ITERATIONS}",
         )
     if not one.salt or not one.salted_password:
         raise KafkaError(

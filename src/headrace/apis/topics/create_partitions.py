@@ -1,9 +1,9 @@
 """CreatePartitions (37), versions 0-3.
 
-Gives topics more partitions: up to a number, with replicas where the request names them or where
-there is room. Records stay where they are.
+Increases the number of partitions of topics. New replicas are placed as the request says, or on the
+least-loaded brokers. Existing records stay in their partitions.
 
-v2 flexible; v3 a quota on changes refuses what it has no room for. `timeout` is not needed, because
+v2 flexible; v3 the quota on mutations refuses what exceeds it. `timeout` is not used, because
 nothing waits.
 """
 
@@ -55,7 +55,7 @@ def create_partitions(
 def _over_quota(
     services: Services, wanted: list[Growth], context: RequestContext
 ) -> dict[str, KafkaError]:
-    """Those topics for whose new partitions the client's quota has no room."""
+    """The topics whose new partitions exceed the client's quota, with the error."""
     quota, image = context.caller.quota, services.metadata.image
     refusals: dict[str, KafkaError] = {}
     if quota is None:

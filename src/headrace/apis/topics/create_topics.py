@@ -1,12 +1,12 @@
 """CreateTopics (19), versions 2-7.
 
-Each topic by a number of partitions and replicas (-1: the broker's `num.partitions` and
-`default.replication.factor`) or by replicas for each partition, with configs. The metadata is
-written when the answer leaves; the folders are there too, because the image's listeners make them.
+A topic has a number of partitions and replicas (-1: the broker's `num.partitions` and
+`default.replication.factor`) or a list of replicas for each partition, and configs. The response is
+sent when the metadata is written and the folders exist, because the image's listeners create them.
 
-v5 flexible, and the answer describes the topic with its configs; v6 a quota on changes refuses what
-it has no room for; v7 topic ids. Not done: create-topic policies; `timeout` is not needed, because
-nothing waits.
+v5 flexible, and the response describes the topic with its configs; v6 the quota on mutations
+refuses what exceeds it; v7 topic ids. Not done: create-topic policies. `timeout` is not used,
+because nothing waits.
 """
 
 from collections import Counter
@@ -74,7 +74,7 @@ def create_topics(
     ]
     answers += [_refuse(name, refusal) for name, refusal in over_quota.items()]
     if times[TopicName(KRAFT_LOG)] == 1:
-        reason = f"{KRAFT_LOG} is a name that brokers use themselves; choose another one"
+        reason = f"{KRAFT_LOG} is reserved for brokers; choose another name"
         answers.append(_refuse(KRAFT_LOG, KafkaError(ErrorCode.INVALID_REQUEST, reason)))
     return respond(partial(CreateTopicsResponse, topics=tuple(answers)))
 
@@ -82,7 +82,7 @@ def create_topics(
 def _over_quota(
     services: Services, wanted: list[CreatableTopic], defaults: Defaults, context: RequestContext
 ) -> dict[str, KafkaError]:
-    """Those topics for whose partitions the client's quota has no room."""
+    """The topics whose partitions exceed the client's quota, with the error."""
     quota, image = context.caller.quota, services.metadata.image
     refusals: dict[str, KafkaError] = {}
     if quota is None:
@@ -108,7 +108,7 @@ def _new_topic(topic: CreatableTopic) -> NewTopic:
 
 
 class _Describer:
-    """A topic's configs for the answer, built once for all topics that were given the same."""
+    """A topic's configs for the response, built once for all topics with the same configs."""
 
     def __init__(self, services: Services) -> None:
         self._broker = BrokerConfigs.of(services)

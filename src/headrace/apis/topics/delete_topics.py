@@ -1,10 +1,10 @@
 """DeleteTopics (20), versions 1-6.
 
-Topics by name, or from v6 on by id. A deleted topic is gone from the metadata when the answer
-leaves; its files follow. Its id is never used again.
+Topics by name, or from v6 on by id. When the response is sent, the topic is deleted from the
+metadata; its files are deleted later. Its id is never used again.
 
-v3 says so when `delete.topic.enable` is off (before, the request is invalid); v4 flexible; v5 error
-messages, and a quota on changes refuses what it has no room for; v6 topic ids.
+v3 TOPIC_DELETION_DISABLED if `delete.topic.enable` is false (INVALID_REQUEST before); v4 flexible;
+v5 error messages, and the quota on mutations refuses what exceeds it; v6 topic ids.
 """
 
 import uuid
@@ -62,18 +62,18 @@ def delete_topics(
 
 
 def _deny(caller: Caller, topic: DeleteTopicState, name: str, image: Image) -> DeletableTopicResult:
-    """A refusal; it tells name and id of the topic only to a client that may describe it."""
+    """A refusal. It has name and id of the topic only if the client may describe it."""
     if may_with_topic(caller, AclOperation.DESCRIBE, name, silent=True):
         known = image.topics.get(name)
         if known is None:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            return _answer(name, None, KafkaError(code, f"there is no topic '{name}'"))
+            return _answer(name, None, KafkaError(code, f"unknown topic '{name}'"))
         return _answer(name, known.id, denied(ResourceType.TOPIC))
     return _answer(topic.name, topic.topic_id, denied(ResourceType.TOPIC))
 
 
 def _check_quota(name: str, image: Image, context: RequestContext) -> None:
-    """KafkaError if the client's quota has no room for the partitions of a topic."""
+    """KafkaError if the partitions of a topic exceed the client's quota."""
     quota, topic = context.caller.quota, image.topics.get(name)
     if quota is None or topic is None:
         return
@@ -100,7 +100,7 @@ def _name_of(topic: DeleteTopicState, image: Image, ids: set[uuid.UUID]) -> str:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
     name = image.names.get(topic.topic_id)
     if name is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {topic.topic_id}")
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"unknown topic id {topic.topic_id}")
     return name
 
 

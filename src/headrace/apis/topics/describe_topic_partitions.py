@@ -1,9 +1,9 @@
 """DescribeTopicPartitions (75), version 0.
 
-Topics in the order of their names, with their partitions, as many as the caller wants at once; a
-cursor in the answer says where to go on. No topics named means all.
+Topics in the order of their names, with their partitions, up to the limit of the request. A cursor
+in the response marks where the next page begins. Without topics in the request all are described.
 
-Not done: eligible leader replicas are kept by none of our controllers, so both lists are empty.
+Not done: eligible leader replicas; both lists are empty.
 """
 
 from collections.abc import Container, Iterable
@@ -28,7 +28,7 @@ from headrace.wire.primitives import NO_ERROR, BrokerId, TopicName, error, i32, 
 from headrace.wire.steps import Steps
 
 MAX_PARTITIONS = 2000
-"""In one answer, whatever the caller wants; Kafka's `max.request.partition.size.limit`."""
+"""The limit of partitions in one response; Kafka's `max.request.partition.size.limit`."""
 
 _Partition = DescribeTopicPartitionsResponsePartition
 _Topic = DescribeTopicPartitionsResponseTopic
@@ -73,7 +73,7 @@ def describe_topic_partitions(
 
 
 def _page_start(image: Image, request: DescribeTopicPartitionsRequest) -> tuple[list[str], int]:
-    """The names from the cursor on, and the partition of the first of them to begin with."""
+    """The names from the cursor on, and the first partition of the first topic."""
     cursor = request.cursor
     wanted: Iterable[str] = {topic.name for topic in request.topics} or image.topics
     if cursor is None:

@@ -1,14 +1,14 @@
 """Metadata (3), versions 0-13.
 
-Brokers, the controller, and topics with their partitions: all of them, or those named. A topic
-that is named and missing is created where the client and `auto.create.topics.enable` allow it.
-Addresses are those of the listener that the client is connected to; a leader without that listener
-is LISTENER_NOT_FOUND (72), before v6 LEADER_NOT_AVAILABLE (5). Written by hand, and each topic's
-part is kept per version: clients ask often, topics change rarely.
+Brokers, the controller, and topics with their partitions: all of them, or those named. A missing
+topic that is named is created if the client and `auto.create.topics.enable` permit it. Addresses
+are those of the client's listener; a leader without that listener is LISTENER_NOT_FOUND (72),
+before v6 LEADER_NOT_AVAILABLE (5). The encoding is written by hand, and each topic's part is cached
+per version: clients send the request often, and topics change rarely.
 
-v0 an empty list means all, later null does; v1 controller and racks; v2 cluster id; v4 the client
-may forbid creation; v7 leader epochs; v8 authorised operations; v9 flexible; v10 topic ids; v12
-topics may be asked for by id alone; v13 an error code for the whole answer.
+v0 an empty list means all topics, from v1 on null does; v1 controller and racks; v2 cluster id; v4
+the client may forbid creation; v7 leader epochs; v8 authorised operations; v9 flexible; v10 topic
+ids; v12 topics by id alone; v13 an error code for the whole response.
 """
 
 import struct
@@ -46,10 +46,10 @@ _i32 = struct.Struct(">i")
 
 
 class MetadataRequest(NamedTuple):
-    """The request; `topics` is None where all are meant.
+    """The request; `topics` is None if all are requested.
 
-    A topic is a name, or 16 bytes of an id; None stands for a topic that has neither. Each is there
-    once, however often the client asks for it, as in Kafka.
+    A topic is a name, or the 16 bytes of an id; None stands for a topic without either. Duplicates
+    are removed, as in Kafka.
     """
 
     topics: dict[str | bytes | None, None] | None
@@ -89,7 +89,7 @@ def _parse(
             size = _i16.unpack_from(buf, pos)[0]
             pos += 2
         if pos + max(size, 0) > end:
-            raise MalformedRequest("a topic name reaches past the end of the request")
+            raise MalformedRequest("a topic name extends past the end of the request")
         name = None
         if size >= 0:
             name = str(view[pos : pos + size], "utf-8")
@@ -126,7 +126,7 @@ class MetadataHandler:
         self._services = services
         self._parts: dict[tuple[str, int, _Absent], tuple[Topic, bytes]] = {}
         self._all: tuple[Image, int, _Absent, bytes] | None = None
-        self._hearsay: tuple[Image, Image] | None = None
+        self._without_this_broker: tuple[Image, Image] | None = None
         self._heads: dict[tuple[str, int], _Head] = {}
 
     def __call__(
@@ -139,7 +139,7 @@ class MetadataHandler:
         version: int,
         correlation_id: int,
     ) -> bytes:
-        """The answer to a small request for topics whose parts are kept."""
+        """The response to a small request for topics whose parts are cached."""
         body = self._at_once(caller, buf, view, pos, end, version)
         if body is None:
             raise LongRequest(self._in_slices)
@@ -148,7 +148,7 @@ class MetadataHandler:
     def _in_slices(
         self, slices: Slices, caller: Caller, buf: bytearray, version: int, correlation_id: int
     ) -> Answer | Coroutine[None, None, Answer]:
-        """The answer to any request: at once if one slice is enough."""
+        """The response to any request; a coroutine if one slice is not enough."""
         body = slices.begin(self._steps(caller, buf, version))
         if isinstance(body, list):
             return frame_response(correlation_id, version >= FLEXIBLE_FROM, b"".join(body))
@@ -157,7 +157,7 @@ class MetadataHandler:
     def _at_once(
         self, caller: Caller, buf: bytearray, view: memoryview, pos: int, end: int, version: int
     ) -> bytes | None:
-        """The response body to a small request for topics whose parts are kept, else None."""
+        """The response body to a small request for topics whose parts are cached, else None."""
         if end - pos > _SMALL_BYTES or caller.permissions is not None:
             return None
         request = parse_metadata(buf, view, pos, end, version)
@@ -196,7 +196,7 @@ class MetadataHandler:
         request: MetadataRequest,
         version: int,
     ) -> Steps[list[bytes]]:
-        """The topics asked for, as an array in a few pieces."""
+        """The requested topics, as an array in a few pieces."""
         absent = self._head(self._image(), version, caller.listener).absent
         forbidden = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         pieces: list[bytes] = []
@@ -239,20 +239,20 @@ class MetadataHandler:
         return image.topics.get(name) if name is not None else None
 
     def _image(self) -> Image:
-        """The image; after this broker has stepped down, the image that other brokers may have.
+        """The image; after this broker has stepped down, the image without this broker.
 
-        This broker does not know the new leaders. If it named itself as the leader, clients would
-        never ask another broker.
+        This broker does not know the new leaders. If it returned itself as the leader, clients
+        would never send the request to another broker.
         """
         image = self._services.metadata.image
         if not self._services.replicas.stepped_down:
             return image
-        if self._hearsay is None or self._hearsay[0] is not image:
-            self._hearsay = (image, image.without_broker(self._services.node_id))
-        return self._hearsay[1]
+        if self._without_this_broker is None or self._without_this_broker[0] is not image:
+            self._without_this_broker = (image, image.without_broker(self._services.node_id))
+        return self._without_this_broker[1]
 
     def _head(self, image: Image, version: int, listener: str) -> _Head:
-        """What stands before the topics, after the throttle time; the same for an image."""
+        """The fields before the topics, after the throttle time; cached per image."""
         kept = self._heads.get((listener, version))
         if kept is not None and kept.image is image:
             return kept
@@ -271,7 +271,7 @@ class MetadataHandler:
             head += _i32.pack(image.controller_id)
         absent = image.without_listener(listener)
         if absent and kept is not None and absent != kept.absent:
-            self._parts.clear()  # such sets come and go with brokers
+            self._parts.clear()  # the set of absent brokers has changed
         new = self._heads[listener, version] = _Head(image, head, absent)
         return new
 
@@ -336,11 +336,11 @@ class MetadataHandler:
             part = yield from _topic(topic, version, absent)
             self._parts[topic.name, version, absent] = (topic, part)
             kept = self._kept(topic, version, bits, absent)
-            assert kept is not None, "the part of a topic is kept"
+            assert kept is not None, "the part of a topic is cached"
         return kept
 
     def _kept(self, topic: Topic, version: int, bits: int, absent: _Absent) -> bytes | None:
-        """What is kept of a topic, with the operations that the client may do on it."""
+        """The cached part of a topic, with the client's authorized operations."""
         kept = self._parts.get((topic.name, version, absent))
         if kept is None or kept[0] is not topic:
             return None
@@ -372,12 +372,12 @@ def _may_create(caller: Caller, name: str) -> bool:
 
 
 def _asked(caller: Caller, request: MetadataRequest, topic: Topic) -> int:
-    """The operations that the client may do on a topic, if it has asked."""
+    """The client's authorized operations on a topic, if the request asks for them."""
     return operations.on_topic(caller, topic.name) if request.topic_operations else NOT_ASKED
 
 
 def _tail(caller: Caller, request: MetadataRequest, version: int) -> bytes:
-    """What stands behind the topics."""
+    """The fields after the topics."""
     tail = b""
     if 8 <= version <= 10:
         asked = request.cluster_operations
@@ -388,7 +388,7 @@ def _tail(caller: Caller, request: MetadataRequest, version: int) -> bytes:
 
 
 def _unknown(name: str) -> KafkaError:
-    """Why a topic that is missing cannot be shown."""
+    """The error for a missing topic."""
     try:
         check_topic_name(name)
     except KafkaError as error:
@@ -461,7 +461,7 @@ def _nullable(text: str | None, version: int) -> bytes:
 
 
 def refuse_metadata(request: MetadataRequest, error: ErrorCode, version: int) -> bytes:
-    """An answer without brokers, in which every topic has the same error."""
+    """A response without brokers, in which every topic has the same error."""
     wanted = request.topics or {}
     body = b"\0\0\0\0" if version >= 3 else b""
     body += _count(0, version)

@@ -1,9 +1,9 @@
 """AddOffsetsToTxn (25), versions 0-4.
 
-A producer with an older TxnOffsetCommit than v5 says for which group it is about to commit
-offsets in its transaction: the group's partition of `__consumer_offsets` becomes part of it.
+Producers whose TxnOffsetCommit is older than v5 send it before they commit offsets of a group in
+their transaction. It adds the group's partition of `__consumer_offsets` to the transaction.
 
-v0, v1 call a fenced producer INVALID_PRODUCER_EPOCH; v3 flexible; v4 TRANSACTION_ABORTABLE.
+v0, v1 INVALID_PRODUCER_EPOCH for a fenced producer; v3 flexible; v4 TRANSACTION_ABORTABLE.
 """
 
 from collections.abc import Coroutine

@@ -1,10 +1,10 @@
 """AddPartitionsToTxn (24), versions 0-5.
 
-A producer with an older Produce than v12 says which partitions it is about to write to in
-its transaction. From v4 on the request is for brokers: many transactions, or only the question
-whether a partition is in one.
+Producers whose Produce is older than v12 send it before they write to partitions in their
+transaction. From v4 on brokers send it, for many transactions at once, or to verify that partitions
+are in a transaction.
 
-v0, v1 call a fenced producer INVALID_PRODUCER_EPOCH; v3 flexible; v4 many transactions and
+v0, v1 INVALID_PRODUCER_EPOCH for a fenced producer; v3 flexible; v4 many transactions and
 `verify_only`; v5 TRANSACTION_ABORTABLE.
 """
 
@@ -41,7 +41,7 @@ FENCED_FROM = 2
 
 _MANY_PARTITIONS = 512
 _STRIDE = 256
-"""Partitions that are looked at between two yields."""
+"""Partitions that are processed between two yields."""
 
 _Refused = frozenset[TopicPartition]
 """Partitions that are not in the transaction."""
@@ -53,7 +53,7 @@ class _Named(NamedTuple):
     partitions: frozenset[TopicPartition]
     """Those that exist."""
     unknown: dict[str, set[int]]
-    """The others. They may be very many: as numbers they take little time to forget."""
+    """The others. There may be very many; freeing plain numbers takes little time."""
     denied: set[str]
     """Topics that the client may not write to."""
 
@@ -61,7 +61,7 @@ class _Named(NamedTuple):
 def add_partitions_to_txn(
     services: Services, request: AddPartitionsToTxnRequest, context: RequestContext
 ) -> AddPartitionsToTxnResponse | Coroutine[None, None, AddPartitionsToTxnResponse]:
-    """Add the partitions of each transaction, all or none of it."""
+    """Add the partitions of each transaction; for one transaction all or none."""
     if context.version >= FOR_BROKERS_FROM:
         need_cluster(context.caller, AclOperation.CLUSTER_ACTION)
     if _names_many(request):
@@ -76,7 +76,7 @@ def add_partitions_to_txn(
 
 
 def _names_many(request: AddPartitionsToTxnRequest) -> bool:
-    """Whether one transaction has so many partitions that others must have their turn meanwhile."""
+    """Whether one transaction has so many partitions that they are handled in slices."""
     return any(
         sum(len(topic.partitions) for topic in one.topics) > _MANY_PARTITIONS
         for one in request.transactions
@@ -86,7 +86,7 @@ def _names_many(request: AddPartitionsToTxnRequest) -> bool:
 async def _add_many(
     services: Services, request: AddPartitionsToTxnRequest, context: RequestContext
 ) -> AddPartitionsToTxnResponse:
-    """As above, in steps before and after the operations themselves."""
+    """The same for many partitions, in slices before and after the operations."""
     slices = services.slices
     named = [await slices.finish(_named(services, one, context)) for one in request.transactions]
     operations = _operations(request, named, context)
@@ -148,8 +148,8 @@ def _operation(
         return answer(token, state.missing(asked.transactional_id, who, named.partitions))
     if named.unknown or named.denied:
         return answer(token, frozenset())
-    spoken = BUMPS_AT_END if context.version >= FOR_BROKERS_FROM else 0
-    return state.add(asked.transactional_id, who, named.partitions, spoken, token)
+    transaction_version = BUMPS_AT_END if context.version >= FOR_BROKERS_FROM else 0
+    return state.add(asked.transactional_id, who, named.partitions, transaction_version, token)
 
 
 def _response(

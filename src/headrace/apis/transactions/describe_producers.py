@@ -1,7 +1,7 @@
 """DescribeProducers (61), version 0.
 
-The producers whose sequences a partition remembers, with the last sequence and time of each, and
-where its open transaction began.
+Returns the producers in the state of a partition, with the last sequence and timestamp of each, and
+the start offset of its open transaction.
 """
 
 from functools import partial
@@ -26,7 +26,7 @@ from headrace.wire.primitives import NO_ERROR, ProducerId, error, i32, i64, resp
 def describe_producers(
     services: Services, request: DescribeProducersRequest, context: RequestContext
 ) -> DescribeProducersResponse:
-    """Answer each partition on its own."""
+    """Describe the partitions; an error of one does not affect the others."""
     topics = []
     for topic in request.topics:
         answers = []

@@ -92,6 +92,6 @@ def _state(caller: Caller, name: str, result: Result[Transaction]) -> Transactio
 
 
 def _time(ms: int) -> "TZAware":
-    # kio cannot express "none yet", which is -1 on the wire.
+    # kio cannot express -1, which means that the transaction has not started.
     found = None if ms == NO_TIME else datetime.datetime.fromtimestamp(ms / 1000, datetime.UTC)
     return cast("TZAware", found)

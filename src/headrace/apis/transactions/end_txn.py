@@ -1,10 +1,10 @@
 """EndTxn (26), versions 0-5.
 
-Commits or aborts a transaction. The answer leaves when the decision is in the log; the markers
-follow, and until they are written the next transaction gets CONCURRENT_TRANSACTIONS.
+Commits or aborts a transaction. The response is sent when the decision is in the log. The markers
+are written after that; until then the next transaction gets CONCURRENT_TRANSACTIONS.
 
-v0, v1 call a fenced producer INVALID_PRODUCER_EPOCH; v3 flexible; v4 TRANSACTION_ABORTABLE; v5 a
-new epoch, or a new id, with every end (KIP-890), so that what comes late is refused.
+v0, v1 INVALID_PRODUCER_EPOCH for a fenced producer; v3 flexible; v4 TRANSACTION_ABORTABLE; v5 a new
+epoch, or a new id, at each end (KIP-890), so that late writes are refused.
 """
 
 from collections.abc import Coroutine
@@ -29,10 +29,12 @@ def end_txn(
 ) -> EndTxnResponse | Coroutine[None, None, EndTxnResponse]:
     """Commit or abort."""
     who = Identity(request.producer_id, request.producer_epoch)
-    spoken = BUMPS_AT_END if context.version >= BUMPS_FROM else 0
+    transaction_version = BUMPS_AT_END if context.version >= BUMPS_FROM else 0
 
     def end(state: Transactions, token: Token[Identity], _now_ms: int) -> Outcome:
-        return state.end(request.transactional_id, who, request.committed, spoken, token)
+        return state.end(
+            request.transactional_id, who, request.committed, transaction_version, token
+        )
 
     def finish(results: list[Result[Identity]]) -> EndTxnResponse:
         (result,) = results

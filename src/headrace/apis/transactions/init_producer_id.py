@@ -1,15 +1,14 @@
 """InitProducerId (22), versions 0-5.
 
-An idempotent producer gets an id that was never allocated before, with epoch 0. A producer that
-asks again because a sequence broke gets another new id: the old one needs no fence without
-transactions.
+An idempotent producer gets a new producer id with epoch 0. If it sends the request again after a
+sequence error it gets another new id; without transactions the old id needs no fencing.
 
 A transactional producer gets the id that belongs to its transactional id, with the next epoch:
 the previous producer is fenced, and its open transaction is aborted first; until then the new one
 gets CONCURRENT_TRANSACTIONS and retries.
 
-v2 flexible; v3 the producer's present id and epoch (KIP-360); v4 tells a fenced producer from an
-old epoch; v5 TRANSACTION_ABORTABLE.
+v2 flexible; v3 the producer's present id and epoch (KIP-360); v4 PRODUCER_FENCED beside
+INVALID_PRODUCER_EPOCH; v5 TRANSACTION_ABORTABLE.
 """
 
 from collections.abc import Coroutine
@@ -63,7 +62,7 @@ def init_producer_id(
 
 
 def _may_be_idempotent(caller: Caller) -> bool:
-    """Whether the client may write idempotently: it may write to any topic at all."""
+    """Whether the client may write idempotently, which needs the right to write to any topic."""
     return (
         caller.permissions is None
         or may_with_cluster(caller, AclOperation.IDEMPOTENT_WRITE, silent=True)

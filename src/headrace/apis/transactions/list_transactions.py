@@ -1,9 +1,9 @@
 """ListTransactions (66), versions 0-2.
 
-The transactional ids that this broker coordinates. While some of them are still being read from
-the log the answer is COORDINATOR_LOAD_IN_PROGRESS: a list with holes would mislead.
+Lists the transactional ids that this broker coordinates. While some of them are being loaded from
+the log the response is COORDINATOR_LOAD_IN_PROGRESS, because the list would be incomplete.
 
-v1 those that run longer than a duration; v2 those whose id matches an expression.
+v1 a filter by duration; v2 a filter by an expression for the id.
 """
 
 from functools import partial

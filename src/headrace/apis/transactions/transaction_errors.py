@@ -22,7 +22,7 @@ _WHEN_WRITING: Mapping[ErrorCode, ErrorCode] = {
 
 
 def when_writing(code: ErrorCode) -> ErrorCode:
-    """What a Produce says where the coordinator refuses; it must make the client try again."""
+    """The error of a Produce that the coordinator refuses; the client must retry on it."""
     return _WHEN_WRITING.get(code, code)
 
 
@@ -34,5 +34,5 @@ _WHEN_COMMITTING: Mapping[ErrorCode, ErrorCode] = {
 
 
 def when_committing(code: ErrorCode) -> ErrorCode:
-    """What a TxnOffsetCommit says where a coordinator refuses."""
+    """The error of a TxnOffsetCommit that the coordinator refuses."""
     return _WHEN_COMMITTING.get(code, code)

@@ -1,11 +1,10 @@
 """TxnOffsetCommit (28), versions 0-5.
 
-Commits a group's offsets in a producer's transaction. They take effect when it is committed; until
-then an OffsetFetch of stable offsets gets UNSTABLE_OFFSET_COMMIT.
+Commits a group's offsets in a producer's transaction. They take effect when the transaction is
+committed; until then an OffsetFetch of stable offsets gets UNSTABLE_OFFSET_COMMIT.
 
-v0-2 do not say which member commits; v2 leader epochs; v3 flexible, members; v4
-TRANSACTION_ABORTABLE; v5 adds the group to the transaction itself (KIP-890), while earlier ones
-need AddOffsetsToTxn before.
+v0-2 do not name the member; v2 leader epochs; v3 flexible, members; v4 TRANSACTION_ABORTABLE; v5
+adds the group to the transaction (KIP-890), while earlier versions need AddOffsetsToTxn before.
 """
 
 from collections.abc import Coroutine
@@ -44,7 +43,7 @@ _NEWEST_OFFSET_COMMIT = 9
 def txn_offset_commit(
     services: Services, request: TxnOffsetCommitRequest, context: RequestContext
 ) -> TxnOffsetCommitResponse | Coroutine[None, None, TxnOffsetCommitResponse]:
-    """Commit what can be committed, if the group is in the transaction."""
+    """Commit the offsets, if the group is in the transaction."""
     denied = _denied(request, context)
     if all(topic.name in denied for topic in request.topics):
         return _answer(request, _refused(request, denied), ErrorCode.NONE)
@@ -80,10 +79,10 @@ def _refused(request: TxnOffsetCommitRequest, denied: set[str]) -> _Refused:
 def _begin(
     services: Services, request: TxnOffsetCommitRequest
 ) -> tuple[Partition, VerificationGuard]:
-    """What tells later whether the transaction has ended since; before the coordinator is asked."""
+    """A guard that shows whether the transaction has ended since; taken before the verification."""
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
-    who, (where,) = _who_and_where(services, request)
+    who, (where,) = _producer_and_partition(services, request)
     try:
         partition = services.replicas.partition(*where)
     except KafkaError as error:
@@ -94,13 +93,13 @@ def _begin(
 def _enlist(
     services: Services, request: TxnOffsetCommitRequest, version: int
 ) -> frozenset[TopicPartition] | Coroutine[None, None, frozenset[TopicPartition]]:
-    who, where = _who_and_where(services, request)
+    who, where = _producer_and_partition(services, request)
     return services.transactions.enlist(
         request.transactional_id, who, where, add=version >= ADDS_FROM
     )
 
 
-def _who_and_where(
+def _producer_and_partition(
     services: Services, request: TxnOffsetCommitRequest
 ) -> tuple[Identity, frozenset[TopicPartition]]:
     where = TopicPartition(OFFSETS_TOPIC, services.groups.partition_of(request.group_id))
@@ -118,8 +117,8 @@ async def _commit_later(
     try:
         lacking = await missing
         if not partition.is_verified(request.producer_id, verification):
-            # The transaction ended meanwhile: a write after its marker would stay pending for ever.
-            _, lacking = _who_and_where(services, request)
+            # The transaction ended meanwhile: a write after its marker would stay pending forever.
+            _, lacking = _producer_and_partition(services, request)
         answer = _commit(services, request, context, lacking)
     except KafkaError as refusal:
         refused = _refused(request, _denied(request, context))

@@ -1,8 +1,8 @@
 """WriteTxnMarkers (27), version 1.
 
-Ends a producer's transaction in the partitions named, with a commit or an abort, and answers when
+Ends a producer's transaction in the named partitions, with a commit or an abort, and responds when
 the markers are committed. Transaction coordinators send it to the leaders of other partitions, and
-administrators to end a transaction that its coordinator has forgotten.
+administrators send it to end a transaction that its coordinator no longer has.
 """
 
 from asyncio import Future
@@ -21,14 +21,14 @@ from headrace.errors import ErrorCode, KafkaError
 from headrace.wire.primitives import TopicName, error, i32
 
 _Written = ErrorCode | Future[None]
-"""How an append ended, or what to wait for."""
+"""The error code of an append, or the future of its commit."""
 
 
 async def write_txn_markers(
     services: Services, request: WriteTxnMarkersRequest, _context: RequestContext
 ) -> WriteTxnMarkersResponse:
-    """Answer each partition of each marker on its own."""
-    # All are appended before the first is waited for, so that they share one trip to the disk.
+    """Write the markers; an error of one partition does not affect the others."""
+    # All are appended before the first wait, so that they share one flush.
     written = [
         [
             (
@@ -53,7 +53,7 @@ async def write_txn_markers(
 
 
 def _write(services: Services, marker: WritableTxnMarker, topic: str, index: int) -> _Written:
-    """Append one marker; an error's code, or what its commit waits for."""
+    """Append one marker; returns an error code, or the future of its commit."""
     producer_id, epoch = marker.producer_id, marker.producer_epoch
     commit, coordinator_epoch = marker.transaction_result, marker.coordinator_epoch
     try:
@@ -61,7 +61,7 @@ def _write(services: Services, marker: WritableTxnMarker, topic: str, index: int
             raise KafkaError(ErrorCode.INVALID_REQUEST, "a marker needs a producer id and epoch")
         partition = services.replicas.partition(topic, index)
         if topic == OFFSETS_TOPIC:
-            # The groups have to learn which offsets count now.
+            # The group coordinator has to apply the offsets of the transaction.
             offset = services.groups.append_marker(
                 index, producer_id, epoch, commit, coordinator_epoch
             )
