@@ -106,7 +106,7 @@ def test_a_peer_that_is_no_broker_is_refused_in_words(connect: Connect) -> None:
     thread = threading.Thread(target=answer)
     thread.start()
     try:
-        with pytest.raises(ClientError, match="is no response"):
+        with pytest.raises(ClientError, match="is not a response"):
             connect(f"127.0.0.1:{listener.getsockname()[1]}").topics(None)
     finally:
         thread.join()

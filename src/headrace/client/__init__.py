@@ -1,5 +1,6 @@
-"""A small synchronous client of any Kafka cluster, in terms of `headrace.wire`.
+"""A small synchronous client of any Kafka cluster, based on `headrace.wire`.
 
-For the pipelines, which want whole record batches and not single records, for brokers among each
-other, and for everything that the command line asks but records. Applications have better clients.
+It is for the pipelines, which process whole record batches, for connections between brokers, and
+for all requests of the command line except records. Applications should use one of the usual
+clients.
 """

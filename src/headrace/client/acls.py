@@ -1,4 +1,4 @@
-"""ACLs: describe, create, delete. All calls are patient."""
+"""ACLs: describe, create, delete. All calls are retried."""
 
 from collections.abc import Sequence
 from enum import IntEnum
@@ -80,7 +80,7 @@ def create_acls(cluster: Cluster, acls: Sequence[AclBinding]) -> None:
 
 
 def delete_acls(cluster: Cluster, filters: Sequence[AclFilter]) -> list[AclBinding]:
-    """Delete the ACLs that any of the filters matches; those that were deleted."""
+    """Delete the ACLs that any of the filters matches; returns the deleted ones."""
     from kio.schema.delete_acls.v3.request import DeleteAclsFilter, DeleteAclsRequest
     from kio.schema.delete_acls.v3.response import DeleteAclsResponse
 
@@ -127,7 +127,7 @@ def _binding(
 
 
 def _known(kind: type[_Code], value: int) -> _Code:
-    """The value, or UNKNOWN: a newer Kafka may have more of them."""
+    """The enum member, or UNKNOWN for a value of a newer Kafka."""
     try:
         return kind(value)
     except ValueError:

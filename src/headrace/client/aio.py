@@ -30,11 +30,11 @@ LARGEST_RESPONSE_BYTES = 1 << 30
 
 
 class Interrupted(Exception):
-    """A response is not waited for any longer."""
+    """The wait for a response was interrupted."""
 
 
 class AsyncConnection:
-    """A connection to a broker whose versions are known. Not for two requests at once."""
+    """A connection to a broker with negotiated versions, for one request at a time."""
 
     def __init__(self, sock: socket.socket, client_id: str, address: str, timeout_s: float) -> None:
         self._socket = sock
@@ -55,9 +55,9 @@ class AsyncConnection:
         tls: "ssl.SSLContext | None" = None,
         security: Security | None = None,
     ) -> "AsyncConnection":
-        """A new connection, over TLS if a context is given, logged in if `security` says as whom.
+        """A new connection, over TLS if a context is given, with a login if `security` has one.
 
-        Unreachable if the broker does not take it, is not trusted, or does not answer.
+        Unreachable if the broker refuses it, is not trusted, or does not respond.
         """
         loop = asyncio.get_running_loop()
         address = f"{host}:{port}"
@@ -81,14 +81,14 @@ class AsyncConnection:
                 await connection.log_in(security)
         except (OSError, TimeoutError) as error:
             sock.close()
-            raise Unreachable(f"{address}: {str(error) or 'no answer in time'}") from error
+            raise Unreachable(f"{address}: {str(error) or 'no response in time'}") from error
         except BaseException:
             sock.close()
             raise
         return connection
 
     async def encrypt(self, context: "ssl.SSLContext", host: str) -> None:
-        """Use TLS from now on; OSError if one side does not trust the other."""
+        """Switch to TLS; OSError if one side does not trust the other."""
         from headrace.client.tls_stream import TlsStream
 
         stream = TlsStream(self._socket, context, host)
@@ -96,12 +96,12 @@ class AsyncConnection:
         self._tls = stream
 
     async def negotiate(self) -> None:
-        """Learn which versions the broker has; the first exchange of a connection."""
+        """Request the broker's API versions; the first exchange of a connection."""
         response = await self._exchange(self.conversation.ask_versions())
         self.conversation.take_versions(response)
 
     async def log_in(self, security: Security) -> None:
-        """Prove who this client is; ClientError if the broker does not accept it."""
+        """Authenticate this client; ClientError if the broker refuses it."""
         token = ""
         if security.tokens is not None:
             try:
@@ -128,33 +128,33 @@ class AsyncConnection:
         self._socket.close()
 
     async def ask(self, request: object, shape: type[Message]) -> Message:
-        """One request and its response, as kio's classes."""
+        """Send a request and return its response, as kio's classes."""
         response = await self._exchange(self.conversation.request(request))
         return self.conversation.decode(response, shape)
 
     async def ask_encoded(self, api_key: int, version: int, body: bytes) -> Response:
-        """The response to a request whose body is encoded; its bytes last until the next one."""
+        """The response to an encoded request body; its bytes are valid until the next one."""
         return await self._exchange(self.conversation.frame(api_key, version, body))
 
     def interrupt(self) -> None:
-        """End a wait for a response with Interrupted; this connection is of no more use."""
+        """End the wait for a response with Interrupted; the connection cannot be used after it."""
         if self._asking is not None:
             self._interrupted = True
             self._asking.cancel()
 
     async def _exchange(self, frame: bytes) -> Response:
-        """Send a frame and wait for its response; Unreachable if none comes."""
+        """Send a frame and wait for its response; Unreachable without one."""
         self._asking = asyncio.ensure_future(self._carry(frame))
         try:
             async with asyncio.timeout(self.timeout_s):
                 return await self._asking
         except (OSError, TimeoutError, NotAResponse) as error:
-            raise Unreachable(str(error) or "no answer in time") from error
+            raise Unreachable(str(error) or "no response in time") from error
         except asyncio.CancelledError:
             this = asyncio.current_task()
             if self._interrupted and not (this is not None and this.cancelling()):
                 raise Interrupted from None
-            raise  # a task that is told to end must not take that for an interruption
+            raise  # a cancelled task must not mistake this for an interruption
         finally:
             self._asking = None
 
@@ -166,7 +166,7 @@ class AsyncConnection:
         await self._receive(0, RESPONSE_HEAD_BYTES)
         size = self.conversation.response_bytes(self._buffer)
         if size > LARGEST_RESPONSE_BYTES:
-            raise NotAResponse(f"answered with a frame of {size} bytes")
+            raise NotAResponse(f"sent a frame of {size} bytes")
         if len(self._buffer) < size:
             self._buffer = bytearray(size + (size >> 2))
         await self._receive(0, size)
@@ -195,4 +195,4 @@ def _following(steps: Generator[Exchange, Any, None], answer: object) -> Exchang
 
 
 Connect: TypeAlias = Callable[[str, int, str, float], Awaitable[AsyncConnection]]
-"""As `AsyncConnection.connect`: host, port, client id, and the time-out in seconds."""
+"""The type of `AsyncConnection.connect`: host, port, client id, time-out in seconds."""

@@ -1,8 +1,8 @@
-"""Tokens with which this client logs in by OAUTHBEARER.
+"""Tokens for the client's login with OAUTHBEARER.
 
 They come from a file, which is read for each login, or from an OAuth provider by the grant
-`client_credentials` (RFC 6749, section 4.4). Those of a provider are used until most of their
-lifetime is over. It blocks: the asyncio connection calls it in a thread.
+`client_credentials` (RFC 6749, section 4.4). Tokens of a provider are reused for most of their
+lifetime. The calls block; the asyncio connection makes them in a thread.
 """
 
 import base64
@@ -24,7 +24,7 @@ _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]+")
 
 @dataclass(frozen=True, slots=True)
 class TokenSource:
-    """Where tokens come from; without a client id they are in a file."""
+    """The source of tokens: a provider, or a file if there is no client id."""
 
     url: str
     client_id: str = ""
@@ -32,7 +32,7 @@ class TokenSource:
     scope: str = ""
 
     def problem(self) -> str:
-        """Why tokens cannot come from here; empty if they can."""
+        """The reason why this source is invalid; empty if it is valid."""
         why = url_problem(self.url)
         if not why and not self.url.startswith("file:") and not self.client_id:
             why = "a provider needs a client id and a client secret"
@@ -41,11 +41,11 @@ class TokenSource:
 
 _lock = threading.Lock()
 _cached: dict[TokenSource, tuple[str, float]] = {}
-"""Tokens of providers, each with the time until which it is used."""
+"""Cached tokens of providers, with the time until which each is used."""
 
 
 def bearer_token(source: TokenSource) -> str:
-    """A token to log in with; Unreachable if no answer came, ClientError if there is none."""
+    """A token for a login; Unreachable without a response, ClientError without a token."""
     if source.url.startswith("file:"):
         return _checked(_fetch(source).decode(errors="replace").strip(), source)
     with _lock:
@@ -61,7 +61,9 @@ def bearer_token(source: TokenSource) -> str:
 
 
 def _fetch(source: TokenSource) -> bytes:
-    from urllib.error import HTTPError  # a client without tokens starts faster without it
+    from urllib.error import (
+        HTTPError,
+    )  # imported here, so that a client without tokens starts faster
 
     form = headers = None
     if not source.url.startswith("file:"):
@@ -75,10 +77,10 @@ def _fetch(source: TokenSource) -> bytes:
         return fetch(source.url, form, headers)
     except HTTPError as error:
         error.close()
-        why = f"{source.url} gives no token to the client {source.client_id!r}: HTTP {error.code}"
+        why = f"{source.url} refused a token for the client {source.client_id!r}: HTTP {error.code}"
         raise (Unreachable(why) if error.code >= 500 else ClientError(why)) from None
     except OSError as error:
-        raise Unreachable(f"no token from {source.url}: {error}") from error
+        raise Unreachable(f"cannot get a token from {source.url}: {error}") from error
 
 
 def _parse(answer: bytes, source: TokenSource) -> tuple[str, float]:
@@ -86,11 +88,11 @@ def _parse(answer: bytes, source: TokenSource) -> tuple[str, float]:
         fields = json.loads(answer)
         token, lifetime_s = fields["access_token"], float(fields.get("expires_in", 60))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        raise ClientError(f"the answer of {source.url} has no access_token") from None
+        raise ClientError(f"the response of {source.url} has no access_token") from None
     return _checked(str(token), source), lifetime_s
 
 
 def _checked(token: str, source: TokenSource) -> str:
     if not _TOKEN.fullmatch(token):
-        raise ClientError(f"{source.url} holds no token")
+        raise ClientError(f"{source.url} contains no valid token")
     return token

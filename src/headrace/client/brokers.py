@@ -1,4 +1,4 @@
-"""The brokers of a cluster, what they support, and how large their logs are."""
+"""The brokers of a cluster, the APIs they support, and the sizes of their logs."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from headrace.wire.primitives import TopicName, i32
 
 @dataclass(frozen=True, slots=True)
 class LiveBroker:
-    """A broker that is alive, at the address that it tells clients."""
+    """A live broker with its advertised address."""
 
     id: int
     host: str
@@ -48,7 +48,7 @@ class BrokerSupport:
 
 
 def describe_cluster(cluster: Cluster) -> ClusterDescription:
-    """The cluster as one of its brokers knows it."""
+    """The cluster according to one of its brokers."""
     answer = cluster.patiently("describing the cluster", lambda: cluster.metadata(()))
     brokers = [
         LiveBroker(int(row.node_id), row.host, int(row.port), row.rack) for row in answer.brokers
@@ -93,7 +93,7 @@ def describe_support(cluster: Cluster) -> BrokerSupport:
 def partition_sizes(
     cluster: Cluster, brokers: Iterable[int], topics: Mapping[str, Iterable[int]]
 ) -> dict[TopicPartition, int]:
-    """Bytes of each partition's largest replica; brokers that do not answer are left out.
+    """Bytes of each partition's largest replica; brokers that do not respond are left out.
 
     `topics` has the partitions of each topic.
     """

@@ -1,7 +1,7 @@
-"""The cluster as a client sees it: brokers, who leads what, who coordinates whom, and patience.
+"""A client's view of the cluster: brokers, leaders and coordinators, and requests with retries.
 
-What is known is kept until something goes wrong; then it is forgotten and asked again. A cluster
-is not for several threads: each makes its own.
+Leaders and coordinators are cached until a request fails; then they are looked up again. A Cluster
+is not thread-safe: each thread creates its own.
 """
 
 import time
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 GROUP, TRANSACTION = 0, 1
 NEW_TOPIC_PATIENCE_S = 5.0
-"""A topic that was just created is not known everywhere at once."""
+"""How long brokers may take to learn of a topic that was just created."""
 
 Shape = TypeVar("Shape")
 Result = TypeVar("Result")
@@ -31,17 +31,17 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class TopicLeaders:
-    """A topic's partitions, in their order, and the leader of each; -1 where there is none."""
+    """A topic's partitions, in their order, and the leader of each; -1 without one."""
 
     name: str
     leaders: tuple[int, ...]
     internal: bool
     topic_id: uuid.UUID | None
-    """Another id means another topic under the same name; None where brokers have no ids."""
+    """Another id means another topic with the same name; None if brokers have no topic ids."""
 
 
 class Cluster:
-    """Connections to the brokers of one cluster, made when they are needed."""
+    """Connections to the brokers of one cluster, opened when they are needed."""
 
     def __init__(self, config: ClientConfig) -> None:
         self.config = config
@@ -51,7 +51,7 @@ class Cluster:
         self._coordinators: dict[tuple[int, str], int] = {}
         self._controller: int | None = None
         self._failed: set[Address] = set()
-        """Brokers whose last connection or request failed; others are asked before them."""
+        """Brokers whose last connection or request failed; others are tried before them."""
 
     def __enter__(self) -> Self:
         return self
@@ -73,12 +73,12 @@ class Cluster:
     # ------------------------------------------------------------------------- one attempt each
 
     def ask(self, request: object, shape: type[Shape], broker: int | None = None) -> Shape:
-        """One request to one broker, or to any that can be reached."""
+        """Send one request to one broker, or to any that can be reached."""
         connection = self._any() if broker is None else self._connection(self._address(broker))
         try:
             answer = connection.ask(request, shape)
         except BaseException:
-            # Half an answer may be left in it.
+            # A part of a response may still arrive on it.
             self._failed.add(connection.address)
             self._connections.pop(connection.address, None)
             connection.close()
@@ -87,13 +87,13 @@ class Cluster:
         return answer
 
     def ask_controller(self, request: object, shape: type[Shape]) -> Shape:
-        """One request to the broker that clients should send changes of the cluster to."""
+        """Send one request to the controller, or to the broker that stands in for it."""
         if self._controller is None:
             self.metadata(())
         return self.ask(request, shape, self._controller)
 
     def version(self, broker: int, request: object) -> int:
-        """The version in which a broker would get this request."""
+        """The version in which this request is sent to a broker."""
         api_key: int = request.__api_key__  # type: ignore[attr-defined]
         newest: int = request.__version__  # type: ignore[attr-defined]
         return self._connection(self._address(broker)).version(api_key, newest)
@@ -128,7 +128,7 @@ class Cluster:
         return answer
 
     def topics(self, names: Iterable[str] | None) -> dict[str, TopicLeaders]:
-        """These topics, or all; those that do not exist are left out."""
+        """The named topics, or all; missing ones are left out."""
         found: dict[str, TopicLeaders] = {}
         for row in self.metadata(names).topics:
             code = int(row.error_code)
@@ -145,26 +145,26 @@ class Cluster:
         return found
 
     def brokers(self) -> dict[int, Address]:
-        """The live brokers, according to the broker that answers."""
+        """The live brokers, according to one of them."""
         self.topics(())
         return dict(self._brokers)
 
     def leader(self, partition: TopicPartition) -> int:
-        """The broker that leads the partition; asks only if it is not known."""
+        """The leader of the partition, from the cache if possible."""
         topic = self._topics.get(partition.topic)
         if topic is None or partition.partition >= len(topic.leaders):
             self.topics(self._topics.keys() | {partition.topic})
             topic = self._topics.get(partition.topic)
         if topic is None or partition.partition >= len(topic.leaders):
-            raise error_of(3, f"partition {partition}", "there is no such topic or partition")
+            raise error_of(3, f"partition {partition}", "it does not exist")
         leader = topic.leaders[partition.partition]
         if leader < 0:
             self._topics.pop(partition.topic, None)
-            raise error_of(5, f"partition {partition}", "it has no leader at the moment")
+            raise error_of(5, f"partition {partition}", "it has no leader at present")
         return leader
 
     def topic_id(self, name: str) -> uuid.UUID | None:
-        """The id of a topic as it was last heard of; None if it is not known."""
+        """The cached id of a topic; None if it is not known."""
         topic = self._topics.get(name)
         return None if topic is None else topic.topic_id
 
@@ -207,17 +207,17 @@ class Cluster:
         return found
 
     def forget(self) -> None:
-        """Ask again who leads and who coordinates; something has moved."""
+        """Clear the cached leaders and coordinators."""
         self._controller = None
         self._topics.clear()
         self._coordinators.clear()
 
-    # --------------------------------------------------------------------------------- patience
+    # ---------------------------------------------------------------------------------- retries
 
     def patiently(
         self, what: str, attempt: Callable[[], Result], timeout_s: float | None = None
     ) -> Result:
-        """What `attempt` returns, once it does; passing troubles are waited for, with back-off."""
+        """The result of `attempt`, which is retried with back-off after retriable errors."""
         limit_s = self.config.total_timeout_s if timeout_s is None else timeout_s
         deadline = time.monotonic() + limit_s
         pause_s = self.config.retry_backoff_s
@@ -234,13 +234,13 @@ class Cluster:
                 pause_s = min(pause_s * 2, self.config.retry_backoff_max_s)
 
     def existing_topics(self, names: Sequence[str]) -> dict[str, TopicLeaders]:
-        """These topics, all of them; an error names those that do not exist."""
+        """The named topics; an error lists those that do not exist."""
 
         def attempt() -> dict[str, TopicLeaders]:
             found = self.topics(names)
             missing = [name for name in names if name not in found]
             if missing:
-                raise error_of(3, f"topic {', '.join(missing)}", "there is no such topic")
+                raise error_of(3, f"topic {', '.join(missing)}", "it does not exist")
             return found
 
         return self.patiently("asking about topics", attempt, NEW_TOPIC_PATIENCE_S)
@@ -251,7 +251,7 @@ class Cluster:
         if broker not in self._brokers:
             self.topics(())
         if broker not in self._brokers:
-            raise Unreachable(f"broker {broker} is not in the cluster at the moment")
+            raise Unreachable(f"broker {broker} is not in the cluster at present")
         return self._brokers[broker]
 
     def _connection(self, address: Address) -> Connection:
@@ -262,7 +262,7 @@ class Cluster:
         return self._connections[address]
 
     def _any(self) -> Connection:
-        """A connection that is open, or the first that can be opened."""
+        """An open connection, or the first that can be opened."""
         places = dict.fromkeys(
             (*self._connections, *self._brokers.values(), *self.config.bootstrap)
         )

@@ -1,4 +1,4 @@
-"""What a client must know to reach a cluster, from properties in Kafka's own names."""
+"""The configuration of a client, from properties with Kafka's names."""
 
 import re
 from collections.abc import Mapping
@@ -40,7 +40,7 @@ class Security:
     tickets: TicketSource | None = None
     """For GSSAPI, in place of a password."""
     context: "ssl.SSLContext | None" = field(default=None, repr=False, compare=False)
-    """For TLS, in place of one that is made from the files."""
+    """For TLS, instead of a context that is made from the files."""
 
     @property
     def tls(self) -> bool:
@@ -59,7 +59,7 @@ class ClientConfig:
     client_id: str = "headrace"
     request_timeout_s: float = 30.0
     total_timeout_s: float = 60.0
-    """How long to go on trying before giving up."""
+    """How long a request is retried."""
     retry_backoff_s: float = 0.1
     retry_backoff_max_s: float = 1.0
     connect_timeout_s: float = 10.0
@@ -101,11 +101,11 @@ READ_HERE = frozenset(
         "ssl.truststore.type",
     }
 )
-"""Properties that `client_config` reads; the caller decides about all others."""
+"""Properties that `client_config` reads; all others are left to the caller."""
 
 
 def client_config(properties: Mapping[str, str], prefix: str = "") -> ClientConfig:
-    """The configuration that these properties mean; `prefix` is for the names in errors."""
+    """The configuration of these properties; `prefix` precedes their names in errors."""
     said = _Properties(properties, prefix)
     return ClientConfig(
         bootstrap=parse_bootstrap(said.need("bootstrap.servers"), prefix + "bootstrap.servers"),
@@ -120,13 +120,13 @@ def client_config(properties: Mapping[str, str], prefix: str = "") -> ClientConf
 
 
 def from_librdkafka(properties: Mapping[str, str]) -> dict[str, str]:
-    """The properties for `client_config`, of properties that also configure librdkafka.
+    """The properties for `client_config`, from properties that also configure librdkafka.
 
-    Other properties of librdkafka are left out. A security property that only librdkafka would
-    honour is refused.
+    Other properties of librdkafka are left out. A security property that only librdkafka supports
+    is refused.
     """
     known = {name: value for name, value in properties.items() if name in READ_HERE}
-    if "sasl.mechanisms" in properties:  # librdkafka's other name for it
+    if "sasl.mechanisms" in properties:  # librdkafka's alias of sasl.mechanism
         known["sasl.mechanism"] = properties["sasl.mechanisms"]
     for name in properties.keys() - known.keys() - {"sasl.mechanisms"}:
         if name.startswith(("ssl.", "sasl.", "enable.ssl.", "enable.sasl.")):
@@ -144,15 +144,15 @@ def parse_bootstrap(text: str, name: str = "bootstrap.servers") -> tuple[Address
         plain = part.rpartition("://")[2]
         match = re.fullmatch(r"(?:\[([^\]]+)\]|([^:\[\]]+))(?::(\d{1,5}))?", plain)
         if match is None or not 0 < int(match[3] or DEFAULT_PORT) < 65536:
-            raise ClientError(f"{name}: {part!r} is no host:port")
+            raise ClientError(f"{name}: {part!r} is not host:port")
         found.append(Address(match[1] or match[2], int(match[3] or DEFAULT_PORT)))
     if not found:
-        raise ClientError(f"{name} names no broker; give host:port[,host:port...]")
+        raise ClientError(f"{name} is empty; expected host:port[,host:port...]")
     return tuple(found)
 
 
 class _Properties:
-    """Properties with the errors that name them."""
+    """Properties, with errors that include their names."""
 
     def __init__(self, values: Mapping[str, str], prefix: str) -> None:
         self._values = values
@@ -175,7 +175,7 @@ class _Properties:
         if text is None:
             return default_ms / 1000
         if not text.strip().isdigit() or int(text) <= 0:
-            raise self.wrong(name, f"{text!r} is no positive number of milliseconds")
+            raise self.wrong(name, f"{text!r} is not a positive number of milliseconds")
         return int(text) / 1000
 
     def full_name(self, name: str) -> str:
@@ -195,7 +195,7 @@ def _security(said: _Properties) -> Security:
     mechanism = said.get("sasl.mechanism", "PLAIN").upper()
     if security.login and mechanism not in MECHANISMS:
         raise said.wrong(
-            "sasl.mechanism", f"{mechanism} is not supported; one of {', '.join(MECHANISMS)} is"
+            "sasl.mechanism", f"{mechanism} is not supported; supported are {', '.join(MECHANISMS)}"
         )
     tokens = _tokens(said) if security.login and mechanism == OAUTHBEARER else None
     tickets = _tickets(said) if security.login and mechanism == GSSAPI else None
@@ -240,10 +240,10 @@ def _tickets(said: _Properties) -> TicketSource:
 
 
 def _tokens(said: _Properties) -> TokenSource:
-    """Where tokens come from, in librdkafka's names (`method=oidc`) or Java's."""
+    """The source of tokens, in librdkafka's names (`method=oidc`) or Java's."""
     method = said.get("sasl.oauthbearer.method", "oidc")
     if method.lower() != "oidc":
-        raise said.wrong("sasl.oauthbearer.method", f"{method} is not supported; oidc is")
+        raise said.wrong("sasl.oauthbearer.method", f"{method} is not supported; supported is oidc")
     url = "sasl.oauthbearer.token.endpoint.url"
     jaas = jaas_values(said.get("sasl.jaas.config", ""))
 
@@ -264,20 +264,20 @@ def _tokens(said: _Properties) -> TokenSource:
 
 
 def _pem(said: _Properties, store: str) -> str | None:
-    """A Java store's file, if it is of the type that is no Java store: PEM."""
+    """The file of a Java key or trust store of type PEM; other types are refused."""
     place = said.maybe(f"ssl.{store}.location")
     if place is not None and said.get(f"ssl.{store}.type", "JKS").upper() != "PEM":
         instead = "ssl.ca.location" if store == "truststore" else "ssl.certificate.location"
         raise said.wrong(
             f"ssl.{store}.location",
-            f"{place} is a Java key store; give a PEM file with ssl.{store}.type=PEM, "
-            f"or name one in {instead}",
+            f"{place} is a Java key store; use a PEM file with ssl.{store}.type=PEM, "
+            f"or set {instead} to one",
         )
     return place
 
 
 _TOKEN_LOGIN = re.compile(r'\btokenauth\s*=\s*"?true\b', re.IGNORECASE)
-"""In a JAAS text: the user and the password are those of a delegation token."""
+"""A JAAS option: the user and the password are those of a delegation token."""
 
 
 def _credentials(said: _Properties) -> tuple[str, str]:
@@ -288,7 +288,7 @@ def _credentials(said: _Properties) -> tuple[str, str]:
 
 
 def parse_jaas(text: str, name: str) -> tuple[str, str]:
-    """The user and the password in a JAAS text; `name` is the setting that has it."""
+    """The user and the password in a JAAS value; `name` is its setting."""
     values = jaas_values(text)
     if "username" not in values or "password" not in values:
         raise ClientError(f'{name}: expected ... required username="..." password="...";')

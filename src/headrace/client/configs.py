@@ -1,4 +1,4 @@
-"""Configs of topics and brokers: describe them and change them. All calls are patient."""
+"""Configs of topics and brokers: describe them and change them. All calls are retried."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ SOURCES = {
     5: "default",
     8: "group",
 }
-"""What a value is set by, by the numbers of DescribeConfigs."""
+"""The sources of values, by their numbers in DescribeConfigs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class ConfigValue:
 
     @property
     def changed_here(self) -> bool:
-        """Set on this very topic, not inherited from the broker."""
+        """Whether it is set on the topic itself, not inherited from the broker."""
         return self.source == "topic"
 
 
@@ -119,7 +119,7 @@ def alter_configs(
     to_set: Mapping[str, str],
     to_delete: Iterable[str] = (),
 ) -> None:
-    """Set configs and put others back to their defaults, all or none; the rest stays."""
+    """Set configs and reset others to their defaults, all or none; the rest is not changed."""
     from kio.schema.incremental_alter_configs.v1.request import (
         AlterableConfig,
         AlterConfigsResource,
@@ -154,5 +154,5 @@ def alter_configs(
 
 
 def _broker(kind: ConfigResourceType, name: str) -> int | None:
-    """The broker to ask: one that is named knows its own configs, any knows the others."""
+    """The broker for the request: a named broker for its own configs, any for the others."""
     return int(name) if kind is ConfigResourceType.BROKER and name else None

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Connection:
-    """A socket with its login done and the broker's versions known; not for several threads."""
+    """A socket after its login, with negotiated versions; not thread-safe."""
 
     def __init__(self, address: Address, config: ClientConfig) -> None:
         self.address = address
@@ -55,20 +55,20 @@ class Connection:
         self._socket.close()
 
     def fileno(self) -> int:
-        """For select: readable when a response begins to arrive."""
+        """The descriptor for select: readable when a response begins to arrive."""
         return self._socket.fileno()
 
     def version(self, api_key: int, newest: int) -> int:
-        """The newest version of an API, up to `newest`, that the broker has too."""
+        """The newest version of an API, up to `newest`, that the broker supports too."""
         return self._conversation.version(api_key, newest)
 
     def ask(self, request: object, shape: type[Message]) -> Message:
-        """One request and its response."""
+        """Send a request and return its response."""
         self.send(request)
         return self._conversation.decode(self.receive(), shape)
 
     def send(self, request: object) -> None:
-        """Send a request; its response comes from `receive`, after those to earlier ones."""
+        """Send a request; `receive` returns its response, after those to earlier requests."""
         self._write(self._conversation.request(request))
 
     def receive(self, *, reuse: bool = False) -> Response:
@@ -90,7 +90,7 @@ class Connection:
         try:
             self._socket.sendall(frame)
         except OSError as error:
-            raise self._lost(f"cannot be written to: {error}") from error
+            raise self._lost(f"failed on sending: {error}") from error
 
     def _receive_into(self, view: memoryview) -> None:
         done, size = 0, len(view)
@@ -101,9 +101,9 @@ class Connection:
                     raise self._lost("closed the connection")
                 done += count
         except TimeoutError as error:
-            raise self._lost("did not answer in time (request.timeout.ms)") from error
+            raise self._lost("did not respond in time (request.timeout.ms)") from error
         except OSError as error:
-            raise self._lost(f"went away: {error}") from error
+            raise self._lost(f"disconnected: {error}") from error
 
     def _lost(self, why: str) -> Unreachable:
         self.close()
@@ -138,11 +138,13 @@ def _connect(address: Address, config: ClientConfig) -> socket.socket:
         sock.close()
         raise ClientError(
             f"the certificate of {address} is not trusted ({error.verify_message}); "
-            "name the authority's PEM file in ssl.ca.location"
+            "set ssl.ca.location to the PEM file of the authority"
         ) from error
     except OSError as error:
         sock.close()
-        raise Unreachable(f"no TLS with the broker at {address}: {error}") from error
+        raise Unreachable(
+            f"the TLS handshake with the broker at {address} failed: {error}"
+        ) from error
 
 
 def _tls_context(security: Security) -> "ssl.SSLContext":
@@ -156,5 +158,5 @@ def _tls_context(security: Security) -> "ssl.SSLContext":
                 security.certificate_file, security.key_file, security.key_password
             )
     except OSError as error:
-        raise ClientError(f"the TLS files cannot be used: {error}") from error
+        raise ClientError(f"cannot load the TLS files: {error}") from error
     return context

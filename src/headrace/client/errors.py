@@ -1,18 +1,18 @@
-"""What can go wrong between a client and a cluster, and what is worth another try."""
+"""Errors of clients, and which of them are retriable."""
 
 from headrace.errors import ErrorCode, KafkaError
 
 
 class ClientError(Exception):
-    """Something that the user can mend; the text says what and how."""
+    """An error that the user can correct; the message says how."""
 
 
 class Unreachable(ClientError):
-    """A broker that cannot be connected to, went away, or does not answer; may be back soon."""
+    """A broker cannot be reached, disconnected, or does not respond; retriable."""
 
 
 class UnsupportedVersion(ClientError):
-    """A broker that does not have an API, or not in a version that will do."""
+    """A broker does not support an API, or none of the needed versions."""
 
 
 RETRIABLE = frozenset(
@@ -44,24 +44,24 @@ RETRIABLE = frozenset(
 )
 
 
-def error_of(code: int, what: str, said: str | None = None) -> KafkaError:
-    """The exception for an error code in an answer; `what` was being done."""
+def error_of(code: int, what: str, message: str | None = None) -> KafkaError:
+    """The exception for an error code in a response to the action `what`."""
     try:
         known = ErrorCode(code)
     except ValueError:
-        return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{what}: error {code} {said or ''}")
-    reason = said or known.name.replace("_", " ").lower()
+        return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{what}: error {code} {message or ''}")
+    reason = message or known.name.replace("_", " ").lower()
     return KafkaError(known, f"{what}: {reason} (error {code} {known.name})")
 
 
-def check(code: int, what: str, said: str | None = None) -> None:
-    """Raises what an answer's error code says, if it says something."""
+def check(code: int, what: str, message: str | None = None) -> None:
+    """Raise the exception for an error code of a response, unless it is 0."""
     if code:
-        raise error_of(code, what, said)
+        raise error_of(code, what, message)
 
 
 def is_retriable(error: BaseException) -> bool:
-    """Whether the same request may succeed a little later."""
+    """Whether the same request may succeed later."""
     if isinstance(error, KafkaError):
         return error.code in RETRIABLE
     return isinstance(error, Unreachable)

@@ -1,7 +1,7 @@
-"""Fetch: whole record batches of one partition, the next ones asked for before these are used.
+"""Fetch: whole record batches of one partition, with one request ahead.
 
-While the caller works on one answer the broker already sends the next. Leaders that move, brokers
-that restart and cut connections are waited for; records that are gone are reported.
+While the caller processes one response the broker already sends the next. New leaders, restarting
+brokers and closed connections lead to retries; deleted records are reported.
 """
 
 import struct
@@ -21,12 +21,12 @@ from headrace.wire.primitives import TopicName, i8, i32, i64, milliseconds
 from headrace.wire.varint import read_uvarint, skip_tagged_fields
 
 FETCH, BY_NAME, BY_ID = 1, 12, 13
-"""The API, and its versions that name a topic by its name and by its id."""
+"""The API key, and the versions with topics by name and by id."""
 MAX_BYTES = 8 << 20
 MAX_WAIT_MS = 500
-EMPTY_ANSWERS = 3
-"""So many answers without records, while the broker says that it has gone past the range, mean
-that compaction or an aborted transaction has left nothing there."""
+EMPTY_RESPONSES = 3
+"""After this many responses without records, while the broker's bound is past the range, the range
+has no more records: compaction or an aborted transaction has left none."""
 
 _PARTITION = struct.Struct(">ihqqq")
 _ABORTED = struct.Struct(">qq")
@@ -34,7 +34,7 @@ _MAGIC_AT = 16
 
 
 class FetchPlan(NamedTuple):
-    """What to ask for, and how much at once."""
+    """The partition to fetch, and the limits of one request."""
 
     partition: TopicPartition
     isolation: int = 0
@@ -42,13 +42,13 @@ class FetchPlan(NamedTuple):
     max_wait_ms: int = MAX_WAIT_MS
     min_bytes: int = 1
     topic_id: uuid.UUID | None = None
-    """Read only from the topic with this id; None: from whichever has the name."""
+    """Read only from the topic with this id; None: from any topic with the name."""
 
 
 class Fetched(NamedTuple):
-    """Whole batches as they came: they begin at `positions` in `data`, the last ends at `end`.
+    """Whole batches as received: they begin at `positions` in `data`, the last ends at `end`.
 
-    The bytes are valid until the next answer is taken.
+    The bytes are valid until the next response is received.
     """
 
     data: bytearray
@@ -59,7 +59,7 @@ class Fetched(NamedTuple):
 
 
 class DataLoss(ClientError):
-    """Records of the range are not in the log any more; `resume_at` is where it goes on."""
+    """Records of the range are no longer in the log; `resume_at` is the next available offset."""
 
     def __init__(self, message: str, resume_at: int) -> None:
         super().__init__(message)
@@ -67,7 +67,7 @@ class DataLoss(ClientError):
 
 
 class _Body(NamedTuple):
-    """The one partition of a Fetch answer."""
+    """The only partition of a Fetch response."""
 
     error: int
     high_watermark: int
@@ -80,9 +80,9 @@ class _Body(NamedTuple):
 
 
 def fetch_range(cluster: Cluster, plan: FetchPlan, start: int, stop: int) -> Iterator[Fetched]:
-    """The batches that hold the offsets in [start, stop), and perhaps more around them.
+    """The batches with the offsets in [start, stop); they may contain more offsets.
 
-    DataLoss if the log begins after `start` or ends before `stop` for good, or if the plan names a
+    DataLoss if the log begins after `start` or still ends before `stop`, or if the plan names a
     topic id and the topic has another one now.
     """
     reading = _Reading(cluster, plan, start, stop)
@@ -92,11 +92,11 @@ def fetch_range(cluster: Cluster, plan: FetchPlan, start: int, stop: int) -> Ite
             if fetched is not None:
                 yield fetched
     finally:
-        reading.hang_up()
+        reading.close()
 
 
 class _Reading:
-    """Where a range is being read: the connection, the position, and what went wrong since."""
+    """The state of reading a range: connection, position, and retries."""
 
     def __init__(self, cluster: Cluster, plan: FetchPlan, start: int, stop: int) -> None:
         self.position = start
@@ -105,10 +105,10 @@ class _Reading:
         self._stop = stop
         self._connection: Connection | None = None
         self._empty = 0
-        self._calm()
+        self._reset_retries()
 
     def next(self) -> Fetched | None:
-        """The next answer's batches; the Fetch after it is under way when this returns."""
+        """The batches of the next response; the following Fetch is already sent."""
         try:
             if self._connection is None:
                 broker = self._cluster.leader(self._plan.partition)
@@ -119,13 +119,13 @@ class _Reading:
             body = parse_fetch(answer)
             check(body.error, f"fetching {self._plan.partition} at offset {self.position}")
         except (KafkaError, Unreachable) as error:
-            self._trouble(error)
+            self._recover(error)
             return None
         positions, end = whole_batches(answer.data, body.records_at, body.records_end)
         if not positions:
-            self._nothing(body)
+            self._no_records(body)
         else:
-            self._calm()
+            self._reset_retries()
             last = read_header(answer.data, positions[-1])
             self.position = max(self.position, last.next_offset)
         if self.position < self._stop:
@@ -134,7 +134,7 @@ class _Reading:
             return None
         return Fetched(answer.data, positions, end, body.aborted)
 
-    def hang_up(self) -> None:
+    def close(self) -> None:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -144,7 +144,7 @@ class _Reading:
         try:
             self._connection.send(self._request(self._connection))
         except Unreachable as error:
-            self._trouble(error)
+            self._recover(error)
 
     def _request(self, connection: Connection) -> object:
         version = BY_NAME if self._plan.topic_id is None else connection.version(FETCH, BY_ID)
@@ -159,14 +159,14 @@ class _Reading:
                 f"{encode_uuid(wanted)} and is {encode_uuid(found)} now",
             )
 
-    def _calm(self) -> None:
+    def _reset_retries(self) -> None:
         self._empty = 0
         self._deadline: float | None = None
         self._pause_s = self._cluster.config.retry_backoff_s
 
-    def _trouble(self, error: KafkaError | Unreachable) -> None:
-        """Wait and look for the leader again, or give up."""
-        self.hang_up()
+    def _recover(self, error: KafkaError | Unreachable) -> None:
+        """Wait and find the leader again, or raise the error."""
+        self.close()
         if isinstance(error, KafkaError) and error.code == ErrorCode.OFFSET_OUT_OF_RANGE:
             raise self._lost_records()
         if not is_retriable(error):
@@ -174,7 +174,7 @@ class _Reading:
         now = time.monotonic()
         recreated = isinstance(error, KafkaError) and error.code == ErrorCode.INCONSISTENT_TOPIC_ID
         limit_s = self._cluster.config.total_timeout_s
-        # A broker may not have heard of the newer topic yet.
+        # A broker may not know the newer topic yet.
         limit_s = min(limit_s, NEW_TOPIC_PATIENCE_S) if recreated else limit_s
         self._deadline = min(self._deadline or now + limit_s, now + limit_s)
         if now + self._pause_s > self._deadline:
@@ -183,14 +183,14 @@ class _Reading:
         time.sleep(self._pause_s)
         self._pause_s = min(self._pause_s * 2, self._cluster.config.retry_backoff_max_s)
 
-    def _nothing(self, body: _Body) -> None:
-        """No records came: a gap up to the end, or a log that has not come back that far yet."""
+    def _no_records(self, body: _Body) -> None:
+        """Handle a response without records: a gap up to `stop`, or a log that is shorter yet."""
         bound = body.last_stable if self._plan.isolation else body.high_watermark
         if not body.answered:
             return  # throttled
         if bound >= self._stop:
             self._empty += 1
-            if self._empty >= EMPTY_ANSWERS:
+            if self._empty >= EMPTY_RESPONSES:
                 self.position = self._stop
             return
         now = time.monotonic()
@@ -199,7 +199,7 @@ class _Reading:
         if now > self._deadline:
             raise DataLoss(
                 f"{self._plan.partition} ends at offset {bound}, before {self._stop}, "
-                "where it once ended: records are lost",
+                "an earlier end of the log: records are lost",
                 self._stop,
             )
 
@@ -223,7 +223,7 @@ class _Reading:
 
 
 def whole_batches(data: bytearray, start: int, end: int) -> tuple[list[int], int]:
-    """Where the batches begin, and where the last whole one ends: an answer may end in half one."""
+    """The starts of the batches, and the end of the last whole one; the rest is partial."""
     positions: list[int] = []
     length_at = struct.Struct(">i").unpack_from
     at = start
@@ -231,7 +231,7 @@ def whole_batches(data: bytearray, start: int, end: int) -> tuple[list[int], int
         following = at + OVERHEAD + length_at(data, at + 8)[0]
         if data[at + _MAGIC_AT] != MAGIC:
             raise ClientError(
-                f"the log holds records of format {data[at + _MAGIC_AT]}, which clients before "
+                f"the log has records of format {data[at + _MAGIC_AT]}, which clients before "
                 "Apache Kafka 0.11 wrote; only format 2 can be read"
             )
         if following > end:
@@ -285,11 +285,11 @@ def _fetch_by_id(plan: FetchPlan, offset: int) -> object:
 
 
 def parse_fetch(answer: Response) -> _Body:
-    """The answer to `fetch_request`, without a copy of its records."""
+    """Parse the response to `fetch_request`, without a copy of its records."""
     try:
         return _parse_fetch(answer)
     except (IndexError, ValueError, struct.error) as error:
-        raise ClientError(f"an answer to Fetch cannot be read: {error}") from error
+        raise ClientError(f"malformed Fetch response: {error}") from error
 
 
 def _parse_fetch(answer: Response) -> _Body:
@@ -315,5 +315,5 @@ def _parse_fetch(answer: Response) -> _Body:
     size, at = read_uvarint(data, at + 4)  # after the preferred read replica
     end = at + max(size - 1, 0)
     if end > answer.end:
-        raise ValueError("the records reach past the end of the answer")
+        raise ValueError("the records extend past the end of the response")
     return _Body(error, high_watermark, last_stable, log_start, aborted, at, end, True)

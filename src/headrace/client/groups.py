@@ -1,4 +1,4 @@
-"""Groups: which there are, who is in them, and their committed offsets."""
+"""Groups: list, describe and delete them; read and commit their offsets."""
 
 import struct
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ from headrace.wire.primitives import GroupId, TopicName, i32, i64
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """A committed offset and the text beside it."""
+    """A committed offset and its metadata."""
 
     offset: int
     metadata: str = ""
@@ -35,7 +35,7 @@ class GroupMembership:
     instance_id: str | None = None
 
 
-NOBODY = GroupMembership()
+NO_MEMBER = GroupMembership()
 
 CLASSIC, CONSUMER = "classic", "consumer"
 DEAD = "Dead"
@@ -50,7 +50,7 @@ class ListedGroup:
     type: str
     """`classic`, `consumer`, `share`, ...: the protocol between members and coordinator."""
     protocol_type: str
-    """What the members of a classic group are: `consumer`, `connect`, ...; empty if nobody said."""
+    """The protocol type of a classic group: `consumer`, `connect`, ...; empty if unknown."""
     state: str
     coordinator: int
 
@@ -59,8 +59,8 @@ class ListedGroup:
 class MemberDescription:
     """A member of a group.
 
-    `assignment` is None where only members can decode it: in a classic group whose protocol type
-    is not `consumer`. `target` is what the member will be assigned, in a group of type `consumer`.
+    `assignment` is None if only members can decode it: in a classic group whose protocol type is
+    not `consumer`. `target` is the target assignment of the member, in a group of type `consumer`.
     """
 
     id: str
@@ -80,13 +80,13 @@ class GroupDescription:
     protocol_type: str
     state: str
     assignor: str
-    """The assignor, or the protocol of a classic group that is not of consumers."""
+    """The assignor, or the protocol of a classic group whose type is not `consumer`."""
     coordinator: int
     members: tuple[MemberDescription, ...] = ()
 
 
 def list_groups(cluster: Cluster) -> tuple[list[ListedGroup], list[KafkaError | ClientError]]:
-    """All groups of every type, and what kept brokers from listing theirs."""
+    """All groups of every type, and the errors of brokers that could not list theirs."""
     from kio.schema.list_groups.v5.request import ListGroupsRequest
     from kio.schema.list_groups.v5.response import ListGroupsResponse
 
@@ -120,7 +120,7 @@ def list_groups(cluster: Cluster) -> tuple[list[ListedGroup], list[KafkaError | 
 
 
 def describe_groups(cluster: Cluster, groups: Iterable[str]) -> dict[str, GroupDescription]:
-    """Groups of the types `classic` and `consumer`; patient. Others, and missing ones, are DEAD."""
+    """Describe classic and consumer groups, with retries. Others and missing ones are DEAD."""
     wanted = list(dict.fromkeys(groups))
     found: dict[str, GroupDescription] = {}
 
@@ -139,7 +139,7 @@ def describe_groups(cluster: Cluster, groups: Iterable[str]) -> dict[str, GroupD
 def _describe_consumer(
     cluster: Cluster, broker: int, groups: Iterable[str]
 ) -> dict[str, GroupDescription]:
-    """Those of the groups that are of type `consumer`."""
+    """Describe those groups that are of type `consumer`."""
     from kio.schema.consumer_group_describe.v0.request import ConsumerGroupDescribeRequest
     from kio.schema.consumer_group_describe.v0.response import (
         Assignment,
@@ -223,7 +223,7 @@ def _describe_classic(
 
 
 def _host(text: str) -> str:
-    """Brokers write addresses as Java prints them, with a slash before."""
+    """The host without the slash that Java prints before addresses."""
     return text.removeprefix("/")
 
 
@@ -237,7 +237,7 @@ def _decoded(assignment: bytes) -> tuple[TopicPartition, ...] | None:
     The layout: version int16; topics: int32 count, each a string (int16 length) and partitions
     (int32 count, int32 each); then bytes for the members themselves.
     """
-    if not assignment:  # the leader has not assigned anything yet
+    if not assignment:  # the leader has not sent the assignment yet
         return ()
     found: list[TopicPartition] = []
     try:
@@ -257,7 +257,7 @@ def _decoded(assignment: bytes) -> tuple[TopicPartition, ...] | None:
 
 
 def delete_groups(cluster: Cluster, groups: Iterable[str]) -> dict[str, KafkaError]:
-    """Delete groups with their offsets; those that could not be deleted, and why. Patient."""
+    """Delete groups with their offsets, with retries; returns the errors by group."""
     from kio.schema.delete_groups.v2.request import DeleteGroupsRequest
     from kio.schema.delete_groups.v2.response import DeleteGroupsResponse
 
@@ -284,10 +284,10 @@ def commit_offsets(
     cluster: Cluster,
     group: str,
     offsets: Mapping[TopicPartition, Committed],
-    member: GroupMembership = NOBODY,
+    member: GroupMembership = NO_MEMBER,
     timeout_s: float | None = None,
 ) -> None:
-    """Commit for a group; patient."""
+    """Commit offsets of a group, with retries."""
     from kio.schema.offset_commit.v8.request import (
         OffsetCommitRequest,
         OffsetCommitRequestPartition,
@@ -332,9 +332,9 @@ def committed_offsets(
     stable: bool = True,
     timeout_s: float | None = None,
 ) -> dict[TopicPartition, Committed]:
-    """What is committed, of these partitions or of all; patient.
+    """The committed offsets of a group, of these partitions or of all; with retries.
 
-    `stable` waits until no open transaction may still change it.
+    `stable` waits until no open transaction can change them.
     """
     from kio.schema.offset_fetch.v8.request import (
         OffsetFetchRequest,

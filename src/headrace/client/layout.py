@@ -1,10 +1,10 @@
-"""Which broker holds what: the cluster as Metadata shows it, and requests to change that.
+"""Replicas of the cluster as Metadata shows them, and requests to change them.
 
-Moves and elections are asked for and answered at once; they take their time afterwards, and
-`moves_under_way` tells which are not done.
+Reassignments and elections are accepted immediately and completed later; `moves_under_way` lists
+the unfinished ones.
 
-Changes go to the same broker as questions: another one, the controller too, may know of a change
-before this one does, and the caller would plan the next step with what is out of date.
+Changes are sent to the same broker as queries: another broker, even the controller, may see a
+change earlier than this one, and the caller would plan the next step with outdated metadata.
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,7 +26,7 @@ PREFERRED = 0
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The replicas of a partition; the leader is -1 if there is none."""
+    """The replicas of a partition; the leader is -1 without one."""
 
     replicas: tuple[BrokerId, ...]
     isr: tuple[BrokerId, ...]
@@ -35,7 +35,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The brokers that are alive with their racks, and every partition."""
+    """The live brokers with their racks, and every partition."""
 
     racks: Mapping[BrokerId, str | None]
     partitions: Mapping[TopicPartition, Held]
@@ -43,7 +43,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Moving:
-    """A partition on its way: all replicas, those that come, those that go."""
+    """A reassignment: all replicas, those that are added, and those that are removed."""
 
     replicas: tuple[BrokerId, ...]
     adding: tuple[BrokerId, ...]
@@ -73,7 +73,7 @@ def held(row: "MetadataResponsePartition") -> Held:
 def move(
     cluster: Cluster, wanted: Mapping[TopicPartition, tuple[BrokerId, ...] | None]
 ) -> dict[TopicPartition, KafkaError]:
-    """Ask for moves to these replicas (None stops a move); those that were refused, and why."""
+    """Begin reassignments to these replicas (None cancels one); returns the errors."""
     from kio.schema.alter_partition_reassignments.v0.request import (
         AlterPartitionReassignmentsRequest,
         ReassignablePartition,
@@ -106,7 +106,7 @@ def move(
 
 
 def moves_under_way(cluster: Cluster) -> dict[TopicPartition, Moving]:
-    """The partitions whose replicas come or go."""
+    """The reassignments in progress."""
     from kio.schema.list_partition_reassignments.v0.request import (
         ListPartitionReassignmentsRequest,
     )
@@ -131,7 +131,7 @@ def moves_under_way(cluster: Cluster) -> dict[TopicPartition, Moving]:
 def elect_preferred(
     cluster: Cluster, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, KafkaError]:
-    """Elect preferred leaders; returns the errors. A replica that leads already is no error."""
+    """Elect preferred leaders; returns the errors. A needless election is not an error."""
     from kio.schema.elect_leaders.v2.request import ElectLeadersRequest, TopicPartitions
     from kio.schema.elect_leaders.v2.response import ElectLeadersResponse
 

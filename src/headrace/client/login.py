@@ -1,4 +1,4 @@
-"""SASL from the client's side: what to send, and what a server must be able to prove.
+"""SASL on the client's side: the messages to send, and the verification of the server.
 
 PLAIN sends the password; SCRAM (RFC 5802) proves that both sides know it; OAUTHBEARER (RFC 7628)
 sends a token, which `bearer.py` gets; GSSAPI is in `kerberos.py`. Without I/O, except that GSSAPI
@@ -26,7 +26,7 @@ MAX_ITERATIONS = 1_000_000
 def login_requests(
     security: Security, address: str, token: str = ""
 ) -> Generator[Exchange, Any, None]:
-    """The requests of a login, step by step; each response is sent in. `token`: OAUTHBEARER's."""
+    """Yield the requests of a login, and receive each response. `token` is for OAUTHBEARER."""
     from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest
     from kio.schema.sasl_authenticate.v2.response import SaslAuthenticateResponse
     from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
@@ -77,7 +77,7 @@ def _plain(username: str, password: str) -> Generator[bytes, bytes, None]:
 def _bearer(token: str) -> Generator[bytes, bytes, None]:
     refusal = yield f"n,,\x01auth=Bearer {token}\x01\x01".encode()
     if refusal:
-        yield b"\x01"  # the broker answers this with the error
+        yield b"\x01"  # the broker responds to this with the error
         raise ClientError(f"the broker refused the token: {refusal!r}")
 
 
@@ -88,18 +88,20 @@ def _scram(
     name = username.replace("=", "=3D").replace(",", "=2C")
     first = f"n={name},r={nonce}{extensions}"
     challenge = (yield f"n,,{first}".encode()).decode()
-    said = _fields(challenge)
+    fields = _fields(challenge)
     try:
-        salt, count = base64.b64decode(said["s"]), int(said["i"])
+        salt, count = base64.b64decode(fields["s"]), int(fields["i"])
     except (KeyError, ValueError) as error:
-        raise ClientError(f"the broker's SCRAM challenge cannot be read: {error}") from error
-    if not said.get("r", "").startswith(nonce) or said["r"] == nonce:
-        raise ClientError("the broker's SCRAM challenge is not an answer to ours")
+        raise ClientError(f"malformed SCRAM challenge from the broker: {error}") from error
+    if not fields.get("r", "").startswith(nonce) or fields["r"] == nonce:
+        raise ClientError("the nonce in the broker's SCRAM challenge does not match")
     if not MIN_ITERATIONS <= count <= MAX_ITERATIONS:
-        raise ClientError(f"the broker asks for {count} SCRAM iterations; {MIN_ITERATIONS} or more")
+        raise ClientError(
+            f"the broker requires {count} SCRAM iterations; at least {MIN_ITERATIONS}"
+        )
     salted = hashlib.pbkdf2_hmac(digest, password.encode(), salt, count)
     key = hmac.digest(salted, b"Client Key", digest)
-    final = f"c=biws,r={said['r']}"
+    final = f"c=biws,r={fields['r']}"
     signed = ",".join((first, challenge, final)).encode()
     signature = hmac.digest(hashlib.new(digest, key).digest(), signed, digest)
     proof = bytes(a ^ b for a, b in zip(key, signature, strict=True))

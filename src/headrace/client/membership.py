@@ -1,8 +1,9 @@
-"""One static member of a classic group: joined, kept alive in the background, committing.
+"""One static member of a classic group: joins, sends heartbeats in the background, commits offsets.
 
-For readers that decide on their own what they read and only want to be seen: as the leader of the
-group the member assigns to itself what it was told to show. The instance id makes a restarted
-reader take its old place at once, and a second one with the same id fence the first.
+It is for readers that choose their partitions themselves and want to appear in group tools: as the
+leader of the group, the member assigns the given partitions to itself. With its instance id, a
+restarted reader takes its old place immediately, and a second reader with the same id fences the
+first.
 """
 
 import struct
@@ -31,11 +32,11 @@ _REJOIN = frozenset(
 
 
 class Fenced(ClientError):
-    """Another member with this instance id has joined the group; this one is out for good."""
+    """Another member with this instance id has joined the group; this one cannot rejoin."""
 
 
 class GroupMember:
-    """A member of a group, with a thread of its own that joins and sends heartbeats."""
+    """A member of a group, with a thread that joins and sends heartbeats."""
 
     def __init__(
         self,
@@ -54,14 +55,14 @@ class GroupMember:
         self._member_id = ""
         self._generation = -1
         self._fenced: Fenced | None = None
-        # Guards everything above; held during a call to the coordinator.
+        # Guards all fields above; held during a call to the coordinator.
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._closed = False
         self._thread: threading.Thread | None = None
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Show these partitions as the member's; joins in the background."""
+        """Set the partitions of the member; it joins in the background."""
         with self._lock:
             self._wanted = frozenset(partitions)
             self._generation = -1
@@ -73,11 +74,11 @@ class GroupMember:
 
     @property
     def is_in(self) -> bool:
-        """Whether the member has joined, so that a commit need not wait for that."""
+        """Whether the member has joined, so that a commit need not join first."""
         return self._generation >= 0
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit these offsets as the member; joins first if need be. Raises Fenced."""
+        """Commit offsets as the member; joins first if necessary. Raises Fenced."""
         committed = {at: Committed(offset) for at, offset in offsets.items()}
         with self._lock:
             for last in (False, False, True):
@@ -92,7 +93,7 @@ class GroupMember:
                         raise
 
     def close(self) -> None:
-        """Leave the group, if that can be done quickly; the offsets stay."""
+        """Leave the group in one attempt; the committed offsets remain."""
         from kio.schema.leave_group.v5.request import LeaveGroupRequest, MemberIdentity
         from kio.schema.leave_group.v5.response import LeaveGroupResponse
 
@@ -118,7 +119,7 @@ class GroupMember:
         return self._cluster.coordinator(GROUP, self._group)
 
     def _judge(self, error: KafkaError) -> None:
-        """What an error says about the membership."""
+        """Update the membership after an error of the coordinator."""
         if error.code == ErrorCode.FENCED_INSTANCE_ID:
             self._fenced = Fenced(
                 f"group {self._group}: another query has joined as {self._instance_id!r}"
@@ -141,7 +142,7 @@ class GroupMember:
                         return
                     self._beat()
             except (ClientError, KafkaError):
-                pass  # the next beat tries again; commits report what lasts
+                pass  # the next heartbeat retries; commits report permanent errors
             self._wake.wait(self._interval_s)
             self._wake.clear()
 
@@ -175,7 +176,7 @@ class GroupMember:
             self._cluster.patiently(f"joining group {self._group}", self._join, 2 * COMMIT_WITHIN_S)
 
     def _join(self) -> None:
-        """Join and sync until the group is stable and shows what is wanted."""
+        """Join and sync until the group is stable with the wanted assignment."""
         for _ in range(5):
             try:
                 generation, assigned, leads = self._join_once()
@@ -184,8 +185,8 @@ class GroupMember:
                 if error.code not in _REJOIN:
                     raise
                 continue
-            # A leader that comes back as a static member finds the old assignment; joining
-            # again as the leader makes the group ask for a new one.
+            # A leader that rejoins as a static member gets the old assignment; joining again as the
+            # leader makes the coordinator request a new one.
             if assigned == _assignment(self._wanted) or not leads:
                 self._generation = generation
                 return
@@ -215,7 +216,7 @@ class GroupMember:
         leads = joined.leader == joined.member_id
         assignments: tuple[SyncGroupRequestAssignment, ...] = ()
         if leads and not joined.skip_assignment:
-            # Other members of the group get nothing: a query reads everything itself.
+            # Other members get no partitions, because a query reads all of them itself.
             assignments = tuple(
                 SyncGroupRequestAssignment(
                     member_id=member.member_id,
@@ -245,13 +246,13 @@ def _text(value: str) -> bytes:
 
 
 def _subscription(topics: Iterable[str]) -> bytes:
-    """Version 0 of what consumers put into JoinGroup: topics, no user data."""
+    """A ConsumerProtocolSubscription v0: topics, no user data."""
     names = [_text(topic) for topic in topics]
     return struct.pack(">hi", 0, len(names)) + b"".join(names) + struct.pack(">i", -1)
 
 
 def _assignment(partitions: Iterable[TopicPartition]) -> bytes:
-    """Version 0 of what consumers find in SyncGroup: partitions by topic, no user data."""
+    """A ConsumerProtocolAssignment v0: partitions by topic, no user data."""
     topics: dict[str, list[int]] = {}
     for each in sorted(partitions):
         topics.setdefault(each.topic, []).append(each.partition)

@@ -1,4 +1,4 @@
-"""ListOffsets: where partitions begin and end, and where a time begins."""
+"""ListOffsets: the start and end offsets of partitions, and offsets by timestamp."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ UNCOMMITTED, COMMITTED = 0, 1
 
 @dataclass(frozen=True, slots=True)
 class FoundOffset:
-    """An offset, and the timestamp of its record where a time was asked for; -1 is none."""
+    """An offset, and the timestamp of its record if it was searched by time; -1 if missing."""
 
     offset: int
     timestamp_ms: int
@@ -30,7 +30,7 @@ def list_offsets(
 ) -> dict[TopicPartition, int]:
     """The offset of LATEST, of EARLIEST, or of the first record not older than a time in ms.
 
-    -1 where no record is as young as that. LATEST is the last stable offset for COMMITTED.
+    -1 if all records are older. With COMMITTED, LATEST is the last stable offset.
     """
     found = find_offsets(cluster, wanted, isolation)
     return {partition: each.offset for partition, each in found.items()}
@@ -39,7 +39,7 @@ def list_offsets(
 def find_offsets(
     cluster: Cluster, wanted: Mapping[TopicPartition, int], isolation: int = UNCOMMITTED
 ) -> dict[TopicPartition, FoundOffset]:
-    """As `list_offsets`, with timestamps; patient."""
+    """Like `list_offsets`, with timestamps and retries."""
     found: dict[TopicPartition, FoundOffset] = {}
 
     def attempt() -> None:
@@ -57,7 +57,7 @@ def available_offsets(
 ) -> dict[TopicPartition, FoundOffset]:
     """As `find_offsets`, in one attempt, with one request to each leader.
 
-    Left out are partitions that do not exist, and those whose leader does not answer for them.
+    Partitions that do not exist, and those whose leader does not respond, are left out.
     """
     known = cluster.topics({partition.topic for partition in wanted})
     by_leader: dict[int, dict[str, list[TopicPartition]]] = {}

@@ -1,8 +1,8 @@
 """Produce whole record batches, and transactions around them.
 
-Every call is one attempt or, where it says so, patient. Transactions are those of Kafka before
-KIP-890's second version, which every broker since 3.0 speaks: partitions are added before they are
-written to, and the epoch stays until the next `init_producer`.
+Every call is one attempt, or has retries if its docstring says so. Transactions follow the protocol
+before KIP-890's second version, which every broker since 3.0 supports: partitions are added before
+they are written to, and the epoch does not change until the next `init_producer`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,7 +27,7 @@ ALL_REPLICAS = -1
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdentity:
-    """Who writes: the id and epoch that a broker gave, and the transactional id if there is one."""
+    """A producer: its id and epoch, and its transactional id, if any."""
 
     producer_id: int
     epoch: int
@@ -35,7 +35,7 @@ class ProducerIdentity:
 
     @property
     def in_transactions(self) -> str:
-        """The transactional id, which must be there."""
+        """The transactional id, which must be set."""
         assert self.transactional_id is not None, "this producer has no transactional id"
         return self.transactional_id
 
@@ -46,9 +46,9 @@ def init_producer(
     timeout_ms: int = 60_000,
     current: ProducerIdentity | None = None,
 ) -> ProducerIdentity:
-    """A producer id; patient. A transactional id's older producers are fenced, their work undone.
+    """A producer id, with retries. Older producers of a transactional id are fenced and aborted.
 
-    With `current` only the epoch moves on, if that producer is still the id's last.
+    With `current` only the epoch is incremented, if that producer is still the last of the id.
     """
     from kio.schema.init_producer_id.v4.request import InitProducerIdRequest
     from kio.schema.init_producer_id.v4.response import InitProducerIdResponse
@@ -76,7 +76,7 @@ def init_producer(
 def add_partitions(
     cluster: Cluster, producer: ProducerIdentity, partitions: Iterable[TopicPartition]
 ) -> None:
-    """Make these partitions part of the producer's transaction; patient."""
+    """Add partitions to the producer's transaction, with retries."""
     from kio.schema.add_partitions_to_txn.v3.request import (
         AddPartitionsToTxnRequest,
         AddPartitionsToTxnTopic,
@@ -113,9 +113,9 @@ def produce(
     producer: ProducerIdentity | None = None,
     acks: int = ALL_REPLICAS,
 ) -> dict[TopicPartition, int]:
-    """One batch for each partition; the offsets they got. Patient.
+    """Produce one batch for each partition, with retries; returns their base offsets.
 
-    Safe to repeat only if the batches carry a producer's id and sequence.
+    Retries are safe only if the batches have a producer id and sequence.
     """
     done: dict[TopicPartition, int] = {}
 
@@ -160,7 +160,7 @@ def produce_request(
     acks: int,
     timeout_s: float,
 ) -> object:
-    """The request that brings these batches; for those who send several before they wait."""
+    """A Produce request with these batches, for callers that pipeline several."""
     from kio.schema.produce.v9.request import (
         PartitionProduceData,
         ProduceRequest,
@@ -184,7 +184,7 @@ def produce_request(
 
 
 def add_offsets(cluster: Cluster, producer: ProducerIdentity, group: str) -> None:
-    """Make a group's offsets part of the transaction; patient."""
+    """Add a group's offsets to the transaction, with retries."""
     from kio.schema.add_offsets_to_txn.v3.request import AddOffsetsToTxnRequest
     from kio.schema.add_offsets_to_txn.v3.response import AddOffsetsToTxnResponse
 
@@ -209,7 +209,7 @@ def commit_offsets_in_transaction(
     group: str,
     offsets: Mapping[TopicPartition, tuple[int, str]],
 ) -> None:
-    """Offsets with their metadata, valid when the transaction commits; patient."""
+    """Commit offsets with their metadata in the transaction, with retries."""
     from kio.schema.txn_offset_commit.v3.request import (
         TxnOffsetCommitRequest,
         TxnOffsetCommitRequestPartition,
@@ -252,7 +252,7 @@ def commit_offsets_in_transaction(
 
 
 def end_transaction(cluster: Cluster, producer: ProducerIdentity, commit: bool) -> None:
-    """Commit or abort; patient. Repeating what was decided already is no error."""
+    """Commit or abort, with retries. Repeating the same decision is not an error."""
     from kio.schema.end_txn.v3.request import EndTxnRequest
     from kio.schema.end_txn.v3.response import EndTxnResponse
 

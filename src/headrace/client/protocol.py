@@ -1,11 +1,11 @@
-"""The protocol of one connection to a broker, without I/O: what to send, and what comes back.
+"""The protocol of one connection to a broker, without I/O: requests and responses as bytes.
 
 A `Conversation` frames requests, numbers them, negotiates the version of each API, and finds and
-decodes the responses. It never touches a socket: `connection.py` (blocking) and `aio.py` (asyncio)
-carry the bytes.
+decodes the responses. It does not use sockets: `connection.py` (blocking) and `aio.py` (asyncio)
+transfer the bytes.
 
-Requests and responses are kio's classes. The class that the caller uses is of the newest version
-that the caller knows; an older broker gets the message in its own newest version.
+Requests and responses are kio's classes. The caller uses the class of the newest version that it
+supports; an older broker gets the message in the broker's newest version.
 """
 
 import struct
@@ -21,7 +21,7 @@ API_VERSIONS = 18
 _API_VERSIONS_VERSION = 3
 
 OLDEST: Mapping[int, int] = {1: 12, 8: 5, 9: 8, 10: 4, 13: 3, 19: 4, 22: 1, 32: 1}
-"""The oldest version whose fields say what the newer ones say, where that is not 0."""
+"""The oldest version with the same meaning as the newer ones, if it is not 0."""
 
 _HEAD = struct.Struct(">ihhih")
 _RESPONSE_HEAD = struct.Struct(">ii")
@@ -30,7 +30,7 @@ Message = TypeVar("Message")
 
 
 class Response(NamedTuple):
-    """A response as it came: its body is in [start, end) of `data`."""
+    """A response as received: its body is in [start, end) of `data`."""
 
     version: int
     data: bytearray
@@ -39,7 +39,7 @@ class Response(NamedTuple):
 
 
 class NotAResponse(Exception):
-    """The bytes that came are not a response to the oldest request that waits for one."""
+    """The received bytes are not a response to the oldest pending request."""
 
 
 class _Sent(NamedTuple):
@@ -50,7 +50,7 @@ class _Sent(NamedTuple):
 
 
 class Conversation:
-    """The state of one connection: the broker's versions, and the requests that wait."""
+    """The state of one connection: the broker's versions, and the pending requests."""
 
     def __init__(self, client_id: str, address: str) -> None:
         self.address = address
@@ -62,7 +62,7 @@ class Conversation:
     # ------------------------------------------------------------------------------ versions
 
     def version(self, api_key: int, newest: int, oldest: int | None = None) -> int:
-        """The newest version of an API, up to `newest`, that the broker has too."""
+        """The newest version of an API, up to `newest`, that the broker supports too."""
         if oldest is None:
             oldest = OLDEST.get(api_key, 0)
         low, high = self._versions.get(api_key, (0, -1))
@@ -76,7 +76,7 @@ class Conversation:
         return version
 
     def ask_versions(self) -> bytes:
-        """The first request of a connection: which versions does the broker have?"""
+        """The first request of a connection: ApiVersions."""
         from kio.schema.api_versions.v3.request import ApiVersionsRequest
 
         from headrace import __version__
@@ -88,13 +88,13 @@ class Conversation:
         return self.frame(API_VERSIONS, _API_VERSIONS_VERSION, body)
 
     def take_versions(self, response: Response) -> None:
-        """Learn the broker's versions; ClientError if it is too old to say."""
+        """Store the broker's versions; ClientError if it is too old."""
         from kio.schema.api_versions.v3.response import ApiVersionsResponse
 
         (code,) = struct.unpack_from(">h", response.data, response.start)
         if code == ErrorCode.UNSUPPORTED_VERSION:
             raise ClientError(
-                f"the broker at {self.address} is too old; Apache Kafka 3.0 and newer will do"
+                f"the broker at {self.address} is too old; Apache Kafka 3.0 or newer is required"
             )
         check(code, f"asking {self.address} for its versions")
         answer = self.decode(response, ApiVersionsResponse)
@@ -124,23 +124,23 @@ class Conversation:
     # ----------------------------------------------------------------------------- responses
 
     def response_bytes(self, head: bytes | bytearray) -> int:
-        """How many bytes follow the first eight of the next response; NotAResponse if none do."""
+        """How many bytes follow the first eight of the next response; may raise NotAResponse."""
         size: int
         size, correlation_id = _RESPONSE_HEAD.unpack_from(head)
         if not self._waiting or correlation_id != self._waiting[0].correlation_id or size < 4:
-            raise NotAResponse(f"answered with a frame of {size} bytes that is no response")
+            raise NotAResponse(f"sent a frame of {size} bytes that is not a response")
         return size - 4
 
     def take_response(self, data: bytearray, start: int, end: int) -> Response:
-        """The response whose bytes behind those eight are in [start, end) of `data`."""
+        """The response whose bytes after the first eight are in [start, end) of `data`."""
         sent = self._waiting.popleft()
-        # A response to ApiVersions keeps the old header, whatever its version.
+        # A response to ApiVersions has the old header in every version.
         if sent.flexible and sent.api_key != API_VERSIONS:
             start += 1
         return Response(sent.version, data, start, end)
 
     def decode(self, response: Response, shape: type[Message]) -> Message:
-        """The message that a response holds; ClientError if it is malformed."""
+        """Decode the message of a response; ClientError if it is malformed."""
         try:
             return codec.decode_response(response.version, shape, response.data, response.start)
         except (ValueError, IndexError, struct.error, OverflowError) as error:

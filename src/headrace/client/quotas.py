@@ -1,4 +1,4 @@
-"""Quotas of users, client ids and addresses: list them and change them. All calls are patient."""
+"""Quotas of users, client ids and addresses: list them and change them. All calls are retried."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class EntityQuotas:
 
 
 def list_quotas(cluster: Cluster, entity: Entity) -> list[EntityQuotas]:
-    """The quotas of all entities that have these names among theirs."""
+    """The quotas of all entities that have at least these names."""
     from kio.schema.describe_client_quotas.v1.request import (
         ComponentData,
         DescribeClientQuotasRequest,
@@ -55,7 +55,7 @@ def list_quotas(cluster: Cluster, entity: Entity) -> list[EntityQuotas]:
 def alter_quotas(
     cluster: Cluster, entity: Entity, to_set: Mapping[str, float], to_remove: Iterable[str] = ()
 ) -> None:
-    """Set and remove quotas of an entity, all or none; its other quotas stay."""
+    """Set and remove quotas of an entity, all or none; its other quotas are not changed."""
     from kio.schema.alter_client_quotas.v1.request import (
         AlterClientQuotasRequest,
         EntityData,
@@ -80,7 +80,7 @@ def alter_quotas(
 
 
 def shown(entity: Entity) -> str:
-    """An entity in words."""
+    """A description of an entity for messages."""
     return ", ".join(
         f"all other {kind}s" if name is None else f"{kind} {name!r}"
         for kind, name in sorted(entity.items(), reverse=True)

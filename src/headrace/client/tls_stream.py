@@ -8,7 +8,7 @@ _READ_BYTES = 256 * 1024
 
 
 class TlsStream:
-    """Encrypts what is sent and decrypts what is received."""
+    """Encrypts sent bytes and decrypts received bytes."""
 
     def __init__(self, sock: socket.socket, context: ssl.SSLContext, host: str) -> None:
         self._socket = sock
@@ -17,7 +17,7 @@ class TlsStream:
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
 
     async def handshake(self) -> None:
-        """The first exchange; OSError if the other side is not trusted, or does not trust us."""
+        """Perform the handshake; OSError if one side does not trust the other."""
         while True:
             try:
                 self._tls.do_handshake()
@@ -36,7 +36,7 @@ class TlsStream:
         await self._flush()
 
     async def receive_into(self, view: memoryview) -> int:
-        """Receive some bytes; how many, 0 at the end."""
+        """Receive some bytes; their number, 0 at the end of the stream."""
         while True:
             try:
                 return self._tls.read(len(view), view)  # type: ignore[return-value]

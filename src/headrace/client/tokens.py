@@ -29,7 +29,7 @@ class TokenDescription:
 def create_token(
     cluster: Cluster, owner: str | None, renewers: Sequence[str], lifetime_ms: int
 ) -> TokenDescription:
-    """Make a token for a user, or for the caller; it is asked for once, never twice."""
+    """Create a token for a user, or for the caller; without retries."""
     from kio.schema.create_delegation_token.v3.request import (
         CreatableRenewers,
         CreateDelegationTokenRequest,
@@ -59,7 +59,7 @@ def create_token(
 
 
 def describe_tokens(cluster: Cluster) -> list[TokenDescription]:
-    """The tokens that the caller may see, the oldest first."""
+    """The tokens that the caller may see, oldest first."""
     from kio.schema.describe_delegation_token.v3.request import DescribeDelegationTokenRequest
     from kio.schema.describe_delegation_token.v3.response import DescribeDelegationTokenResponse
 
@@ -87,7 +87,7 @@ def describe_tokens(cluster: Cluster) -> list[TokenDescription]:
 
 
 def renew_token(cluster: Cluster, token: TokenDescription) -> int:
-    """Let a token expire as late as brokers allow; when that is."""
+    """Extend the expiry time of a token as far as brokers allow; returns the time."""
     from kio.schema.renew_delegation_token.v2.request import RenewDelegationTokenRequest
     from kio.schema.renew_delegation_token.v2.response import RenewDelegationTokenResponse
 
@@ -101,7 +101,7 @@ def renew_token(cluster: Cluster, token: TokenDescription) -> int:
 
 
 def delete_token(cluster: Cluster, token: TokenDescription) -> None:
-    """Let a token expire now."""
+    """Expire a token now."""
     from kio.schema.expire_delegation_token.v2.request import ExpireDelegationTokenRequest
     from kio.schema.expire_delegation_token.v2.response import ExpireDelegationTokenResponse
 

@@ -1,7 +1,7 @@
-"""Topics: describe, create, delete, and add partitions. All calls are patient.
+"""Topics: describe, create, delete, and add partitions. All calls are retried.
 
-A change whose response was lost is sent again, as Kafka's own admin client does: the second
-request may then find the topic created, or gone.
+A change whose response was lost is sent again, as Kafka's admin client does: the second request may
+then find the topic created or deleted already.
 """
 
 import uuid
@@ -35,7 +35,7 @@ class TopicDescription:
 def describe_topics(
     cluster: Cluster, names: Iterable[str] | None = None
 ) -> dict[str, TopicDescription]:
-    """These topics, or all; those that do not exist are left out."""
+    """The named topics, or all; missing ones are left out."""
     wanted = None if names is None else tuple(names)
 
     def attempt() -> dict[str, TopicDescription]:
@@ -65,7 +65,7 @@ def create_topics(
     replication_factor: int = BROKER_DEFAULT,
     configs: Mapping[str, str] | None = None,
 ) -> dict[str, KafkaError]:
-    """Create topics that are alike; those that could not be created, and why."""
+    """Create topics with the same settings; returns the errors by topic."""
     from kio.schema.create_topics.v7.request import (
         CreatableTopic,
         CreatableTopicConfig,
@@ -100,7 +100,7 @@ def create_topics(
 
 
 def delete_topics(cluster: Cluster, names: Sequence[str]) -> dict[str, KafkaError]:
-    """Delete topics; those that could not be deleted, and why."""
+    """Delete topics; returns the errors by topic."""
     from kio.schema.delete_topics.v5.request import DeleteTopicsRequest
     from kio.schema.delete_topics.v5.response import DeleteTopicsResponse
 
@@ -118,7 +118,7 @@ def delete_topics(cluster: Cluster, names: Sequence[str]) -> dict[str, KafkaErro
 
 
 def add_partitions(cluster: Cluster, name: str, total: int) -> None:
-    """Give a topic more partitions, `total` in the end."""
+    """Increase the number of partitions of a topic to `total`."""
     from kio.schema.create_partitions.v3.request import (
         CreatePartitionsRequest,
         CreatePartitionsTopic,
@@ -146,7 +146,7 @@ def _timeout_ms(cluster: Cluster) -> int:
 
 
 def _refused(rows: Iterable[tuple[str, int, str | None]]) -> dict[str, KafkaError]:
-    """The errors by topic; NOT_CONTROLLER is raised, so that another broker is asked."""
+    """The errors by topic; NOT_CONTROLLER is raised, so that another broker is tried."""
     found: dict[str, KafkaError] = {}
     for name, code, message in rows:
         if code:

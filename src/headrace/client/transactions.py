@@ -1,6 +1,7 @@
-"""Transactions from outside: which there are, and how to abort one in a partition.
+"""Transactions of other producers: list and describe them, and abort one in a partition.
 
-Own transactions are in `producing.py`; its `init_producer` aborts what a transactional id has open.
+Transactions of this client are in `producing.py`; its `init_producer` aborts the open transaction
+of a transactional id.
 """
 
 from collections.abc import Iterable
@@ -37,7 +38,7 @@ class ListedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
-    """A transactional id with the transaction that is open or was the last."""
+    """A transactional id with its open or last transaction."""
 
     transactional_id: str
     state: str
@@ -50,19 +51,19 @@ class TransactionDescription:
 
 @dataclass(frozen=True, slots=True)
 class ActiveProducer:
-    """A producer as the leader of a partition remembers it."""
+    """A producer in the state of a partition's leader."""
 
     producer_id: int
     epoch: int
     coordinator_epoch: int
     transaction_start: int
-    """The first offset of the transaction that is open in this partition; -1 if none is."""
+    """The first offset of the transaction that is open in this partition; -1 without one."""
 
 
 def list_transactions(
     cluster: Cluster, states: Iterable[str] = (), longer_ms: int = -1
 ) -> list[ListedTransaction]:
-    """The ids of every coordinator, in one of the states and open for so long; patient."""
+    """The ids of all coordinators in one of the states, open for `longer_ms`; with retries."""
     from kio.schema.list_transactions.v1.request import ListTransactionsRequest
     from kio.schema.list_transactions.v1.response import ListTransactionsResponse
 
@@ -146,7 +147,7 @@ def _described(row: "TransactionState") -> TransactionDescription:
 
 
 def _milliseconds(moment: datetime | None) -> int | None:
-    """A time of the wire as a number; kio's type does not say that there may be none."""
+    """A time as a number; kio's type does not declare that it may be missing."""
     if moment is None:
         return None
     return to_milliseconds(moment - datetime(1970, 1, 1, tzinfo=UTC))
@@ -200,9 +201,9 @@ def active_producers_of(
 def write_abort_marker(
     cluster: Cluster, partition: TopicPartition, producer: ActiveProducer
 ) -> None:
-    """End a producer's transaction in one partition without its coordinator; patient.
+    """End a producer's transaction in one partition without its coordinator, with retries.
 
-    For a transaction that the coordinator no longer has: nothing else ends it.
+    It is the only way to end a transaction that its coordinator no longer has.
     """
     from kio.schema.write_txn_markers.v1.request import (
         WritableTxnMarker,
@@ -219,7 +220,7 @@ def write_abort_marker(
         producer_epoch=i16(producer.epoch),
         transaction_result=False,
         topics=(topic,),
-        # The last epoch of a coordinator that this partition has seen, or 0.
+        # The last coordinator epoch in this partition, or 0.
         coordinator_epoch=i32(max(producer.coordinator_epoch, 0)),
     )
     request = WriteTxnMarkersRequest(markers=(marker,))

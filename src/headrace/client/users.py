@@ -1,7 +1,7 @@
-"""Users with SCRAM credentials: list, set a password, delete. All calls are patient.
+"""Users with SCRAM credentials: list, set a password, delete. All calls are retried.
 
-The password is salted and stretched here and never sent. A user's mechanisms are changed one after
-the other, each in a request of its own.
+The password is salted and hashed here and never sent. The mechanisms of a user are changed one
+after the other, each in a request of its own.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ class UserDescription:
 
 
 def describe_users(cluster: Cluster, names: Sequence[str] = ()) -> dict[str, UserDescription]:
-    """These users, or all; those that do not exist are left out."""
+    """The named users, or all; missing ones are left out."""
     from kio.schema.describe_user_scram_credentials.v0.request import (
         DescribeUserScramCredentialsRequest,
         UserName,
@@ -73,7 +73,7 @@ def set_password(
     mechanisms: Iterable[str] = tuple(DIGESTS),
     iterations: int = MIN_ITERATIONS,
 ) -> None:
-    """Give a user a password for these mechanisms; a user that does not exist is made."""
+    """Set a user's password for these mechanisms; a missing user is created."""
     from kio.schema.alter_user_scram_credentials.v0.request import (
         AlterUserScramCredentialsRequest,
         ScramCredentialUpsertion,
