@@ -33,12 +33,12 @@ class Call(Request):
 
     @property
     def subject(self) -> str:
-        """The subject that the path names, in the context that the path names before it."""
+        """The subject in the path, in the context in the path, if any."""
         return names.check_subject(self._in_context(self.path["subject"]))
 
     @property
     def scope(self) -> str | None:
-        """A subject or a context whose settings are meant; None for the global ones."""
+        """The subject or context of a settings request; None for the global settings."""
         name = self.path.get("subject")
         if name is None:
             if self._context in (None, names.DEFAULT_CONTEXT):
@@ -56,7 +56,7 @@ class Call(Request):
 
     @property
     def context(self) -> str:
-        """The context in which an id is meant: that of the path, or of the subject in the query."""
+        """The context of an id: that of the path, or of the subject in the query."""
         if self._context is not None:
             return self._context
         subject = self.text("subject")
@@ -93,7 +93,7 @@ class Call(Request):
         return names.join(self._context, prefix)
 
     def page(self, found: Sequence[T]) -> list[T]:
-        """The part of a list that the client wants."""
+        """The requested page of a list."""
         offset = self._number("offset", 0)
         limit = self._number("limit", -1)
         if limit < 0:

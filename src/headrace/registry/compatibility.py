@@ -41,7 +41,7 @@ def _compare(
 ) -> list[str]:
     name = f"version {number}"
     if new.kind != old.kind:
-        return [f"the schema itself: its type is {new.kind}, and that of {name} is {old.kind}"]
+        return [f"the type of the new schema is {new.kind}, and that of {name} is {old.kind}"]
     found: list[str] = []
     if level.startswith(("BACKWARD", "FULL")):
         found += new.problems(old, Sides("the new schema", name, pairs))

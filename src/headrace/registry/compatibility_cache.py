@@ -13,7 +13,7 @@ from headrace.schemas.comparison import COMPARED_PAIRS
 
 CACHE_CHARACTERS = 1_000_000
 LARGEST_CHARACTERS = 100_000
-"""Of one cached check: its schemas with everything they refer to, and its messages."""
+"""The limit of one cached check: its schemas with their references, and its messages."""
 
 
 class CompatibilityChecks:

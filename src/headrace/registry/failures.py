@@ -11,7 +11,7 @@ INVALID_SCHEMA = 42201
 
 
 class RegistryError(HttpError):
-    """An error response with one of the registry's codes: an HTTP status, maybe with two digits."""
+    """An error with one of the registry's codes: an HTTP status, or one and two digits."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(code if code < 1000 else code // 100, message, code=code)

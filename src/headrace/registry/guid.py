@@ -1,4 +1,4 @@
-"""A schema's GUID: unlike its id it is the same in every registry.
+"""The GUID of a schema. Unlike the id, it is the same in every registry.
 
 MD5 of the text, the references, the metadata and the rules, as Confluent's registry computes it, so
 that records with the GUID in a header stay readable.

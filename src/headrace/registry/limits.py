@@ -1,16 +1,16 @@
 """Limits on requests. Each bounds the time or memory that one request can use."""
 
 SCHEMA_CHARACTERS = 500_000
-"""Of a schema's text. The JSON-escaped text must fit into one record of the topic."""
+"""Characters of a schema's text. The JSON-escaped text must fit into one record of the topic."""
 
 BODY_BYTES = 2_000_000
-"""Of a request body. The rest is not read."""
+"""Bytes of a request body. The rest is not read."""
 
 REFERENCES = 200
 """Direct and indirect references of one schema."""
 
 NEEDED_CHARACTERS = 2_000_000
-"""Of a schema and all its direct and indirect references."""
+"""Characters of a schema and all its direct and indirect references."""
 
 QUICK_COMPARISONS = 5_000
 """Pairs of types that are compared in the event loop. A worker process compares more:

@@ -57,7 +57,7 @@ def needs(
         if version is None:
             raise failures.invalid_schema(
                 f"No schema reference found for subject '{target}' and version "
-                f"{reference.version}, which the schema calls {reference.name!r}"
+                f"{reference.version}, for the reference {reference.name!r}"
             )
         place = (target, version.version)
         if place in under_way:
@@ -87,7 +87,9 @@ def needs(
 
 
 def _too_many() -> RegistryError:
-    return failures.invalid_schema(f"The schema needs more than {limits.REFERENCES} other schemas")
+    return failures.invalid_schema(
+        f"The schema has more than {limits.REFERENCES} direct and indirect references"
+    )
 
 
 class Parser:

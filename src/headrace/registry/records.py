@@ -111,7 +111,7 @@ Change: TypeAlias = (
 
 
 class BadRecord(ValueError):
-    """A record of the topic that no registry has written."""
+    """A malformed record of the topic."""
 
 
 def compact(value: object) -> str:
@@ -119,7 +119,7 @@ def compact(value: object) -> str:
 
 
 def encode(change: Change) -> tuple[bytes, bytes | None]:
-    """Key and value of the record that says so."""
+    """Key and value of the record for a change."""
     match change:
         case PutVersion(version):
             key = _key("SCHEMA", version.subject, version.version)

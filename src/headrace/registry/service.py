@@ -164,17 +164,17 @@ class Registry:
                     )
                 )
             except NeedsWork as undecided:
-                # The writer thread must not wait for this: other requests have writes.
+                # The writer thread must not wait for this, because other requests need it.
                 answers.add(undecided.task, await self._done(undecided.task))
         raise RegistryError(
             503, f"Subject '{subject}' changed while the schema was checked; try again"
         )
 
     def _adds(self, subject: str) -> bool:
-        """Whether the subject's settings add metadata or rules, so that the result may be new."""
+        """Whether the subject's settings add metadata or rules, so that a new version may result."""
         config: Json = self.state.config(subject)
         return any(name.startswith(("default", "override")) for name in config)
 
     async def write(self, decide: Callable[[RegistryState], Decision]) -> object:
-        """The answer to a write, after its records are committed and replayed here."""
+        """The response to a write, after its records are committed and replayed here."""
         return await self.writer.write(decide)

@@ -105,7 +105,7 @@ class RegistryState:
             version.content.kind,
             version.content.text,
         ):
-            # Two schemas with one id: the first one stays, data may have been written with it.
+            # Two schemas with one id: the first one is kept, because data may refer to it.
             return
         self._drop(version.subject, version.version)
         self.subjects.setdefault(version.subject, {})[version.version] = version

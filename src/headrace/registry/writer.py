@@ -73,7 +73,7 @@ class Writer:
         self._thread.start()
 
     async def write(self, decide: Decide) -> object:
-        """The answer, after the records are committed and replayed on this instance."""
+        """The response, after the records are committed and replayed on this instance."""
         future: asyncio.Future[object] = self._loop.create_future()
         self._requests.put(PendingWrite(decide, future, time.monotonic() + GIVE_UP_S))
         return await future

@@ -1,1 +1,1 @@
-"""The real broker inside a test, with faults on demand."""
+"""A real broker for tests, with fault injection."""

@@ -1,4 +1,4 @@
-"""The security of a broker in a test: TLS, the user admin, and what clients need to log in."""
+"""The security of a broker in a test: TLS, the user admin, and the configuration of clients."""
 
 import secrets
 from pathlib import Path
@@ -8,7 +8,7 @@ from headrace.security.secured_folder import ADMIN, LOCAL_HOSTS, SecuredFolder
 
 
 class BrokerSecurity:
-    """The certificates and settings of a broker, and logins to it."""
+    """The certificates and settings of a broker, and client logins."""
 
     def __init__(self, folder: Path, host: str) -> None:
         self._folder = SecuredFolder(folder)
@@ -25,12 +25,12 @@ class BrokerSecurity:
         password_file.touch(mode=0o600)
         password_file.write_text(self._password)
         self.environment = {"HEADRACE_ADMIN_PASSWORD_FILE": str(password_file)}
-        """For the broker, which makes the user admin."""
+        """The environment of the broker, from which it creates the user admin."""
         self.config = self._folder.broker_file
         """The broker's settings."""
 
     def started(self, bootstrap: str) -> None:
-        """Take the address that the broker has now."""
+        """Store the address of the started broker."""
         self._bootstrap = bootstrap
         self._folder.write_client_file(self.login())
 
@@ -40,7 +40,7 @@ class BrokerSecurity:
         return self._folder.path / f"{ADMIN}.properties"
 
     def login(self, username: str = ADMIN, password: str | None = None) -> ClientLogin:
-        """A user's login, in the words of each client library; of the admin if no name is given."""
+        """The login of a user (admin by default), as the properties of each client library."""
         return ClientLogin(
             self._bootstrap,
             str(self._folder.ca_file),

@@ -4,9 +4,9 @@
         producer = Producer({"bootstrap.servers": headrace.bootstrap_servers})
         ...
 
-`headrace` is one broker for the whole test session; `headrace_factory` starts brokers of a test's
-own, with settings, for tests that stop, kill or spoil them. `headrace_factory(secure=True)` starts
-one with TLS, logins and ACLs.
+`headrace` is one broker for the whole test session. `headrace_factory` starts brokers with settings
+for one test, which may stop, kill or damage them. `headrace_factory(secure=True)` starts one with
+TLS, logins and ACLs.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -29,7 +29,7 @@ def headrace() -> Iterator[RunningBroker]:
 
 @pytest.fixture
 def headrace_factory() -> Iterator[BrokerFactory]:
-    """Starts brokers with settings of their own; they end with the test."""
+    """Starts brokers with given settings; they are stopped at the end of the test."""
     brokers: list[RunningBroker] = []
 
     def start(

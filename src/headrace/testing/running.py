@@ -1,4 +1,4 @@
-"""A real broker as a child process, and the handle that tests hold on it."""
+"""A real broker as a child process, and the object with which tests control it."""
 
 import contextlib
 import json
@@ -29,8 +29,8 @@ class BrokerDied(RuntimeError):
 class RunningBroker:
     """A broker on a free port of this machine, with its data in a temporary folder.
 
-    Faults apply to the next requests of an API, named as Kafka names it ("Produce", "Fetch", ...);
-    requests that wait in the broker already are not touched.
+    Faults apply to the next requests of an API, given by Kafka's name ("Produce", "Fetch", ...);
+    requests that already wait in the broker are not affected.
     """
 
     def __init__(
@@ -44,16 +44,16 @@ class RunningBroker:
         under: Sequence[str] = (),
         secure: bool = False,
     ) -> None:
-        """`home` is where its files go, if not into a temporary folder; `host` where it listens.
+        """`home` is the folder of its files, by default a temporary one; `host` its address.
 
-        `secure` makes a broker with TLS, logins and ACLs, whose user `admin` may do everything;
-        `security` has what clients need. `under` is a command that runs it, such as
-        `nsenter --net=FILE`; a change takes effect at the next start.
+        `secure` starts a broker with TLS, logins and ACLs, whose user `admin` has all permissions;
+        `security` has the configuration of clients. `under` is a command that runs the broker, such
+        as `nsenter --net=FILE`; a change takes effect at the next start.
         """
         self._home = home or Path(tempfile.mkdtemp(prefix="headrace-"))
         self._host = host
         self.under = under
-        # Kafka waits three seconds before a new group begins, for more members to come.
+        # By default a new group waits three seconds for more members.
         self._settings = {"group.initial.rebalance.delay.ms": "0", **(settings or {})}
         self._node_id = node_id
         self._port = 0
@@ -67,7 +67,7 @@ class RunningBroker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """What clients call `bootstrap.servers`."""
+        """The value of clients' `bootstrap.servers`."""
         return f"{self._host}:{self._port}"
 
     @property
@@ -80,7 +80,7 @@ class RunningBroker:
     def start(self, disk_faults: Sequence[Mapping[str, object]] = ()) -> None:
         """Start the broker, on the same port and the same data as before.
 
-        `disk_faults` strike while it starts; each is the arguments of `spoil_disk`.
+        `disk_faults` take effect during the start; each has the arguments of `spoil_disk`.
         """
         assert self._process is None, "the broker is running already"
         self._paused = False
@@ -122,7 +122,7 @@ class RunningBroker:
 
     @property
     def security(self) -> "BrokerSecurity":
-        """What clients need to log in, of a broker that was made with `secure`."""
+        """The configuration of clients, for a broker with `secure`."""
         assert self._security is not None, "the broker was not started with secure=True"
         return self._security
 
@@ -131,16 +131,16 @@ class RunningBroker:
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """Stop at once, as a crash does; nothing is flushed or closed."""
+        """Stop at once, as in a crash; nothing is flushed or closed."""
         self._end(signal.SIGKILL)
 
     def pause(self) -> None:
-        """Stop it in its tracks, as SIGSTOP does, until `go_on`."""
+        """Suspend the process with SIGSTOP until `go_on`."""
         self._running().send_signal(signal.SIGSTOP)
         self._paused = True
 
     def go_on(self) -> None:
-        """Let it run on from where it was paused."""
+        """Resume the process after `pause`."""
         self._running().send_signal(signal.SIGCONT)
         self._paused = False
 
@@ -179,12 +179,12 @@ class RunningBroker:
 
     @property
     def is_running(self) -> bool:
-        """Whether it was started and not ended since; it may have died by itself."""
+        """Whether the broker was started and not stopped; it may have crashed."""
         return self._process is not None
 
     @property
     def is_paused(self) -> bool:
-        """Whether it was paused and has not gone on since."""
+        """Whether the broker is paused."""
         return self._paused
 
     def _running(self) -> "subprocess.Popen[str]":
@@ -194,26 +194,26 @@ class RunningBroker:
     # ------------------------------------------------------------------------------ faults
 
     def fail(self, api: str, error: ErrorCode | int, count: int = 1) -> None:
-        """Answer the next `count` requests of `api` with an error instead of doing them."""
+        """Respond to the next `count` requests of `api` with an error, without handling them."""
         self._ask({"do": "error", "api": api, "code": int(error), "count": count})
 
     def delay(self, api: str, seconds: float, count: int = 1) -> None:
-        """Work on the next `count` requests of `api` only after a while."""
+        """Delay the handling of the next `count` requests of `api`."""
         self._ask({"do": "delay", "api": api, "seconds": seconds, "count": count})
 
     def cut(self, api: str, count: int = 1, *, after: bool = False) -> None:
-        """Cut the connection on the next `count` requests of `api`.
+        """Close the connection on the next `count` requests of `api`.
 
-        Before the request is worked on, or `after`, when only the answer is lost.
+        Before the request is handled, or `after` it, so that only the response is lost.
         """
         self._ask({"do": "drop" if after else "cut", "api": api, "count": count})
 
     def move_clock(self, ms: int) -> None:
-        """Set the broker's wall clock this far from the machine's."""
+        """Set the difference of the broker's wall clock from the machine's."""
         self._ask({"do": "clock", "skew_ms": ms})
 
     def spoil_disk(self, point: str, **fault: int | str) -> None:
-        """Let a disk call fail, write short or be the broker's last.
+        """Let a disk call fail, write only a part, or kill the broker.
 
         Points and faults are those of `headrace.disk.failpoints`: `code=errno.ENOSPC`,
         `written=10`, `kill=True`, `after=True`, `skip=2`, `count=-1`, `under=folder`.
@@ -221,19 +221,19 @@ class RunningBroker:
         self._ask({"do": "disk", "point": point, **fault})
 
     def trace_disk(self) -> list[str]:
-        """The points that the broker's disk calls have passed since the last such question."""
+        """The points that the broker's disk calls have passed since the last call."""
         points = self._ask({"do": "trace"})["points"]
         assert isinstance(points, list)
         return points
 
     def faults_left(self) -> int:
-        """How many of the faults for requests have not struck yet."""
+        """The number of faults for requests that have not taken effect yet."""
         left = self._ask({"do": "count"})["waiting"]
         assert isinstance(left, int)
         return left
 
     def clear_faults(self) -> None:
-        """Forget faults that have not struck yet, and set the clock right."""
+        """Remove pending faults, and reset the clock."""
         self._ask({"do": "clear"})
 
     def _ask(self, command: Mapping[str, object]) -> dict[str, object]:
@@ -248,7 +248,7 @@ class RunningBroker:
 
 
 def _make_security(folder: Path, host: str) -> "BrokerSecurity":
-    # Imported here: certificates need a package that most tests do without.
+    # Imported here, because certificates need a package that most tests do not.
     from headrace.testing.broker_security import BrokerSecurity
 
     return BrokerSecurity(folder, host)
