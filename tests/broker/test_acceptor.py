@@ -219,7 +219,7 @@ def test_a_client_that_speaks_plain_text_gets_no_alert_and_a_log_line(
         # A reset is the end of a connection that had bytes to be read.
         with contextlib.suppress(ConnectionResetError):
             assert sock.recv(100) == b""
-    assert "speaks plain text, and the listener SSL wants SSL" in caplog.text
+    assert "uses no TLS, but the listener SSL requires SSL" in caplog.text
     assert listening.callers == []
 
 

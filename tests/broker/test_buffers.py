@@ -13,7 +13,7 @@ def test_frames_of_one_size_are_received_into_the_same_memory_again() -> None:
     buffers.give_back(first)
     assert buffers.take(MEGABYTE, 1) is first
     buffers.give_back(first)
-    assert buffers.kept(MEGABYTE) is first
+    assert buffers.take_pooled(MEGABYTE) is first
 
 
 def test_small_buffers_do_not_keep_large_ones_out() -> None:
@@ -22,7 +22,7 @@ def test_small_buffers_do_not_keep_large_ones_out() -> None:
         buffers.give_back(bytearray(20_000))
     large = bytearray(MEGABYTE)
     buffers.give_back(large)
-    assert buffers.kept(MEGABYTE) is large
+    assert buffers.take_pooled(MEGABYTE) is large
 
 
 def test_a_claim_is_believed_up_to_four_times_what_came() -> None:
@@ -39,6 +39,6 @@ def test_what_is_kept_stays_within_bounds() -> None:
         buffers.give_back(buffer)
     buffers.give_back(bytearray(50_000_000))
     kept = 0
-    while buffers.kept(1) is not None:
+    while buffers.take_pooled(1) is not None:
         kept += 1
     assert kept == 16

@@ -107,7 +107,7 @@ def test_leaders_go_on_when_zookeeper_comes_back_after_more_than_a_session(
         ensemble.kill()
         wait_for(
             lambda: all(
-                "leads nothing" in broker.log_file.read_text()
+                "leads no partitions" in broker.log_file.read_text()
                 for broker in cluster.brokers.values()
             ),
             "brokers without metadata step down",

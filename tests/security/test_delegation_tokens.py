@@ -297,7 +297,7 @@ def test_a_session_ends_with_its_token_and_the_controller_deletes_it(
             time.sleep(0.1)
     assert time.monotonic() < end, "the session outlived its token"
     assert until([], lambda: found(cluster.alice, everybody=True)) == []
-    assert f"deleted the delegation token {token.token_id} of User:alice" in broker.log()
+    assert f"deleted the expired delegation token {token.token_id} of User:alice" in broker.log()
 
 
 def test_changes_of_tokens_are_audited_without_their_secrets(broker: SecuredBroker) -> None:

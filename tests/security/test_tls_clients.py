@@ -147,7 +147,7 @@ def test_a_java_client_that_speaks_plain_text_does_not_run_out_of_memory(
     )  # fmt: skip
     assert result.code != 0
     assert "OutOfMemoryError" not in result.text
-    assert "speaks plain text, and the listener SSL wants SSL" in broker.log.read_text()
+    assert "uses no TLS, but the listener SSL requires SSL" in broker.log.read_text()
 
 
 @pytest.mark.parametrize("mutual", [False, True], ids=["ssl", "mutual"])
@@ -241,7 +241,7 @@ def test_tls_on_a_plain_listener_gets_a_log_line(broker: TlsBroker) -> None:
     with pytest.raises((ssl.SSLError, ConnectionError)):
         RawTlsClient(broker.plain, broker.ca)
     eventually(
-        lambda: "it speaks TLS, and the listener PLAINTEXT has none" in broker.log.read_text(),
+        lambda: "it uses TLS, but the listener PLAINTEXT does not" in broker.log.read_text(),
         "it is logged",
     )
 

@@ -1,1 +1,1 @@
-"""The process: sockets, dispatch, background work, and the server that builds it all."""
+"""The process: sockets, dispatch, background work, and the server."""

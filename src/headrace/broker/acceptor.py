@@ -26,15 +26,15 @@ logger = logging.getLogger(__name__)
 _BACKLOG = 1024
 _PAUSE_S = 0.2
 _LOG_S = 10.0
-"""How long accepting pauses when something is used up, and how often that is logged."""
+"""How long accepting pauses at a limit, and how often that is logged."""
 
 
 class Reception(NamedTuple):
-    """Where accepted connections go."""
+    """The parts of the broker that an accepted connection needs."""
 
     poller: Poller
     connections: Sized
-    """Those of the whole broker."""
+    """All connections of the broker."""
     limits: ConnectionLimits
     serve: Callable[[Transport, Caller], None]
 
@@ -43,7 +43,7 @@ class Acceptor:
     """The listening socket of one listener."""
 
     def __init__(self, listener: Listener, settings: Settings) -> None:
-        """Binds the address; SettingError if that, or the listener's certificate, fails."""
+        """Bind the address; SettingError if that fails or the certificate cannot be loaded."""
         self._socket = _listen(listener.bind, settings)
         self.listener = listener.bound(self._socket.getsockname()[1])
         self.tls = _load_tls(self.listener, settings) if listener.tls else None
@@ -80,16 +80,16 @@ class Acceptor:
         while True:
             if reason := limits.is_full(name):
                 self._pause(_PAUSE_S)
-                self._log_rarely("leaving new connections waiting: %s", reason)
+                self._log_rarely("not accepting new connections: %s", reason)
                 return
             try:
                 sock, (host, port, *_) = self._socket.accept()
             except BlockingIOError:
                 return
             except ConnectionAbortedError:
-                continue  # the client gave up while it waited
+                continue  # the client closed the connection before it was accepted
             except OSError as error:
-                # The socket stays ready all the time: without a pause this would be a busy loop.
+                # The socket stays ready: without a pause this would be a busy loop.
                 self._pause(_PAUSE_S)
                 self._log_rarely(
                     "cannot accept connections: %s. The broker has "
@@ -128,7 +128,7 @@ class Acceptor:
         self._reception.serve(transport, caller)
 
     def _pause(self, seconds: float, then: Callable[[], None] | None = None) -> None:
-        """Leave new connections in the queue for some time."""
+        """Leave new connections in the backlog for some time."""
         loop = asyncio.get_running_loop()
         loop.remove_reader(self._socket)
 
@@ -147,7 +147,7 @@ class Acceptor:
 
 
 def _load_tls(listener: Listener, settings: Settings) -> "ListenerTls":
-    # Imported here: it takes as long as a good part of the start.
+    # Imported here, because it would slow down the start of brokers without TLS.
     from headrace.security.tls import ListenerTls
 
     return ListenerTls(listener, settings)

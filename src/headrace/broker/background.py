@@ -1,4 +1,4 @@
-"""What the broker does on its own: checkpoints, flushes, retention, idle connections."""
+"""Recurring work of the broker: checkpoints, flushes, retention, idle connections."""
 
 import asyncio
 import logging
@@ -23,12 +23,12 @@ logger = logging.getLogger(__name__)
 
 _FOLDERS_PAUSE_S = 0.05
 _FOLDERS_AT_ONCE = 5
-"""Each takes a fraction of a millisecond, and clients wait meanwhile."""
+"""Creating a folder takes a fraction of a millisecond, in which clients wait."""
 _CLOCK_CHECK_MS = 1000
 """How often the wall clock is compared with the monotonic one."""
 _OVERDUE_CHECK_MS = 1000
 _FLUSH_CHECK_MS = 1000
-"""How often logs are asked whether a flush is due: sealed segments, flush.messages, flush.ms."""
+"""How often logs are checked for a due flush: sealed segments, flush.messages, flush.ms."""
 
 
 class Background:
@@ -96,7 +96,7 @@ class Background:
                 try:
                     await work()
                 except Exception:
-                    logger.exception("background work failed; it is tried again later")
+                    logger.exception("background work failed; it will be retried")
 
         self._tasks.append(asyncio.get_running_loop().create_task(repeat()))
 
@@ -108,7 +108,7 @@ class Background:
                 # Imported here, after the broker accepts requests, for a faster start.
                 from headrace.broker.compaction import Compaction
             except OSError as error:  # such as EMFILE: an import opens files
-                logger.error("compaction cannot be started: %s; it is tried again", error)
+                logger.error("cannot start compaction: %s; it will be retried", error)
             else:
                 break
         self._compaction = Compaction(self._replicas, self._executor, self._clock, self._metrics)
@@ -124,7 +124,7 @@ class Background:
         for log in directories.due_for_flush():
             try:
                 await loop.run_in_executor(self._executor, log.flush)
-            except Exception as error:  # its own problem: all other logs are flushed
+            except Exception as error:  # the other logs are flushed
                 known = isinstance(error, KafkaError)
                 logger.error(
                     "cannot flush %s: %s", log.partition, error,
@@ -153,7 +153,7 @@ class Background:
         self._replicas.directories.expire_producers()
 
     async def _close_overdue(self) -> None:
-        """Close those that keep others from sending, because their frame takes too long."""
+        """Close connections whose slow frame holds memory that other connections wait for."""
         for connection in self._memory.overdue():
             logger.warning(
                 "closing %s: its unfinished request uses memory that other connections wait for "
@@ -162,7 +162,7 @@ class Background:
             connection.close()
 
     async def _close_idle(self) -> None:
-        """Close who has sent nothing since the last look, and waits for nothing."""
+        """Close connections that sent nothing since the last check and wait for no response."""
         for connection in list(self._connections):
             if connection.active or connection.waits:
                 connection.active = False

@@ -1,19 +1,19 @@
 """Receive memory: one shared buffer for small frames, and a few large ones for connections with
 an incomplete frame.
 
-Memory that has been used is warm. A new megabyte for each frame of a megabyte costs as much as
-receiving it: the kernel clears every page before it is written for the first time.
+Buffers are reused, because the kernel clears every new page before its first use: allocating a
+megabyte for each frame of a megabyte costs as much as receiving it.
 """
 
 from headrace.broker.receive_memory import ReceiveMemory
 
 SHARED_BYTES = 256 * 1024
 _FIRST_BYTES = 4096
-_SMALLEST_KEPT_BYTES = 16 * 1024
-LARGEST_KEPT_BYTES = 4 * 1024 * 1024
-_KEPT = 16
+_SMALLEST_POOLED_BYTES = 16 * 1024
+LARGEST_POOLED_BYTES = 4 * 1024 * 1024
+_POOLED = 16
 _GRAIN_BYTES = 64 * 1024
-"""Large buffers are multiples of this, so that frames of about one size can use the same."""
+"""Large buffers are multiples of this, so that frames of similar size can share one."""
 
 
 class Buffers:
@@ -23,39 +23,39 @@ class Buffers:
         self.memory = memory
         self.shared = bytearray(SHARED_BYTES)
         self.view = memoryview(self.shared)
-        self._kept: list[bytearray] = []
+        self._pool: list[bytearray] = []
 
-    def kept(self, wanted: int) -> bytearray | None:
-        """A buffer that has room for `wanted` bytes and was used before, if there is one."""
-        kept = self._kept
-        for place in range(len(kept) - 1, -1, -1):
-            if len(kept[place]) >= wanted:
-                return kept.pop(place)
+    def take_pooled(self, wanted: int) -> bytearray | None:
+        """A pooled buffer with room for `wanted` bytes, if there is one."""
+        pool = self._pool
+        for place in range(len(pool) - 1, -1, -1):
+            if len(pool[place]) >= wanted:
+                return pool.pop(place)
         return None
 
     def take(self, wanted: int, filled: int) -> bytearray:
-        """Room for `wanted` bytes if a kept buffer has it, else some more than `filled`.
+        """A pooled buffer with room for `wanted` bytes, else a new one larger than `filled`.
 
-        Of what a client claims to send, no more is allocated than four times what it has sent.
+        A new buffer has at most four times the bytes that the client has sent, whatever it claims.
         """
-        kept = self.kept(wanted)
-        if kept is not None:
-            return kept
+        pooled = self.take_pooled(wanted)
+        if pooled is not None:
+            return pooled
         if wanted > _GRAIN_BYTES:
             wanted += -wanted % _GRAIN_BYTES
         return bytearray(min(wanted, max(_FIRST_BYTES, 4 * filled)))
 
     def give_back(self, buffer: bytearray) -> None:
-        """Keep a buffer for the next partial frame, if it is of a useful size.
+        """Return a buffer to the pool, if it is of a useful size.
 
-        Where enough are kept, a larger one takes the place of the smallest.
+        If the pool is full, a larger buffer replaces the smallest one.
         """
-        if not _SMALLEST_KEPT_BYTES <= len(buffer) <= LARGEST_KEPT_BYTES:
+        if not _SMALLEST_POOLED_BYTES <= len(buffer) <= LARGEST_POOLED_BYTES:
             return
-        kept = self._kept
-        if len(kept) >= _KEPT:
-            smallest = min(range(len(kept)), key=lambda place: len(kept[place]))
-            if len(kept[smallest]) >= len(buffer):
+        pool = self._pool
+        if len(pool) >= _POOLED:
+            smallest = min(range(len(pool)), key=lambda place: len(pool[place]))
+            if len(pool[smallest]) >= len(buffer):
                 return
-            del kept[smallest]
-        kept.append(buffer)
+            del pool[smallest]
+        pool.append(buffer)

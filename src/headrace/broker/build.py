@@ -1,8 +1,8 @@
 """Builds a broker from its parts: logs, metadata, replicas, coordinators, dispatch, and the rest.
 
-There is one way to wire them, for every kind of broker: the process (`server.py`), the simulator
-and the tests of handlers. They differ in their `Surroundings`. Sockets, signals and metrics are the
-server's own.
+The process (`server.py`), the simulator and the tests of handlers build their brokers here, so that
+all are wired alike. They differ in their `Surroundings`. Sockets, signals and metrics belong to the
+server.
 """
 
 import asyncio
@@ -47,23 +47,23 @@ _Result = TypeVar("_Result")
 
 
 class MakeCall(Protocol):
-    """Makes a call to the store; a broker that starts repeats it until the store answers."""
+    """Makes a call to the store; a starting broker repeats it until the store responds."""
 
     def __call__(self, what: str, call: Callable[[], _Result], /) -> _Result: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a broker is built on."""
+    """The environment of a broker: clock, store, executor and connections."""
 
     clock: Clock
     executor: Executor
-    """Runs what waits for the disk."""
+    """Runs work that waits for the disk."""
     opened: Opened
     """The metadata store."""
     make_call: MakeCall
     connect: "Connect | None" = None
-    """Connects to another broker; over TCP if it is None."""
+    """Connects to another broker; None means over plain TCP."""
 
 
 @dataclass(slots=True)
@@ -85,7 +85,7 @@ class BrokerParts:
     clock_watch: ClockWatch
     background: Background
     replication: "Replication | None"
-    """Only if other brokers use the same metadata store."""
+    """None unless other brokers use the same metadata store."""
 
     def start(self) -> None:
         """Begin; needs a running event loop."""
@@ -99,14 +99,14 @@ class BrokerParts:
     def _expire_tokens(self) -> None:
         settings = self.services.settings
         if settings.text("delegation.token.secret.key"):
-            # Imported here: a broker without tokens starts faster without.
+            # Imported here, so that a broker without tokens starts faster.
             from headrace.broker.token_expiry import expire_tokens
 
             interval_ms = settings.integer("delegation.token.expiry.check.interval.ms")
             self.background.every(interval_ms, lambda: expire_tokens(self.services))
 
     async def stop(self) -> None:
-        """Let other brokers lead, and end all work."""
+        """Hand over leadership to other brokers, and end all work."""
         if self.replication is not None:
             await self.replication.hand_over()
             self.replication.stop()
@@ -115,7 +115,7 @@ class BrokerParts:
         self.services.peers.close()
 
     def close(self) -> None:
-        """Let go of the data; the logs are left as after a clean stop."""
+        """Close the data; the logs are in the state of a clean stop."""
         self.executor.shutdown()
         self.directories.close()
         self.store.close()
@@ -125,9 +125,9 @@ class BrokerParts:
 def build(
     settings: Settings, directories: LogDirectories, this: Broker, on: Surroundings
 ) -> BrokerParts:
-    """A broker whose data are in `directories`, registered in the metadata store.
+    """Build a broker with its data in `directories`, and register it in the metadata store.
 
-    Needs no event loop: nothing runs before `BrokerParts.start`.
+    It needs no event loop, because nothing runs before `BrokerParts.start`.
     """
     node, clock, store, call = this.id, on.clock, on.opened.store, on.make_call
     metadata = Metadata(store, node, clock, settings.listeners.inter_broker_name)
@@ -143,7 +143,7 @@ def build(
 
     membership = Membership(metadata, node, rules)
     if on.opened.shared:
-        # After a crash it has to catch up before it is in sync.
+        # After a crash this broker has to catch up before it is in sync.
         clean = all(one.is_whole() for one in directories.healthy)
         call("register this broker", lambda: _join(membership, this, directories, clean))
     else:
@@ -204,7 +204,7 @@ def _make_audit(settings: Settings, node: int, clock: Clock) -> Audit:
 
 
 def _make_guard(settings: Settings, metadata: Metadata, audit: Audit) -> Guard | None:
-    """What decides about permissions; None if no authorizer is set."""
+    """The authorizer; None if the settings have none."""
     if not settings.text("authorizer.class.name"):
         return None
     guard = Guard(
@@ -219,7 +219,7 @@ def _make_guard(settings: Settings, metadata: Metadata, audit: Audit) -> Guard |
 
 def make_groups(services: Services) -> "GroupCoordinator":
     """The coordinator of this broker's groups, not started."""
-    # Imported here: a broker whose clients have no groups starts faster without.
+    # Imported here, so that a broker without groups starts faster.
     from headrace.coordination.group_runtime import GroupCoordinator
 
     return GroupCoordinator(services.settings, services.clock, services.metadata, services.replicas)
@@ -252,18 +252,18 @@ def _start_transactions(services: Services) -> "TransactionCoordinator":
 
 
 def _wake_coordinators(services: Services, image: Image) -> None:
-    """Make coordinators read what this broker coordinates before a client asks."""
+    """Load the coordinators' state before the first request."""
     loop = asyncio.get_running_loop()
     if OFFSETS_TOPIC in image.topics:
         # Members of groups wait for their coordinator.
         loop.call_soon(lambda: services.groups)
     if TRANSACTIONS_TOPIC in image.topics:
-        # Finish what a crash interrupted, and abort transactions that time out.
+        # Complete transactions that a crash interrupted, and abort those that time out.
         loop.call_soon(lambda: services.transactions)
 
 
 async def _committed(services: Services, topics: Collection[str]) -> CommittedOffsets:
-    """What the groups of all brokers have committed in some topics."""
+    """The committed offsets of all groups in some topics."""
     if OFFSETS_TOPIC not in services.metadata.image.topics:
         return {}
     from headrace.coordination.committed import committed_at, committed_here
@@ -278,7 +278,7 @@ async def _committed(services: Services, topics: Collection[str]) -> CommittedOf
 
 
 def _join(membership: Membership, this: Broker, directories: LogDirectories, clean: bool) -> Broker:
-    """Be one of the cluster's brokers."""
+    """Register this broker in the cluster."""
     folder = (directories.first.meta or {})["directory.id"]
     return membership.join(this, folder, clean=clean)
 
@@ -286,7 +286,7 @@ def _join(membership: Membership, this: Broker, directories: LogDirectories, cle
 def _replicate(
     services: Services, membership: Membership, this: Broker, on: Surroundings
 ) -> "Replication":
-    # Imported here: a broker on its own starts faster without.
+    # Imported here, so that a single broker starts faster.
     from headrace.broker.replication import Replication
     from headrace.client.aio import AsyncConnection
 
@@ -299,20 +299,20 @@ def _replicate(
         services.replicas,
         on.executor,
         services.clock,
-        # It has kept running: what it held it still holds.
+        # The broker kept running, so its replicas are intact: `clean` is True.
         lambda: _join(membership, this, services.replicas.directories, clean=True),
         on.connect or AsyncConnection.connect,
     )
 
 
 def _load(metadata: Metadata, directory: LogDirectory) -> None:
-    """Read the metadata, and see that the data belong to them; new metadata take the data's id."""
+    """Read the metadata, and check their cluster id; new metadata get the id of the data."""
     known = (directory.meta or {}).get("cluster.id")
     metadata.load(known)
     if known is not None and known != metadata.image.cluster_id:
         raise SettingError(
             f"the data in {directory.path} belong to cluster {known}, but the metadata are those "
-            f"of cluster {metadata.image.cluster_id}. Give this broker a folder of its own with "
+            f"of cluster {metadata.image.cluster_id}. Give this broker another folder with "
             "--data-dir, or the metadata of its own cluster with --metadata."
         )
 
@@ -329,7 +329,9 @@ def _adopt_folders(metadata: Metadata, directories: LogDirectories) -> None:
             continue
         topic_id = directory.topic_id(partition)
         if topic_id is None and known_topic is not None:
-            directory.write_topic_id(partition, known_topic.id)  # a power cut took the file's bytes
+            directory.write_topic_id(
+                partition, known_topic.id
+            )  # a power failure lost the file's content
         if topic_id is None or (known_topic is not None and known_topic.id == topic_id):
             continue
         if metadata.was_deleted(topic_id):
@@ -338,16 +340,17 @@ def _adopt_folders(metadata: Metadata, directories: LogDirectories) -> None:
             continue
         if known_topic is not None:
             logger.warning(
-                "the folder of %s has another topic id than the topic; using it", partition
+                "the folder of %s has another topic id than its topic; the folder is used",
+                partition,
             )
             continue
         count = partition.partition + 1
         known = found.get(partition.topic)
         if known is None or known.partitions < count:
             found[partition.topic] = FoundTopic(partition.topic, topic_id, count)
-    strange = metadata.adopt_topics(found.values())
+    conflicting = metadata.adopt_topics(found.values())
     for topic in found.values():
-        if topic in strange:
-            logger.warning("the folders of %s belong to another topic; left alone", topic.name)
+        if topic in conflicting:
+            logger.warning("the folders of %s belong to another topic; ignoring them", topic.name)
         else:
-            logger.info("found the folders of topic %s and took it in", topic.name)
+            logger.info("registered topic %s, whose folders were found", topic.name)

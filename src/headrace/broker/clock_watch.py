@@ -1,8 +1,9 @@
-"""Notices that the machine's wall clock jumped: compares it with the monotonic clock.
+"""Detects jumps of the machine's wall clock by comparing it with the monotonic clock.
 
 A wall clock that goes back makes producers fail with INVALID_TIMESTAMP, and one that goes forward
 makes retention delete early. The broker cannot tell which time is right, so it only reports the
-jump: in the log, in the metrics and as a warning in `/health`. `background.py` calls `look`.
+jump: in the log, in the metrics and as a warning in `/health`. `background.py` calls `look`
+regularly.
 """
 
 import logging
@@ -14,12 +15,12 @@ from headrace.clock import Clock
 logger = logging.getLogger(__name__)
 
 _JUMP_MS = 5000
-"""A smaller difference between two looks is a correction of the clock, and no jump."""
+"""A smaller difference between two checks is a correction of the clock, not a jump."""
 _UNCERTAIN_S = 1.0
-"""If reading both clocks takes longer, the process was suspended in between: look again later."""
+"""If reading both clocks takes longer, the process was suspended: the check is skipped."""
 _FORWARD_SHOWN_S = 3600.0
 _BACK_SHOWN_S = 86_400.0
-"""How long `/health` shows a jump. One back is shown only until the clock has caught up."""
+"""How long `/health` shows a jump. A jump back is shown only until the clock has caught up."""
 
 
 class ClockWatch:
@@ -37,7 +38,7 @@ class ClockWatch:
         metrics.watch("headrace_clock_behind_seconds", lambda: self._behind_ms() / 1000)
 
     def look(self) -> None:
-        """Compare the clocks with the last look."""
+        """Compare the clocks with the previous check."""
         steady_s, wall_ms = self._clock.monotonic(), self._clock.now_ms()
         if self._clock.monotonic() - steady_s > _UNCERTAIN_S:
             return
@@ -59,7 +60,7 @@ class ClockWatch:
         )  # fmt: skip
 
     def warnings(self) -> list[str]:
-        """The last jump, for as long as it matters."""
+        """The last jump, while it still has consequences."""
         passed_s = self._clock.monotonic() - self._jumped_at_s
         seconds, behind_ms = abs(self._jump_ms) / 1000, self._behind_ms()
         if self._jump_ms > 0 and passed_s < _FORWARD_SHOWN_S:

@@ -1,7 +1,7 @@
-"""How this broker's part of the cluster fares, for `/metrics` and `/health`.
+"""Metrics of this broker's partitions and of the cluster, for `/metrics` and `/health`.
 
-All values are computed from the image, again when it has changed. As in Kafka, a leader counts the
-replicas that are missing, and only the controller counts partitions without a leader.
+All values are computed from the image, and recomputed when it has changed. As in Kafka, a leader
+counts the replicas that are missing, and only the controller counts partitions without a leader.
 """
 
 from collections.abc import Callable
@@ -58,7 +58,7 @@ class ClusterMetrics:
         metrics.watch("headrace_replica_lag_records_max", self._largest_lag)
 
     def problems(self) -> list[str]:
-        """What a client of this broker would notice."""
+        """Problems that clients of this broker notice."""
         counts = self._count()
         if not counts.offline_here:
             return []
@@ -76,7 +76,7 @@ class ClusterMetrics:
         return counts.offline if self._is_controller else 0
 
     def _largest_lag(self) -> int:
-        """Of any follower of a partition that this broker leads."""
+        """The largest lag of any follower of a partition that this broker leads."""
         largest = 0
         for partition in self._replicas.shared_out:
             leadership = partition.leadership

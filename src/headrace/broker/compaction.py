@@ -1,8 +1,8 @@
-"""Compaction in a running broker: looks for logs that are due, and has another process do the work.
+"""Compaction in a running broker: finds logs that are due, and starts processes that compact them.
 
-As many processes as `log.cleaner.threads` says, each started when there is something to do and
-ended when there is nothing more. A process writes new files; the event loop only renames them
-into place, which takes less than a millisecond. What compaction means is in `log/compaction.py`.
+There are up to `log.cleaner.threads` processes. Each is started when there is work and ended when
+there is none. A process writes new files; the event loop only renames them into place, which takes
+less than a millisecond. The rules of compaction are in `log/compaction/`.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ _MIB = 1 << 20
 
 
 class _Stale(Exception):
-    """The log is no longer what it was when its compaction began."""
+    """The log changed during its compaction in a way that makes the result invalid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Worker:
         return Failed(f"its process ended with code {await process.wait()}")
 
     def kill(self) -> None:
-        """End the process at once."""
+        """Kill the process."""
         process, self._process = self._process, None
         if process is not None:
             with suppress(ProcessLookupError):
@@ -106,7 +106,7 @@ class Worker:
 
 
 class Compaction:
-    """Which logs are compacted, and when."""
+    """Chooses the logs that are due, and compacts them."""
 
     def __init__(
         self, replicas: Replicas, executor: Executor, clock: Clock, metrics: Metrics
@@ -126,7 +126,7 @@ class Compaction:
         self._tasks.append(asyncio.get_running_loop().create_task(self._run()))
 
     def stop(self) -> None:
-        """End everything at once: what is unfinished is done again after the next start."""
+        """Kill all processes; unfinished work is repeated after the next start."""
         for task in self._tasks:
             task.cancel()
         for worker in self._workers:
@@ -148,23 +148,23 @@ class Compaction:
         await asyncio.sleep(self._settings.integer("log.cleaner.backoff.ms") / 1000)
 
     async def _work(self, index: int) -> None:
-        """Compact one log after the other, as long as that many workers are wanted."""
+        """Compact one log after the other, while the setting permits this many workers."""
         while True:
             try:
                 while index < self._settings.integer("log.cleaner.threads"):
-                    found = self._filthiest()
+                    found = self._dirtiest()
                     if found is None:
                         break
                     await self._compact(self._workers[index], *found)
                 await self._workers[index].stop()
             except Exception:
-                logger.exception("compaction failed; it is tried again later")
+                logger.exception("compaction failed; it will be retried")
                 self._workers[index].kill()
             await self._rest()
 
     # -- choosing -------------------------------------------------------------------------------
 
-    def _filthiest(self) -> tuple[Partition, CompactionPlan] | None:
+    def _dirtiest(self) -> tuple[Partition, CompactionPlan] | None:
         """Of the logs that are due, the one with the largest dirty part."""
         now_ms, now = self._clock.now_ms(), self._clock.monotonic()
         plans: list[tuple[Partition, CompactionPlan]] = []
@@ -181,7 +181,7 @@ class Compaction:
             if (
                 partition.name in self._in_progress
                 or (failures is not None and failures.rest_until > now)
-                # Its copy could miss a tombstone.
+                # A log that is moving is skipped, because its copy could miss a tombstone.
                 or self._replicas.directories.is_moving(partition.name)
             ):
                 continue
@@ -192,7 +192,7 @@ class Compaction:
             try:
                 if partition.log.offline is None:
                     plans.append((partition, self._plan(partition, now_ms)))
-            except Exception as error:  # its own problem: others are compacted
+            except Exception as error:  # the other logs are compacted
                 known = isinstance(error, KafkaError | OSError)
                 logger.warning(
                     "%s cannot be compacted: %s", partition.name, error,
@@ -204,7 +204,7 @@ class Compaction:
         return max(due, key=lambda item: item[1].dirty_ratio, default=None)
 
     def _tell(self, now_ms: int, plans: list[CompactionPlan]) -> None:
-        """What operators want to know after each look."""
+        """Update the metrics after each pass."""
         failed = [failures.plan for failures in self._failures.values()]
         known = [*plans, *(found for found in failed if found is not None)]
         for metric, value in (
@@ -222,7 +222,7 @@ class Compaction:
     def _home(self, name: TopicPartition) -> LogDirectory:
         home = self._replicas.directories.home_of(name)
         if home is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "its topic was deleted")
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted")
         return home
 
     def _note_failure(self, name: TopicPartition, found: CompactionPlan | None = None) -> None:
@@ -242,8 +242,8 @@ class Compaction:
         log.compacting = True
         try:
             loop = asyncio.get_running_loop()
-            # After a crash nothing that was compacted is looked at again: it has gaps, which
-            # elsewhere are a sign of damage.
+            # After a crash, recovery does not scan what was compacted: it has gaps, which would
+            # look like damage.
             await loop.run_in_executor(self._executor, home.checkpoint)
             found = self._plan(partition, self._clock.now_ms())
             if not found.is_due(log.settings):
@@ -256,7 +256,7 @@ class Compaction:
             _report(name, found, finished)
             self._count(name, finished)
         except _Stale as reason:
-            logger.info("the compaction of %s is given up: %s", name, reason)
+            logger.info("cancelled the compaction of %s: %s", name, reason)
             self._metrics.add("headrace_compaction_runs_total", 1, "given_up")
             await self._discard(worker, log)
         except KafkaError as error:
@@ -283,7 +283,7 @@ class Compaction:
         metrics.set("headrace_compaction_last_end_timestamp_seconds", ended_s)
 
     async def _take_answers(self, worker: Worker, log: Log) -> Finished:
-        """Put each group of segments in place as it comes, until the job is finished."""
+        """Swap in each group of segments when it is complete, until the job is finished."""
         before = {segment.base_offset: segment for segment in log.segments}
         generation = log.generation
         while True:
@@ -299,9 +299,9 @@ class Compaction:
 
     def _put_in_place(self, log: Log, old: list[Segment], answer: Cleaned, generation: int) -> None:
         if log.generation != generation or not {*old} <= {*log.segments}:
-            raise _Stale("its segments were deleted or cut meanwhile")
+            raise _Stale("segments were deleted or truncated meanwhile")
         if "compact" not in log.settings.cleanup_policy:
-            raise _Stale("its cleanup.policy was changed")
+            raise _Stale("cleanup.policy was changed")
         put_in_place(log, old, answer.size, answer.aborted)
 
     async def _discard(self, worker: Worker, log: Log) -> None:
@@ -321,19 +321,21 @@ class Compaction:
 
 
 def _save(home: LogDirectory, log: Log) -> None:
-    """Make the swap and the checkpoint last."""
+    """Make the swap and the checkpoint durable."""
     try:
         log.disk.sync_folder(log.folder)
         log.transactions.save_checksums(log.disk, log.folder)
         home.write_cleaned()
     except OSError as error:
         if log.offline is None:
-            raise log.fail(f"saving how far {log.folder} is compacted failed: {error}") from error
+            raise log.fail(
+                f"cannot save the compaction checkpoint of {log.folder}: {error}"
+            ) from error
 
 
 def _report(name: TopicPartition, found: CompactionPlan, finished: Finished) -> None:
     logger.info(
-        "compacted %s, dirty from offset %d to %d: %d of %d records left, %.1f of %.1f MB, "
+        "compacted %s, dirty from offset %d to %d: kept %d of %d records, %.1f of %.1f MB, "
         "in %.1f s (%.1f MB/s)",
         name,
         found.first_dirty,

@@ -1,11 +1,12 @@
-"""One client's connection: bytes in, frames to dispatch, answers out in the order of requests.
+"""One client's connection: receives frames, dispatches them, sends responses in request order.
 
-All connections receive into one shared buffer; only what is left of a partial frame gets a private
-one, as does at once who just sent a frame too large for the shared one. Answers to what came in
-one read leave in one write, and the answers to what one poll reported leave together at its end
-(`Poller.answers`); ranges of log files leave by `sendfile`. A connection is not read while its
-answers cannot be sent, while a fetch waits, while too many of its requests wait, while there is no
-memory for the rest of its frame (`receive_memory.py`), or while its client has used up a quota.
+All connections receive into one shared buffer. The rest of a partial frame moves into a private
+buffer; a connection whose last frame was too large for the shared buffer gets a private one from
+the start. Responses to the frames of one read are sent in one write, and the responses of one poll
+are sent together at its end (`Poller.answers`); ranges of log files are sent with `sendfile`. A
+connection is not read while its responses cannot be sent, while a fetch waits, while too many of
+its requests wait, while there is no memory for the rest of its frame (`receive_memory.py`), or
+while its client is over a quota.
 """
 
 import asyncio
@@ -28,25 +29,25 @@ from headrace.wire.framing import MIN_REQUEST_BYTES, SIZE_BYTES, frame_size
 logger = logging.getLogger(__name__)
 
 _JOINED_BYTES = 64 * 1024
-"""Answers collected from one read leave once they have this size."""
+"""Collected responses of one read are sent when they reach this size."""
 
 _TLS_HANDSHAKE = 0x1603
-"""How a TLS connection begins: the type of a record and the first half of its version."""
+"""The first bytes of TLS: the type of a record and the first half of its version."""
 
 
 HandleFrame: TypeAlias = Callable[["Connection", bytearray, memoryview, int, int], Answer | Later]
-"""Takes a connection, a buffer with a view of it, and where in it a frame begins and ends."""
+"""Takes a connection, a buffer with a view of it, and the start and end of a frame in it."""
 
 
 class Handler(Protocol):
-    """What a connection does with a frame: `broker.dispatch`."""
+    """Handles the frames of connections: `broker.dispatch`."""
 
     @property
     def handle(self) -> HandleFrame: ...
 
 
 class _Waiting:
-    """The place in the line of answers of a request that is still being worked on."""
+    """The slot of an unfinished request in the queue of responses."""
 
     __slots__ = ("answer", "done")
 
@@ -56,7 +57,7 @@ class _Waiting:
 
 
 class Limits:
-    """How much one connection may ask of the broker."""
+    """Limits of one connection."""
 
     __slots__ = ("frame_bytes", "least_bytes", "pipelined")
 
@@ -123,23 +124,23 @@ class Connection:
         return self.caller.address
 
     def serve_with(self, handler: Handler, limits: Limits) -> None:
-        """Give the requests from now on to another handler."""
+        """Pass all following requests to another handler."""
         self._handle = handler.handle
         self._limits = limits
 
     def switch_handler(self, before: HandleFrame, after: HandleFrame) -> None:
-        """Give requests to `after` from now on, if `before` gets them at present."""
+        """Pass all following requests to `after`, if `before` is the current handler."""
         if self._handle == before:
             self._handle = after
 
     @property
     def waits(self) -> bool:
-        """Whether the client waits for an answer."""
+        """Whether the client waits for a response."""
         return bool(self._line)
 
     @property
     def filled_bytes(self) -> int:
-        """How much of the frame has arrived that is being received."""
+        """How much of the current frame has arrived."""
         return self._filled
 
     # ----------------------------------------------------------------------------- reading
@@ -161,7 +162,7 @@ class Connection:
             buffers = self._buffers
             if self._private is not None:
                 self._receive_more(self._private)
-            elif self._large and (private := buffers.kept(self._large)) is not None:
+            elif self._large and (private := buffers.take_pooled(self._large)) is not None:
                 self._private, self._filled, self._needed = private, 0, 0
                 self._memory.lend(self, len(private))
                 self._receive_more(private)
@@ -177,7 +178,7 @@ class Connection:
             if self._pending is not None:
                 self._read_again()
         except BlockingIOError:
-            return  # there was nothing to read after all
+            return  # there was nothing to read
         except OSError as error:
             self._fail(error)
 
@@ -192,12 +193,12 @@ class Connection:
         if self._transport.hung_up():
             self.close()
             return
-        # With something to read before its end, the socket would report that end for ever.
+        # With unread bytes before its end, the socket would report the end repeatedly.
         hangup = 0 if events & HANGUP else HANGUP
         self._want(self._events & ~(READ | HANGUP) | hangup)
 
     def _receive_more(self, private: bytearray) -> None:
-        """Fill up a partial frame, to its end and no further."""
+        """Receive the rest of a partial frame, and nothing beyond it."""
         filled = self._filled
         if filled == len(private):
             larger = self._buffers.take(max(self._needed, filled + 1), filled)
@@ -226,12 +227,12 @@ class Connection:
             return
         if not self._needed:
             self._needed = frame_size(private, 0)[0] + SIZE_BYTES
-        # A size that is not allowed is for `_frames` to refuse.
+        # `_frames` refuses an invalid size.
         if not filled < self._needed <= self._limits.frame_bytes + SIZE_BYTES:
             self._process_private(private)
 
     def resume_receiving(self) -> None:
-        """Read on after a wait for memory."""
+        """Continue reading after a wait for memory."""
         if not (self.closed or self._exclusive or self._out):
             self._want(READ)
 
@@ -243,7 +244,7 @@ class Connection:
             return
         self._private = None
         self._large = self._needed if self._needed > SHARED_BYTES else 0
-        if not self._exclusive:  # else the request is still worked on
+        if not self._exclusive:  # otherwise the request is still being handled
             self._memory.release(self)
         if used < filled:
             self._keep(view[used:filled])
@@ -251,7 +252,7 @@ class Connection:
         self._buffers.give_back(private)
 
     def _keep(self, rest: memoryview) -> None:
-        """Put what is left of a read aside until more of it has come, or may be worked on."""
+        """Copy the unprocessed rest of a read into a private buffer."""
         left = len(rest)
         needed = frame_size(rest, 0)[0] + SIZE_BYTES if left >= SIZE_BYTES else 0
         private = self._buffers.take(max(needed, left), left)
@@ -262,7 +263,7 @@ class Connection:
         self._needed = needed
 
     def _frames(self, buf: bytearray, view: memoryview, filled: int) -> int:
-        """Work on the whole frames in `buf[:filled]`; where the first unworked byte is."""
+        """Handle the whole frames in `buf[:filled]`; the position of the first unhandled byte."""
         pos = 0
         joined = b""
         handle, limits = self._handle, self._limits
@@ -319,7 +320,7 @@ class Connection:
     def _refuse_frame(self, size: int) -> None:
         if size >> 16 == _TLS_HANDSHAKE and self._pending is None:
             logger.warning(
-                "closing %s: it speaks TLS, and the listener %s has none; correct "
+                "closing %s: it uses TLS, but the listener %s does not; correct "
                 "security.protocol or the port in the client's configuration",
                 self.address, self.caller.listener,
             )  # fmt: skip
@@ -334,16 +335,16 @@ class Connection:
     # ------------------------------------------------------------------- answers that wait
 
     def hold(self) -> None:
-        """Read nothing more from this client until the request at hand is answered."""
+        """Read nothing more from this client until the current request is answered."""
         self._exclusive = True
 
     @property
     def muted(self) -> bool:
-        """Whether the client is not read because it has used up a quota."""
+        """Whether the client is not read because it is over a quota."""
         return self._muted is not None
 
     def mute(self, seconds: float) -> None:
-        """Read nothing more from this client for some time; answers still leave."""
+        """Read nothing from this client for some time; responses are still sent."""
         if self.closed:
             return
         loop = asyncio.get_running_loop()
@@ -373,7 +374,7 @@ class Connection:
                 self._poller.has_work = True
             return
         if isinstance(work, LongProduce):
-            self.hold()  # the order of a producer's batches is kept
+            self.hold()  # preserves the order of a producer's batches
         task = asyncio.get_running_loop().create_task(self._finish(work, place))
         self._poller.has_work = True
         self._tasks.add(task)
@@ -395,7 +396,7 @@ class Connection:
             self.close()
             return
         except Exception:
-            logger.exception("a request from %s broke this broker's code", self.address)
+            logger.exception("unexpected error in a request from %s", self.address)
             self.close()
             return
         self._answer(place)
@@ -409,7 +410,7 @@ class Connection:
         self._answer(place)
 
     def _answer(self, place: _Waiting) -> None:
-        """Send what is at the head of the line, now that this place has its answer."""
+        """Send the complete responses at the head of the queue, after `place` was filled."""
         place.done = True
         try:
             while self._line and self._line[0].done and not self.closed:
@@ -423,7 +424,7 @@ class Connection:
             self._fail(error)
 
     def _read_on(self) -> None:
-        """Read again, unless something else is still in the way."""
+        """Read again, unless there is another reason not to."""
         if self._exclusive and not self._line and self._muted is None:
             self._exclusive = False
             if self._private is None:
@@ -432,7 +433,7 @@ class Connection:
             self._resume()
 
     def _resume(self) -> None:
-        """Go on with what was put aside, and read again."""
+        """Handle the frames in the private buffer, and read again."""
         private = self._private
         whole = self._filled >= (self._needed or SIZE_BYTES)
         if private is not None and whole and not self._exclusive:
@@ -443,7 +444,7 @@ class Connection:
     # ----------------------------------------------------------------------------- writing
 
     def send(self, answer: bytes | list[Chunk]) -> None:
-        """Send what waited in the poller's `answers`; a broken connection closes."""
+        """Send a response from the poller's `answers`; a broken connection is closed."""
         if self.closed:
             return
         try:
@@ -477,7 +478,7 @@ class Connection:
             self._want(self._events | WRITE)
 
     def _drain(self) -> None:
-        """Send what waits, in order, until the socket takes no more."""
+        """Send the queued responses in order until the socket accepts no more."""
         if not self._transport.drain(self._out):
             self._want(self._events | WRITE)
         elif self._events & WRITE:
@@ -491,7 +492,7 @@ class Connection:
                 self._read_again()
 
     def _read_again(self) -> None:
-        """Come back for received bytes that the transport holds and the poller does not report."""
+        """Schedule a read of bytes that the transport has buffered and epoll does not report."""
         assert self._pending is not None
         if not self.closed and self._events & READ and self._pending():
             asyncio.get_running_loop().call_soon(self._ready_again)
@@ -502,13 +503,13 @@ class Connection:
             self.ready(READ)
 
     def _fail(self, error: OSError) -> None:
-        """Close after an error of the socket, or of the disk that the answer is read from."""
+        """Close after an error of the socket, or of the disk from which the response is read."""
         if error.errno == errno.EIO:
             logger.error("cannot read the records for %s from the disk: %s", self.address, error)
         self.close()
 
     def close(self) -> None:
-        """Drop the connection and everything that waits for it; may be called twice."""
+        """Close the connection and cancel its requests; may be called twice."""
         if self.closed:
             return
         self.closed = True

@@ -11,10 +11,10 @@ def watch_damage(metrics: Metrics, directories: LogDirectories) -> None:
 
 
 def damage_warnings(directories: LogDirectories) -> list[str]:
-    """What is damaged, and what to do about it."""
+    """The damaged partitions, and what an operator can do."""
     return [
         f"{log.partition} is damaged: the offsets {first} to {following - 1} cannot be read; "
-        f"restore the files in {log.folder}, or let consumers go on at offset {following}"
+        f"restore the files in {log.folder}, or reset consumers to offset {following}"
         for log in directories.damaged()
         for first, following in log.holes
     ]

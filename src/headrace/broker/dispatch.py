@@ -1,11 +1,11 @@
-"""From a frame to its handler: version, decoding, the call, the answer.
+"""Dispatch of frames to handlers: checks the version, decodes, calls, encodes.
 
-All that dispatch knows of an API is its row in the route table. The handler of a hot row gets
-positions in the receive buffer and returns a frame; for the others the codec decodes requests and
-encodes responses. A request or response that takes long is worked on in slices (`apis/slices.py`),
-and one that names much in parts (`apis/parts.py`); its connection is not read meanwhile. A
-handler's KafkaError becomes the answer; a malformed request closes its connection; a mistake of
-ours is logged with its trace and closes the connection too.
+Dispatch takes all properties of an API from its row in the route table. The handler of a hot row
+gets positions in the receive buffer and returns a frame; for the others the codec decodes requests
+and encodes responses. Long requests and responses are handled in slices (`apis/slices.py`), and
+requests with many elements in parts (`apis/parts.py`); the connection is not read meanwhile. A
+handler's KafkaError becomes the response. A malformed request closes its connection. An unexpected
+exception is logged with its traceback and closes the connection too.
 """
 
 import logging
@@ -20,7 +20,7 @@ from headrace.apis.hot import Answer, CloseConnection, HotHandler, Later, LongRe
 from headrace.apis.parts import CUTS, CombinedResponse, Cut, Pace, is_large, parts, prepare
 from headrace.apis.rights import RightCheck, check_before
 from headrace.apis.routes import ROUTES, HandlerKind, Route
-from headrace.broker.buffers import LARGEST_KEPT_BYTES
+from headrace.broker.buffers import LARGEST_POOLED_BYTES
 from headrace.broker.connection import Connection
 from headrace.errors import KafkaError, MalformedRequest
 from headrace.wire.framing import (
@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 _UNREADABLE = (MalformedRequest, struct.error, IndexError, UnicodeDecodeError)
 _LARGE_BYTES = 4096
-"""A cold request that is larger than this is decoded in slices."""
+"""Larger cold requests are decoded in slices."""
 
 
 class _Row:
@@ -58,7 +58,7 @@ class _Row:
         self.before = tuple(one for one in route.rights if one.check is RightCheck.BEFORE)
         self.requests = 0
         self.handler: Callable[..., Any] | None = None
-        """The handler of a cold row, once a request has needed it."""
+        """The handler of a cold row; None before the first request."""
         self.hot: Callable[..., Answer | Later] | None = None
         if route.kind is HandlerKind.HOT:
             handler: HotHandler = route.load()(services)
@@ -90,13 +90,13 @@ class Dispatch:
         self._slices = services.slices
 
     def requests(self) -> dict[str, int]:
-        """How many there were so far, by the API's name; only of those that were asked for."""
+        """The number of requests by API name, without APIs that had none."""
         return {row.route.name: row.requests for row in self._rows.values() if row.requests}
 
     def handle(
         self, connection: Connection, buf: bytearray, view: memoryview, pos: int, end: int
     ) -> Answer | Later:
-        """The answer to the request in [pos, end), or the work that will give it."""
+        """The response to the request in [pos, end), or an awaitable of it."""
         try:
             key, version, correlation_id, size = request_start(buf, pos)
             body = pos + REQUEST_START_BYTES + size if size > 0 else pos + REQUEST_START_BYTES
@@ -104,7 +104,7 @@ class Dispatch:
                 raise MalformedRequest("the request ends within its header")
             row = self._rows.get(key)
             if row is None:
-                raise CloseConnection(f"there is no API with key {key} here")
+                raise CloseConnection(f"unknown API key {key}")
             row.requests += 1
             if not row.first <= version <= row.last:
                 return self._answer_unsupported(
@@ -117,8 +117,8 @@ class Dispatch:
                 return hot(connection.caller, buf, view, body, end, version, correlation_id)
             client_id = read_client_id(buf, view, pos + REQUEST_START_BYTES, end, size)
             context = RequestContext(version, client_id, connection.caller)
-            # A buffer that is not used again need not be copied.
-            reused = len(buf) <= LARGEST_KEPT_BYTES
+            # A buffer that is not reused need not be copied.
+            reused = len(buf) <= LARGEST_POOLED_BYTES
             request = bytes(view[body:end]) if reused else view[body:end]
             return self._answer_cold(row, connection, request, context, correlation_id)
         except LongRequest as long:
@@ -142,7 +142,7 @@ class Dispatch:
         version: int,
         correlation_id: int,
     ) -> Answer | Later:
-        """The answer to a request of a version that is not in the route table."""
+        """The response to a request of a version that is not in the route table."""
         if row.route.any_version and row.hot is not None:
             return row.hot(connection.caller, buf, view, body, end, version, correlation_id)
         raise CloseConnection(
@@ -157,7 +157,7 @@ class Dispatch:
         version: int,
         correlation_id: int,
     ) -> Answer | Coroutine[None, None, Answer]:
-        """The answer to a hot request that has to be worked on in slices."""
+        """The response to a hot request that is handled in slices."""
         try:
             answer = long.work(self._slices, connection.caller, body, version, correlation_id)
         except CloseConnection:
@@ -199,7 +199,7 @@ class Dispatch:
         return frame_response(correlation_id, context.version >= row.flexible_from, encoded)
 
     def _handle_whole(self, row: _Row, request: object, context: RequestContext) -> object:
-        """The response, or a coroutine that will give it."""
+        """The response, or a coroutine that returns it."""
         try:
             if row.before and context.caller.permissions is not None:
                 check_before(row.before, context.caller, request)
@@ -213,14 +213,14 @@ class Dispatch:
     async def _answer_large(
         self, row: _Row, body: bytes | memoryview, context: RequestContext, correlation_id: int
     ) -> Answer:
-        """The answer to a request that takes long even to decode."""
+        """The response to a request that is decoded in slices."""
         from headrace.wire import codec
 
         try:
             steps = codec.decode_steps(row.key, context.version, body)
             request = await self._slices.finish(steps)
         except _UNREADABLE as error:
-            raise CloseConnection(f"unreadable request: {error}") from error
+            raise CloseConnection(f"malformed request: {error}") from error
         cut = row.cut
         if cut is not None and is_large(request, cut):
             response: object = self._handle_parts(row, request, cut, context)
@@ -231,7 +231,7 @@ class Dispatch:
     async def _handle_parts(
         self, row: _Row, request: object, cut: Cut, context: RequestContext
     ) -> object:
-        """Handle a request as several small ones, and join what they are answered."""
+        """Handle a request as several small ones, and combine their responses."""
         joined = CombinedResponse(cut.answers)
         pace = Pace(cut)
         for whole in await self._slices.finish(prepare(request, cut)):
@@ -258,7 +258,7 @@ class Dispatch:
         context: RequestContext,
         correlation_id: int,
     ) -> Answer:
-        """Wait for a response that is not there yet, and encode it."""
+        """Await a response, and encode it."""
         from headrace.wire import codec
 
         try:
@@ -267,7 +267,7 @@ class Dispatch:
         except KafkaError as error:
             response = _refusal(row, request, error)
         except Exception as error:
-            logger.exception("%s broke this broker's code", row.route.name)
+            logger.exception("unexpected error in the handler of %s", row.route.name)
             raise CloseConnection("internal error") from error
         version, throttle_ms = context.version, context.caller.throttle_ms
         flexible = version >= row.flexible_from
@@ -288,10 +288,10 @@ async def _finish_long(work: Coroutine[None, None, Answer], connection: Connecti
 
 
 def _closing(error: Exception, connection: Connection) -> CloseConnection:
-    """Why a request closes its connection, from what went wrong."""
+    """The reason to close a connection, for an exception of its request."""
     if isinstance(error, _UNREADABLE):
-        return CloseConnection(f"unreadable request: {error}")
-    logger.error("a request from %s broke this broker's code", connection.address, exc_info=error)
+        return CloseConnection(f"malformed request: {error}")
+    logger.error("unexpected error in a request from %s", connection.address, exc_info=error)
     return CloseConnection("internal error")
 
 

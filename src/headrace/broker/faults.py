@@ -1,8 +1,8 @@
-"""Faults on demand, for tests of clients: errors, delays, cut connections, a moved clock,
+"""Fault injection for tests of clients: errors, delays, closed connections, a moved clock,
 and a disk that fails at a named point.
 
-A broker that was started with a fault port takes commands on it, one JSON object a line, and
-answers each with one. Without the port none of this is in the way of a request.
+A broker that was started with a fault port accepts commands on it, one JSON object per line, and
+answers each with one. Without the port, requests do not pass through this module.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from headrace.wire.varint import skip_tagged_fields
 
 @dataclass(frozen=True, slots=True)
 class RequestFault:
-    """What happens to one request: an error instead of an answer, a delay, or a cut."""
+    """The fault of one request: an error response, a delay, or a closed connection."""
 
     kind: str
     code: ErrorCode = ErrorCode.NONE
@@ -50,13 +50,13 @@ class Faults:
     def handle(
         self, connection: Connection, buf: bytearray, view: memoryview, pos: int, end: int
     ) -> Answer | Later:
-        """What dispatch would answer, unless a fault waits for this API."""
+        """The response of dispatch, unless a fault is queued for this API."""
         waiting = self._waiting.get(request_start(buf, pos)[0])
         if not waiting:
             return self._dispatch.handle(connection, buf, view, pos, end)
         fault = waiting.popleft()
         if fault.kind == "cut":
-            raise CloseConnection("cut before the request was worked on, as a test asked")
+            raise CloseConnection("injected fault: closed before the request was handled")
         if fault.kind == "error":
             return _refuse(connection.caller, buf, view, pos, end, fault.code)
         frame = bytearray(view[pos:end])
@@ -69,22 +69,22 @@ class Faults:
         if isinstance(answer, Coroutine | LongProduce | WaitingFetch):
             answer = await answer
         if fault.kind == "drop":
-            raise CloseConnection("cut after the request was worked on, as a test asked")
+            raise CloseConnection("injected fault: closed after the request was handled")
         return answer
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Take commands from one test until it hangs up."""
+        """Execute the commands of one test until it closes the connection."""
         while line := await reader.readline():
             try:
-                answer = {"ok": True, **self._obey(json.loads(line))}
+                answer = {"ok": True, **self._execute(json.loads(line))}
                 writer.write(json.dumps(answer).encode() + b"\n")
             except (KeyError, ValueError) as error:
                 writer.write(json.dumps({"ok": False, "error": str(error)}).encode() + b"\n")
             await writer.drain()
         writer.close()
 
-    def _obey(self, command: dict[str, object]) -> dict[str, object]:
-        """Do it; what the test is told beyond that it was done."""
+    def _execute(self, command: dict[str, object]) -> dict[str, object]:
+        """Execute a command; further fields of the reply."""
         match command:
             case {"do": "count"}:
                 return {"waiting": sum(len(line) for line in self._waiting.values())}
@@ -116,13 +116,13 @@ def _route(name: str) -> Route:
     for route in ROUTES.values():
         if route.name.lower() == name.lower():
             return route
-    raise ValueError(f"there is no API {name!r}; there are {[r.name for r in ROUTES.values()]}")
+    raise ValueError(f"unknown API {name!r}; known are {[r.name for r in ROUTES.values()]}")
 
 
 def _refuse(
     caller: Caller, buf: bytearray, view: memoryview, pos: int, end: int, code: ErrorCode
 ) -> Answer:
-    """The request's own answer with an error in every place that can hold one."""
+    """The response of the request's API, with the error in every error field."""
     key, version, correlation_id, size = request_start(buf, pos)
     route = ROUTES[key]
     flexible = version >= route.flexible_from
@@ -145,10 +145,10 @@ def _refuse(
         wanted = parse_metadata(buf, view, start, end, version)
         return frame_response(correlation_id, flexible, refuse_metadata(wanted, code, version))
     if route is API_VERSIONS:
-        raise CloseConnection("ApiVersions cannot be refused in a way that clients understand")
+        raise CloseConnection("clients cannot process an error response to ApiVersions")
     from headrace.wire import codec
     from headrace.wire.refusal import refusal
 
     request = codec.decode(key, version, bytes(view[start:end]), 0)
-    response = refusal(key, request, KafkaError(code, "a fault that a test asked for"))
+    response = refusal(key, request, KafkaError(code, "injected fault"))
     return frame_response(correlation_id, flexible, codec.encode(key, version, response))

@@ -1,7 +1,7 @@
 """The first user of a broker, from the environment: HEADRACE_ADMIN_PASSWORD_FILE.
 
-In a container `headrace users add` cannot be run before the first start. The variable names
-a file with a password; the user `admin` is made with it and may do everything. An existing user of
+In a container `headrace users add` cannot be run before the first start. The variable names a file
+with a password. The user `admin` is created with it and gets all permissions. An existing user of
 that name is not changed.
 """
 
@@ -19,7 +19,7 @@ _VARIABLE = "HEADRACE_ADMIN_PASSWORD_FILE"
 
 
 def make_first_admin(metadata: Metadata, file: str) -> None:
-    """Make the user `admin` unless there is one; SettingError if its password cannot be read."""
+    """Create the user `admin` unless it exists; SettingError if the file cannot be read."""
     try:
         password = read_password_file(file)
     except (OSError, ValueError) as error:
@@ -32,4 +32,4 @@ def make_first_admin(metadata: Metadata, file: str) -> None:
         return [True], made
 
     if metadata.alter_security(decide) == [True]:
-        logger.info("the user %s was made with the password in %s", NAME, file)
+        logger.info("created the user %s with the password in %s", NAME, file)

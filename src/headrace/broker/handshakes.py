@@ -1,9 +1,9 @@
 """TLS handshakes of new connections, before they become connections of the broker.
 
-A handshake keeps the event loop busy for most of a millisecond, so one is worked on at a time, and
-other connections are served before the next. Connections whose handshake is not done are bounded in
-number, in all and per address, and in time. A client that does not speak TLS is closed without an
-alert: a Java client would take the alert for the size of a huge response.
+A handshake occupies the event loop for most of a millisecond, so they are handled one at a time,
+and other connections are served in between. Unfinished handshakes are bounded in total, per
+address, and in time. A connection of a client that does not use TLS is closed without an alert,
+because a Java client would read the alert as the size of a huge response.
 """
 
 import asyncio
@@ -23,14 +23,14 @@ from headrace.wire.fast import Chunk
 logger = logging.getLogger(__name__)
 
 MOST = 1024
-"""Handshakes under way on one listener; a new connection ends the oldest one beyond that."""
+"""The limit of unfinished handshakes on one listener; a new one ends the oldest."""
 MOST_PER_ADDRESS = 128
 _TLS_HANDSHAKE = 0x16
 _LOG_S = 10.0
 """How often one kind of failure of one address is logged."""
 
 Done = Callable[[TlsTransport, str, str | None], None]
-"""Takes over a connection: its transport, the client's address, and its principal, if any."""
+"""Receives a connection: its transport, the client's address, and its principal, if any."""
 
 
 class Handshakes:
@@ -45,7 +45,7 @@ class Handshakes:
         self._timeout_s = timeout_s
         self._done = done
         self._under_way: dict[_Handshake, float] = {}
-        """Each with the time at which it ends; the oldest first."""
+        """The deadline of each handshake, oldest first."""
         self._per_host: Counter[str] = Counter()
         self._ready: deque[_Handshake] = deque()
         self._working = False
@@ -56,7 +56,7 @@ class Handshakes:
         return len(self._under_way)
 
     def begin(self, sock: socket.socket, host: str, port: int) -> None:
-        """Wait for a new client's first bytes."""
+        """Begin the handshake of a new connection when its first bytes arrive."""
         if self._per_host[host] >= MOST_PER_ADDRESS:
             self.log_closing(host, port, f"has {MOST_PER_ADDRESS} unfinished TLS handshakes")
             sock.close()
@@ -71,7 +71,7 @@ class Handshakes:
             self._timer = loop.call_later(self._timeout_s, self._end_late)
 
     def close(self) -> None:
-        """End them all."""
+        """End all handshakes."""
         for handshake in list(self._under_way):
             handshake.end()
         if self._timer is not None:
@@ -79,7 +79,7 @@ class Handshakes:
             self._timer = None
 
     def take_turn(self, handshake: "_Handshake") -> None:
-        """Work on this one when its turn comes."""
+        """Queue a handshake for its next step."""
         self._ready.append(handshake)
         if not self._working:
             self._working = True
@@ -87,7 +87,7 @@ class Handshakes:
         self.poller.has_work = True
 
     def _work(self) -> None:
-        """Go on with one handshake; all other connections are served before the next."""
+        """Run one step of one handshake; other connections are served before the next."""
         self._ready.popleft().step()
         self._working = bool(self._ready)
         if self._working:
@@ -104,14 +104,14 @@ class Handshakes:
             handshake.fail(f"did not finish the TLS handshake within {self._timeout_s:g} s")
 
     def forget(self, handshake: "_Handshake", host: str) -> None:
-        """It has ended, well or not."""
+        """Remove a handshake that has ended."""
         if self._under_way.pop(handshake, None) is not None:
             self._per_host[host] -= 1
             if not self._per_host[host]:
                 del self._per_host[host]
 
     def finish(self, sock: ssl.SSLSocket, host: str, port: int) -> None:
-        """Hand over a connection; a client that logs in is known by its login alone."""
+        """Pass on a connection; on a SASL listener the certificate gives no principal."""
         principal = None
         if not self.listener.login:
             der = sock.getpeercert(binary_form=True)
@@ -130,7 +130,7 @@ class Handshakes:
             return None
         principal = self.tls.rules.principal(name)
         if principal is None:
-            why = f"is {name}, to which no rule of ssl.principal.mapping.rules applies"
+            why = f"has the name {name}, which no rule of ssl.principal.mapping.rules matches"
             self.log_closing(host, port, why)
         return principal
 
@@ -168,10 +168,10 @@ class _Handshake:
         self._all.take_turn(self)
 
     def send(self, answer: bytes | list[Chunk]) -> None:
-        raise AssertionError("a client is answered after its handshake")
+        raise AssertionError("a handshake sends no responses")
 
     def step(self) -> None:
-        """Go on with what has arrived."""
+        """Continue with the bytes that have arrived."""
         if self.ended:
             return
         try:
@@ -193,7 +193,7 @@ class _Handshake:
             self._all.finish(tls, self._host, self._port)
 
     def _begin(self) -> bool:
-        """Look at the first byte, and begin TLS if the client does; False if it does not."""
+        """Check the first byte, and begin TLS; False if the client does not use TLS."""
         first = self._sock.recv(1, socket.MSG_PEEK)
         if not first:
             self.end()
@@ -201,7 +201,7 @@ class _Handshake:
         if first[0] != _TLS_HANDSHAKE:
             listener = self._all.listener
             self.fail(
-                f"speaks plain text, and the listener {listener.name} wants {listener.protocol}; "
+                f"uses no TLS, but the listener {listener.name} requires {listener.protocol}; "
                 "correct security.protocol or the port in the client's configuration"
             )
             return False
@@ -211,7 +211,7 @@ class _Handshake:
         return True
 
     def fail(self, why: str) -> None:
-        """End, and log why."""
+        """End the handshake, and log the reason."""
         self._all.log_closing(self._host, self._port, why)
         self.end()
 

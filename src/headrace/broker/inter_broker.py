@@ -1,4 +1,4 @@
-"""How this broker connects to others: the protocol of their listener, TLS, and its own login."""
+"""Connections to other brokers: the protocol of their listener, TLS, and SASL."""
 
 import re
 from collections.abc import Awaitable, Mapping
@@ -24,7 +24,7 @@ _USERS = re.compile(r"\buser_\w+\s*=")
 
 
 def make_connect(listener: Listener, tls: "ListenerTls | None", settings: Settings) -> "Connect":
-    """Connects to the listener of other brokers, over TLS and with a login if it wants them."""
+    """A function that connects to other brokers, with TLS and SASL as the listener requires."""
     from headrace.client.aio import AsyncConnection
 
     security = login_security(listener, settings)
@@ -32,7 +32,7 @@ def make_connect(listener: Listener, tls: "ListenerTls | None", settings: Settin
     def connect(
         host: str, port: int, client_id: str, timeout_s: float
     ) -> "Awaitable[AsyncConnection]":
-        # The certificate may be another one by now.
+        # The certificate may have been renewed.
         context = tls.client if tls is not None else None
         return AsyncConnection.connect(host, port, client_id, timeout_s, context, security)
 
@@ -40,7 +40,7 @@ def make_connect(listener: Listener, tls: "ListenerTls | None", settings: Settin
 
 
 def login_security(listener: Listener, settings: Settings) -> Security:
-    """As whom this broker logs in to others; without a name if the settings give none."""
+    """The credentials of this broker on others; without a name if the settings have none."""
     if not listener.login:
         return Security(listener.protocol)
     mechanism = settings.for_listener(listener.name).text(_MECHANISM)
@@ -62,7 +62,7 @@ def login_security(listener: Listener, settings: Settings) -> Security:
 
 
 def _token_security(listener: Listener, settings: Settings, jaas: Mapping[str, str]) -> Security:
-    """A login with tokens; `settings` are the listener's."""
+    """The credentials for OAUTHBEARER; `settings` are the listener's."""
     url = settings.text(_TOKEN_URL)
     if not url:
         return Security(listener.protocol, mechanism=OAUTHBEARER)
@@ -98,10 +98,10 @@ def _service(jaas: Mapping[str, str]) -> str:
 
 
 def check_login(listener: Listener, settings: Settings) -> None:
-    """SettingError if this broker has to log in to others and has no name to do so."""
+    """SettingError if the listener requires a login and the settings have no credentials."""
     if listener.login and not login_security(listener, settings).username:
         raise SettingError(
-            f"brokers log in to each other on the listener {listener}, but {_JAAS} gives no name "
+            f"brokers log in to each other on the listener {listener}, but {_JAAS} has no name "
             f"and password; set {LISTENER_PREFIX}{listener.name.lower()}.{_JAAS} "
             f"(for OAUTHBEARER: {_TOKEN_URL}; for GSSAPI: with a keytab), or choose another with "
             "inter.broker.listener.name"
@@ -109,7 +109,7 @@ def check_login(listener: Listener, settings: Settings) -> None:
 
 
 def jaas_config(listener: str, mechanism: str, settings: Settings) -> tuple[str, str]:
-    """The setting that gives this broker's own user, and its text; the most special one counts."""
+    """The JAAS setting of this broker's own user, and its value; the most specific one."""
     prefix = f"{LISTENER_PREFIX}{listener.lower()}."
     for name in (f"{prefix}{mechanism.lower()}.{_JAAS}", f"{prefix}{_JAAS}", _JAAS):
         text = settings.explicit.get(name)
@@ -119,10 +119,10 @@ def jaas_config(listener: str, mechanism: str, settings: Settings) -> tuple[str,
 
 
 def check_jaas(settings: Settings) -> None:
-    """SettingError if a JAAS text defines users: they are in the cluster's metadata instead."""
+    """SettingError if a JAAS setting defines users; users are in the cluster's metadata."""
     for name, text in settings.explicit.items():
         if name.endswith(_JAAS) and _USERS.search(text):
             raise SettingError(
                 f"{name}: users are not read from JAAS (user_NAME=...). Add each with `headrace "
-                "users add NAME`; PLAIN and SCRAM then know the same users"
+                "users add NAME`; PLAIN and SCRAM use the same users"
             )

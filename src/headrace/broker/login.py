@@ -1,12 +1,13 @@
-"""Logins: the first requests on a listener that wants them, and those of a later login.
+"""SASL logins: the first requests on a listener that requires them, and re-authentication.
 
-Until a client has logged in, only ApiVersions, once, and SaslHandshake are read; anything else
-closes the connection and is not even decoded. SaslHandshake v1 is followed by SaslAuthenticate
-requests, v0 by the mechanism's messages as plain frames. A login that fails is answered with one
-text for all causes, after a delay, and then the connection is closed.
+Until a client has logged in, only ApiVersions, once, and SaslHandshake are accepted; any other
+request closes the connection without being decoded. SaslHandshake v1 is followed by
+SaslAuthenticate requests, v0 by the mechanism's messages as plain frames. A failed login gets the
+same error message for all causes, after a delay, and then the connection is closed.
 
-A login that ends, by `connections.max.reauth.ms` or because its proof does, has to be repeated by
-the same user with the same mechanism (KIP-368). Other connections are served by dispatch alone.
+A login that expires, by `connections.max.reauth.ms` or with its token, has to be repeated by the
+same user with the same mechanism (KIP-368). Connections without an expiry are then served by
+dispatch alone.
 """
 
 import asyncio
@@ -42,14 +43,14 @@ logger = logging.getLogger(__name__)
 _UNREADABLE = (MalformedRequest, struct.error, IndexError, UnicodeDecodeError)
 _SIZE = struct.Struct(">i")
 _RAW_HANDSHAKE = 0
-"""The version of SaslHandshake that plain frames follow."""
+"""The version of SaslHandshake that is followed by plain frames."""
 RELOGIN_PAUSE_S = 1.0
 """A client that logs in again sooner than this is refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoginRules:
-    """How clients of one listener log in."""
+    """The login settings of one listener."""
 
     listener: str
     mechanisms: Sequence[str]
@@ -58,18 +59,18 @@ class LoginRules:
     failure_delay_s: float
     setup_timeout_s: float
     most_session_ms: int
-    """After how long a login has to be repeated; 0: as long as its proof counts."""
+    """The longest lifetime of a login; 0: until its token expires."""
     first_limits: Limits
-    """What a client may send before it has logged in."""
+    """The limits before a client has logged in."""
     limits: Limits
     dispatch: Handler
     audit: Audit
     welcome: Callable[[Connection, LoggedIn], None]
-    """Makes the user of a login the caller of the connection."""
+    """Sets the user of a login as the principal of the connection."""
 
 
 class Login:
-    """Serves a connection until its client has logged in, and again when a login has ended."""
+    """Serves a connection until its client has logged in, and again when the login has expired."""
 
     def __init__(self, rules: LoginRules) -> None:
         self._rules = rules
@@ -84,11 +85,11 @@ class Login:
 
     @property
     def first_limits(self) -> Limits:
-        """What the client may send before it has logged in."""
+        """The limits before the client has logged in."""
         return self._rules.first_limits
 
     def end_late(self, connection: Connection) -> None:
-        """Close the connection of a client that does not log in for too long."""
+        """Close the connection if the client does not log in in time."""
         loop = asyncio.get_running_loop()
         loop.call_later(self._rules.setup_timeout_s, self._give_up, connection)
 
@@ -103,15 +104,15 @@ class Login:
     def handle(
         self, connection: Connection, buf: bytearray, view: memoryview, pos: int, end: int
     ) -> Answer | Later:
-        """The answer to a request, of a login or of a client that has logged in."""
+        """The response to a request of a login, or of a client that has logged in."""
         try:
             return self._handle(connection, buf, view, pos, end)
         except CloseConnection:
             raise
         except _UNREADABLE as error:
-            raise CloseConnection(f"unreadable request before the login: {error}") from error
+            raise CloseConnection(f"malformed request before the login: {error}") from error
         except Exception as error:
-            logger.exception("a login from %s broke this broker's code", connection.address)
+            logger.exception("unexpected error in a login from %s", connection.address)
             raise CloseConnection("internal error") from error
 
     def _handle(
@@ -131,7 +132,7 @@ class Login:
             if self._user is None and key == API_VERSIONS.key and not self._versions_asked:
                 self._versions_asked = version <= API_VERSIONS.max_version
                 return self._rules.dispatch.handle(connection, buf, view, pos, end)
-            why = "its login has ended" if self._user else "it has not logged in"
+            why = "its login has expired" if self._user else "it has not logged in"
             raise CloseConnection(f"it sent a request with API key {key}, but {why}")
         connection.hold()
         if key == SASL_AUTHENTICATE.key:
@@ -140,10 +141,10 @@ class Login:
         return self._refuse_other(connection, buf, view, pos, end)
 
     def _body(self, route: Any, buf: bytearray, version: int, pos: int, end: int, size: int) -> int:
-        """Where the fields of a request begin."""
+        """The position of a request's first field."""
         body = pos + REQUEST_START_BYTES + max(size, 0)
         if body > end or not route.min_version <= version <= route.max_version:
-            raise CloseConnection(f"unreadable {route.name} v{version} before the login")
+            raise CloseConnection(f"malformed {route.name} v{version} before the login")
         return skip_tagged_fields(buf, body) if version >= route.flexible_from else body
 
     # ---------------------------------------------------------------------------- the steps
@@ -159,7 +160,7 @@ class Login:
         try:
             request: SaslHandshakeRequest = codec.decode(SASL_HANDSHAKE.key, version, body)  # type: ignore[assignment]
         except _UNREADABLE as unreadable:
-            raise CloseConnection(f"unreadable SaslHandshake: {unreadable}") from unreadable
+            raise CloseConnection(f"malformed SaslHandshake: {unreadable}") from unreadable
         code, why = self._check_mechanism(request.mechanism)
         response = SaslHandshakeResponse(
             error_code=error(code), mechanisms=tuple(self._rules.mechanisms)
@@ -176,7 +177,7 @@ class Login:
     def _check_mechanism(self, mechanism: str) -> tuple[ErrorCode, str]:
         if self._user is not None:
             if monotonic() < self._logged_in_at + RELOGIN_PAUSE_S:
-                return ErrorCode.ILLEGAL_SASL_STATE, "it logged in a moment ago"
+                return ErrorCode.ILLEGAL_SASL_STATE, "it logged in less than a second ago"
             if mechanism != self._mechanism:
                 why = f"it logs in again with {mechanism} instead of {self._mechanism}"
                 return ErrorCode.SASL_AUTHENTICATION_FAILED, why
@@ -208,7 +209,7 @@ class Login:
         try:
             request: SaslAuthenticateRequest = codec.decode(SASL_AUTHENTICATE.key, version, body)  # type: ignore[assignment]
         except _UNREADABLE as unreadable:
-            raise CloseConnection(f"unreadable SaslAuthenticate: {unreadable}") from unreadable
+            raise CloseConnection(f"malformed SaslAuthenticate: {unreadable}") from unreadable
         try:
             token, lifetime_ms = await self._step(connection, request.auth_bytes)
         except LoginRefused as refused:
@@ -225,14 +226,14 @@ class Login:
         return _SIZE.pack(len(answer)) + answer
 
     async def _step(self, connection: Connection, token: bytes) -> tuple[bytes, int]:
-        """The answer to a token, and for how long the login counts, if it is done and ends."""
-        assert self._exchange is not None, "tokens come after a handshake"
+        """The response to a token, and the lifetime of the login if it is complete."""
+        assert self._exchange is not None, "a token follows a handshake"
         if self._refused is not None:
             raise self._refused
         try:
             answer = await self._exchange.step(token)
         except RefusedWithStatus as refused:
-            # Recorded now: the client need not acknowledge it.
+            # Recorded now, because the client need not acknowledge it.
             self._record_failure(connection, f"its login failed: {refused}")
             self._refused = refused
             return refused.status, 0
@@ -245,7 +246,7 @@ class Login:
         return answer, self._finish(connection, user)
 
     def _finish(self, connection: Connection, user: LoggedIn) -> int:
-        """Serve the user; for how long in milliseconds, 0 if without an end."""
+        """Serve the user; the lifetime of the login in milliseconds, 0 without a limit."""
         rules = self._rules
         self._user = user
         self._logged_in_at = monotonic()
@@ -266,7 +267,7 @@ class Login:
     def _refuse_other(
         self, connection: Connection, buf: bytearray, view: memoryview, pos: int, end: int
     ) -> Coroutine[None, None, Answer]:
-        """Another request within a login gets its own response with the error, then the end."""
+        """Refuse another request during a login with its own response, then close."""
         from headrace.wire import codec
         from headrace.wire.refusal import refusal
 
@@ -278,7 +279,10 @@ class Login:
         body = self._body(route, buf, version, pos, end, size)
         try:
             request = codec.decode(key, version, bytes(view[body:end]))
-        except (*_UNREADABLE, ModuleNotFoundError) as error:  # Produce has versions without class
+        except (
+            *_UNREADABLE,
+            ModuleNotFoundError,
+        ) as error:  # some versions of Produce have no class
             raise CloseConnection(why) from error
         response = refusal(key, request, KafkaError(ErrorCode.ILLEGAL_SASL_STATE))
         encoded = codec.encode(key, version, response)
@@ -286,7 +290,7 @@ class Login:
         return self._refuse(connection, frame_response(correlation_id, flexible, encoded), why)
 
     async def _refuse(self, connection: Connection, answer: bytes | None, why: str) -> Answer:
-        """Answer after a delay, in which the client is not read, and close."""
+        """Respond after a delay, in which the client is not read, and close."""
         if self._refused is None:
             self._record_failure(connection, why)
         await asyncio.sleep(self._rules.failure_delay_s)

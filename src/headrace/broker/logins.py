@@ -1,4 +1,4 @@
-"""The logins of a broker: which listeners want one, by which mechanisms, and who the users are."""
+"""The logins of a broker: listeners with SASL, their mechanisms, and the users."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -33,11 +33,11 @@ _WITHOUT_TLS = {
     PLAIN: ("passwords", "headrace.sasl.plain.without.tls"),
     OAUTHBEARER: ("tokens", "headrace.sasl.oauthbearer.without.tls"),
 }
-"""Mechanisms that send what proves the user: what it is, and what allows them without TLS."""
+"""Mechanisms that send a secret: which one, and the setting that permits them without TLS."""
 
 
 class Logins:
-    """Makes clients of listeners with SASL log in first."""
+    """Requires a login on listeners with SASL."""
 
     def __init__(
         self,
@@ -63,8 +63,8 @@ class Logins:
         if not parts.metadata.image.security.users and not self._proofs:
             names = " and ".join(self._rules)
             logger.warning(
-                "the listener %s wants a login, and there is no user. Stop the broker and make one "
-                "with `headrace users add NAME --data DATA`", names,
+                "the listener %s requires a login, but there are no users. Stop the broker and add "
+                "one with `headrace users add NAME --data DATA`", names,
             )  # fmt: skip
 
     def _make_rules(
@@ -72,17 +72,17 @@ class Logins:
     ) -> LoginRules:
         mechanisms = settings.words(_MECHANISMS)
         if not mechanisms:
-            raise SettingError(f"{_MECHANISMS} is empty, and the listener {listener} has SASL")
+            raise SettingError(f"{_MECHANISMS} is empty, but the listener {listener} requires SASL")
         for mechanism, (secrets, allowed) in _WITHOUT_TLS.items():
             if mechanism in mechanisms and not listener.tls:
                 if not settings.boolean(allowed):
                     raise SettingError(
-                        f"{_MECHANISMS} has {mechanism}, and the listener {listener} has no TLS: "
-                        f"everyone on the way could read {secrets}. Use SASL_SSL or SCRAM, or set "
+                        f"{_MECHANISMS} has {mechanism}, but the listener {listener} has no TLS: "
+                        f"{secrets} could be read on the network. Use SASL_SSL or SCRAM, or set "
                         f"{allowed}=true"
                     )
                 logger.warning(
-                    "%s takes %s without encryption (%s without TLS)", listener, secrets, mechanism
+                    "%s receives %s unencrypted (%s without TLS)", listener, secrets, mechanism
                 )
         return LoginRules(
             listener=listener.name,
@@ -120,7 +120,7 @@ class Logins:
             from headrace.security.oauthbearer import BearerLogin, make_tokens
         except ImportError as error:
             raise SettingError(
-                f"{_MECHANISMS} has OAUTHBEARER, which needs the package cryptography: "
+                f"{_MECHANISMS} has OAUTHBEARER, which requires the package cryptography: "
                 "pip install 'headrace[security]'"
             ) from error
         owner = f"the listener {listener} has OAUTHBEARER"
@@ -138,7 +138,7 @@ class Logins:
         return lambda: KerberosLogin(tickets)
 
     def begin(self, listener: str) -> Login | None:
-        """What serves a new client of a listener first; None if it needs no login."""
+        """The login of a new connection; None if the listener needs none."""
         rules = self._rules.get(listener)
         return None if rules is None else Login(rules)
 

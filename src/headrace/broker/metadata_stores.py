@@ -1,4 +1,4 @@
-"""Where a broker's metadata are: in its own folder, in a folder of several, or in ZooKeeper."""
+"""Metadata stores: the broker's own folder, a folder of several brokers, or ZooKeeper."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -22,9 +22,9 @@ class Opened(NamedTuple):
 def open_store(
     settings: Settings, own_folder: str, stop_requested: Callable[[], bool] | None = None
 ) -> Opened:
-    """The store that the settings name; the broker's own folder if they name none.
+    """Open the store of the settings; without one, the broker's own folder.
 
-    With `stop_requested` it waits for a ZooKeeper that does not answer, until that returns True.
+    With `stop_requested` it waits for a ZooKeeper that does not respond, until that returns True.
     """
     address = settings.text("headrace.metadata")
     if not address and settings.value("zookeeper.connect"):
@@ -34,7 +34,7 @@ def open_store(
     if address.startswith(SQLITE):
         return Opened(SqliteStore(address.removeprefix(SQLITE)), True)
     if address.startswith(ZOOKEEPER):
-        # Imported here: most brokers need no ZooKeeper and start faster without it.
+        # Imported here, so that brokers without ZooKeeper start faster.
         from headrace.cluster.zookeeper_store import ZookeeperStore
 
         user, _, password = settings.text("headrace.metadata.login").partition(":")
@@ -47,7 +47,7 @@ def open_store(
         )
         return Opened(store, True)
     raise SettingError(
-        f"headrace.metadata={address!r} is no address of metadata; give "
+        f"headrace.metadata={address!r} is not a valid address; expected "
         "zookeeper://HOST:PORT,HOST:PORT/PATH for a cluster, or sqlite:FOLDER for several brokers "
         "of one machine"
     )

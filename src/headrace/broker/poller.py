@@ -1,11 +1,11 @@
-"""One epoll for everything: hot sockets are served inside `select`, the rest goes to asyncio.
+"""One epoll for all sockets: hot sockets are served inside `select`, the others by asyncio.
 
-asyncio makes a handle and runs a callback for each ready descriptor. At 100,000 requests a second
-that costs as much as the requests, so client connections are served right where epoll reports
-them; timers, tasks, signals and worker threads stay asyncio's.
+For each ready descriptor asyncio creates a handle and runs a callback. At 100,000 requests per
+second that costs as much as the requests, so client connections are served where epoll reports
+them; timers, tasks, signals and worker threads stay with asyncio.
 
-Their answers are sent together, after all of a poll's events: a client that got the first is
-still awake when the others come, and waking it is what sending costs most.
+Responses are flushed once per poll so that a client is woken once: waking a client is the largest
+part of the cost of sending.
 """
 
 import math
@@ -29,9 +29,9 @@ READ = select.EPOLLIN
 WRITE = select.EPOLLOUT
 HANGUP = select.EPOLLRDHUP
 _ROUNDS = 16
-"""How often hot sockets are served before timers and tasks get their turn."""
+"""How often hot sockets are served before timers and tasks run."""
 _TOGETHER = 64
-"""How many answers leave together; more would keep clients idle while we work."""
+"""How many responses are sent together; with more, clients would be idle for too long."""
 _ASYNCIO_READ = ~select.EPOLLOUT
 _ASYNCIO_WRITE = ~select.EPOLLIN
 
@@ -45,7 +45,7 @@ class Hot(Protocol):
 
 
 class Poller(selectors.BaseSelector):
-    """A selector for asyncio that serves hot sockets on its way."""
+    """A selector for asyncio that serves hot sockets itself."""
 
     def __init__(self, after_events: Callable[[], bool]) -> None:
         """`after_events` wakes waiting requests and returns whether there were any."""
@@ -54,7 +54,7 @@ class Poller(selectors.BaseSelector):
         self._hot: dict[int, Hot] = {}
         self._after_events = after_events
         self.answers: list[tuple[Hot, bytes | list[Chunk]]] = []
-        """What hot sockets leave to be sent at the end of the poll that served them."""
+        """Responses of hot sockets, to be sent at the end of the poll."""
         self.has_work = False
         """Set when a hot socket's handler schedules work in asyncio."""
 
@@ -70,14 +70,14 @@ class Poller(selectors.BaseSelector):
         self._epoll.modify(fd, events)
 
     def remove_hot(self, fd: int) -> None:
-        """Forget a hot descriptor; before it is closed."""
+        """Remove a hot descriptor; call it before closing."""
         del self._hot[fd]
         self._epoll.unregister(fd)
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """Serve hot sockets and return what is ready for asyncio."""
+        """Serve hot sockets and return the events for asyncio."""
         if self._settle() or self.has_work:
-            # Tasks that ran since the last poll changed something, which may be news to others.
+            # Tasks that ran since the last poll may have changed what fetches wait for.
             timeout = 0
         elif timeout is None:
             timeout = -1
@@ -90,17 +90,17 @@ class Poller(selectors.BaseSelector):
             self._settle()
             if ready or self.has_work or not polled:
                 break
-            # As long as clients keep us busy and nothing else is due, asyncio need not be asked.
+            # While clients send requests and nothing else is due, asyncio is not needed.
             timeout = 0
         self.has_work = False
         return ready
 
     def _settle(self) -> bool:
-        """Tell who waits for what has happened, and send what that leaves to be sent."""
-        told = self._after_events()
+        """Wake waiting requests, and send their responses."""
+        woken = self._after_events()
         if self.answers:
             self._send_answers()
-        return told
+        return woken
 
     def _serve(
         self, polled: list[tuple[int, int]], ready: list[tuple[selectors.SelectorKey, int]]

@@ -1,12 +1,12 @@
-"""How much memory unfinished requests may take, over all connections: `queued.max.request.bytes`.
+"""The limit of memory for unfinished requests of all connections: `queued.max.request.bytes`.
 
-A frame of up to `FREE_BYTES` needs no permission, so that small requests always pass. A larger one
-asks before its buffer grows. If the limit is reached its connection is not read until other frames
-are finished. One connection at a time may go beyond the limit, the one with the smallest frame
-first: frames that have taken all memory and wait for more cannot block each other for ever. So the
-memory stays below the limit and one frame of `socket.request.max.bytes`.
+A frame of up to `FREE_BYTES` is not counted, so that small requests always pass. A larger one needs
+a grant before its buffer grows. If the limit is reached its connection is not read until other
+frames are finished. One connection at a time may exceed the limit, the one with the smallest frame
+first, so that frames that have taken all memory and wait for more cannot block each other forever.
+So the memory stays below the limit and one frame of `socket.request.max.bytes`.
 
-While connections wait, `overdue` tells which others send too slowly to keep their memory.
+While connections wait, `overdue` lists the others that send too slowly.
 """
 
 import heapq
@@ -17,9 +17,9 @@ from typing import Protocol
 FREE_BYTES = 64 * 1024
 """A frame of up to this size is not counted."""
 STALL_S = 5.0
-"""How long nothing may come of the one frame that goes beyond the limit."""
+"""How long the frame that exceeds the limit may make no progress."""
 FRAME_S = 30.0
-"""How long a frame may take while others wait for memory: clients give a request up by then."""
+"""How long a frame may take while others wait for memory; clients time out by then."""
 
 
 class Receiver(Protocol):
@@ -33,30 +33,30 @@ class Receiver(Protocol):
         """How much of the frame has arrived."""
 
     def resume_receiving(self) -> None:
-        """There may be memory now: read again, and ask again."""
+        """Read again and request a grant again, because there may be memory now."""
 
     def close(self) -> None:
-        """Give the frame up."""
+        """Drop the frame and close the connection."""
 
 
 class ReceiveMemory:
-    """Counts the memory of unfinished frames, and says who has to wait."""
+    """Counts the memory of unfinished frames, and decides which connections wait."""
 
     def __init__(self, limit_bytes: int, now: Callable[[], float] = time.monotonic) -> None:
-        """A limit of 0 or less stands for none."""
+        """A limit of 0 or less means no limit."""
         self._limit = limit_bytes if limit_bytes > 0 else 1 << 62
         self._now = now
         self._lent: dict[Receiver, tuple[int, float]] = {}
-        """The memory of each frame, and when it began."""
+        """The memory of each frame, and the time of its start."""
         self._waiting: dict[Receiver, int] = {}
-        """Who waits, and for a buffer of which size."""
+        """The connections that wait, with the requested size of their buffer."""
         self._queue: list[tuple[int, int, Receiver]] = []
-        """Those that wait, the smallest frame first; some have gone meanwhile."""
+        """A heap of the waiting connections by frame size; it may contain closed ones."""
         self._arrivals = 0
         self._beyond: Receiver | None = None
-        """The one that may go beyond the limit."""
+        """The connection that may exceed the limit."""
         self._progress = (-1, 0.0)
-        """How much of its frame had arrived, and when that was seen first."""
+        """How much of its frame has arrived, and the time when that was first observed."""
         self.held_bytes = 0
 
     @property
@@ -65,7 +65,7 @@ class ReceiveMemory:
         return len(self._waiting)
 
     def grant(self, receiver: Receiver, size: int, frame_bytes: int) -> bool:
-        """Whether the buffer of a frame of `frame_bytes` may have this size from now on.
+        """Whether the buffer of a frame of `frame_bytes` may grow to this size.
 
         If not, `resume_receiving` is called when there is memory.
         """
@@ -97,7 +97,7 @@ class ReceiveMemory:
             self.held_bytes += size - before[0]
 
     def release(self, receiver: Receiver) -> None:
-        """The frame is finished, or its connection is closed."""
+        """Release the memory of a finished frame or a closed connection."""
         lent = self._lent.pop(receiver, None)
         if lent is not None:
             self.held_bytes -= lent[0]
@@ -110,10 +110,10 @@ class ReceiveMemory:
                 self._queue.clear()
 
     def overdue(self) -> list[Receiver]:
-        """Whose memory others wait for in vain; call it about once a second.
+        """The connections whose memory others wait for too long; call it about once a second.
 
-        That is a frame which has taken longer than it may, and the one beyond the limit if nothing
-        of it comes any more.
+        These are the frames that have taken longer than `FRAME_S`, and the one that exceeds the
+        limit if it makes no progress.
         """
         if not self._waiting:
             return []
@@ -133,7 +133,7 @@ class ReceiveMemory:
         self._progress = (-1, 0.0)
 
     def _wake(self) -> None:
-        """Let those read on for whom there is memory, small frames first."""
+        """Resume the connections for which there is memory, small frames first."""
         planned = self.held_bytes
         while self._queue:
             _, _, receiver = self._queue[0]

@@ -1,6 +1,6 @@
-"""This broker as one of several: hears of changes, follows leaders, says who is in sync, moves on.
+"""This broker's part in a cluster: metadata changes, fetchers, in-sync replicas, registration.
 
-A broker that has its metadata to itself needs none of this and starts none of it.
+A broker with a metadata store of its own does not use this module.
 """
 
 import asyncio
@@ -25,13 +25,13 @@ from headrace.settings import Settings
 logger = logging.getLogger(__name__)
 
 _LOOK_AGAIN_S = 1.0
-"""How long to wait after the store refused, before it is asked again."""
+"""The delay before a failed call to the store is repeated."""
 _OPEN_AGAIN_S = 2.0
-"""How long to wait before a log that could not be opened is tried again."""
+"""The delay before another attempt to open a log."""
 
 
 class Replication:
-    """Keeps this broker's part of the cluster in step with all others."""
+    """Applies changes of the cluster to this broker's replicas, and reports its own."""
 
     def __init__(
         self,
@@ -75,11 +75,11 @@ class Replication:
         def changed() -> None:
             loop.call_soon_threadsafe(self._soon, self._refresh)
 
-        def told(session: StoreSession) -> None:
+        def session_changed(session: StoreSession) -> None:
             loop.call_soon_threadsafe(self._session, session)
 
         self._store.watch(changed)
-        self._store.on_session(told)
+        self._store.on_session(session_changed)
         self._every(self._max_lag_ms / 2000, self._in_sync.shrink)
         self._every(
             self._settings.integer("replica.high.watermark.checkpoint.interval.ms") / 1000,
@@ -97,15 +97,15 @@ class Replication:
         self._soon(self._damage.mend)
 
     async def hand_over(self) -> None:
-        """Before a stop: let others lead, so that clients go on without a pause."""
+        """Before a stop, move leadership to other brokers, so that clients are not interrupted."""
         if self._settings.boolean("controlled.shutdown.enable"):
             try:
                 self._membership.hand_over()
             except KafkaError as error:
-                logger.warning("cannot hand over before the stop: %s", error.message)
+                logger.warning("controlled shutdown failed: %s", error.message)
 
     def stop(self) -> None:
-        """Follow nothing more, and write down what is committed."""
+        """Stop the fetchers, and save the high watermarks."""
         self._stopped = True
         for task in self._tasks:
             task.cancel()
@@ -123,13 +123,13 @@ class Replication:
         self._metadata.refresh()
 
     def _stay_registered(self) -> None:
-        """Register again if the session ended between the registration and `start`.
+        """Register again if the session expired between the registration and `start`.
 
         There was no session listener at that time.
         """
         self._metadata.refresh()
         if not self._membership.is_registered:
-            logger.warning("this broker's session has ended while it started; registering again")
+            logger.warning("this broker's session expired during the start; registering again")
             self._join_again()
 
     def _session(self, session: StoreSession) -> None:
@@ -143,26 +143,31 @@ class Replication:
             timeout_s = self._settings.integer("zookeeper.session.timeout.ms") / 1000
             loop = asyncio.get_running_loop()
             self._out_at = loop.call_later(timeout_s, self._step_down)
-            logger.warning("the metadata are out of reach; leading on for %g s at most", timeout_s)
+            logger.warning(
+                "the metadata store is not reachable; this broker stays leader for at most %g s",
+                timeout_s,
+            )
         elif session is StoreSession.EXPIRED:
-            logger.warning("this broker's session has ended; registering again")
+            logger.warning("this broker's session expired; registering again")
             self._step_down()
             self._do(self._connected)
             self._soon(self._join_again)
         else:
             self._do(self._connected)
             if self._replicas.stepped_down:
-                logger.warning("the metadata are within reach again; this broker's session stands")
+                logger.warning(
+                    "the metadata store is reachable again; this broker's session is valid"
+                )
                 self._soon(self._lead_again)
 
     def _connected(self) -> None:
-        """At once, before anything else is written: only now the image tells of what was lost."""
+        """Refresh the image before anything is written, because changes may have been missed."""
         self._metadata.refresh()
         self._in_sync.connected()
         self._soon(self._in_sync.expand)
 
     def _step_down(self) -> None:
-        logger.warning("this broker leads nothing until it hears what it leads")
+        logger.warning("this broker leads no partitions until it has read the metadata again")
         self._replicas.step_down()
 
     def _join_again(self) -> None:
@@ -182,8 +187,8 @@ class Replication:
             return
         self._membership.retire([partition.name for partition in unfit])
         self._replicas.unfit.clear()
-        # If no other broker can lead, opening the log is tried again: the disk was
-        # full, or descriptors were used up.
+        # If no other broker can lead, opening the log is tried again: the disk may have been full,
+        # or descriptors used up.
         own = [one for one in unfit if one.leader == self._replicas.node_id and not one.leads]
         if own:
             asyncio.get_running_loop().call_later(_OPEN_AGAIN_S, self._try_to_lead, own)
@@ -194,7 +199,7 @@ class Replication:
                 self._replicas.try_to_lead(partition, self._metadata.image)
 
     def _save(self) -> None:
-        if self._saving is None or self._saving.done():  # else a slow disk is still at it
+        if self._saving is None or self._saving.done():  # otherwise the last save is still running
             loop = asyncio.get_running_loop()
             self._saving = loop.run_in_executor(self._executor, self._replicas.save_high_watermarks)
             self._saving.add_done_callback(_log_failure)
@@ -202,7 +207,7 @@ class Replication:
     # ------------------------------------------------------------------------ taking turns
 
     def _soon(self, work: Callable[[], None]) -> None:
-        """Have it done once, after whatever is under way."""
+        """Schedule the work once, after the work in progress."""
         if work not in self._due:
             self._due[work] = None
             asyncio.get_running_loop().call_soon(self._do, work)
@@ -214,10 +219,10 @@ class Replication:
         try:
             work()
         except KafkaError as error:
-            logger.warning("the metadata cannot be changed just now: %s", error.message)
+            logger.warning("cannot change the metadata at present: %s", error.message)
             asyncio.get_running_loop().call_later(_LOOK_AGAIN_S, self._soon, work)
         except Exception:
-            logger.exception("following the cluster's changes failed; trying again")
+            logger.exception("applying the cluster's changes failed; retrying")
             asyncio.get_running_loop().call_later(_LOOK_AGAIN_S, self._soon, work)
 
     def _every(self, interval_s: float, work: Callable[[], None]) -> None:
@@ -232,4 +237,4 @@ class Replication:
 def _log_failure(done: "asyncio.Future[None]") -> None:
     error = None if done.cancelled() else done.exception()
     if error is not None:
-        logger.error("the high watermarks could not be saved; it is tried again", exc_info=error)
+        logger.error("cannot save the high watermarks; it will be retried", exc_info=error)

@@ -1,7 +1,8 @@
-"""Retention as it recurs: looks at every partition, deletes what is due, warns of slow readers.
+"""Recurring retention: checks every partition, deletes segments that are due, warns of slow groups.
 
-What is due is decided in `log/retention.py`. A look at ten thousand partitions is cut into slices,
-between which the event loop serves clients; the files of deleted segments go in a worker.
+`log/retention.py` decides which segments are due. A pass over ten thousand partitions is divided
+into slices, between which the event loop serves clients; a worker removes the files of deleted
+segments.
 """
 
 import asyncio
@@ -23,7 +24,7 @@ CommittedOffsets: TypeAlias = Mapping[str, Mapping[str, Mapping[int, int]]]
 """By topic, group and partition: the offset that the group reads next."""
 
 FindCommitted: TypeAlias = Callable[[Collection[str]], Awaitable[CommittedOffsets]]
-"""All groups' offsets of these topics; KafkaError while not all of them can be known."""
+"""Returns the offsets of all groups in these topics; KafkaError if some are unknown."""
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +32,7 @@ _HOUR_S = 3600
 _SLICE_S = 0.002
 _PAUSE_S = 0.005
 _SEGMENTS_AT_ONCE = 25
-"""Segments of a partition that go in one slice: after a restart each one's indexes are read."""
+"""Segments of a partition deleted in one slice: after a restart their indexes are read."""
 _LEFT_METRICS = {
     Reason.TIME: "headrace_retention_left_seconds",
     Reason.SIZE: "headrace_retention_left_bytes",
@@ -42,7 +43,7 @@ _LEFT_GAUGES = tuple(dict.fromkeys(_LEFT_METRICS.values()))
 
 
 class Retention:
-    """Looks after all partitions of this broker, one pass at a time."""
+    """Applies retention to all partitions of this broker, one pass at a time."""
 
     def __init__(
         self, replicas: Replicas, clock: Clock, committed: FindCommitted, metrics: Metrics
@@ -52,13 +53,13 @@ class Retention:
         self._committed = committed
         self._metrics = metrics
         self._at_risk: set[tuple[str, TopicPartition]] = set()
-        # Unopened and without records: they were not written to since.
+        # Partitions that are not opened and have no records, so they need no check.
         self._empty: set[Partition] = set()
 
     async def look(self) -> None:
-        """One pass over all partitions."""
+        """Make one pass over all partitions."""
         began_s = slice_s = self._clock.monotonic()
-        # A follower deletes what its leader has deleted.
+        # Only leaders: a follower deletes what its leader has deleted.
         partitions = [one for one in self._replicas.all_partitions() if one.leads]
         committed = await self._find_committed(
             {each.name.topic for each in partitions if _limited(each)}
@@ -72,10 +73,10 @@ class Retention:
             try:
                 if not partition.closed and self._worth_opening(partition):
                     await self._look_at(partition, committed, at_risk, held)
-            except Exception as error:  # its own problem: all other partitions have their turn
+            except Exception as error:  # the other partitions are checked
                 known = isinstance(error, KafkaError | OSError)
                 logger.error(
-                    "retention left %s alone: %s", partition.name, error,
+                    "retention of %s failed: %s", partition.name, error,
                     exc_info=None if known else error,
                 )  # fmt: skip
         self._tell(at_risk, held)
@@ -86,8 +87,8 @@ class Retention:
         try:
             return await self._committed(topics)
         except KafkaError as error:
-            # Nothing counts as read, so nothing goes that a group could still want to hold.
-            logger.info("retention does not know the groups' offsets yet: %s", error)
+            # No offset counts as read, so no segment is deleted that a group may still need.
+            logger.info("the groups' offsets are not available to retention yet: %s", error)
             return {}
 
     def _worth_opening(self, partition: Partition) -> bool:
@@ -119,10 +120,10 @@ class Retention:
             view = partition.retention_view()
             verdict = decide(view, settings, now_ms, read, _SEGMENTS_AT_ONCE)
             if Reason.TIME in verdict.reasons:
-                _prove_times(partition, len(verdict.reasons))
+                _verify_time_indexes(partition, len(verdict.reasons))
                 verdict = decide(view, settings, now_ms, read, _SEGMENTS_AT_ONCE)
             count = len(verdict.reasons)
-            # Segments that are being compacted go at the next look.
+            # Segments that are being compacted are deleted in the next pass.
             if not count or partition.log.compacting:
                 break
             for reason, segment in zip(verdict.reasons, view.segments, strict=False):
@@ -148,7 +149,7 @@ class Retention:
         segments: Mapping[Reason, int],
         sizes: Mapping[Reason, int],
     ) -> None:
-        """How many went for each reason, and their bytes."""
+        """Log the number of deleted segments and bytes for each reason."""
         for reason, count in segments.items():
             labels = (name.topic, reason.value)
             self._metrics.add("headrace_retention_deleted_segments_total", count, *labels)
@@ -182,7 +183,7 @@ class Retention:
         at_risk: Mapping[tuple[str, TopicPartition], Risk],
         held: Mapping[TopicPartition, int],
     ) -> None:
-        """Show what this pass found; a group that was warned of is not warned of again."""
+        """Update the metrics; warn of each group at risk once."""
         for gauge in (*_LEFT_GAUGES, "headrace_retention_held_bytes"):
             self._metrics.clear(gauge)
         for name, held_bytes in held.items():
@@ -199,8 +200,8 @@ class Retention:
         self._at_risk = set(at_risk)
 
 
-def _prove_times(partition: Partition, count: int) -> None:
-    """Look into the oldest segments: a rotten time index must not let records go too early."""
+def _verify_time_indexes(partition: Partition, count: int) -> None:
+    """Read the oldest segments, so that a damaged time index deletes no records too early."""
     for segment in partition.log.segments[:count]:
         with suppress(KafkaError):  # damaged records cannot be read, so they may be deleted
             segment.latest_time()

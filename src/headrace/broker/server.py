@@ -1,4 +1,4 @@
-"""The broker process: listens, says when it is ready, stops cleanly. Its parts: `build.py`."""
+"""The broker process: listens, prints the ready line, stops cleanly. See also `build.py`."""
 
 import asyncio
 import gc
@@ -48,10 +48,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 FAULT_PORT = "HEADRACE_FAULT_PORT"
-"""Environment variable: a Unix socket on which tests ask for faults. See `faults.py`."""
+"""Environment variable: a Unix socket for fault commands of tests. See `faults.py`."""
 
 FAILPOINTS = "HEADRACE_FAILPOINTS"
-"""Environment variable: disk faults that wait from the start, a JSON array of `disk` commands."""
+"""Environment variable: disk faults from the start, a JSON array of `disk` commands."""
 
 ADMIN_PASSWORD_FILE = "HEADRACE_ADMIN_PASSWORD_FILE"
 """Environment variable: a file with the password of the first user. See `first_admin.py`."""
@@ -62,7 +62,7 @@ _DEFAULT_NODE_ID = 1
 
 
 class Server:
-    """One broker: its parts, its sockets, its life."""
+    """One broker process: its parts, its sockets, start and stop."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Server:
         self.directories = LogDirectories(data_dirs, disk, clock)
         self.directories.open()
         with ExitStack() as undo:
-            # Folders that were stopped cleanly stay so if this start fails.
+            # If the start fails, cleanly stopped folders keep their marker.
             undo.callback(self.directories.abandon)
             self._build(_claim(self.directories.first, node_id, settings), clock, failpoints, undo)
             undo.pop_all()
@@ -86,7 +86,7 @@ class Server:
     def _build(
         self, node: int, clock: SystemClock, failpoints: "Failpoints | None", undo: ExitStack
     ) -> None:
-        """Make all parts, and be one of the cluster's brokers."""
+        """Build all parts, and register this broker in the cluster."""
         settings = self._settings
         first, calls = self.directories.first, StoreCalls()
         opened = calls.make(
@@ -104,7 +104,7 @@ class Server:
             from headrace.broker.first_admin import make_first_admin
 
             metadata = self.parts.metadata
-            calls.make("make the first user", lambda: make_first_admin(metadata, file))
+            calls.make("create the first user", lambda: make_first_admin(metadata, file))
         self.handler: Handler = self.parts.dispatch
         self._faults = None
         if failpoints is not None:
@@ -130,11 +130,11 @@ class Server:
 
     @property
     def listeners(self) -> list[Listener]:
-        """Where this broker listens, with the ports that the system chose."""
+        """The listeners with their actual ports."""
         return [acceptor.listener for acceptor in self._acceptors]
 
     def _this_broker(self, node: int) -> Broker:
-        """What this broker tells the cluster of itself."""
+        """The registration of this broker in the cluster."""
         endpoints = tuple(
             Endpoint(one.name, *one.advertised) for one in self.listeners if one.advertised
         )
@@ -144,12 +144,12 @@ class Server:
         return Broker(node, host, port, rack, endpoints=endpoints)
 
     def _connect(self, others: bool) -> "Connect | None":
-        """Connects to other brokers as their listener wants it."""
+        """A function that connects to other brokers; None for plain TCP."""
         name = self._settings.listeners.inter_broker_name
         acceptor = next(one for one in self._acceptors if one.listener.name == name)
         if acceptor.listener.protocol == PLAINTEXT:
             return None
-        # Imported here: a broker without TLS and logins starts faster without.
+        # Imported here, so that a broker without TLS and logins starts faster.
         from headrace.broker.inter_broker import check_login, make_connect
 
         if others:
@@ -157,16 +157,16 @@ class Server:
         return make_connect(acceptor.listener, acceptor.tls, self._settings)
 
     def _make_logins(self) -> "Logins | None":
-        """The logins of this broker's listeners; None if no listener wants one."""
+        """The logins of this broker's listeners; None if no listener requires one."""
         if not any(listener.login for listener in self.listeners):
             return None
-        # Imported here: a broker without logins starts faster without.
+        # Imported here, so that a broker without logins starts faster.
         from headrace.broker.logins import Logins
 
         return Logins(self.listeners, self._settings, self.parts, self.handler, self._limits)
 
     def _watch(self) -> None:
-        """Let the metrics show what this process does."""
+        """Register the metrics of this process."""
         parts, metrics = self.parts, self.parts.metrics
         metrics.watch("headrace_connections", lambda: len(parts.connections))
         metrics.watch("headrace_receive_bytes", lambda: parts.memory.held_bytes)
@@ -190,7 +190,7 @@ class Server:
         loop = asyncio.SelectorEventLoop(self._poller)
         asyncio.set_event_loop(loop)
         try:
-            if self.directories.healthy:  # recovery may have left none
+            if self.directories.healthy:  # recovery may have found all of them damaged
                 loop.run_until_complete(self._serve())
         finally:
             loop.close()
@@ -224,10 +224,10 @@ class Server:
             acceptor.start(reception)
         renewals = self._watch_certificates()
         self.parts.start()
-        # Everything built so far stays: the collector need not look at it again.
+        # The objects built so far stay, so the garbage collector need not scan them again.
         gc.collect()
         gc.freeze()
-        # A collection stops everything: ten thousand new objects take it a millisecond or two.
+        # A collection of ten thousand new objects stops the event loop for 1 to 2 ms.
         gc.set_threshold(10_000, 10, 1_000)
         first, *others = self.listeners
         addresses = ", ".join([str(first.bind), *map(str, others)])
@@ -277,7 +277,7 @@ class Server:
         return loop.create_task(look())
 
     def close(self) -> None:
-        """Let go of the sockets and the data; the logs are left as after a clean stop."""
+        """Close the sockets and the data; the logs are in the state of a clean stop."""
         for acceptor in self._acceptors:
             acceptor.close()
         self.parts.close()
@@ -302,14 +302,16 @@ class Server:
         logger.info("metrics are at %s://%s:%d/metrics", scheme, host, bound)
 
     def _problems(self) -> list[str]:
-        """What keeps this broker from being healthy."""
+        """The reasons why this broker is not healthy."""
         out = []
         if self.parts.replicas.stepped_down:
-            out.append("this broker is out of the cluster, because the metadata are out of reach")
+            out.append(
+                "this broker is not in the cluster, because the metadata store is not reachable"
+            )
         return [*self._broken_folders(), *out, *self._cluster_metrics.problems()]
 
     def _warnings(self) -> list[str]:
-        """What people have to know, though a restart would not help."""
+        """Warnings for operators; a restart would not help."""
         certificates = (one.tls.expiry_warning() for one in self._acceptors if one.tls is not None)
         return [
             *damage_warnings(self.directories),
@@ -376,7 +378,7 @@ def main(
 
 
 def _log_without_effect(settings: Settings) -> None:
-    """Say once which of the given settings change nothing."""
+    """Log once which of the given settings have no effect."""
     names = sorted([*settings.unused, *settings.ignored])
     if names:
         logger.warning(
@@ -395,7 +397,7 @@ async def _end_tasks() -> None:
 
 
 def _choose_disk(settings: Settings) -> "tuple[Disk, Failpoints | None]":
-    """The machine's disk, which fails on demand if a test asked for faults."""
+    """The machine's disk, with injected faults if a test configured them."""
     granted, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     disk = RealDisk(OpenFiles(min(settings.integer("headrace.open.files.max"), granted // 2)))
     if FAULT_PORT not in os.environ:
@@ -413,27 +415,27 @@ def _check_advertised(address: Address) -> None:
         socket.create_connection(address, timeout=5).close()
     except OSError as error:
         logger.warning(
-            "the advertised address %s:%d cannot be dialled from here (%s): clients that bootstrap "
-            "elsewhere will fail after their first answer. Start with --advertise HOST:PORT, an "
-            "address that clients can reach.",
+            "the advertised address %s:%d cannot be reached from here (%s); clients will bootstrap "
+            "and then fail to connect. Start with --advertise HOST:PORT, an address that clients "
+            "can reach.",
             host, port, error,
         )  # fmt: skip
 
 
 def _allow_many_files() -> None:
-    """Take as many descriptors as the system lets us: a segment and a connection each need one."""
+    """Raise the limit of descriptors to the hard limit; segments and connections need them."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _all_failed(directories: LogDirectories) -> str:
-    """Why there is nothing left to do for this broker."""
+    """The reason of a stop after all data folders have failed."""
     reasons = "; ".join(f"{one.path}: {one.offline}" for one in directories.all)
     return f"every folder of log.dirs has failed ({reasons})"
 
 
 def _claim(directory: LogDirectory, node_id: int | None, settings: Settings) -> int:
-    """The id of this broker: as asked for, as the folder says, or as the settings have it."""
+    """The id of this broker: from the command line, the folder, or the settings."""
     known = (directory.meta or {}).get("node.id")
     if node_id is None:
         asked = settings.value("node.id")

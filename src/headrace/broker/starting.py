@@ -1,8 +1,8 @@
-"""The store calls of a broker that starts: repeated until the store answers.
+"""The store calls of a starting broker, which are repeated until the store responds.
 
-A metadata store that stalls or is not there yet is no reason to end: the broker waits, logs that it
-waits, and ends cleanly if it is told to stop meanwhile. Errors that do not pass by themselves, such
-as a malformed address, are raised at once. A broker that runs has `replication.py` for this.
+A metadata store that stalls or is not running yet does not end the broker: it waits, logs that it
+waits, and ends cleanly on a signal. Permanent errors, such as a malformed address, are raised
+immediately. After the start `replication.py` handles failures of the store.
 """
 
 import logging
@@ -42,7 +42,7 @@ class StoreCalls:
         return self._stop_requested
 
     def make(self, what: str, call: Callable[[], _Result]) -> _Result:
-        """The result of `call`, which is repeated for as long as the store does not answer.
+        """The result of `call`, which is repeated while the store does not respond.
 
         `what` completes "cannot ... yet". StoppedWhileStarting if a signal to stop comes.
         """
@@ -54,7 +54,7 @@ class StoreCalls:
                     self._check_not_stopped()
                     if not _may_pass(error):
                         raise
-                    logger.warning("cannot %s yet: %s; trying again", what, error)
+                    logger.warning("cannot %s yet: %s; retrying", what, error)
                     self._wait()
                 else:
                     self._check_not_stopped()
@@ -72,7 +72,7 @@ class StoreCalls:
 
     @contextmanager
     def _listening(self) -> Iterator[None]:
-        """Only during the calls: work on files in between ends at once, as after a crash."""
+        """Handle signals during the calls only; in between, a signal ends the process at once."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -88,7 +88,7 @@ class StoreCalls:
 
 
 def _may_pass(error: StoreError | KafkaError) -> bool:
-    """Whether the same call may succeed later: no answer, or other brokers were faster."""
+    """Whether the same call may succeed later: no response, or a conflict with other brokers."""
     if isinstance(error, KafkaError) and error.code is ErrorCode.REQUEST_TIMED_OUT:
         return True
     return isinstance(error, StoreUnreachable) or isinstance(error.__cause__, StoreUnreachable)

@@ -1,8 +1,8 @@
 """Several brokers on one machine, started, watched and stopped together: `serve --brokers N`.
 
-Each is a process of its own, so that every core has one. The first uses the data folder as a broker
-on its own would, the others have folders in `lanes/` below it; all share the first one's metadata.
-One that dies is started again; what it led moves to others meanwhile, where they have replicas.
+Each is a process of its own, so that every core has one. The first uses the data folder as a single
+broker does, the others have folders in `lanes/` below it; all share the first one's metadata store.
+A broker that dies is started again; meanwhile other replicas lead its partitions, if there are any.
 """
 
 import ctypes
@@ -36,17 +36,17 @@ _MEET_WITHIN_S = 60.0
 _ASK_AGAIN_S = 0.02
 _ANSWER_WITHIN_S = 5.0
 _ELSEWHERE = ("HEADRACE_LISTEN", "HEADRACE_ADVERTISE")
-"""Variables that name one address, and each broker has its own."""
+"""Environment variables with one address, which brokers cannot share."""
 
 
 @dataclass(frozen=True, slots=True)
 class SupervisorPlan:
-    """How many brokers, where, and with which other words of the command line."""
+    """The number of brokers, their addresses, and their other arguments."""
 
     count: int
     data_dir: str
     settings: Settings
-    """Of the first broker."""
+    """The addresses of the first broker."""
     words: tuple[str, ...]
 
 
@@ -67,7 +67,7 @@ def command(plan: SupervisorPlan, number: int) -> list[str]:
 
 
 def shared_port(plan: SupervisorPlan) -> str:
-    """Which two listeners would have the same port; empty if none would."""
+    """The error if two listeners would have the same port, else empty."""
     owners: dict[tuple[bool, int], str] = {}
     for number in range(1, plan.count + 1):
         for listener in plan.settings.listeners.all:
@@ -83,7 +83,7 @@ def shared_port(plan: SupervisorPlan) -> str:
 
 
 def _nth(address: Address, number: int) -> Address:
-    """The address of one of the brokers: the ports follow each other, unless any will do."""
+    """The address of one of the brokers: consecutive ports, or 0 for any port."""
     return address._replace(port=address.port + number - 1 if address.port else 0)
 
 
@@ -92,7 +92,7 @@ def _listed(addresses: Mapping[str, Address]) -> str:
 
 
 def main(plan: SupervisorPlan) -> int:
-    """Run all until SIGTERM or SIGINT, or until one cannot start at all; the exit code."""
+    """Run all brokers until SIGTERM or SIGINT, or until one cannot start; the exit code."""
     os.makedirs(plan.data_dir, exist_ok=True)
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -109,7 +109,7 @@ def main(plan: SupervisorPlan) -> int:
         if not child.start():
             _stop(children)
             return 1
-    if not _all_have_met(children, stopping):
+    if not _all_know_each_other(children, stopping):
         _stop(children)
         return 0 if stopping.is_set() else 1
     addresses = [child.address for child in children]
@@ -126,7 +126,7 @@ def main(plan: SupervisorPlan) -> int:
 
 
 def _security(settings: Settings) -> "Security":
-    """How this process talks to its brokers: as brokers talk to each other."""
+    """The credentials for connections to the brokers: those of the brokers themselves."""
     from headrace.broker.inter_broker import login_security
 
     listener = settings.listeners.inter_broker
@@ -139,25 +139,25 @@ def _security(settings: Settings) -> "Security":
 
 
 def _renew_certificates(children: Sequence["_Child"]) -> None:
-    """Have each broker look at its certificates again."""
+    """Let each broker read its certificates again."""
     for child in children:
         child.signal(signal.SIGHUP)
 
 
-def _all_have_met(children: Sequence["_Child"], stopping: threading.Event) -> bool:
-    """Wait until each broker tells clients of all: before that, a new topic would get too few."""
+def _all_know_each_other(children: Sequence["_Child"], stopping: threading.Event) -> bool:
+    """Wait until each broker knows all others; before that, a new topic gets too few replicas."""
     deadline = time.monotonic() + _MEET_WITHIN_S
     numbers = {child.number for child in children}
     for child in children:
         while missing := numbers - child.known():
             if time.monotonic() > deadline:
-                trouble = "does not answer"
+                trouble = "does not respond"
                 if child.number not in missing:
-                    trouble = f"has not heard of broker {', '.join(map(str, sorted(missing)))}"
+                    trouble = f"does not see broker {', '.join(map(str, sorted(missing)))}"
                 print(
                     f"headrace: broker {child.number} at {child.address} {trouble}, "
-                    f"{_MEET_WITHIN_S:g} s after all were started, and so all are stopped again; "
-                    "what they have logged should say why",
+                    f"{_MEET_WITHIN_S:g} s after the start; stopping all brokers. "
+                    "See the log lines above for the cause",
                     file=sys.stderr,
                 )
                 return False
@@ -169,7 +169,7 @@ def _all_have_met(children: Sequence["_Child"], stopping: threading.Event) -> bo
 
 
 def _stop(children: Sequence["_Child"]) -> None:
-    """Stop one after the other, so that each can hand over what it leads."""
+    """Stop one after the other, so that each can hand over its leadership."""
     for child in children:
         child.stop()
 
@@ -189,7 +189,7 @@ class _Child:
         self._started_at = 0.0
 
     def start(self) -> bool:
-        """Returns once it is ready, or False if it ended instead; it has said why."""
+        """Start the process; True when it is ready, False if it ended. It prints the reason."""
         self._started_at = time.monotonic()
         self._process = subprocess.Popen(
             self._command, stdout=subprocess.PIPE, text=True, preexec_fn=_die_with_parent,
@@ -204,14 +204,14 @@ class _Child:
         return True
 
     def _asked_at(self, ready: str) -> str:
-        """The address of the listener for brokers, of all in a broker's ready line."""
+        """The address of the inter-broker listener, from a broker's ready line."""
         first, *others = ready.split(", ")
         prefix = f"{self._inter_broker}://"
         return next((one.removeprefix(prefix) for one in others if one.startswith(prefix)), first)
 
     def known(self) -> set[int]:
-        """The brokers that it tells clients of; none if it does not answer."""
-        # Imported here: only needed with several brokers.
+        """The brokers in its metadata; empty if it does not respond."""
+        # Imported here, because only several brokers need it.
         from headrace.client.cluster import Cluster
         from headrace.client.config import ClientConfig
         from headrace.client.errors import ClientError
@@ -229,7 +229,7 @@ class _Child:
             return set()
 
     def look(self) -> None:
-        """Start it again if it has died; not too often if it keeps dying."""
+        """Restart the process if it has died, with a growing delay."""
         assert self._process is not None
         code = self._process.poll()
         now = time.monotonic()
@@ -273,6 +273,6 @@ def _ending(code: int) -> str:
 
 
 def _die_with_parent() -> None:
-    """In the child: end when the parent ends, however that happens; and not of its Ctrl-C."""
+    """In the child: end whenever the parent ends, and ignore its Ctrl-C."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     os.setpgrp()

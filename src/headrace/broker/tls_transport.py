@@ -1,7 +1,7 @@
-"""A connection over TLS, once its handshake is done (`handshakes.py`).
+"""A connection over TLS, after its handshake (`handshakes.py`).
 
-OpenSSL reads and writes one record of at most 16 KB per call. Bytes that are decrypted and not yet
-received are unknown to the poller; `pending` counts them.
+OpenSSL reads and writes one record of at most 16 KB per call. The poller does not report bytes that
+are decrypted and not yet received; `pending` counts them.
 """
 
 import socket
@@ -32,8 +32,8 @@ class TlsTransport:
     def _receive_into(self, view: memoryview) -> int:
         """Fill the buffer with the records that have arrived.
 
-        After a short record probably none follows, and to find that out costs as much as a small
-        request. The poller knows if there is one.
+        After a short record another one is unlikely, and the attempt costs as much as a small
+        request. If there is one, the poller reports it.
         """
         read = self._sock.read
         filled, room = 0, len(view)
@@ -42,7 +42,7 @@ class TlsTransport:
                 count: int = read(room - filled, view[filled:])  # type: ignore[assignment]
                 filled += count
                 if count < _LARGE_RECORD_BYTES:
-                    break  # also at the end, which is found again by the next call
+                    break  # also at the end of the stream, which the next call reports
         except ssl.SSLWantReadError:
             if not filled:
                 raise BlockingIOError from None
@@ -55,10 +55,10 @@ class TlsTransport:
         return sent
 
     def _write(self, data: bytes | memoryview) -> int:
-        """Encrypt and send; how much of it the socket took.
+        """Encrypt and send; the number of bytes that were sent.
 
-        A record that the socket did not take whole is kept by OpenSSL and counted when it is
-        offered again.
+        OpenSSL keeps a record that the socket did not accept whole; it is counted when the same
+        bytes are written again.
         """
         write = self._sock.write
         if len(data) <= _RECORD_BYTES:
@@ -86,7 +86,7 @@ class TlsTransport:
 
     def hung_up(self) -> bool:
         try:
-            # The socket's own bytes: OpenSSL cannot be asked without taking them.
+            # Peek at the socket: OpenSSL has no way to check without consuming the bytes.
             return not socket.socket.recv(self._sock, 1, socket.MSG_PEEK)
         except BlockingIOError:
             return False
@@ -98,7 +98,7 @@ class TlsTransport:
 def _next_block(out: Waiting) -> bytes | memoryview:
     """The next bytes to send. Small pieces are joined, so that they share a record.
 
-    The same bytes come first each time until they are taken out of `out`.
+    Repeated calls return the same first bytes until these are removed from `out`.
     """
     first = out[0]
     if isinstance(first, Slice):
@@ -126,7 +126,7 @@ def _read(chunk: Slice, most_bytes: int) -> bytes:
 
 
 def _take(out: Waiting, count: int) -> None:
-    """Take the first bytes out, now that they are sent."""
+    """Remove bytes that were sent."""
     while count:
         chunk = out[0]
         size = chunk.length if isinstance(chunk, Slice) else len(chunk)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Deletes delegation tokens that have expired; the broker that is the controller does it."""
+"""Deletes expired delegation tokens; runs on the controller."""
 
 import logging
 
@@ -10,7 +10,7 @@ logger = logging.getLogger(__name__)
 
 
 async def expire_tokens(services: Services) -> None:
-    """Delete them now."""
+    """Delete the expired tokens."""
     image = services.metadata.image
     tokens = Tokens.of(services.settings, services.clock)
     if image.controller_id != services.node_id or not tokens.expired(image.security):
@@ -23,4 +23,4 @@ async def expire_tokens(services: Services) -> None:
         return expired, state
 
     for token in services.metadata.alter_security(decide):
-        logger.info("deleted the delegation token %s of %s: it has expired", token.id, token.owner)
+        logger.info("deleted the expired delegation token %s of %s", token.id, token.owner)

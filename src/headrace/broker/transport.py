@@ -1,6 +1,6 @@
-"""How the bytes of a connection travel: receive, send, and what is in flight between.
+"""Transports of connections: receive and send bytes and file ranges.
 
-`PlainTransport` hands them to the socket as they are. `tls_transport.py` has the other one. A
+`PlainTransport` uses the socket directly. `tls_transport.py` has the implementation for TLS. A
 transport never waits: if it can do nothing at present, it raises BlockingIOError.
 """
 
@@ -16,26 +16,26 @@ from headrace.wire.fast import Chunk
 logger = logging.getLogger(__name__)
 
 Waiting: TypeAlias = deque[Chunk | memoryview]
-"""What a connection has yet to send, in order."""
+"""The data that a connection has yet to send, in order."""
 
 
 class Transport(Protocol):
-    """What a connection needs of its socket.
+    """The interface between a connection and its socket.
 
     `receive_into` and `send` are attributes, so that a plain socket's own methods can be used
-    without a call between.
+    without an additional call.
     """
 
     fd: int
     receive_into: Callable[[memoryview], int]
-    """Fills a buffer; the number of bytes, 0 at the end."""
+    """Receives into a buffer; the number of bytes, 0 at the end of the stream."""
     send: Callable[[bytes], int]
-    """Sends some of the bytes; how many."""
+    """Sends some of the bytes; the number of bytes sent."""
     pending: Callable[[], int] | None
-    """How many received bytes wait that the poller does not know of; None if there never are."""
+    """The number of received bytes that the poller does not report; None if always 0."""
 
     def drain(self, out: Waiting) -> bool:
-        """Send what waits and take it out of `out`; False if the socket takes no more now."""
+        """Send the data and remove it from `out`; False if the socket accepts no more now."""
 
     def hung_up(self) -> bool:
         """Whether the client has closed the connection and nothing is left to be received."""
@@ -89,6 +89,6 @@ class PlainTransport:
 
 
 def file_too_short(chunk: Slice) -> OSError:
-    """The error for a file that is shorter than the log says: the frame cannot be finished."""
-    logger.error("%s ends before offset data does", chunk.file)
-    return OSError("a log file ends too early")
+    """The error for a log file that is too short, so that the frame cannot be completed."""
+    logger.error("%s is shorter than its log", chunk.file)
+    return OSError("a log file is too short")

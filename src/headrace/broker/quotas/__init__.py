@@ -1,1 +1,1 @@
-"""How much clients may use: quotas, and limits of connections."""
+"""Client quotas and limits of connections."""

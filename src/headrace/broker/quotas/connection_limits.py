@@ -1,9 +1,9 @@
-"""How many connections clients may have and open: of the broker, of a listener, of an address.
+"""Limits of connections: their number and their rate, per broker, listener and address.
 
-A listener that has too many connections, or accepts them too fast, accepts none for some time; so
-does every listener if the broker has too many, except the one between brokers. New connections of
-an address that opens them too fast are held for the time that it is throttled, and closed; those
-of one that has too many are closed at once. As in Kafka.
+As in Kafka: a listener with too many connections, or too high a rate, accepts none for some time.
+If the broker has too many, no listener accepts, except the one between brokers. New connections of
+an address with too high a rate are held for the throttle time and then closed; those of an address
+with too many connections are closed immediately.
 """
 
 from collections import Counter
@@ -21,7 +21,7 @@ _LEAST_RATE = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class _Limits:
-    """The limits of one listener, as the settings have them."""
+    """The limits of one listener from the settings."""
 
     of_broker: int
     of_listener: int
@@ -32,7 +32,7 @@ class _Limits:
 
 
 class ConnectionLimits:
-    """Counts the connections of a broker, and says which one it may not have."""
+    """Counts the connections of a broker, and enforces the limits."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class ConnectionLimits:
         self._per_address[caller.ip] += 1
 
     def closed(self, caller: Caller) -> None:
-        """Count it no more."""
+        """Stop counting a connection."""
         self._total -= 1
         self._per_listener[caller.listener] -= 1
         self._per_address[caller.ip] -= 1
@@ -77,7 +77,7 @@ class ConnectionLimits:
             del self._per_address[caller.ip]
 
     def is_full(self, listener: str) -> str:
-        """Why a listener can have no more connections; empty if it can."""
+        """The reason why a listener can accept no more connections; empty if it can."""
         limits = self._limits_of(listener)
         if self._per_listener[listener] >= limits.of_listener:
             return f"the listener {listener} has max.connections={limits.of_listener}"
@@ -86,7 +86,7 @@ class ConnectionLimits:
         return ""
 
     def is_too_many(self, listener: str, host: str) -> str:
-        """Why an address can have no more connections; empty if it can."""
+        """The reason why an address can have no more connections; empty if it can."""
         limits = self._limits_of(listener)
         most = limits.of_addresses.get(_plain(host), limits.of_address)
         return f"max.connections.per.ip={most}" if self._per_address[host] >= most else ""
@@ -94,7 +94,7 @@ class ConnectionLimits:
     # --------------------------------------------------------------------------- how fast they come
 
     def throttle_s(self, listener: str) -> float:
-        """Count a new connection; for how many seconds its listener may accept no others."""
+        """Count a new connection; the seconds for which its listener may accept no others."""
         limits, now = self._limits_of(listener), self._now()
         throttle_s = 0.0
         if listener != self._protected:
@@ -103,9 +103,9 @@ class ConnectionLimits:
         return max(throttle_s, self._count(rate, limits.listener_rate, now))
 
     def throttle_address_s(self, listener: str, host: str) -> float:
-        """Count a new connection of an address; for how many seconds it is held, then closed.
+        """Count a new connection of an address; the seconds for which it is held, then closed.
 
-        One that is closed does not count, neither here nor for its listener.
+        A connection that is closed does not count, neither here nor for its listener.
         """
         quotas = self._quotas_now()
         if quotas is not self._quotas:

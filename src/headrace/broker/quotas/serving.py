@@ -1,4 +1,4 @@
-"""The handler of all connections: dispatch, or what counts requests while there are quotas.
+"""The handler of all connections: dispatch, or the one that counts requests while there are quotas.
 
 While no client has a quota, connections call dispatch directly, so that quotas cost nothing. Quotas
 may be set and removed while connections are open.
@@ -20,7 +20,7 @@ _IP = "ip"
 
 
 class Serving:
-    """Gives requests to the handler that the cluster's quotas ask for."""
+    """Selects the handler of requests according to the cluster's quotas."""
 
     def __init__(self, handler: Handler, parts: BrokerParts, settings: Settings) -> None:
         self.handle: HandleFrame = handler.handle
@@ -36,14 +36,14 @@ class Serving:
             self._follow(old.security.quotas, new.security.quotas)
 
     def _follow(self, old: Mapping[QuotaEntity, Quotas], new: Mapping[QuotaEntity, Quotas]) -> None:
-        """Let other quotas count."""
+        """Apply changed quotas."""
         if old == new:
             return
         of_clients = {entity: values for entity, values in new.items() if entity[0][0] != _IP}
         if self._throttling is None and not of_clients:
             return
         if self._throttling is None:
-            # Imported here: a broker without quotas starts faster.
+            # Imported here, so that a broker without quotas starts faster.
             from headrace.broker.quotas.throttling import Throttling
 
             parts = self._parts

@@ -1,13 +1,12 @@
-"""Quotas of clients: counts what requests use, and mutes connections that use too much.
+"""Client quotas: measures what requests use, and mutes connections over their quota.
 
-As in Kafka (KIP-219), a request over a quota is answered at once, the response says for how long
-the client is throttled, and its connection is not read until that time is over. Produce counts the
-bytes of its request. Fetch counts the records of its response; a response over the quota is not
-counted, and it leaves without records. CreateTopics, DeleteTopics and CreatePartitions count
-partitions. The time of a request is counted when it is over, so that it is the client's next
-request that is throttled.
+As in Kafka (KIP-219), a request over a quota is answered immediately with the throttle time, and
+its connection is not read until that time has passed. Produce counts the bytes of its request.
+Fetch counts the records of its response; a response over the quota is not counted, and is sent
+without records. CreateTopics, DeleteTopics and CreatePartitions count partitions. Request time is
+counted at the end of a request, so that it throttles the client's next request.
 
-Only used while the cluster has quotas of clients (`serving.py`).
+It is used only while the cluster has client quotas (`serving.py`).
 """
 
 from collections.abc import Callable, Coroutine, Generator, Mapping
@@ -49,7 +48,7 @@ _CLIENT_AT = REQUEST_START_BYTES - _LENGTH_BYTES
 
 
 class Limited:
-    """A limit, and the meter of those that share it."""
+    """A limit, and the meter that its clients share."""
 
     __slots__ = ("at_once", "labels", "limit", "meter")
 
@@ -58,13 +57,13 @@ class Limited:
     ) -> None:
         self.limit = limit
         self.at_once = limit * windows.full_s
-        """How much is never too much."""
+        """An amount that never exceeds the limit."""
         self.meter = meter
         user, client_id = shared_by
         self.labels = (key, user or "", client_id or "")
 
     def count(self, amount: float, now: float) -> float:
-        """Count something; how many seconds the client has to wait."""
+        """Count an amount; the throttle time in seconds."""
         meter: Rate = self.meter
         if meter.record(amount, now) <= self.at_once:
             return 0.0
@@ -96,7 +95,7 @@ class ConnectionQuota:
         self.is_consumer = False
 
     def throttle(self, limited: Limited, seconds: float) -> None:
-        """Say in the response that the client has to wait, and do not read from it until then."""
+        """Set the throttle time of the response, and mute the connection for that time."""
         throttle_ms = min(round(seconds * 1000), _MOST_MS)
         if throttle_ms <= 0:
             return
@@ -108,7 +107,7 @@ class ConnectionQuota:
         )
 
     def throttle_for_time(self, now: float) -> float:
-        """Throttle the client for the time that its requests took; for how many seconds."""
+        """Throttle the client for its request time; the throttle time in seconds."""
         if self.request is None:
             return 0.0
         windows = self._throttling.windows
@@ -165,7 +164,7 @@ class ConnectionQuota:
 
 
 class Throttling:
-    """Gives requests to the handler of all, counts what they use, and throttles clients."""
+    """Passes requests to the handler, counts what they use, and throttles clients."""
 
     def __init__(
         self, handler: Handler, settings: Settings, clock: Clock, metrics: Metrics
@@ -185,7 +184,7 @@ class Throttling:
         self._buckets: dict[tuple[str, ClientMeter], TokenBucket] = {}
         self._forget_at = 2 * _MANY_METERS
         self.revision = 0
-        """Grows with each change after which connections have to find their meters again."""
+        """Incremented by each change after which connections have to find their meters again."""
 
     @property
     def quotas(self) -> Mapping[QuotaEntity, Quotas]:
@@ -215,7 +214,7 @@ class Throttling:
         return Limited(key, limit, shared_by, self._rates[key, shared_by], self.windows)
 
     def _forget_idle(self) -> None:
-        """Clients choose their ids: do not keep a meter for each that there ever was."""
+        """Remove idle meters, because clients choose their ids and could create any number."""
         if len(self._rates) + len(self._buckets) < self._forget_at:
             return
         now = self.now()
@@ -227,7 +226,7 @@ class Throttling:
     def handle(
         self, connection: Connection, buf: bytearray, view: memoryview, pos: int, end: int
     ) -> Answer | Later:
-        """The answer to the request in [pos, end), or the work that will give it."""
+        """The response to the request in [pos, end), or an awaitable of it."""
         caller = connection.caller
         quota: ConnectionQuota | None = caller.quota  # type: ignore[assignment]
         if (
@@ -256,7 +255,7 @@ class Throttling:
         return answer
 
     def _quota_of(self, connection: Connection, buf: bytearray, pos: int) -> ConnectionQuota:
-        """The quota of the client that sent a request, from now on that of the connection."""
+        """The quota of a request's client id; it becomes the quota of the connection."""
         _, _, _, size = request_start(buf, pos)
         start = pos + _CLIENT_AT
         client = bytes(buf[start : start + _LENGTH_BYTES + max(size, 0)])
@@ -276,9 +275,9 @@ class Throttling:
         pos: int,
         end: int,
     ) -> Answer | Later:
-        """Likewise for a client whose request time is limited."""
+        """Handle a request of a client whose request time is limited."""
         quota.is_consumer = False
-        if key != _FETCH:  # which knows later whether a follower sent it
+        if key != _FETCH:  # Fetch finds out later whether a follower sent it
             quota.throttle_for_time(self.now())
         began = perf_counter()
         answer = self._handle(connection, buf, view, pos, end)
@@ -296,7 +295,7 @@ async def _count_steps(work: Coroutine[None, None, Any], quota: ConnectionQuota)
 
 
 class _CountedSteps:
-    """Counts the time that a coroutine has the event loop for itself."""
+    """Counts the time in which a coroutine runs on the event loop."""
 
     __slots__ = ("_quota", "_work")
 
