@@ -202,7 +202,7 @@ def test_a_client_that_does_not_prove_who_it_is_is_refused(
     }[kind]
     assert refuses(listening, client(folder, own))
     assert listening.callers == []
-    said = {"missing": "peer did not return", "unmapped": "CN=mallory, to which no rule"}
+    said = {"missing": "peer did not return", "unmapped": "CN=mallory, which no rule"}
     said |= {"foreign": "its certificate is refused", "expired": "certificate has expired"}
     eventually(lambda: said[kind] in caplog.text, "it is logged")
 

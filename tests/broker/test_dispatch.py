@@ -84,7 +84,7 @@ def test_a_version_that_is_not_in_the_route_table_closes_its_connection(server: 
 
 
 def test_an_api_that_is_not_in_the_route_table_closes_its_connection(server: Server) -> None:
-    with pytest.raises(CloseConnection, match="no API with key 7 here"):
+    with pytest.raises(CloseConnection, match="unknown API key 7"):
         handle(server, frame(7, 0, bytes(100)))
 
 

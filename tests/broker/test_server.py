@@ -77,7 +77,7 @@ def test_an_advertised_address_that_nobody_can_dial_is_named_with_the_fix(
     )
     assert process.stderr is not None
     line = process.stderr.readline()
-    assert "127.0.0.1:1 cannot be dialled" in line
+    assert "127.0.0.1:1 cannot be reached" in line
     assert "--advertise HOST:PORT" in line
     process.terminate()
     process.wait(60)

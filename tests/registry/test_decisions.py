@@ -214,7 +214,7 @@ def test_a_reference_to_a_schema_of_another_type_is_refused(desk: Desk) -> None:
 
 def test_a_subject_does_not_change_the_type_of_its_schemas(desk: Desk) -> None:
     desk.register("a", user())
-    with pytest.raises(RegistryError, match="its type is JSON"):
+    with pytest.raises(RegistryError, match="the type of the new schema is JSON"):
         desk.register("a", "{}", schemaType="JSON")
 
 

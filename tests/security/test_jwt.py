@@ -61,15 +61,15 @@ def test_one_changed_byte_is_refused(
     other = encode(claims("admin"))
     wrong = ("A" if signature[5] != "A" else "B").join((signature[:5], signature[6:]))
     for token in (f"{header}.{other}.{signature}", f"{header}.{body}.{wrong}"):
-        with pytest.raises(InvalidToken, match="signature is wrong"):
+        with pytest.raises(InvalidToken, match="signature is invalid"):
             verify(token, jwk(key))
     for short in ("", signature[:-4], signature + "AAAA"):
-        with pytest.raises(InvalidToken, match=r"signature is wrong|base64url"):
+        with pytest.raises(InvalidToken, match=r"signature is invalid|base64url"):
             verify(f"{header}.{body}.{short}", jwk(key))
 
 
 def test_a_foreign_key_with_the_same_id_is_refused(rsa_key: SigningKey) -> None:
-    with pytest.raises(InvalidToken, match="signature is wrong"):
+    with pytest.raises(InvalidToken, match="signature is invalid"):
         verify(SigningKey("one").token(), jwk(rsa_key))
 
 
@@ -84,7 +84,7 @@ def test_the_public_key_is_no_password(rsa_key: SigningKey, algorithm: str) -> N
         secret = public.public_bytes(encoding, form)
         signed = f"{encode({'alg': algorithm, 'kid': 'one'})}.{encode(claims())}"
         digest = hmac.digest(secret, signed.encode(), f"sha{algorithm[2:]}")
-        with pytest.raises(InvalidToken, match="signature is wrong"):
+        with pytest.raises(InvalidToken, match="signature is invalid"):
             verify(f"{signed}.{encode(digest)}", jwk(rsa_key))
 
 
@@ -214,7 +214,7 @@ def test_a_token_expired_within_the_clock_skew_counts_until_the_skew_is_over(
 @pytest.mark.parametrize("name", ["sub", "aud", "exp", "other"])
 def test_a_claim_that_occurs_twice_is_refused(rsa_key: SigningKey, name: str) -> None:
     said = json.dumps({"other": 1, **claims()})[:-1] + f', "{name}": 1}}'
-    with pytest.raises(InvalidToken, match="twice"):
+    with pytest.raises(InvalidToken, match="duplicate name"):
         verify(rsa_key.token(said), jwk(rsa_key))
 
 

@@ -181,7 +181,7 @@ def test_an_advertised_host_that_the_certificate_does_not_name_refuses_the_start
     )
     with pytest.raises(SettingError) as caught:
         load(settings)
-    assert "advertises kafka.example.com:9093, but its certificate names only" in str(caught.value)
+    assert "advertises kafka.example.com:9093, but its certificate is for" in str(caught.value)
     assert "127.0.0.1, localhost" in str(caught.value)
     # Who switches the check off for clients, may do so for the broker.
     load({**settings, "ssl.endpoint.identification.algorithm": ""})

@@ -171,7 +171,7 @@ class Registry:
         )
 
     def _adds(self, subject: str) -> bool:
-        """Whether the subject's settings add metadata or rules, so that a new version may result."""
+        """Whether the subject's settings add metadata or rules, so that the result may be new."""
         config: Json = self.state.config(subject)
         return any(name.startswith(("default", "override")) for name in config)
 

@@ -1,1 +1,1 @@
-"""Who may connect, who may do what, and who may use how much."""
+"""Authentication, authorization, quotas and the audit log."""

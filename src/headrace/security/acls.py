@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 CLUSTER_NAME = "kafka-cluster"
-"""The only name that a resource of type CLUSTER has."""
+"""The only valid name of a resource of type CLUSTER."""
 WILDCARD = "*"
-"""As a literal name: every resource. As a host: every host."""
+"""As a literal name it matches every resource, as a host every host."""
 EVERYBODY = "User:*"
 ANONYMOUS = "User:ANONYMOUS"
 
 
 class ResourceType(IntEnum):
-    """What an ACL is about."""
+    """The type of an ACL's resource."""
 
     UNKNOWN = 0
     ANY = 1
@@ -28,7 +28,7 @@ class ResourceType(IntEnum):
 
 
 class PatternType(IntEnum):
-    """How the name of an ACL is compared; ANY and MATCH are for filters."""
+    """How the name of an ACL is matched; ANY and MATCH are valid in filters only."""
 
     UNKNOWN = 0
     ANY = 1
@@ -38,7 +38,7 @@ class PatternType(IntEnum):
 
 
 class AclOperation(IntEnum):
-    """What somebody wants to do."""
+    """An operation on a resource."""
 
     UNKNOWN = 0
     ANY = 1
@@ -59,7 +59,7 @@ class AclOperation(IntEnum):
 
 
 class AclPermission(IntEnum):
-    """What an ACL says."""
+    """Whether an ACL allows or denies."""
 
     UNKNOWN = 0
     ANY = 1
@@ -106,12 +106,12 @@ SUPPORTED: dict[ResourceType, frozenset[AclOperation]] = {
     ResourceType.DELEGATION_TOKEN: frozenset({AclOperation.DESCRIBE}),
     ResourceType.USER: frozenset({AclOperation.CREATE_TOKENS, AclOperation.DESCRIBE_TOKENS}),
 }
-"""The operations that a resource of a type has; ALL stands for them."""
+"""The operations of each resource type; ALL includes them."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class ResourcePattern:
-    """The resources that an ACL is about: one, those with a prefix, or all of a type."""
+    """The resources of an ACL: one, those with a prefix, or all of a type."""
 
     type: ResourceType
     pattern: PatternType
@@ -120,7 +120,7 @@ class ResourcePattern:
 
 @dataclass(frozen=True, slots=True, order=True)
 class AclEntry:
-    """What an ACL says about its resource."""
+    """An ACL without its resource: principal, host, operation, permission."""
 
     principal: str
     host: str
@@ -145,7 +145,7 @@ class AclBinding:
 
 @dataclass(frozen=True, slots=True)
 class AclFilter:
-    """Which ACLs a request asks for; None and ANY match everything."""
+    """The ACLs that a request selects; None and ANY match everything."""
 
     type: ResourceType = ResourceType.ANY
     name: str | None = None
@@ -156,7 +156,7 @@ class AclFilter:
     permission: AclPermission = AclPermission.ANY
 
     def matches(self, acl: AclBinding) -> bool:
-        """Whether the ACL is one of those that are asked for."""
+        """Whether the filter selects the ACL."""
         return self._matches_resource(acl.resource) and self._matches_entry(acl.entry)
 
     def _matches_entry(self, entry: AclEntry) -> bool:

@@ -1,6 +1,6 @@
-"""Users as they are written into the metadata directly: by the command line, and at a first start.
+"""Users that are written into the metadata directly: by the command line, and at a first start.
 
-The first user of a cluster cannot be made by a request, because nobody may send it yet.
+The first user of a cluster cannot be created by a request, because no user exists to send it.
 """
 
 from collections.abc import Iterable
@@ -23,12 +23,12 @@ from headrace.security.state import SecurityState
 
 
 def read_password_file(path: str) -> str:
-    """The password in a file; ValueError or OSError if it has none."""
+    """The password in a file; ValueError or OSError without one."""
     return one_line(Path(path).read_text("utf-8"))
 
 
 def one_line(text: str) -> str:
-    """The password in a text, which may end a line; ValueError if it is empty or several lines."""
+    """The password in a text of one line; ValueError if it is empty or has several lines."""
     password = text.removesuffix("\n").removesuffix("\r")
     if not password or "\n" in password:
         raise ValueError("expected a password on one line")
@@ -48,13 +48,13 @@ def admin_acls(principal: str) -> list[AclBinding]:
 def with_password(
     state: SecurityState, name: str, password: str, mechanisms: Iterable[str] = tuple(DIGESTS)
 ) -> SecurityState:
-    """After a user got a password for these mechanisms; its other credentials stay."""
+    """The state with a user's password for these mechanisms; other credentials are kept."""
     changed = {one: credential_from_password(one, password) for one in mechanisms}
     return state.with_user(name, {**state.users.get(name, {}), **changed})
 
 
 def registry_acls(principal: str) -> list[AclBinding]:
-    """What a schema registry needs: its topic, its transactions, and librdkafka's group."""
+    """The ACLs of a schema registry: its topic, its transactions, and librdkafka's group."""
     needed = (
         (ResourceType.TOPIC, "_schemas", AclOperation.READ),
         (ResourceType.TOPIC, "_schemas", AclOperation.WRITE),

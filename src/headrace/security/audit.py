@@ -1,9 +1,9 @@
-"""The audit log: logins, denied operations and changes of security, one event a line.
+"""The audit log: logins, denied operations and changes of security, one event per line.
 
-Events go to the logger `headrace.audit`: to a file of their own if `headrace.audit.file` names one,
-otherwise to the broker's log, without the logins that succeed. An event is written at most a few
-times in a row for one principal and cause; the next line says how many were left out. Changes are
-always written. Events have names and rules, never passwords, keys or tokens.
+Events go to the logger `headrace.audit`: to the file of `headrace.audit.file` if it is set,
+otherwise to the broker's log, without successful logins. The number of events per principal and
+cause is limited; the next line has the number of omitted ones. Changes are always written. Events
+contain names and rules, never passwords, keys or tokens.
 """
 
 import json
@@ -21,13 +21,13 @@ logger = logging.getLogger("headrace.audit")
 
 WINDOW_S = 10.0
 IN_WINDOW = 5
-"""How many events of one principal and cause are written in a window."""
+"""The limit of events of one principal and cause in a window."""
 CAUSES = 10_000
-"""How many principals and causes are counted at a time."""
+"""The limit of counted pairs of principal and cause."""
 
 
 class Client(Protocol):
-    """Who did something, and from where."""
+    """The client of an event."""
 
     @property
     def address(self) -> str:
@@ -39,7 +39,7 @@ class Client(Protocol):
 
     @property
     def principal(self) -> str:
-        """Such as `User:alice`."""
+        """The principal, such as `User:alice`."""
 
 
 class Audit:
@@ -56,7 +56,7 @@ class Audit:
     ) -> None:
         """SettingError if the file cannot be written. `service` names an HTTP service."""
         self.log_allowed = log_allowed
-        """Whether operations that are allowed are events too."""
+        """Whether allowed operations are logged too."""
         self._clock = clock or SystemClock()
         self._origin: dict[str, object] = {"service": service} if service else {"broker": node_id}
         self._handler = _open(path) if path else None
@@ -64,15 +64,15 @@ class Audit:
         self._forgotten = 0
 
     def login(self, client: Client, mechanism: str) -> None:
-        """A client has logged in."""
+        """Record a successful login."""
         event = self._event("login", client.principal, client.address, client.listener)
         cause = ("login", client.principal, _host(client.address), client.listener)
         self._write_some(cause, {**event, "mechanism": mechanism}, logging.DEBUG)
 
     def login_failed(self, client: Client, mechanism: str, user: str, reason: str) -> None:
-        """A client could not log in; `user` is the name that it gave, if any."""
+        """Record a failed login; `user` is the name that the client sent, if any."""
         event = self._event("login_failed", None, client.address, client.listener)
-        # The names are the client's choice: it must not get a count of its own for each.
+        # The client chooses the name, so the limit must not depend on it.
         cause = ("login_failed", _host(client.address), client.listener)
         event |= {"user": user or None, "mechanism": mechanism or None, "reason": reason}
         self._write_some(cause, event)
@@ -88,7 +88,7 @@ class Audit:
         allowed: bool,
         rule: str,
     ) -> None:
-        """An operation was allowed or denied; without a name it was asked for on any resource."""
+        """Record an allowed or denied operation; without a name it is on any resource."""
         what = "allowed" if allowed else "denied"
         cause = (what, principal, host, listener, operation.name, kind.name, name or "")
         event = self._event(what, principal, host, listener) | {
@@ -100,7 +100,7 @@ class Audit:
         self._write_some(cause, event)
 
     def changed(self, client: Client, what: str, fields: Mapping[str, object]) -> None:
-        """Users, ACLs, quotas or tokens were changed: `what` is such as `acl_created`."""
+        """Record a change of users, ACLs, quotas or tokens; `what` is e.g. `acl_created`."""
         event = self._event(what, client.principal, client.address, client.listener)
         self._write({**event, **fields}, logging.INFO)
 
@@ -118,7 +118,7 @@ class Audit:
     def _write_some(
         self, cause: tuple[str, ...], event: dict[str, object], level: int = logging.INFO
     ) -> None:
-        """Write the event unless there were many of this cause a moment ago."""
+        """Write the event unless the limit of its cause is reached."""
         if not logger.isEnabledFor(level):
             return
         now = self._clock.monotonic()
@@ -142,7 +142,7 @@ class Audit:
         logger.log(level, "%s", _Json(event), extra={"fields": event})
 
     def close(self) -> None:
-        """Write how many events were left out since the last line of each cause."""
+        """Write the number of omitted events of each cause."""
         self._forgotten += sum(one.left_out for one in self._rates.values())
         self._rates.clear()
         if self._forgotten:
@@ -155,7 +155,7 @@ class Audit:
 
 
 class _Rate:
-    """How often one cause was written, and how often not."""
+    """The numbers of written and omitted events of one cause."""
 
     __slots__ = ("_since", "_written", "left_out")
 
@@ -165,7 +165,7 @@ class _Rate:
         self.left_out = 0
 
     def takes(self, now: float) -> bool:
-        """Whether one more is written."""
+        """Whether another event may be written."""
         if now >= self._since + WINDOW_S:
             self._since = now
             self._written = 0
@@ -177,7 +177,7 @@ class _Rate:
 
 
 class _Json:
-    """An event as JSON, made only if a handler writes it."""
+    """An event as JSON, encoded only if a handler writes it."""
 
     __slots__ = ("_event",)
 
@@ -197,18 +197,18 @@ class _Lines(logging.Formatter):
 
 
 def _open(path: str) -> logging.Handler:
-    """Send events to a file and nowhere else; another file is begun if this one is moved away."""
-    # Imported here: a broker without an audit file starts faster without.
+    """Write events to a file only; a new file is created after this one was renamed."""
+    # Imported here, so that a broker without an audit file starts faster.
     from logging.handlers import WatchedFileHandler
 
     try:
-        # Only the broker's user may read who does what.
+        # Only the broker's user may read the events.
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600))
         handler = WatchedFileHandler(path, encoding="utf-8")
     except OSError as error:
         raise SettingError(
-            f"headrace.audit.file={path}: the file cannot be written ({error.strerror}); name a "
-            "file in a folder that exists and that the broker may write to"
+            f"headrace.audit.file={path}: the file cannot be written ({error.strerror}); use a "
+            "file in an existing folder to which the broker may write"
         ) from error
     handler.setFormatter(_Lines())
     logger.addHandler(handler)

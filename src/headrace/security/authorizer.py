@@ -1,8 +1,8 @@
-"""Decides what a principal may do, by Kafka's rules.
+"""Authorizes operations of principals by Kafka's rules.
 
 A super user may do everything. Otherwise one matching DENY denies and one matching ALLOW allows. A
-resource without any ACL is open to everybody if `allow.everyone.if.no.acl.found` says so. Names
-are found in dictionaries, so ten thousand ACLs cost as much as ten.
+resource without any ACL is open to all if `allow.everyone.if.no.acl.found` is true. Names are found
+in dictionaries, so ten thousand ACLs cost as much as ten.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -35,11 +35,11 @@ _ALLOWED_BY = {
         {AclOperation.ALL, AclOperation.DESCRIBE_CONFIGS, AclOperation.ALTER_CONFIGS}
     ),
 }
-"""Operations that the permission for another operation includes. A DENY includes no other."""
+"""Operations that an ALLOW of another operation includes. A DENY includes no other."""
 
 
 class Authorization(NamedTuple):
-    """Whether something is allowed, and why."""
+    """A decision and its reason."""
 
     allowed: bool
     reason: str
@@ -47,7 +47,7 @@ class Authorization(NamedTuple):
 
 
 class Authorizer:
-    """The ACLs of one moment; a change of ACLs makes another one."""
+    """An immutable set of ACLs; a change of ACLs creates a new authorizer."""
 
     def __init__(
         self,
@@ -72,13 +72,13 @@ class Authorizer:
     def allows(
         self, principal: str, host: str, operation: AclOperation, kind: ResourceType, name: str
     ) -> bool:
-        """Whether the principal may do it."""
+        """Whether the principal may perform the operation."""
         return self.decide(principal, host, operation, kind, name).allowed
 
     def decide(
         self, principal: str, host: str, operation: AclOperation, kind: ResourceType, name: str
     ) -> Authorization:
-        """As `allows`, with the rule that decided."""
+        """Like `allows`, with the rule that decided."""
         if principal in self._super_users:
             return Authorization(True, f"{principal} is a super user")
         including = _ALLOWED_BY.get(operation, (AclOperation.ALL, operation))
@@ -108,10 +108,10 @@ class Authorizer:
     def allows_any(
         self, principal: str, host: str, operation: AclOperation, kind: ResourceType
     ) -> bool:
-        """Whether there is a resource of this type on which the principal may do it."""
+        """Whether the principal may perform the operation on any resource of this type."""
         if principal in self._super_users:
             return True
-        # Kafka asks about a name that nobody uses: rules for all names decide first.
+        # As in Kafka, which checks a dummy name: rules for all names decide first.
         if self.allows(principal, host, operation, kind, "hardcode"):
             return True
         denied: dict[PatternType, set[str]] = {kind_: set() for kind_ in PatternType}
@@ -138,7 +138,7 @@ class Authorizer:
         name: str,
         asked: Iterable[AclOperation],
     ) -> int:
-        """The allowed operations as a bit field, which is how answers carry them."""
+        """The allowed operations as a bit field, as in responses."""
         return sum(
             1 << operation for operation in asked
             if self.allows(principal, host, operation, kind, name)
@@ -176,7 +176,7 @@ def _concerns(entry: AclEntry, principal: str, host: str) -> bool:
 
 
 def _is_open(resource: ResourcePattern, denied: Mapping[PatternType, Collection[str]]) -> bool:
-    """Whether no rule denies all that this resource allows."""
+    """Whether no rule denies all resources that this pattern allows."""
     if resource.pattern is PatternType.LITERAL and resource.name == WILDCARD:
         return True
     if resource.pattern is PatternType.LITERAL and resource.name in denied[PatternType.LITERAL]:

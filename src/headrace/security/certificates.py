@@ -1,7 +1,7 @@
-"""A certificate authority of a cluster's own, and the certificates that it issues.
+"""A certificate authority for a cluster, and the certificates that it issues.
 
-Needs the package cryptography (`headrace[security]`). Keys are P-256 in PKCS#8, the form that Java
-reads too.
+It needs the package cryptography (`headrace[security]`). Keys are P-256 in PKCS#8, a format that
+Java reads too.
 """
 
 import ipaddress
@@ -16,14 +16,14 @@ try:
     from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
-        "making certificates needs the package cryptography: pip install 'headrace[security]'",
+        "creating certificates requires the package cryptography: pip install 'headrace[security]'",
         name=error.name,
     ) from error
 
 AUTHORITY_DAYS = 3650
 CERTIFICATE_DAYS = 397
 _CLOCK_SKEW = timedelta(hours=1)
-"""Certificates are valid for this long already, because clocks differ."""
+"""Certificates are valid from this time before now, because clocks differ."""
 
 
 class CertificateAuthority:
@@ -49,7 +49,7 @@ class CertificateAuthority:
 
     @classmethod
     def load(cls, key_pem: str, certificate_pem: str) -> Self:
-        """The authority with this key; ValueError if they are not an authority's."""
+        """Load an authority; ValueError if key and certificate are not those of one."""
         key = serialization.load_pem_private_key(key_pem.encode(), None)
         certificate = x509.load_pem_x509_certificate(certificate_pem.encode())
         if not isinstance(key, ec.EllipticCurvePrivateKey):
@@ -65,7 +65,7 @@ class CertificateAuthority:
 
     @property
     def pem(self) -> str:
-        """The certificate, which clients have to trust."""
+        """The certificate that clients have to trust."""
         return self._certificate.public_bytes(serialization.Encoding.PEM).decode()
 
     def issue(self, name: str, hosts: Iterable[str], days: int = CERTIFICATE_DAYS) -> str:

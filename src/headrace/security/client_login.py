@@ -1,4 +1,4 @@
-"""A user's login over SASL_SSL, in the words of each client library."""
+"""A user's login over SASL_SSL, as the properties of each client library."""
 
 from dataclasses import dataclass, field
 
@@ -8,7 +8,7 @@ _MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 @dataclass(frozen=True, slots=True)
 class ClientLogin:
-    """Where a cluster is, whom to trust, and as whom to log in."""
+    """The address of a cluster, the trusted authority, and the credentials of a user."""
 
     bootstrap: str
     ca_file: str
@@ -16,7 +16,7 @@ class ClientLogin:
     password: str = field(repr=False)
 
     def librdkafka(self, mechanism: str = SCRAM) -> dict[str, str]:
-        """For confluent-kafka, kcat, other clients with librdkafka, and `headrace`."""
+        """Properties for confluent-kafka, kcat, other clients with librdkafka, and `headrace`."""
         return {
             "bootstrap.servers": self.bootstrap,
             "security.protocol": "SASL_SSL",
@@ -27,7 +27,7 @@ class ClientLogin:
         }
 
     def java(self) -> dict[str, str]:
-        """For Kafka's Java clients and tools."""
+        """Properties for Kafka's Java clients and tools."""
         return {
             "bootstrap.servers": self.bootstrap,
             "security.protocol": "SASL_SSL",

@@ -1,8 +1,8 @@
-"""What the clients of a broker may do, as the cluster's ACLs are now.
+"""Permissions of a broker's clients under the current ACLs.
 
-`Guard` has the authorizer of the moment. Each connection has `Permissions`: what was asked before
-is remembered until the ACLs change, so a request that repeats costs one look into a dictionary.
-A denial is decided again each time, because the audit log tells the rule.
+`Guard` has the current authorizer. Each connection has `Permissions`, which cache decisions until
+the ACLs change, so that a repeated request costs one lookup in a dictionary. A denial is decided
+again each time, because the audit log includes the rule.
 """
 
 from headrace.errors import SettingError
@@ -12,7 +12,7 @@ from headrace.security.authorizer import Authorizer
 from headrace.security.state import SecurityState
 
 REMEMBERED = 10_000
-"""How many answers a connection remembers; a client that asks about more names starts again."""
+"""How many decisions a connection caches; with more names the cache is cleared."""
 
 
 def parse_super_users(text: str) -> frozenset[str]:
@@ -22,13 +22,13 @@ def parse_super_users(text: str) -> frozenset[str]:
         kind, colon, name = one.partition(":")
         if not (kind and colon and name):
             raise SettingError(
-                f"super.users: '{one}' is no principal; expected is User:name;User:name"
+                f"super.users: '{one}' is not a principal; expected User:name;User:name"
             )
     return found
 
 
 class Guard:
-    """Makes the permissions of connections; one per broker that has an authorizer."""
+    """Creates the permissions of connections; one per broker with an authorizer."""
 
     def __init__(
         self,
@@ -45,13 +45,13 @@ class Guard:
         self.authorizer = self._make()
 
     def follow(self, state: SecurityState) -> None:
-        """Decide by these ACLs from now on."""
+        """Use the ACLs of this state from now on."""
         if state.acls is not self._acls:
             self._acls = state.acls
             self.authorizer = self._make()
 
     def permissions(self, principal: str, host: str, listener: str) -> "Permissions":
-        """Those of one client."""
+        """The permissions of one client."""
         return Permissions(self, principal, host, listener)
 
     def _make(self) -> Authorizer:
@@ -59,7 +59,7 @@ class Guard:
 
 
 class Permissions:
-    """What one client may do."""
+    """The permissions of one client."""
 
     __slots__ = (
         "_authorizer", "_guard", "_host", "_known", "_listener", "_principal", "_readable",
@@ -77,13 +77,13 @@ class Permissions:
         self._readable: set[str] = set()
 
     def may_write(self, topic: str) -> bool:
-        """As `allows`, for Produce: a topic that was allowed costs one look into a set."""
+        """Like `allows`, for Produce: an allowed topic costs one lookup in a set."""
         if topic in self._writable and self._guard.authorizer is self._authorizer:
             return True
         return self._remember(AclOperation.WRITE, topic)
 
     def may_read(self, topic: str) -> bool:
-        """As `allows`, for Fetch."""
+        """Like `allows`, for Fetch."""
         if topic in self._readable and self._guard.authorizer is self._authorizer:
             return True
         return self._remember(AclOperation.READ, topic)
@@ -100,7 +100,7 @@ class Permissions:
     def allows(
         self, operation: AclOperation, kind: ResourceType, name: str, silent: bool = False
     ) -> bool:
-        """Whether the client may do it now; a denial is audited unless it is silent."""
+        """Whether the client may perform the operation; a denial is audited unless silent."""
         self._follow()
         known = self._known.get((operation, kind, name))
         if known or (silent and known is not None):
@@ -108,7 +108,7 @@ class Permissions:
         return self._decide(operation, kind, name, silent)
 
     def _decide(self, operation: AclOperation, kind: ResourceType, name: str, silent: bool) -> bool:
-        """As `allows`, from the ACLs themselves."""
+        """Like `allows`, without the cache."""
         audit = self._guard.audit
         allowed, rule, _ = self._authorizer.decide(
             self._principal, self._host, operation, kind, name
@@ -118,14 +118,14 @@ class Permissions:
                 self._principal, self._host, self._listener, operation, kind, name, allowed, rule
             )
         if allowed and audit.log_allowed:
-            return True  # Not remembered: the next request is an event too.
+            return True  # Not cached, because the next request is an event too.
         if len(self._known) >= REMEMBERED:
             self._known.clear()
         self._known[operation, kind, name] = allowed
         return allowed
 
     def allows_any(self, operation: AclOperation, kind: ResourceType) -> bool:
-        """Whether there is a resource of this type on which the client may do it."""
+        """Whether the client may perform the operation on any resource of this type."""
         self._follow()
         audit = self._guard.audit
         allowed = self._authorizer.allows_any(self._principal, self._host, operation, kind)

@@ -1,8 +1,8 @@
 """The keys with which an issuer signs tokens: a JSON Web Key Set (RFC 7517), kept up to date.
 
-A thread of its own reads the set from a file or over HTTP, again after each refresh interval, and
-earlier if a token names a key that is not in the set. Logins never wait for it unless their key is
-unknown. If the set cannot be read, the last one stays in use.
+A thread reads the set from a file or over HTTP, again after each refresh interval, and earlier if a
+token has a key id that is not in the set. Logins wait for it only if their key is unknown. If the
+set cannot be read, the last one stays in use.
 """
 
 import logging
@@ -23,7 +23,7 @@ from headrace.security.jwt import InvalidToken, decode_base64url, parse_object, 
 logger = logging.getLogger(__name__)
 
 UNKNOWN_KEY_PAUSE_S = 10.0
-"""Tokens with an unknown key make the set be read again at most this often."""
+"""The shortest interval between reads that tokens with an unknown key cause."""
 _SHORTEST_BACKOFF_S = 0.05
 _LEAST_RSA_BITS = 2048
 _MOST_RSA_BITS = 8192
@@ -41,13 +41,13 @@ _CURVES: dict[str, tuple[str, ec.EllipticCurve]] = {
 
 @dataclass(frozen=True, slots=True)
 class Jwk:
-    """A public key and the algorithms by which it may sign."""
+    """A public key and the signature algorithms that it permits."""
 
     key: rsa.RSAPublicKey | ec.EllipticCurvePublicKey
     algorithms: frozenset[str]
 
     def has_signed(self, algorithm: str, data: bytes, signature: bytes) -> bool:
-        """Whether the signature of the data is right."""
+        """Whether the signature of the data is valid."""
         if algorithm not in self.algorithms:
             return False
         digest = _HASHES[algorithm[2:]]()
@@ -73,10 +73,10 @@ class KeySet:
     """The usable keys of a JSON Web Key Set."""
 
     keys: dict[str | None, tuple[Jwk, ...]]
-    """By key id."""
+    """The keys by key id."""
 
     def find(self, key_id: str | None, algorithm: str) -> Jwk | None:
-        """The key of a token; None if there is none. Without an id the set must have one key."""
+        """The key of a token, or None. For a token without a key id the set must have one key."""
         if key_id is None:
             found: Iterable[Jwk] = [key for keys in self.keys.values() for key in keys]
             if len(list(found)) != 1:
@@ -87,16 +87,16 @@ class KeySet:
 
 
 def parse_key_set(data: bytes) -> KeySet:
-    """The keys that can check signatures; InvalidToken if it is no key set or has no such key."""
+    """The keys for signatures; InvalidToken if it is not a key set or has none."""
     entries = parse_object(data, "key set").get("keys")
     if not isinstance(entries, list) or len(entries) > _MOST_KEYS:
-        raise InvalidToken(f"its field keys is no list of at most {_MOST_KEYS} keys")
+        raise InvalidToken(f"its field keys is not a list of at most {_MOST_KEYS} keys")
     found: dict[str | None, tuple[Jwk, ...]] = {}
     for entry in entries:
         try:
             key_id, key = _parse_key(entry)
         except (InvalidToken, ValueError, TypeError) as error:
-            logger.warning("a key of the key set is left out: %s", error)
+            logger.warning("ignoring a key of the key set: %s", error)
             continue
         found[key_id] = (*found.get(key_id, ()), key)
     if not found:
@@ -106,10 +106,10 @@ def parse_key_set(data: bytes) -> KeySet:
 
 def _parse_key(entry: Any) -> tuple[str | None, Jwk]:
     if not isinstance(entry, dict):
-        raise InvalidToken("it is no JSON object")
+        raise InvalidToken("it is not a JSON object")
     key_id, stated = entry.get("kid"), entry.get("alg")
     if key_id is not None and not isinstance(key_id, str):
-        raise InvalidToken("its id is no text")
+        raise InvalidToken("its id is not a string")
     operations = entry.get("key_ops", ["verify"])
     if entry.get("use", "sig") != "sig" or "verify" not in operations:
         raise InvalidToken(f"{shown(key_id)} is not for signatures")
@@ -144,7 +144,7 @@ def _integer(entry: dict[str, Any], name: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class RefreshTimes:
-    """When a key set is read again."""
+    """The intervals at which a key set is read."""
 
     refresh_s: float
     backoff_s: float
@@ -160,7 +160,7 @@ class RefreshedKeys:
         self._times = times
         self._changed = threading.Condition()
         self._wanted: Future[None] | None = Future()
-        """Done after the next reading; there from the start, as the first one is always wanted."""
+        """Done after the next read; set from the start, because the first read is always needed."""
         self._may_ask_at = 0.0
         self._closed = False
         self._failure = ""
@@ -168,11 +168,11 @@ class RefreshedKeys:
         self._thread = threading.Thread(target=self._run, name="jwks", daemon=True)
 
     def start(self) -> None:
-        """Begin to read."""
+        """Start the thread."""
         self._thread.start()
 
     def read_again(self) -> "Future[None] | None":
-        """Done when the set has been read again; None if it was read for this a moment ago."""
+        """A future that is done after another read; None if the last one was too recent."""
         with self._changed:
             if self._wanted is None:
                 if monotonic() < self._may_ask_at:
@@ -183,19 +183,19 @@ class RefreshedKeys:
             return self._wanted
 
     def close(self) -> None:
-        """Let the thread end; it is not waited for, as it may be in the middle of a request."""
+        """Stop the thread without waiting, because it may be in the middle of a request."""
         with self._changed:
             self._closed = True
             self._changed.notify()
 
     def load(self) -> str:
-        """Read the set now; why it failed, or an empty text."""
+        """Read the set now; the reason of a failure, or an empty string."""
         try:
             self.current = parse_key_set(self._read())
         except (OSError, InvalidToken) as error:
             failure = f"cannot read the keys of tokens from {self._source}: {error}"
             if failure != self._failure:
-                logger.warning("%s; trying again", failure)
+                logger.warning("%s; retrying", failure)
         else:
             failure = ""
             if self._failure:

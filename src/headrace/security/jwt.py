@@ -1,9 +1,9 @@
-"""JSON Web Tokens: which signatures and claims make a token a login (RFC 7515, 7518, 7519, 8725).
+"""JSON Web Tokens: the checks that make a token a valid login (RFC 7515, 7518, 7519, 8725).
 
-A token counts only if a key of the issuer's key set signed it and if it names the expected issuer,
-an expected audience and a time of expiry. The key's own type decides which algorithms are possible;
-nothing in the token's header can bring another key. Pure functions without I/O: `oauthbearer.py`
-calls them in a worker thread.
+A token is valid only if a key of the issuer's key set signed it and if it has the expected issuer,
+an expected audience and an expiry time. The type of the key determines the possible algorithms;
+nothing in the token's header can introduce another key. The functions are pure and without I/O:
+`oauthbearer.py` calls them in a worker thread.
 """
 
 import base64
@@ -21,18 +21,18 @@ LONGEST_USERNAME = 255
 _LATEST_S = 253_402_300_799
 """The end of the year 9999."""
 _OWN_KEYS = ("jwk", "jku", "x5u", "x5c")
-"""Header fields by which a token would bring its own key."""
+"""Header fields with which a token would introduce its own key."""
 _TYPES = ("jwt", "at+jwt", "application/jwt", "application/at+jwt")
 UNSIGNED = "none"
 
 
 class InvalidToken(Exception):
-    """The token is no login; the text is for the broker's log and holds no part that is secret."""
+    """The token is not valid. The message is for the broker's log and has no secret part."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenRules:
-    """What a token must say."""
+    """The required claims of tokens."""
 
     issuer: str
     audiences: Sequence[str]
@@ -40,7 +40,7 @@ class TokenRules:
     scope_claim: str = "scope"
     skew_s: int = 30
     unsigned: bool = False
-    """Whether unsigned tokens count; for tests only."""
+    """Whether unsigned tokens are accepted; for tests only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class ParsedToken:
 
 @dataclass(frozen=True, slots=True)
 class TokenUser:
-    """The user that a valid token names, and until when."""
+    """The user of a valid token, and its expiry."""
 
     username: str
     expiry_ms: int
@@ -65,16 +65,16 @@ class TokenUser:
 def parse_token(token: str) -> ParsedToken:
     """The parts of a token in the compact form; InvalidToken if it is malformed."""
     if len(token) > LARGEST_TOKEN_BYTES:
-        raise InvalidToken(f"it has {len(token)} bytes; at most {LARGEST_TOKEN_BYTES} are read")
+        raise InvalidToken(f"it has {len(token)} bytes; at most {LARGEST_TOKEN_BYTES} are allowed")
     parts = token.split(".")
     if len(parts) != 3:
-        raise InvalidToken("it is no signed token of three parts")
+        raise InvalidToken("it is not a signed token of three parts")
     header = _object(parts[0], "header")
     algorithm, key_id = header.get("alg"), header.get("kid")
     if not isinstance(algorithm, str):
-        raise InvalidToken("its header names no algorithm")
+        raise InvalidToken("its header has no algorithm")
     if key_id is not None and not isinstance(key_id, str):
-        raise InvalidToken("the key id in its header is no text")
+        raise InvalidToken("the key id in its header is not a string")
     for name in (*_OWN_KEYS, "crit"):
         if name in header:
             raise InvalidToken(f"its header has the field {name}, which is not accepted")
@@ -89,7 +89,7 @@ def parse_token(token: str) -> ParsedToken:
 def verify_token(
     token: ParsedToken, key: "Jwk | None", rules: TokenRules, now_ms: int
 ) -> TokenUser:
-    """The user of a token; InvalidToken unless `key` has signed it and its claims are right.
+    """The user of a token; InvalidToken unless `key` signed it and its claims are valid.
 
     `key` is None for unsigned tokens only.
     """
@@ -97,9 +97,9 @@ def verify_token(
         if not rules.unsigned:
             raise InvalidToken("it is not signed")
         if token.signature:
-            raise InvalidToken("it claims to be unsigned and has a signature")
+            raise InvalidToken("its algorithm is none, but it has a signature")
     elif key is None or not key.has_signed(token.algorithm, token.signed, token.signature):
-        raise InvalidToken("its signature is wrong")
+        raise InvalidToken("its signature is invalid")
     return _check_claims(token.claims, rules, now_ms)
 
 
@@ -122,8 +122,10 @@ def _check_claims(claims: Mapping[str, Any], rules: TokenRules, now_ms: int) -> 
     scope = claims.get(rules.scope_claim, "")
     scopes = scope if isinstance(scope, list) else [scope]
     if not all(isinstance(one, str) for one in scopes):
-        raise InvalidToken(f"its claim {rules.scope_claim} is neither a text nor a list of texts")
-    # A login that ends at once would be repeated with the same token.
+        raise InvalidToken(
+            f"its claim {rules.scope_claim} is neither a string nor a list of strings"
+        )
+    # A login that expires immediately would be repeated with the same token.
     ends_s = expiry_s if expiry_s > now_s else expiry_s + rules.skew_s
     return TokenUser(_username(claims, rules.user_claim), int(ends_s * 1000))
 
@@ -131,7 +133,7 @@ def _check_claims(claims: Mapping[str, Any], rules: TokenRules, now_ms: int) -> 
 def _username(claims: Mapping[str, Any], claim: str) -> str:
     name = claims.get(claim)
     if not isinstance(name, str) or not name or name != name.strip() or not name.isprintable():
-        raise InvalidToken(f"its claim {claim} is no user name: {shown(name)}")
+        raise InvalidToken(f"its claim {claim} is not a user name: {shown(name)}")
     if len(name) > LONGEST_USERNAME:
         raise InvalidToken(f"its claim {claim} has more than {LONGEST_USERNAME} characters")
     return name
@@ -141,9 +143,9 @@ def _time(claims: Mapping[str, Any], name: str) -> float:
     """A claim that is a time, in seconds since 1970."""
     value = claims.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidToken(f"its claim {name} is missing or no number")
+        raise InvalidToken(f"its claim {name} is missing or not a number")
     if not 0 <= value <= _LATEST_S:
-        raise InvalidToken(f"its claim {name} is no time: {shown(value)}")
+        raise InvalidToken(f"its claim {name} is not a valid time: {shown(value)}")
     return value
 
 
@@ -151,27 +153,27 @@ def _time(claims: Mapping[str, Any], name: str) -> float:
 
 
 def decode_base64url(text: str, what: str) -> bytes:
-    """The bytes of base64url without padding, in the one form that encodes them."""
+    """Decode base64url without padding; only the canonical encoding is accepted."""
     try:
         data = base64.b64decode(text.encode() + b"=" * (-len(text) % 4), b"-_", validate=True)
     except (ValueError, binascii.Error):
-        raise InvalidToken(f"its {what} is no base64url") from None
+        raise InvalidToken(f"its {what} is not base64url") from None
     if base64.urlsafe_b64encode(data).rstrip(b"=") != text.encode():
-        raise InvalidToken(f"its {what} is no base64url")
+        raise InvalidToken(f"its {what} is not base64url")
     return data
 
 
 def parse_object(data: bytes, what: str) -> dict[str, Any]:
-    """A JSON object, in which no name occurs twice; InvalidToken if it is none."""
+    """Parse a JSON object without duplicate names; InvalidToken if it is malformed."""
     try:
         value = json.loads(
             data.decode(), object_pairs_hook=_without_duplicates, parse_constant=_refuse_constant
         )
     except (ValueError, RecursionError):
-        # The text of the error may quote the token.
-        raise InvalidToken(f"its {what} cannot be read: no JSON, or a name occurs twice") from None
+        # The message of the error may quote the token.
+        raise InvalidToken(f"its {what} is not valid JSON, or has a duplicate name") from None
     if not isinstance(value, dict):
-        raise InvalidToken(f"its {what} is no JSON object")
+        raise InvalidToken(f"its {what} is not a JSON object")
     return value
 
 
@@ -187,7 +189,7 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refuse_constant(word: str) -> object:
-    raise ValueError(f"{word} is no JSON value")
+    raise ValueError(f"{word} is not a JSON value")
 
 
 def shown(value: object) -> str:

@@ -1,7 +1,7 @@
-"""Keys and certificates as the settings name them: PEM files, PEM text, PKCS#12 files.
+"""Keys and certificates from the settings: PEM files, PEM text, PKCS#12 files.
 
-Everything ends up as one PEM text, the broker's own certificate first and its key last, whatever
-the order and the form of the key were. Errors name the setting, the file, and what the file is.
+All formats are converted into one PEM text with the broker's own certificate first and its key
+last. Errors include the setting, the file, and the format of the file.
 """
 
 import base64
@@ -23,7 +23,7 @@ _DER = b"\x30"
 _LINE = 64
 
 FileStamp = tuple[str, int, int, int]
-"""A file and what changes when it is written: its path, inode, size and time of change."""
+"""The path, inode, size and modification time of a file, which show a change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class KeyStore:
     chain: tuple[Certificate, ...]
     """The own certificate first."""
     origin: str
-    """The setting and file that it comes from, for messages."""
+    """The setting and file of the store, for messages."""
 
 
 def load_key_store(settings: SettingValues) -> KeyStore | None:
@@ -62,7 +62,7 @@ def load_key_store(settings: SettingValues) -> KeyStore | None:
         return None
     if not (key and chain):
         raise SettingError(
-            "ssl.keystore.key and ssl.keystore.certificate.chain belong together; "
+            "set both ssl.keystore.key and ssl.keystore.certificate.chain; "
             f"{'the first' if chain else 'the second'} is missing"
         )
     origin = "ssl.keystore.key and ssl.keystore.certificate.chain"
@@ -93,7 +93,7 @@ def load_trusted(settings: SettingValues) -> bytes | None:
             blocks = _pem(origin, data, "PEM")
     certificates = _certificates(blocks, origin)
     if not certificates:
-        raise SettingError(f"{origin}: there is no certificate in it")
+        raise SettingError(f"{origin}: it contains no certificate")
     return b"".join(one.der for one in certificates)
 
 
@@ -142,7 +142,7 @@ def _pem(origin: str, data: bytes, expected: str) -> list[tuple[str, str]]:
 
 def _pkcs12(origin: str, data: bytes, password: str, prefix: str) -> list[tuple[str, str]]:
     """The key and the certificates of a PKCS#12 file, as PEM blocks."""
-    # Imported here: only this form needs it.
+    # Imported here, because only this format needs it.
     try:
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.serialization import pkcs12
@@ -177,7 +177,7 @@ def _from_blocks(blocks: Sequence[tuple[str, str]], password: str, origin: str) 
             f"{origin}: expected one private key with its certificates, but found {found}"
         )
     if not certificates:
-        raise SettingError(f"{origin}: there is a private key, but no certificate")
+        raise SettingError(f"{origin}: it contains a private key, but no certificate")
     if ("ENCRYPTED" in keys[0].partition("\n")[0] or "4,ENCRYPTED" in keys[0]) and not password:
         raise SettingError(f"{origin}: the private key is encrypted; set ssl.key.password")
     chain = _in_order(certificates)
@@ -193,7 +193,7 @@ def _certificates(blocks: Sequence[tuple[str, str]], origin: str) -> list[Certif
 
 
 def _in_order(certificates: Sequence[Certificate]) -> tuple[Certificate, ...]:
-    """The certificate that issued no other one first, then each one's issuer."""
+    """The leaf certificate first, then each one's issuer."""
     by_subject = {one.subject: one for one in certificates}
     issuers = {one.issuer for one in certificates if one.issuer != one.subject}
     own = next((one for one in certificates if one.subject not in issuers), certificates[0])
@@ -208,7 +208,7 @@ def _certificate_pem(der: bytes) -> str:
 
 
 def _rewrapped(pem: str) -> str:
-    """A block in lines as OpenSSL wants them; a properties file may have made one line of it."""
+    """A PEM block with the line breaks that OpenSSL needs; properties files may lack them."""
     if ":" in pem:
         return pem  # an encrypted key in the old form, with headers
     kind = next(pem_blocks(pem))[0]

@@ -1,8 +1,8 @@
-"""OAUTHBEARER (RFC 7628) from the broker's side: a client logs in with a signed token.
+"""OAUTHBEARER (RFC 7628) on the broker's side: a client logs in with a signed token.
 
-The broker asks nobody about a token: it checks the signature with the issuer's keys, which
-`jwks.py` keeps. Signatures are checked in a worker thread. A refused token is answered with a JSON
-status, which the client acknowledges; then the login fails as any other does.
+The broker verifies tokens itself: it checks the signature with the issuer's keys (`jwks.py`), in a
+worker thread. A refused token is answered with a JSON status, which the client acknowledges; then
+the login fails like any other.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 WAITING = 128
-"""Tokens being checked, and logins that wait for keys; a login beyond either is refused."""
+"""The limit of tokens being checked, and of logins that wait for keys."""
 _LARGEST_MESSAGE_BYTES = LARGEST_TOKEN_BYTES + 8192
 REFUSAL = b'{"status":"invalid_token"}'
 _UNSIGNED = "headrace.oauthbearer.test.unsigned.tokens"
@@ -51,7 +51,7 @@ def parse_first(message: bytes) -> tuple[str, str]:
     """The authorization id and the token in a client's first message; LoginRefused if malformed."""
     match = _FIRST.fullmatch(message)
     if match is None:
-        raise LoginRefused("the OAUTHBEARER message cannot be read")
+        raise LoginRefused("malformed OAUTHBEARER message")
     fields = [field.split(b"=", 1) for field in match[2].split(b"\x01")[:-1]]
     tokens = [_TOKEN.fullmatch(value) for name, value in fields if name == b"auth"]
     if len(tokens) != 1 or tokens[0] is None:
@@ -72,7 +72,7 @@ class BearerTokens:
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="bearer-tokens")
 
     async def check(self, text: str) -> TokenUser:
-        """The user of a token; InvalidToken if it is no login."""
+        """The user of a token; InvalidToken if it is not valid."""
         token = await self._in_worker(partial(parse_token, text))
         key = None if token.algorithm == UNSIGNED else await self._key(token)
         return await self._in_worker(
@@ -86,7 +86,7 @@ class BearerTokens:
             self._keys.close()
 
     async def _key(self, token: ParsedToken) -> Jwk:
-        """The key that has to have signed the token; InvalidToken if the issuer has no such key."""
+        """The key for a token's signature; InvalidToken if the issuer has no such key."""
         key = self._find(token)
         again = None if key is not None or self._keys is None else self._keys.read_again()
         if again is not None:
@@ -130,7 +130,7 @@ class BearerLogin:
         self.result: LoggedIn | None = None
 
     async def step(self, token: bytes) -> bytes:
-        """Check the token; RefusedWithStatus if it is no login."""
+        """Check the token; RefusedWithStatus if it is not valid."""
         if len(token) > _LARGEST_MESSAGE_BYTES:
             raise RefusedWithStatus(f"the message has {len(token)} bytes", REFUSAL)
         authzid, text = parse_first(token)

@@ -1,8 +1,8 @@
-"""Checks of passwords, which take milliseconds, away from the event loop.
+"""Password checks, which take milliseconds, outside the event loop.
 
-The number of checks that wait is bounded: a flood of logins is refused instead of growing without
-end. A password that was right is remembered under a key of this process, so that the next login
-of the same client costs microseconds.
+The number of waiting checks is bounded: a flood of logins is refused instead of queued without
+limit. A correct password is cached as an HMAC with a random key of this process, so that the next
+login of the same client takes microseconds.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from headrace.security.tokens import Tokens
 _Result = TypeVar("_Result")
 
 WAITING = 128
-"""Checks under way or waiting; a login beyond them is refused."""
+"""The limit of checks in progress or waiting; further logins are refused."""
 REMEMBERED = 10_000
 _DEFAULT_MECHANISM = "SCRAM-SHA-256"
 
@@ -86,14 +86,14 @@ class Passwords:
         self._checks = PasswordChecks()
 
     def credential(self, username: str, mechanism: str) -> ScramCredential:
-        """What checks the user's password by SCRAM; an invented one for an unknown user."""
+        """The SCRAM credential of a user; an invented one for an unknown user."""
         credential = self._state().users.get(username, {}).get(mechanism)
         return credential or invented_credential(mechanism, username, self._key)
 
     async def token_credential(
         self, token_id: str, mechanism: str
     ) -> tuple[DelegationToken | None, ScramCredential]:
-        """A delegation token and what checks its HMAC by SCRAM; an invented one if it is none."""
+        """A delegation token and its SCRAM credential; an invented one for an unknown id."""
         token = self._tokens.valid(self._state(), token_id) if self._tokens is not None else None
         if token is None or self._tokens is None:
             return None, invented_credential(mechanism, token_id, self._key)

@@ -1,4 +1,4 @@
-"""The name that a client is known by: from its certificate, by `ssl.principal.mapping.rules`.
+"""Principals from client certificates, by `ssl.principal.mapping.rules`.
 
 A rule is `RULE:pattern/replacement/` with an optional L or U (lower or upper case) at its end, or
 DEFAULT, which takes the name as it is. The first rule whose pattern matches the whole distinguished
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from headrace.errors import SettingError
 
 ANONYMOUS = "User:ANONYMOUS"
-"""The principal of a client that has not said who it is."""
+"""The principal of a client without authentication."""
 
 _SETTING = "ssl.principal.mapping.rules"
 _RULE = re.compile(
@@ -22,7 +22,7 @@ _BACK_REFERENCE = re.compile(r"\\(.)|\$(\d+)")
 
 class _Rule(NamedTuple):
     pattern: re.Pattern[str] | None
-    """None for DEFAULT."""
+    """The pattern; None for DEFAULT."""
     replacement: str
     case: str
 
@@ -49,7 +49,7 @@ def expanded(replacement: str, match: re.Match[str]) -> str:
 
 
 def _replaced(found: re.Match[str], match: re.Match[str]) -> str:
-    """What stands for `$12` or `\\x`; of `$12` only as much is a group as there are groups."""
+    """The replacement of `$12` or `\\x`. As in Java, `$12` is group 1 and "2" without group 12."""
     if found[1]:
         return found[1]
     digits = found[2]
@@ -66,7 +66,7 @@ class PrincipalRules:
     """The parsed rules of one listener."""
 
     def __init__(self, text: str) -> None:
-        """SettingError if a rule is not one."""
+        """SettingError if a rule is malformed."""
         self._rules = []
         text = text.strip()
         at = 0
@@ -81,7 +81,7 @@ class PrincipalRules:
             at = found.end()
 
     def principal(self, distinguished_name: str) -> str | None:
-        """The principal of a certificate's subject; None if no rule applies."""
+        """The principal of a certificate's subject; None if no rule matches."""
         for rule in self._rules:
             name = rule.apply(distinguished_name)
             if name is not None:

@@ -1,6 +1,6 @@
-"""Quotas: entities and keys, which quota counts for a client, and how use is metered.
+"""Quotas: entities and keys, the quota that applies to a client, and metering.
 
-The most specific quota counts: of the user and the client id, then of the user, then of the client
+The most specific quota applies: of the user and the client id, then of the user, then of the client
 id, each by name before the default. Clients that share a quota share its meter. Rates and token
 buckets are those of Kafka. Nothing here reads a clock or a socket; `broker/quotas/`
 enforces quotas.
@@ -33,14 +33,14 @@ _CLIENT_KEYS: dict[str, int | None] = {
 _IP_KEYS: dict[str, int | None] = {CONNECTION_CREATION_RATE: _INT_MAX}
 
 ClientMeter: TypeAlias = tuple[str | None, str | None]
-"""The user and the client id that share a meter; None where they are not told apart."""
+"""The user and the client id of a meter; None if it is shared by all of them."""
 
 
 # ------------------------------------------------------------------------- entities and values
 
 
 def check_entity(parts: Mapping[str, str | None]) -> QuotaEntity:
-    """The entity of these types and names; KafkaError if quotas cannot have it."""
+    """The entity of these types and names; KafkaError if it is not valid."""
     if not parts:
         raise _invalid("Invalid empty client quota entity")
     for kind, name in parts.items():
@@ -58,7 +58,7 @@ def check_entity(parts: Mapping[str, str | None]) -> QuotaEntity:
 
 
 def check_value(entity: QuotaEntity, key: str, value: float) -> None:
-    """KafkaError if the entity cannot have this quota."""
+    """KafkaError if the quota is not valid for the entity."""
     keys = _IP_KEYS if entity[0][0] == IP else _CLIENT_KEYS
     if key not in keys:
         raise _invalid(f"Invalid configuration key {key}; expected one of {', '.join(keys)}")
@@ -74,8 +74,8 @@ def check_value(entity: QuotaEntity, key: str, value: float) -> None:
 
 
 def normal_address(text: str) -> str | None:
-    """An IP address in the form that connections have it; None if the text is none."""
-    import ipaddress  # only those need it who use quotas of addresses
+    """An IP address in canonical form; None if the text is not an address."""
+    import ipaddress  # imported here, because only quotas of addresses need it
 
     try:
         address = ipaddress.ip_address(text)
@@ -92,7 +92,7 @@ def _invalid(message: str) -> KafkaError:
 def client_quota(
     quotas: Mapping[QuotaEntity, Quotas], key: str, user: str, client_id: str
 ) -> tuple[float, ClientMeter] | None:
-    """The limit of a client and the meter that it is measured by; None if it has no limit."""
+    """The limit of a client and its meter; None if it has no limit."""
     for entity, meter in _candidates(user, client_id):
         limit = quotas.get(entity, {}).get(key)
         if limit is not None:
@@ -101,7 +101,7 @@ def client_quota(
 
 
 def _candidates(user: str, client_id: str) -> Iterator[tuple[QuotaEntity, ClientMeter]]:
-    """The entities that may have a limit for the client, the most specific one first."""
+    """The entities whose quota may apply to the client, the most specific first."""
     for name in (user, None):
         for client in (client_id, None):
             yield ((CLIENT_ID, client), (USER, name)), (user, client_id)
@@ -111,7 +111,7 @@ def _candidates(user: str, client_id: str) -> Iterator[tuple[QuotaEntity, Client
 
 
 def ip_quotas(quotas: Mapping[QuotaEntity, Quotas]) -> dict[str | None, float]:
-    """How many connections a second addresses may open; None is the default of all others."""
+    """The connection rates of addresses; the key None is the default."""
     return {
         None if name is None else normal_address(name): values[CONNECTION_CREATION_RATE]
         for ((kind, name), *_), values in quotas.items()
@@ -123,14 +123,14 @@ def ip_quotas(quotas: Mapping[QuotaEntity, Quotas]) -> dict[str | None, float]:
 
 
 class QuotaWindows(NamedTuple):
-    """How rates are measured."""
+    """The windows over which rates are measured."""
 
     samples: int = 11
     seconds: int = 1
 
     @property
     def full_s(self) -> float:
-        """The shortest time that a rate is measured over: all windows but the present one."""
+        """The shortest time over which a rate is measured: all windows but the present one."""
         return (self.samples - 1) * self.seconds
 
     @property
@@ -146,11 +146,11 @@ class _Sample(NamedTuple):
 
 
 class Rate:
-    """An amount a second, over the samples of the last windows.
+    """An amount per second, over the samples of the last windows.
 
-    A sample begins with an event and takes those of one window. It counts until its last event is
-    `span_s` old. The rate is the sum of the samples over the time since the oldest one began, to
-    which missing windows are added up to `full_s`.
+    A sample begins with an event and covers one window. It counts until its last event is `span_s`
+    old. The rate is the sum of the samples divided by the time since the oldest one began, to which
+    missing windows are added up to `full_s`.
     """
 
     __slots__ = ("_amount", "_began", "_last", "_older", "_older_amount", "_window_s", "_windows")
@@ -160,12 +160,12 @@ class Rate:
         self._window_s = windows.seconds
         self._older: list[_Sample] = []
         self._older_amount = 0.0
-        """The sum of the older samples; they may not all count any more."""
+        """The sum of the older samples; some of them may have expired."""
         self._began = self._last = float("-inf")
         self._amount = 0.0
 
     def record(self, amount: float, now: float) -> float:
-        """Count something that happened now; the sum of what counts, or more."""
+        """Record an amount; returns an upper bound of the sum of the samples."""
         if now - self._began >= self._window_s:
             self._begin_sample(now)
         self._last = now
@@ -179,18 +179,18 @@ class Rate:
         self.total(now)
 
     def unrecord(self, amount: float) -> None:
-        """Take back what was counted last."""
+        """Undo the last record."""
         self._amount -= amount
 
     def throttle_s(self, limit: float, now: float) -> float:
-        """How long to wait until the rate is down to the limit; 0 if it is not above."""
+        """The throttle time until the rate is at the limit; 0 if it is not above."""
         total = self.total(now)
         if total <= limit * self._windows.full_s:
             return 0.0
         return max(0.0, total / limit - self._elapsed(now))
 
     def total(self, now: float) -> float:
-        """The sum of what counts."""
+        """The sum of the samples that have not expired."""
         oldest = now - self._windows.span_s
         older = self._older
         while older and older[0].last <= oldest:
@@ -201,7 +201,7 @@ class Rate:
         return self._older_amount + self._amount
 
     def _elapsed(self, now: float) -> float:
-        """The time that counts: what has passed, with missing windows as if they had passed."""
+        """The time over which the rate is measured, including missing windows."""
         windows = self._windows
         passed = now - (self._older[0].began if self._older else self._began)
         missing = windows.samples - 1 - int(passed / windows.seconds)
@@ -209,7 +209,7 @@ class Rate:
 
 
 class TokenBucket:
-    """A rate that allows bursts: tokens come back with time, and may be owed."""
+    """A rate that allows bursts: tokens are refilled over time, and may be negative."""
 
     __slots__ = ("_at", "_tokens", "_windows")
 
@@ -220,18 +220,18 @@ class TokenBucket:
 
     @property
     def is_used(self) -> bool:
-        """Whether anything was ever taken or asked for."""
+        """Whether the bucket was ever used."""
         return self._tokens < float("inf")
 
     def owed_s(self, limit: float, now: float) -> float:
-        """How long it takes until no token is owed any more; 0 if none is."""
+        """The time until the number of tokens is not negative; 0 if it is not now."""
         most = limit * self._windows.span_s
         self._tokens = min(most, self._tokens + (now - self._at) * limit)
         self._at = now
         return max(0.0, -self._tokens / limit)
 
     def take(self, count: float, limit: float, now: float) -> float:
-        """Take tokens, though they may not be there; how long it takes until none is owed."""
+        """Take tokens, even below zero; the time until the number is not negative."""
         self.owed_s(limit, now)
         self._tokens -= count
         return max(0.0, -self._tokens / limit)

@@ -1,7 +1,7 @@
-"""SCRAM (RFC 5802) from the broker's side, and the credentials that it keeps.
+"""SCRAM (RFC 5802) on the broker's side, and its credentials.
 
-The broker keeps what can check a password, never the password. An unknown user is asked for a
-proof like a known one, with a salt that stays the same, and is refused in the last step.
+The broker stores data that verify a password, never the password. An unknown user gets a challenge
+like a known one, always with the same salt, and is refused in the last step.
 """
 
 import base64
@@ -20,7 +20,7 @@ SALT_BYTES = 16
 
 
 class LoginRefused(Exception):
-    """The login failed; the text is for the broker's log, not for the client."""
+    """The login failed. The message is for the broker's log, not for the client."""
 
 
 class TooManyLogins(LoginRefused):
@@ -39,7 +39,7 @@ def credential_from_password(
 def credential_from_salted(
     mechanism: str, salt: bytes, iterations: int, salted_password: bytes
 ) -> ScramCredential:
-    """The credential of a password that a client has salted and stretched."""
+    """The credential of a password that a client has salted and hashed."""
     digest = DIGESTS[mechanism]
     client_key = hmac.digest(salted_password, b"Client Key", digest)
     stored_key = hashlib.new(digest, client_key).digest()
@@ -48,7 +48,7 @@ def credential_from_salted(
 
 
 def is_password(mechanism: str, credential: ScramCredential, password: str) -> bool:
-    """Whether it is the credential's password; takes milliseconds."""
+    """Whether the password matches the credential; takes milliseconds."""
     digest = DIGESTS[mechanism]
     salted = hashlib.pbkdf2_hmac(digest, password.encode(), credential.salt, credential.iterations)
     client_key = hmac.digest(salted, b"Client Key", digest)
@@ -67,7 +67,7 @@ def invented_credential(
 
 @dataclass(frozen=True, slots=True)
 class ClientFirst:
-    """What a client says first: who it is, and its nonce."""
+    """The client's first message: user name, nonce and extensions."""
 
     username: str
     nonce: str
@@ -76,7 +76,7 @@ class ClientFirst:
 
 
 def parse_client_first(message: bytes) -> ClientFirst:
-    """The first message; LoginRefused if it is not one."""
+    """Parse the first message; LoginRefused if it is malformed."""
     try:
         text = message.decode()
         binding, authzid, bare = text.split(",", 2)
@@ -84,11 +84,11 @@ def parse_client_first(message: bytes) -> ClientFirst:
         name, nonce = fields[0], fields[1]
         extensions = dict(part.split("=", 1) for part in fields[2:])
     except (UnicodeDecodeError, ValueError, IndexError) as error:
-        raise LoginRefused("the first SCRAM message cannot be read") from error
+        raise LoginRefused("malformed first SCRAM message") from error
     if binding != "n":
         raise LoginRefused("SCRAM with channel binding is not supported")
     if not name.startswith("n=") or not nonce.startswith("r=") or len(nonce) < 3:
-        raise LoginRefused("the first SCRAM message cannot be read")
+        raise LoginRefused("malformed first SCRAM message")
     username = _plain_name(name[2:])
     if authzid and _plain_name(authzid.removeprefix("a=")) != username:
         raise LoginRefused("the authorization id is not the user's name")
@@ -98,7 +98,7 @@ def parse_client_first(message: bytes) -> ClientFirst:
 def _plain_name(name: str) -> str:
     """A name without SCRAM's escapes for `,` and `=`."""
     if not name or "=" in name.replace("=2C", "").replace("=3D", ""):
-        raise LoginRefused("the SCRAM user name cannot be read")
+        raise LoginRefused("malformed SCRAM user name")
     return name.replace("=2C", ",").replace("=3D", "=")
 
 
@@ -115,20 +115,20 @@ class ScramExchange:
 
     @property
     def challenge(self) -> bytes:
-        """The answer to the client's first message."""
+        """The reply to the client's first message."""
         return self._challenge.encode()
 
     def finish(self, message: bytes) -> bytes:
-        """The broker's own proof in exchange for the client's; LoginRefused if that is wrong."""
+        """Check the client's proof and return the broker's; LoginRefused if it is wrong."""
         try:
             text = message.decode()
             without_proof, proof_text = text.rsplit(",p=", 1)
             proof = base64.b64decode(proof_text, validate=True)
             fields = dict(part.split("=", 1) for part in without_proof.split(","))
         except ValueError as error:
-            raise LoginRefused("the last SCRAM message cannot be read") from error
+            raise LoginRefused("malformed last SCRAM message") from error
         if fields.get("c") != "biws":
-            raise LoginRefused("the last SCRAM message does not repeat the first one's header")
+            raise LoginRefused("the header in the last SCRAM message differs from the first")
         if not hmac.compare_digest(fields.get("r", "").encode(), self._nonce.encode()):
             raise LoginRefused(
                 "the last SCRAM message has another nonce (librdkafka before 2.6.1 does this)"

@@ -1,4 +1,4 @@
-"""A folder with all that a secured broker and its clients need, as `security init` makes it.
+"""The folder of `security init`: all files of a secured broker and its clients.
 
     ca.pem ca.key                the authority of the cluster, and its private key
     broker.pem                   the broker's private key and certificate
@@ -13,7 +13,7 @@
     http-users                   the users of that
     USER.registry.json           for clients of that API
 
-Everything but ca.pem is readable by its owner only. The users themselves are not made here.
+All files except ca.pem are readable by their owner only. Users are not created here.
 """
 
 import json
@@ -32,7 +32,7 @@ LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 
 
 class SecuredFolder:
-    """The files, and what they are made of."""
+    """The files, and their contents."""
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
@@ -66,11 +66,11 @@ class SecuredFolder:
         return self.path / "broker.properties"
 
     def certificate(self) -> Certificate:
-        """The broker's certificate; ValueError or OSError if there is none."""
+        """The broker's certificate; ValueError or OSError without one."""
         for kind, block in pem_blocks(self.key_store_file.read_text()):
             if kind == "CERTIFICATE":
                 return read_certificate(block)
-        raise ValueError(f"there is no certificate in {self.key_store_file}")
+        raise ValueError(f"{self.key_store_file} contains no certificate")
 
     def make_certificates(self, hosts: Sequence[str]) -> None:
         """A new authority, and certificates of broker and registry for these hosts."""
@@ -93,7 +93,7 @@ class SecuredFolder:
         return self.certificate()
 
     def broker_settings(self, password: str) -> dict[str, str]:
-        """Settings apart from addresses; `password` is the one with which brokers log in."""
+        """The settings except addresses; `password` is that of the brokers' own user."""
         return {
             "ssl.keystore.type": "PEM",
             "ssl.keystore.location": str(self.key_store_file),
@@ -107,7 +107,7 @@ class SecuredFolder:
         }
 
     def write_broker_file(self, settings: Mapping[str, str]) -> None:
-        """The file for `headrace serve --config`."""
+        """Write the file for `headrace serve --config`."""
         self._write(self.broker_file, properties_text(settings))
 
     def write_registry_files(
@@ -131,13 +131,13 @@ class SecuredFolder:
         self._write(path, json.dumps(client, indent=2) + "\n")
 
     def write_client_file(self, login: ClientLogin) -> Path:
-        """The file of a user for librdkafka and `headrace`."""
+        """Write the file of a user for librdkafka and `headrace`."""
         path = self.path / f"{login.username}.properties"
         self._write(path, properties_text(login.librdkafka()))
         return path
 
     def write_all_client_files(self, login: ClientLogin) -> list[Path]:
-        """The files of a user for all clients."""
+        """Write the files of a user for all clients."""
         python = {
             "confluent_kafka": login.librdkafka(),
             "kafka_python": login.kafka_python(),
@@ -145,7 +145,7 @@ class SecuredFolder:
         }
         texts = {
             "java.properties": properties_text(login.java()),
-            # kcat of Debian has a librdkafka whose SCRAM brokers refuse; PLAIN is safe within TLS.
+            # Brokers refuse SCRAM of the librdkafka in Debian's kcat; PLAIN is safe within TLS.
             "kcat.conf": properties_text(login.librdkafka("PLAIN")),
             "python.json": json.dumps(python, indent=2) + "\n",
             "spark.json": json.dumps(login.spark(), indent=2) + "\n",
@@ -157,7 +157,7 @@ class SecuredFolder:
         return paths
 
     def _write(self, path: Path, text: str, mode: int = 0o600) -> None:
-        """Write a file in one step; a reader finds the old content or the new one."""
+        """Write a file atomically; readers see the old or the new content."""
         new = path.with_name(f".{path.name}.new")
         new.unlink(missing_ok=True)
         fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
@@ -169,5 +169,5 @@ class SecuredFolder:
 
 
 def properties_text(values: Mapping[str, str]) -> str:
-    """Java properties, one a line."""
+    """Java properties, one per line."""
     return "".join(f"{name}={value}\n" for name, value in values.items())

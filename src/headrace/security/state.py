@@ -1,6 +1,6 @@
-"""Users, ACLs, quotas and delegation tokens of the cluster, as the image has them.
+"""Users, ACLs, quotas and delegation tokens of the cluster, as parts of the image.
 
-Immutable: a change makes another state. The image of a broker without any of them has NOTHING.
+A state is immutable: a change creates a new one. A cluster without any of them has NOTHING.
 """
 
 import base64
@@ -24,7 +24,7 @@ from headrace.security.acls import (
 
 @dataclass(frozen=True, slots=True)
 class ScramCredential:
-    """What checks a password by one mechanism."""
+    """The credential of a user for one mechanism."""
 
     salt: bytes = field(repr=False)
     iterations: int
@@ -57,7 +57,7 @@ def _nothing() -> Mapping[Any, Any]:
 
 @dataclass(frozen=True, slots=True)
 class SecurityState:
-    """What decides who may do what, apart from settings."""
+    """The security metadata of the cluster."""
 
     users: Mapping[str, Credentials] = field(default_factory=_nothing)
     acls: Mapping[ResourcePattern, tuple[AclEntry, ...]] = field(default_factory=_nothing)
@@ -65,13 +65,13 @@ class SecurityState:
     tokens: Mapping[str, DelegationToken] = field(default_factory=_nothing)
 
     def with_user(self, name: str, credentials: Credentials) -> "SecurityState":
-        """After a user got these credentials instead of all earlier ones; none: the user goes."""
+        """The state with these credentials of a user; without any, the user is removed."""
         return replace(self, users=_with(self.users, name, credentials))
 
     def with_acls(
         self, added: Iterable[AclBinding] = (), removed: Iterable[AclBinding] = ()
     ) -> "SecurityState":
-        """After ACLs came and went."""
+        """The state with ACLs added and removed."""
         acls = dict(self.acls)
         for acl in removed:
             left = tuple(entry for entry in acls.get(acl.resource, ()) if entry != acl.entry)
@@ -86,15 +86,15 @@ class SecurityState:
         return replace(self, acls=acls)
 
     def with_quotas(self, entity: QuotaEntity, quotas: Quotas) -> "SecurityState":
-        """After an entity got these quotas instead of all earlier ones."""
+        """The state with these quotas of an entity instead of earlier ones."""
         return replace(self, quotas=_with(self.quotas, entity, quotas))
 
     def with_token(self, token: DelegationToken) -> "SecurityState":
-        """After a token came or changed."""
+        """The state with a new or changed token."""
         return replace(self, tokens={**self.tokens, token.id: token})
 
     def without_token(self, token_id: str) -> "SecurityState":
-        """After a token went."""
+        """The state without a token."""
         return replace(self, tokens={one: t for one, t in self.tokens.items() if one != token_id})
 
     def find_acls(self, wanted: AclFilter) -> list[AclBinding]:
@@ -198,12 +198,12 @@ def load_token(content: Mapping[str, Any]) -> tuple[str, DelegationToken]:
 
 
 def entity_node(entity: QuotaEntity) -> str:
-    """The text that names an entity's node."""
+    """The name of an entity's node."""
     return json.dumps(entity, separators=(",", ":"))
 
 
 def resource_node(resource: ResourcePattern) -> str:
-    """The text that names the node of a resource's ACLs."""
+    """The name of the node of a resource's ACLs."""
     return f"{resource.type.name}:{resource.pattern.name}:{resource.name}"
 
 

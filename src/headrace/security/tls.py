@@ -3,8 +3,8 @@
 `ServerTls` serves any server, such as the registry; `ListenerTls` is that of a broker's listener.
 
 TLS 1.2 and 1.3 with AEAD cipher suites and forward secrecy; no renegotiation, no compression.
-Certificates are renewed without a restart: new handshakes use the new ones, open connections stay.
-A renewal that is not right is refused, and the present certificate stays in use.
+Certificates are renewed without a restart: new handshakes use the new ones, open connections keep
+theirs. An invalid renewal is refused, and the present certificate stays in use.
 """
 
 import logging
@@ -45,7 +45,7 @@ _CLIENT_AUTH = {
     "required": ssl.CERT_REQUIRED,
 }
 _MISMATCHES = ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH", "NO_CERTIFICATE_ASSIGNED")
-"""What OpenSSL says of a key that is of another certificate, also of one of another type."""
+"""OpenSSL's errors for a key that does not belong to the certificate."""
 _WARN_DAYS = 30
 _DAY_S = 86_400
 
@@ -103,11 +103,11 @@ class ServerTls:
 
     @property
     def days_left(self) -> float:
-        """How long the certificate is still valid."""
+        """The days until the certificate expires."""
         return (self.certificate.not_after - _now()).total_seconds() / _DAY_S
 
     def renew(self, *, always: bool = False) -> None:
-        """Use the certificates that are in the files now, if the files have changed."""
+        """Load the certificates again if the files have changed."""
         self._warn_of_expiry()
         found = stamps(self._settings)
         if found == self._stamps and not always:
@@ -164,7 +164,7 @@ class ServerTls:
         logger.warning("%s", text)
 
     def _check_successor(self, new: Certificate) -> None:
-        """A new certificate must be for the same broker, as in Kafka."""
+        """ValueError unless the new certificate is for the same broker, as in Kafka."""
         old = self.certificate
         if (
             new.distinguished_name.lower() != old.distinguished_name.lower()
@@ -172,17 +172,17 @@ class ServerTls:
         ):
             raise SettingError(
                 f"the new certificate has another name, {new.distinguished_name}; "
-                "ssl.allow.dn.changes=true allows that"
+                "set ssl.allow.dn.changes=true to allow it"
             )
         lost = old.hosts - new.hosts
         if lost and not self._settings.boolean("ssl.allow.san.changes"):
             raise SettingError(
-                f"the new certificate does not name {', '.join(sorted(lost))} any more; "
-                "ssl.allow.san.changes=true allows that"
+                f"the new certificate lacks the host {', '.join(sorted(lost))}; "
+                "set ssl.allow.san.changes=true to allow it"
             )
 
     def expiry_warning(self) -> str:
-        """What people have to know of the end of the certificate; empty while it is far away."""
+        """A warning if the certificate expires soon, else empty."""
         days, when = self.days_left, self.certificate.not_after
         if days >= _WARN_DAYS:
             return ""
@@ -190,14 +190,14 @@ class ServerTls:
         return f"the certificate of {self._owner} {ends}; renew it"
 
     def _warn_of_expiry(self) -> None:
-        """Log that, once a day."""
+        """Log the expiry warning, once a day."""
         warning, now = self.expiry_warning(), time.monotonic()
         if warning and now >= self._warn_from:
             self._warn_from = now + _DAY_S
             logger.warning("%s", warning)
 
     def _warn_of_readers(self) -> None:
-        """Log if others than the owner and the group may read the file with the private key."""
+        """Warn if users other than the owner and the group may read the private key."""
         path = self._settings.text("ssl.keystore.location")
         if path and os.stat(path).st_mode & stat.S_IROTH:
             logger.warning(
@@ -254,7 +254,7 @@ def _client_context(
 def _prepare(
     context: ssl.SSLContext, settings: SettingValues, keys: KeyStore, trusted: bytes | None
 ) -> None:
-    """Versions, cipher suites, own key, and trusted authorities."""
+    """Set versions, cipher suites, the key, and trusted authorities."""
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
     suites, has_1_3 = _suites(settings)
     versions = set(settings.words("ssl.enabled.protocols"))
@@ -297,18 +297,18 @@ def _suites(settings: SettingValues) -> tuple[str, bool]:
     if newest and newest != _TLS_1_3_SUITES:
         raise SettingError(
             "ssl.cipher.suites: Headrace cannot choose among the suites of TLS 1.3; name "
-            f"{', '.join(sorted(_TLS_1_3_SUITES))}, or none of them"
+            f"{', '.join(sorted(_TLS_1_3_SUITES))}, or leave them out"
         )
     older = [_TLS_1_2_SUITES[name] for name in wanted if name in _TLS_1_2_SUITES]
     return ":".join(older), bool(newest)
 
 
 def _load_chain(context: ssl.SSLContext, keys: KeyStore) -> None:
-    # OpenSSL's Python module reads files only: this one exists in memory alone.
+    # Python's ssl module reads files only; this file exists in memory only.
     file = os.memfd_create("key-store")
     try:
         os.write(file, keys.pem.encode())
-        # Without a function it would ask for a password on the terminal.
+        # Without a callback OpenSSL would prompt for a password on the terminal.
         context.load_cert_chain(f"/proc/self/fd/{file}", password=lambda: keys.password)
     except ssl.SSLError as error:
         why = "the private key does not belong to the certificate"

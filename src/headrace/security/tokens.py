@@ -1,8 +1,8 @@
-"""Delegation tokens (KIP-48): how they are made, renewed, expired and checked.
+"""Delegation tokens (KIP-48): creation, renewal, expiry and verification.
 
-A token is an id and an HMAC, which is computed from the id and the secret key of the brokers. A
-client logs in by SCRAM with the id as its name and the HMAC, in base64, as its password. The rules
-here are pure: they take a state of the cluster and return another one.
+A token is an id and an HMAC of the id with the brokers' secret key. A client logs in by SCRAM with
+the id as its name and the HMAC, in base64, as its password. The rules here are pure: they take a
+state of the cluster and return another one.
 """
 
 import base64
@@ -30,26 +30,26 @@ _LATEST_MS = 253_402_300_799_999
 
 
 class TokenTimes(NamedTuple):
-    """How long tokens are valid, in milliseconds."""
+    """The lifetimes of tokens, in milliseconds."""
 
     max_ms: int
-    """From their creation, however often they are renewed."""
+    """The longest lifetime from the creation, with all renewals."""
     expiry_ms: int
-    """From their creation or renewal."""
+    """The lifetime from the creation or the last renewal."""
 
 
 class Tokens:
     """The rules of one cluster's tokens."""
 
     def __init__(self, secret_key: str, times: TokenTimes, clock: Clock) -> None:
-        """Without a secret key there are no tokens."""
+        """Without a secret key tokens are disabled."""
         self._secret_key = secret_key.encode()
         self._times = times
         self._clock = clock
 
     @classmethod
     def of(cls, settings: Settings, clock: Clock) -> "Tokens":
-        """As the settings have them."""
+        """The rules with the settings of a broker."""
         times = TokenTimes(
             settings.integer("delegation.token.max.lifetime.ms"),
             settings.integer("delegation.token.expiry.time.ms"),
@@ -58,15 +58,15 @@ class Tokens:
 
     @property
     def enabled(self) -> bool:
-        """Whether there is a secret key."""
+        """Whether a secret key is set."""
         return bool(self._secret_key)
 
     def need_enabled(self) -> None:
-        """KafkaError unless there is a secret key."""
+        """KafkaError unless a secret key is set."""
         if not self.enabled:
             raise KafkaError(
                 ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED,
-                "this broker has no delegation tokens; set delegation.token.secret.key",
+                "delegation tokens are disabled on this broker; set delegation.token.secret.key",
             )
 
     def hmac(self, token_id: str) -> bytes:
@@ -78,7 +78,7 @@ class Tokens:
     def create(
         self, owner: str, requester: str, renewers: Sequence[str], lifetime_ms: int
     ) -> DelegationToken:
-        """A new token; a lifetime of 0 or less is the longest one."""
+        """A new token; a lifetime of 0 or less means the longest one."""
         self.need_enabled()
         now = self._clock.now_ms()
         longest_ms = self._times.max_ms
@@ -122,18 +122,18 @@ class Tokens:
         return changed, state.with_token(changed)
 
     def expired(self, state: SecurityState) -> list[DelegationToken]:
-        """The tokens that are to be deleted."""
+        """The expired tokens."""
         return [token for token in state.tokens.values() if not self._is_valid(token)]
 
     # -------------------------------------------------------------------------------- checks
 
     def valid(self, state: SecurityState, token_id: str) -> DelegationToken | None:
-        """The token of this id; None if there is none or if it has expired."""
+        """The token of this id; None if it does not exist or has expired."""
         token = state.tokens.get(token_id)
         return token if self.enabled and token is not None and self._is_valid(token) else None
 
     def credential(self, token_id: str, mechanism: str) -> ScramCredential:
-        """What checks the HMAC as a SCRAM password; takes milliseconds, always the same."""
+        """The SCRAM credential of the HMAC; deterministic, takes milliseconds."""
         salt = hmac.digest(self._secret_key, f"{mechanism} {token_id}".encode(), "sha256")
         salt = salt[:SALT_BYTES]
         password = base64.b64encode(self.hmac(token_id))
@@ -145,9 +145,7 @@ class Tokens:
         for token in state.tokens.values():
             if hmac.compare_digest(self.hmac(token.id), secret):
                 return token
-        raise KafkaError(
-            ErrorCode.DELEGATION_TOKEN_NOT_FOUND, "there is no delegation token with this HMAC"
-        )
+        raise KafkaError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND, "unknown delegation token")
 
     def _is_valid(self, token: DelegationToken) -> bool:
         return self._clock.now_ms() <= min(token.expiry_ms, token.max_ms)

@@ -1,7 +1,7 @@
 """Fetches small documents of an OAuth provider: https, http and file, without redirects.
 
-It blocks, so that brokers call it in worker threads. Certificates are checked against the system's
-authorities (or the file that SSL_CERT_FILE names).
+The calls block; brokers make them in worker threads. Certificates are checked against the system's
+authorities, or those in the file of SSL_CERT_FILE.
 """
 
 from collections.abc import Mapping
@@ -19,23 +19,23 @@ SCHEMES = ("https", "http", "file")
 
 
 def url_problem(url: str) -> str:
-    """Why a URL cannot be fetched; empty if it can."""
+    """The reason why a URL is not valid; empty if it is valid."""
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
         return str(error)
     if parts.scheme not in SCHEMES:
-        return f"it begins with none of {', '.join(f'{one}://' for one in SCHEMES)}"
+        return f"it must begin with one of {', '.join(f'{one}://' for one in SCHEMES)}"
     if parts.scheme == "file":
-        return "" if parts.path.startswith("/") and not parts.netloc else "write file:///PATH"
+        return "" if parts.path.startswith("/") and not parts.netloc else "expected file:///PATH"
     if parts.username is not None or port == 0 or not parts.hostname:
         return "expected https://HOST[:PORT]/PATH"
     return ""
 
 
 def fetch(url: str, form: bytes | None = None, headers: Mapping[str, str] | None = None) -> bytes:
-    """The document at a URL, or the answer to a form; OSError if there is none in time."""
+    """The document at a URL, or the response to a form; OSError without one in time."""
     parts = urlsplit(url)
     if parts.scheme == "file":
         with open(unquote(parts.path), "rb") as file:
@@ -51,15 +51,15 @@ def fetch(url: str, form: bytes | None = None, headers: Mapping[str, str] | None
         with _opener().open(request, timeout=TIMEOUT_S) as answer:
             return _bounded(answer, ends_at)
     except HTTPException as error:
-        raise OSError(f"no HTTP answer: {error!r}") from error
+        raise OSError(f"invalid HTTP response: {error!r}") from error
 
 
 @cache
 def _opener() -> "urllib.request.OpenerDirector":
-    import urllib.request  # a client without tokens starts faster without it
+    import urllib.request  # imported here, so that a client without tokens starts faster
 
     class NoRedirects(urllib.request.HTTPRedirectHandler):
-        """A redirect could lead from https to http, or to a host that nobody configured."""
+        """Refuses redirects, which could lead from https to http or to an unknown host."""
 
         def redirect_request(self, *_: object) -> None:
             return None

@@ -1,6 +1,6 @@
-"""What a broker reads of an X.509 certificate: subject, issuer, host names, validity.
+"""Reads X.509 certificates: subject, issuer, host names, validity.
 
-Only enough DER is understood for that. Signatures and chains are verified by OpenSSL, never here.
+It parses only the DER that this needs. OpenSSL verifies signatures and chains.
 """
 
 import base64
@@ -30,7 +30,7 @@ _KEYWORDS = {
     "0.9.2342.19200300.100.1.1": "UID",
     "0.9.2342.19200300.100.1.25": "DC",
 }
-"""The attributes that RFC 2253 gives a name; others are written by number, their value in hex."""
+"""The attributes that RFC 2253 names; others are written as an OID with a value in hex."""
 _STRING_TAGS = (0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1C, _BMP_STRING)
 _ESCAPED = ',=+<>#;"\\'
 
@@ -56,11 +56,11 @@ class Certificate:
 
     @property
     def distinguished_name(self) -> str:
-        """The subject as RFC 2253 has it: the last part first, `CN=...,OU=...,O=...`."""
+        """The subject in the format of RFC 2253: the last part first, `CN=...,OU=...,O=...`."""
         return distinguished_name(self.subject)
 
     def names(self, host: str) -> bool:
-        """Whether clients that connect to `host` accept this certificate for it."""
+        """Whether the certificate is valid for `host`."""
         host = host.lower().rstrip(".")
         try:
             return str(ipaddress.ip_address(host)) in self.hosts
@@ -93,7 +93,7 @@ def parse_certificate(der: bytes) -> Certificate:
 
 
 def distinguished_name(name: bytes) -> str:
-    """A name in DER as RFC 2253 text, as Java writes it."""
+    """A DER name in the format of RFC 2253, as Java writes it."""
     _, start, end = _read(name, 0)
     parts = []
     for _, rdn, rdn_end in _items(name, start, end):
@@ -139,7 +139,7 @@ def _dotted(oid: bytes) -> str:
 
 def _parse(der: bytes) -> Certificate:
     _, start, end = _read(der, 0)
-    _, start, end = _read(der, start)  # what is signed
+    _, start, end = _read(der, start)  # the signed part
     fields = list(_items(der, start, end))
     if fields[0][0] == _VERSION:
         fields = fields[1:]
@@ -155,7 +155,7 @@ def _parse(der: bytes) -> Certificate:
 
 
 def _whole(der: bytes, fields: list[tuple[int, int, int]], number: int) -> bytes:
-    """A field with its tag and length: all between the field before it and its end."""
+    """A field with its tag and length: the bytes from the end of the field before it."""
     return der[fields[number - 1][2] : fields[number][2]]
 
 
@@ -189,7 +189,7 @@ def _items(der: bytes, start: int, end: int) -> Iterator[tuple[int, int, int]]:
 
 
 def _read(der: bytes, at: int) -> tuple[int, int, int]:
-    """The tag of the element at a position, and where its content begins and ends."""
+    """The tag of the element at a position, and the start and end of its content."""
     tag, size = der[at], der[at + 1]
     at += 2
     if size & 0x80:
@@ -197,5 +197,5 @@ def _read(der: bytes, at: int) -> tuple[int, int, int]:
         size = int.from_bytes(der[at : at + count], "big")
         at += count
     if at + size > len(der):
-        raise NotACertificate("an element reaches past the end")
+        raise NotACertificate("an element extends past the end")
     return tag, at, at + size
