@@ -106,7 +106,7 @@ def test_a_broker_waits_for_a_zookeeper_that_stalls_while_it_starts(
         link.cut_before(chroot.encode() + moment)
         where = f"zookeeper://127.0.0.1:{link.port}{chroot}"
         with starting(tmp_path, where) as broker:
-            broker.wait_for_log("trying again")
+            broker.wait_for_log("retrying")
             link.hang_up()
             link.heal()
             broker.wait_for_log("Headrace is ready on")
@@ -206,7 +206,7 @@ def test_a_locked_metadata_file_is_waited_for(tmp_path: Path) -> None:
     other._connection.execute("begin immediate")
     try:
         with starting(tmp_path, f"sqlite:{tmp_path}") as broker:
-            broker.wait_for_log("trying again")
+            broker.wait_for_log("retrying")
             other._connection.execute("rollback")
             broker.wait_for_log("Headrace is ready on")
             assert broker.stop() == 0

@@ -147,7 +147,7 @@ def test_brokers_that_never_meet_are_stopped_and_named(tmp_path: Path) -> None:
         with held_up(children(process)[0], tmp_path):
             said = next(line for line in process.stderr if line.startswith("headrace: "))
         assert "broker 1 at 127.0.0.1:" in said
-        assert "does not answer" in said
+        assert "does not respond" in said
         assert process.wait(PATIENCE_S) == 1
 
 

@@ -62,7 +62,7 @@ def test_a_login_is_read_from_jaas() -> None:
                 "sasl.mechanism": "GSSAPI",
                 "sasl.kerberos.keytab": "/a.keytab",
             },
-            "sasl.kerberos.principal: name the principal of the keytab /a.keytab",
+            "sasl.kerberos.principal: set it to the principal of the keytab /a.keytab",
         ),
         ({"security.protocol": "SSL", "ssl.truststore.location": "x.jks"}, "ssl.ca.location"),
         ({"request.timeout.ms": "soon"}, "request.timeout.ms"),

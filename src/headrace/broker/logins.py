@@ -102,7 +102,7 @@ class Logins:
     def _exchange_maker(
         self, listener: Listener, mechanisms: Sequence[str], settings: Settings
     ) -> Callable[[str], Exchange]:
-        """Begins a login by one of the mechanisms."""
+        """A function that begins a login by one of the mechanisms."""
         makers: dict[str, Callable[[], Exchange]] = {}
         if OAUTHBEARER in mechanisms:
             makers[OAUTHBEARER] = self._token_logins(listener, settings)

@@ -36,9 +36,9 @@ class Security:
     by_token: bool = False
     """Whether user name and password are the id and the HMAC of a delegation token."""
     tokens: TokenSource | None = None
-    """For OAUTHBEARER, in place of a password."""
+    """For OAUTHBEARER, instead of a password."""
     tickets: TicketSource | None = None
-    """For GSSAPI, in place of a password."""
+    """For GSSAPI, instead of a password."""
     context: "ssl.SSLContext | None" = field(default=None, repr=False, compare=False)
     """For TLS, instead of a context that is made from the files."""
 
@@ -223,7 +223,7 @@ def _security(said: _Properties) -> Security:
 
 
 def _tickets(said: _Properties) -> TicketSource:
-    """Where tickets come from, in librdkafka's names or in Java's (JAAS)."""
+    """The source of tickets, in librdkafka's names or in Java's (JAAS)."""
     in_jaas = ticket_source(
         jaas_values(said.get("sasl.jaas.config", "")), said.get("sasl.kerberos.service.name", "")
     )
@@ -234,7 +234,7 @@ def _tickets(said: _Properties) -> TicketSource:
     )
     if tickets.keytab and not tickets.principal:
         raise said.wrong(
-            "sasl.kerberos.principal", f"name the principal of the keytab {tickets.keytab}"
+            "sasl.kerberos.principal", f"set it to the principal of the keytab {tickets.keytab}"
         )
     return tickets
 
@@ -296,6 +296,6 @@ def parse_jaas(text: str, name: str) -> tuple[str, str]:
 
 
 def jaas_values(text: str) -> dict[str, str]:
-    """The options in a JAAS text; a value without special characters needs no quotes."""
+    """The options in a JAAS value; a value without special characters needs no quotes."""
     found = re.findall(r'(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s";]+))', text)
     return {key: re.sub(r"\\(.)", r"\1", quoted) or word for key, quoted, word in found}

@@ -1,8 +1,8 @@
 """SASL on the client's side: the messages to send, and the verification of the server.
 
 PLAIN sends the password; SCRAM (RFC 5802) proves that both sides know it; OAUTHBEARER (RFC 7628)
-sends a token, which `bearer.py` gets; GSSAPI is in `kerberos.py`. Without I/O, except that GSSAPI
-may ask a KDC for a ticket: the connections carry the messages.
+sends a token from `bearer.py`; GSSAPI is in `kerberos.py`. There is no I/O here, except that GSSAPI
+may request a ticket from a KDC: the connections send the messages.
 """
 
 import base64
@@ -37,7 +37,9 @@ def login_requests(
     hands = yield SaslHandshakeRequest(mechanism=security.mechanism), SaslHandshakeResponse
     if hands.error_code:
         offered = ", ".join(hands.mechanisms) or "none"
-        raise ClientError(f"{what}: sasl.mechanism {security.mechanism} is not of {offered}")
+        raise ClientError(
+            f"{what}: the broker does not enable {security.mechanism}; it has {offered}"
+        )
     steps = login(security, token, address.rpartition(":")[0].strip("[]"))
     to_send = next(steps)
     while True:
@@ -50,7 +52,7 @@ def login_requests(
 
 
 def login(security: Security, token: str = "", host: str = "") -> Generator[bytes, bytes, None]:
-    """What to send, step by step; each answer is sent in. Ends when the server is believed."""
+    """Yield the messages to send, and receive each reply. Ends when the server is verified."""
     if security.tickets is not None:
         return kerberos_login(security.tickets, host)
     if security.mechanism == "OAUTHBEARER":

@@ -55,7 +55,7 @@ def find_offsets(
 def available_offsets(
     cluster: Cluster, wanted: Mapping[TopicPartition, int], isolation: int = UNCOMMITTED
 ) -> dict[TopicPartition, FoundOffset]:
-    """As `find_offsets`, in one attempt, with one request to each leader.
+    """Like `find_offsets`, in one attempt, with one request to each leader.
 
     Partitions that do not exist, and those whose leader does not respond, are left out.
     """

@@ -93,7 +93,7 @@ def list_transactions(
 
 
 def describe_transaction(cluster: Cluster, transactional_id: str) -> TransactionDescription:
-    """One id; KafkaError TRANSACTIONAL_ID_NOT_FOUND if it does not exist. Patient."""
+    """Describe one id, with retries; TRANSACTIONAL_ID_NOT_FOUND if it does not exist."""
     found = describe_transactions(cluster, (transactional_id,))
     if transactional_id not in found:
         code = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
@@ -104,7 +104,7 @@ def describe_transaction(cluster: Cluster, transactional_id: str) -> Transaction
 def describe_transactions(
     cluster: Cluster, transactional_ids: Iterable[str]
 ) -> dict[str, TransactionDescription]:
-    """Many ids, with one request to each coordinator; those that do not exist are left out."""
+    """Describe ids, with one request to each coordinator; missing ones are left out."""
     from kio.schema.describe_transactions.v0.request import DescribeTransactionsRequest
     from kio.schema.describe_transactions.v0.response import DescribeTransactionsResponse
 
@@ -154,14 +154,14 @@ def _milliseconds(moment: datetime | None) -> int | None:
 
 
 def active_producers(cluster: Cluster, partition: TopicPartition) -> list[ActiveProducer]:
-    """The producers that a partition's leader remembers; patient."""
+    """The producers in the state of a partition's leader; with retries."""
     return active_producers_of(cluster, (partition,))[partition]
 
 
 def active_producers_of(
     cluster: Cluster, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, list[ActiveProducer]]:
-    """The producers that the leaders remember, with one request to each leader; patient."""
+    """The producers in the state of the leaders, with one request to each leader and retries."""
     from kio.schema.describe_producers.v0.request import DescribeProducersRequest, TopicRequest
     from kio.schema.describe_producers.v0.response import DescribeProducersResponse
 

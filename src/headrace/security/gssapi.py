@@ -1,7 +1,7 @@
-"""GSSAPI (RFC 4752) from the broker's side: a client logs in with a Kerberos ticket.
+"""GSSAPI (RFC 4752) on the broker's side: a client logs in with a Kerberos ticket.
 
-The client proves with its ticket who it is, then both sides agree on no security layer: encryption
-is TLS's task, as in Kafka. Tickets are checked in a worker thread with a bounded queue.
+The client authenticates with its ticket, then both sides agree on no security layer: encryption
+is done by TLS, as in Kafka. Tickets are checked in a worker thread with a bounded queue.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from headrace.settings import Settings
 logger = logging.getLogger(__name__)
 
 WAITING = 128
-"""Tickets being checked or waiting; a login beyond them is refused."""
+"""The limit of tickets being checked or waiting; further logins are refused."""
 MOST_TOKENS = 4
 """Tokens of a client until its context is complete; Kerberos needs one or two."""
 _NO_LAYER = 1
@@ -47,7 +47,7 @@ class Tickets:
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="kerberos-tickets")
 
     async def work(self, compute: "partial[bytes]") -> bytes:
-        """Compute in the thread; TooManyLogins if too much waits for it."""
+        """Compute in the thread; TooManyLogins if too many checks wait."""
         if self._waiting >= WAITING:
             raise TooManyLogins("too many tickets are being checked")
         self._waiting += 1
@@ -85,13 +85,13 @@ class KerberosLogin:
         return await self._tickets.work(partial(self._step, token))
 
     def _step(self, token: bytes) -> bytes:
-        """As `step`, in the worker thread."""
+        """Like `step`, in the worker thread."""
         try:
             if self._expected is _Expected.CONTEXT_TOKEN:
                 return self._accept(token)
             if self._expected is _Expected.NOTHING:
                 if token:
-                    raise LoginRefused("it sent a token where none was expected")
+                    raise LoginRefused("it sent an unexpected token")
                 return self._offer()
             return self._finish(self._context.unwrap(token))
         except GssError as error:
@@ -117,7 +117,7 @@ class KerberosLogin:
     def _finish(self, choice: bytes) -> bytes:
         """The user is the ticket's: as in Kafka, the authorization id in the choice is ignored."""
         if len(choice) < len(_OFFER) or choice[0] != _NO_LAYER:
-            raise LoginRefused("it asks for a security layer, and none is offered")
+            raise LoginRefused("it requested a security layer, but none is offered")
         self.result = LoggedIn(self._tickets.rules.username(self._context.principal))
         return b""
 
@@ -126,7 +126,7 @@ class KerberosLogin:
 
 
 def make_tickets(principal: str, keytab: str, jaas_setting: str, settings: Settings) -> Tickets:
-    """What checks the tickets for a principal of the keytab; SettingError if it cannot.
+    """The ticket checks for a principal of the keytab; SettingError if they are not possible.
 
     `settings` are the listener's; `jaas_setting` is the one that names principal and keytab.
     """

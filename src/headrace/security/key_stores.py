@@ -39,7 +39,7 @@ class KeyStore:
 
 
 def load_key_store(settings: SettingValues) -> KeyStore | None:
-    """The broker's own key and certificates; None if no setting names any."""
+    """The broker's own key and certificates; None if they are not set."""
     location = settings.text("ssl.keystore.location")
     key = settings.text("ssl.keystore.key")
     chain = settings.text("ssl.keystore.certificate.chain")
@@ -70,7 +70,7 @@ def load_key_store(settings: SettingValues) -> KeyStore | None:
 
 
 def load_trusted(settings: SettingValues) -> bytes | None:
-    """The certificates of the trusted authorities, in DER; None if no setting names any."""
+    """The certificates of the trusted authorities, in DER; None if they are not set."""
     location = settings.text("ssl.truststore.location")
     text = settings.text("ssl.truststore.certificates")
     if location and text:
@@ -98,7 +98,7 @@ def load_trusted(settings: SettingValues) -> bytes | None:
 
 
 def stamps(settings: SettingValues) -> tuple[FileStamp, ...]:
-    """What changes when one of the named files is written."""
+    """The stamps of the files in the settings."""
     found = []
     for name in ("ssl.keystore.location", "ssl.truststore.location"):
         if path := settings.text(name):

@@ -150,7 +150,7 @@ class BearerLogin:
 
 
 class _HttpNames:
-    """The settings of an HTTP service, whose names have no `sasl.` before them."""
+    """The settings of an HTTP service, whose names have no prefix `sasl.`."""
 
     def __init__(self, settings: SettingValues) -> None:
         self._settings = settings
@@ -170,7 +170,7 @@ class _HttpNames:
 
 
 def make_http_tokens(owner: str, settings: SettingValues, clock: Clock) -> BearerTokens:
-    """As `make_tokens`, for an HTTP service."""
+    """Like `make_tokens`, for an HTTP service."""
     try:
         return make_tokens(owner, _HttpNames(settings), clock)
     except SettingError as error:
@@ -178,9 +178,9 @@ def make_http_tokens(owner: str, settings: SettingValues, clock: Clock) -> Beare
 
 
 def make_tokens(owner: str, settings: SettingValues, clock: Clock) -> BearerTokens:
-    """What checks the tokens of clients; SettingError if it cannot.
+    """The token checks of a server; SettingError if its settings are not complete.
 
-    `owner` completes the messages: it says where tokens are accepted.
+    `owner` describes in messages where tokens are accepted.
     """
     rules = TokenRules(
         issuer=settings.text(_ISSUER),
@@ -193,8 +193,8 @@ def make_tokens(owner: str, settings: SettingValues, clock: Clock) -> BearerToke
     for name, given in ((_ISSUER, rules.issuer), (_AUDIENCE, rules.audiences)):
         if not given:
             raise SettingError(
-                f"{name} is missing, and {owner}: tokens of another issuer, or for another "
-                "service, would be logins here"
+                f"{name} is missing, but {owner}: tokens of another issuer, or for another "
+                "service, would be accepted"
             )
     if rules.unsigned:
         logger.warning("%s and accepts unsigned tokens (%s): for tests only", owner, _UNSIGNED)
@@ -207,14 +207,14 @@ def _make_keys(owner: str, settings: SettingValues, unsigned: bool) -> Refreshed
         if unsigned:
             return None
         raise SettingError(
-            f"{_JWKS} is missing, and {owner}: name the issuer's key set (https://..., or "
+            f"{_JWKS} is missing, but {owner}: set it to the issuer's key set (https://..., or "
             "file:///... for a copy of it)"
         )
     problem = url_problem(url)
     if problem:
         raise SettingError(f"{_JWKS}={url}: {problem}")
     if url.startswith("http:"):
-        logger.warning("%s is http: everyone on the way to the issuer can replace its keys", url)
+        logger.warning("%s uses http, so the issuer's keys could be replaced on the network", url)
     times = RefreshTimes(
         settings.integer("sasl.oauthbearer.jwks.endpoint.refresh.ms") / 1000,
         settings.integer("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms") / 1000,

@@ -41,7 +41,7 @@ class PasswordChecks:
         self._executor: ThreadPoolExecutor | None = None
 
     async def check(self, mechanism: str, credential: ScramCredential, password: str) -> None:
-        """LoginRefused unless it is the credential's password."""
+        """LoginRefused unless the password matches the credential."""
         proof = self._proof(credential, password)
         if proof in self._known:
             return
@@ -52,7 +52,7 @@ class PasswordChecks:
         self._known.add(proof)
 
     async def work(self, compute: Callable[[], _Result]) -> _Result:
-        """Compute in the thread; TooManyLogins if too much waits for it."""
+        """Compute in the thread; TooManyLogins if too many checks wait."""
         if self._waiting >= WAITING:
             raise TooManyLogins("too many passwords are being checked")
         if self._executor is None:
@@ -70,7 +70,7 @@ class PasswordChecks:
             self._executor.shutdown(cancel_futures=True)
 
     def _proof(self, credential: ScramCredential, password: str) -> bytes:
-        """Proves a password that was right for this credential before."""
+        """The cache key of a correct password for this credential."""
         key = hashlib.sha256(self._key + credential.stored_key).digest()
         return hmac.digest(key, password.encode(), "sha256")
 
@@ -107,11 +107,11 @@ class Passwords:
         return token, known
 
     async def check(self, username: str, password: str) -> None:
-        """LoginRefused unless it is the user's password."""
+        """LoginRefused unless the password is correct."""
         await self._checks.check(*self._any_credential(username), password)
 
     def close(self) -> None:
-        """Stop the thread that checks."""
+        """Stop the worker thread."""
         self._checks.close()
 
     def _any_credential(self, username: str) -> tuple[str, ScramCredential]:

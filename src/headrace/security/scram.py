@@ -24,7 +24,7 @@ class LoginRefused(Exception):
 
 
 class TooManyLogins(LoginRefused):
-    """The login was not looked at: too many others wait for the same work."""
+    """The login was not checked, because too many others wait."""
 
 
 def credential_from_password(
@@ -58,7 +58,7 @@ def is_password(mechanism: str, credential: ScramCredential, password: str) -> b
 def invented_credential(
     mechanism: str, username: str, secret: bytes, iterations: int = MIN_ITERATIONS
 ) -> ScramCredential:
-    """A credential for a user who does not exist: the same one each time, and nobody's."""
+    """A credential for an unknown user: always the same, and without a valid password."""
     digest = DIGESTS[mechanism]
     salt = hmac.digest(secret, b"salt" + username.encode(), digest)[:SALT_BYTES]
     size = hashlib.new(digest).digest_size

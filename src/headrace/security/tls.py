@@ -1,6 +1,6 @@
-"""TLS contexts of a server: for clients that connect to it, and for brokers that it connects to.
+"""TLS contexts of a server: for its clients, and for connections to other brokers.
 
-`ServerTls` serves any server, such as the registry; `ListenerTls` is that of a broker's listener.
+`ServerTls` is for any server, such as the registry; `ListenerTls` is for a broker's listener.
 
 TLS 1.2 and 1.3 with AEAD cipher suites and forward secrecy; no renegotiation, no compression.
 Certificates are renewed without a restart: new handshakes use the new ones, open connections keep
@@ -51,7 +51,7 @@ _DAY_S = 86_400
 
 
 class ServerTls:
-    """The certificates of one server and the contexts that are made of them."""
+    """The certificates of one server and the contexts with them."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class ServerTls:
         client_auth: str,
         advertised: Address | None = None,
     ) -> None:
-        """SettingError if the settings do not make a context.
+        """SettingError if the settings are not valid.
 
         `owner` names the server in messages; `client_auth` is one of none, requested, required.
         """
@@ -75,25 +75,25 @@ class ServerTls:
         self._check_host(keys.chain[0])
         self._keys, self._trusted = keys, trusted
         self.server: ssl.SSLContext = server
-        """For clients that connect to this server."""
+        """The context for clients of this server."""
         self._client: ssl.SSLContext | None = None
         self._warn_of_expiry()
         self._warn_of_readers()
 
     @property
     def certificate(self) -> Certificate:
-        """The server's own."""
+        """The certificate of this server."""
         return self._keys.chain[0]
 
     @property
     def client(self) -> ssl.SSLContext:
-        """For connections from this server to others of its cluster."""
+        """The context for connections from this server to other brokers."""
         if self._client is None:
             self._client = _client_context(self._settings, self._keys, self._trusted)
         return self._client
 
     def renewing_context(self) -> ssl.SSLContext:
-        """A context for servers that keep the one that they are given, such as asyncio's.
+        """A context for servers that use one context throughout, such as asyncio's.
 
         Each handshake uses the certificates that are current when it begins.
         """
@@ -149,13 +149,13 @@ class ServerTls:
         return keys, trusted, _server_context(self._settings, keys, trusted, self._client_auth)
 
     def _check_host(self, own: Certificate) -> None:
-        """Clients check that the certificate names the host that they were told to connect to."""
+        """SettingError if the certificate lacks the advertised host, which clients check."""
         advertised = self._advertised
         if advertised is None or own.names(advertised.host):
             return
         text = (
-            f"{self._owner} advertises {advertised}, but its certificate names "
-            f"only {', '.join(sorted(own.hosts)) or 'no host'}: clients would refuse it. Advertise "
+            f"{self._owner} advertises {advertised}, but its certificate is for "
+            f"{', '.join(sorted(own.hosts)) or 'no host'} only: clients would refuse it. Advertise "
             f"one of these names, or get a certificate with {advertised.host} among its subject "
             "alternative names"
         )
@@ -201,7 +201,7 @@ class ServerTls:
         path = self._settings.text("ssl.keystore.location")
         if path and os.stat(path).st_mode & stat.S_IROTH:
             logger.warning(
-                "every user of this machine may read the private key in %s; allow it only to the "
+                "every user of this machine may read the private key in %s; restrict it to the "
                 "server's user: chmod 600 %s",
                 path, path,
             )  # fmt: skip
@@ -211,11 +211,11 @@ class ListenerTls(ServerTls):
     """The certificates of a broker's listener."""
 
     def __init__(self, listener: Listener, settings: Settings) -> None:
-        """SettingError if the settings of this listener do not make a context."""
+        """SettingError if the settings of this listener are not valid."""
         own = settings.for_listener(listener.name)
         client_auth = own.text("ssl.client.auth")
         if listener.login:
-            # Clients that log in need a certificate only if that is asked for by name.
+            # With SASL, clients need a certificate only by the listener's own setting.
             name = f"{LISTENER_PREFIX}{listener.name.lower()}.ssl.client.auth"
             client_auth = settings.explicit.get(name, "none").strip()
         super().__init__(f"listener {listener.name}", own, client_auth, listener.advertised)
@@ -283,7 +283,7 @@ _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_
 
 
 def _suites(settings: SettingValues) -> tuple[str, bool]:
-    """The suites of TLS 1.2 in OpenSSL's names, and whether TLS 1.3 has any."""
+    """The suites of TLS 1.2 in OpenSSL's names, and whether TLS 1.3 is enabled."""
     wanted = settings.words("ssl.cipher.suites")
     if not wanted:
         return _SUITES, True
