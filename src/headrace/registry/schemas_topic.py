@@ -10,18 +10,17 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException
-from confluent_kafka import KafkaError as LibraryError
-from confluent_kafka import TopicPartition as LibraryPartition
+from confluent_kafka import KafkaException
 
 from headrace.client.cluster import Cluster
-from headrace.client.config import client_config, from_librdkafka
+from headrace.client.config import ClientConfig, client_config, from_librdkafka
 from headrace.client.errors import ClientError, Unreachable
 from headrace.client.offsets import COMMITTED, LATEST, list_offsets
 from headrace.client.topics import create_topics, describe_topics
 from headrace.errors import ErrorCode, KafkaError
 from headrace.registry.records import BadRecord, Change, decode
 from headrace.registry.state import RegistryState
+from headrace.registry.topic_records import Polled, RecordSource, open_source
 from headrace.service.errors import StartFailure
 from headrace.types import TopicPartition
 
@@ -31,9 +30,6 @@ _silent.addHandler(logging.NullHandler())
 _silent.propagate = False
 
 CLIENT_ID = "headrace-registry"
-POLL_S = 0.5
-BATCH_RECORDS = 1000
-FETCH_WAIT_MS = 50
 REPLICATION_FACTOR = 3
 
 
@@ -45,16 +41,25 @@ class TopicLocation:
     topic: str = "_schemas"
     properties: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def mechanism(self) -> str:
+        """The SASL mechanism of the login; empty without a login."""
+        security = self._config().security
+        return security.mechanism if security.login else ""
+
     def cluster(self, timeout_s: float) -> Cluster:
-        """A client for everything but records; a request is repeated for `timeout_s` at most."""
+        """A client of Headrace's own; a request is repeated for `timeout_s` at most."""
+        config = self._config()
+        request_s = min(config.request_timeout_s, timeout_s)
+        return Cluster(replace(config, request_timeout_s=request_s, total_timeout_s=timeout_s))
+
+    def _config(self) -> ClientConfig:
         properties = {
             "client.id": CLIENT_ID,
             **from_librdkafka(self.properties),
             "bootstrap.servers": self.bootstrap,
         }
-        config = client_config(properties)
-        request_s = min(config.request_timeout_s, timeout_s)
-        return Cluster(replace(config, request_timeout_s=request_s, total_timeout_s=timeout_s))
+        return client_config(properties)
 
     def client(self, **settings: object) -> dict[str, object]:
         """Settings of a librdkafka client."""
@@ -129,9 +134,8 @@ class SchemasReader:
 
     async def start(self, timeout_s: float) -> None:
         """Returns when the records that were in the topic at the start are replayed."""
-        consumer = self._make_consumer()
         self._thread = threading.Thread(
-            target=self._run, args=(consumer,), name="topic-reader", daemon=True
+            target=self._run, args=(self._open(),), name="topic-reader", daemon=True
         )
         self._thread.start()
         try:
@@ -164,63 +168,36 @@ class SchemasReader:
         await self.reached(offset)
         return self.state.copy()
 
-    def _make_consumer(self) -> Consumer:
-        settings = self._location.client(
-            **{
-                # librdkafka requires a group id; no group is joined and no offset committed.
-                "group.id": "headrace-registry",
-                "enable.auto.commit": False,
-                "enable.auto.offset.store": False,
-                "enable.partition.eof": True,
-                "isolation.level": "read_committed",
-                "auto.offset.reset": "earliest",
-                # Only an empty fetch reports the end of the topic.
-                "fetch.wait.max.ms": FETCH_WAIT_MS,
-                "fetch.error.backoff.ms": 50,
-            }
-        )
+    def _open(self) -> RecordSource:
         try:
-            return Consumer(settings)
+            return open_source(self._location)
         except KafkaException as error:
             raise TopicUnusable(
                 f"topic {self._location.topic} cannot be read with confluent-kafka: "
                 f"{error.args[0].str()}"
             ) from None
 
-    def _run(self, consumer: Consumer) -> None:
-        consumer.assign([LibraryPartition(self._location.topic, 0, OFFSET_BEGINNING)])
+    def _run(self, source: RecordSource) -> None:
         try:
             while not self._stopping.is_set():
-                first = consumer.poll(POLL_S)
-                if first is not None:
-                    self._take([first, *consumer.consume(BATCH_RECORDS, timeout=0)])
+                polled = source.poll()
+                if polled is not None:
+                    self._take(polled)
         finally:
-            consumer.close()
+            source.close()
 
-    def _take(self, messages: list[object]) -> None:
+    def _take(self, polled: Polled) -> None:
         """Decodes the records in this thread; the event loop replays them."""
         changes: list[Change] = []
-        reached = 0
-        at_end = False
-        for message in messages:
-            error = message.error()  # type: ignore[attr-defined]
-            offset = message.offset()  # type: ignore[attr-defined]
-            if error is None:
-                reached, at_end = offset + 1, False
-                try:
-                    change = decode(message.key(), message.value())  # type: ignore[attr-defined]
-                except BadRecord as reason:
-                    log.warning("skipped offset %d of %s: %s", offset, self._location.topic, reason)
-                    continue
-                if change is not None:
-                    changes.append(change)
-            elif error.code() == LibraryError._PARTITION_EOF:
-                # Transaction markers are not delivered as records: only the end of the partition
-                # shows that they were passed.
-                reached, at_end = max(reached, offset), True
-            else:
-                log.warning("error while reading %s: %s", self._location.topic, error.str())
-        self._loop.call_soon_threadsafe(self._replay, changes, reached, at_end)
+        for offset, key, value in polled.records:
+            try:
+                change = decode(key, value)
+            except BadRecord as reason:
+                log.warning("skipped offset %d of %s: %s", offset, self._location.topic, reason)
+                continue
+            if change is not None:
+                changes.append(change)
+        self._loop.call_soon_threadsafe(self._replay, changes, polled.reached, polled.at_end)
 
     def _replay(self, changes: list[Change], reached: int, at_end: bool) -> None:
         for change in changes:
