@@ -4,12 +4,13 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pytest
-from confluent_kafka import Consumer, Producer
-from confluent_kafka import TopicPartition as LibraryPartition
+from confluent_kafka import Producer
 
 from headrace.client.cluster import Cluster, Shape
 from headrace.client.config import ClientConfig, parse_bootstrap
+from headrace.client.groups import Committed, commit_offsets
 from headrace.testing.running import RunningBroker
+from headrace.types import TopicPartition
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.topics import create_topic
 
@@ -76,8 +77,7 @@ def produce(
 
 
 def commit(bootstrap: str, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
-    """Commit offsets for a group without members."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
-    rows = [LibraryPartition(topic, index, offset) for (topic, index), offset in offsets.items()]
-    consumer.commit(offsets=rows, asynchronous=False)
-    consumer.close()
+    """Commit offsets for a group without members; waits for a coordinator that is loading."""
+    rows = {TopicPartition(*at): Committed(offset) for at, offset in offsets.items()}
+    with Cluster(ClientConfig(parse_bootstrap(bootstrap))) as cluster:
+        commit_offsets(cluster, group, rows)

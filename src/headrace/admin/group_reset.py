@@ -91,37 +91,31 @@ def plan(
     committed: Mapping[Place, int],
 ) -> list[OffsetChange]:
     """Every chosen partition's offset, before and after."""
-    changes: list[OffsetChange] = []
-    for topic, indexes in chosen.items():
-        limits = positions.bounds(cluster, topic, list(indexes))
-        if isinstance(target, Shift):
-            changes += [
-                shifted(topic, i, committed.get((topic, i)), target, limits[i]) for i in limits
-            ]
-            continue
-        starts = positions.starts(cluster, topic, target, limits)
-        exact = target.offset if isinstance(target, positions.At) else None
-        changes += [
-            OffsetChange(topic, i, committed.get((topic, i)), at, exact not in (None, at))
-            for i, at in sorted(starts.items())
-        ]
-    return changes
+    partitions = [TopicPartition(topic, i) for topic, indexes in chosen.items() for i in indexes]
+    limits = positions.bounds(cluster, partitions)
+    if isinstance(target, Shift):
+        return [shifted(at, committed.get(at), target, limits[at]) for at in partitions]
+    starts = positions.starts(cluster, target, limits)
+    exact = target.offset if isinstance(target, positions.At) else None
+    return [
+        OffsetChange(*at, committed.get(at), starts[at], exact not in (None, starts[at]))
+        for at in partitions
+    ]
 
 
 def shifted(
-    topic: str, index: int, before: int | None, by: Shift, limits: tuple[int, int]
+    at: TopicPartition, before: int | None, by: Shift, limits: positions.PartitionBounds
 ) -> OffsetChange:
     """The offset so many records away, within what the partition holds."""
     if before is None:
         raise AdminError(
-            f"the group has no offset of {topic} partition {index} to shift from",
+            f"the group has no offset of {at.topic} partition {at.partition} to shift from",
             code="NO_OFFSET",
             hint="Leave that partition out, or give it an offset with --to-earliest or another.",
         )
-    begin, end = limits
     wanted = before + by.count
-    after = min(max(begin, wanted), end)
-    return OffsetChange(topic, index, before, after, after != wanted)
+    after = limits.nearest(wanted)
+    return OffsetChange(*at, before, after, after != wanted)
 
 
 def in_use(group: DescribedGroup, consequence: str) -> AdminError:

@@ -14,7 +14,6 @@ from headrace.client.offsets import (
     EARLIEST,
     LATEST,
     UNCOMMITTED,
-    FoundOffset,
     find_offsets,
 )
 from headrace.types import TopicPartition
@@ -95,43 +94,43 @@ def parse_moment(text: str) -> int:
     return start.timestamp_ms if isinstance(start, Since) else parse_time(text)
 
 
-def offsets_at(
-    cluster: Cluster,
-    topic: str,
-    partitions: Iterable[int],
-    timestamp: int,
-    *,
-    committed: bool = False,
-) -> dict[int, FoundOffset]:
-    """Offset and timestamp of each partition for a time, LATEST or EARLIEST; -1 is none."""
-    wanted = {TopicPartition(topic, index): timestamp for index in partitions}
-    found = find_offsets(cluster, wanted, COMMITTED if committed else UNCOMMITTED)
-    return {at.partition: each for at, each in sorted(found.items())}
+@dataclass(frozen=True, slots=True)
+class PartitionBounds:
+    """The first offset of a partition, and the one after its last record."""
+
+    begin: int
+    end: int
+
+    def nearest(self, offset: int) -> int:
+        """The offset, or the bound that it lies beyond."""
+        return min(max(self.begin, offset), self.end)
 
 
 def bounds(
-    cluster: Cluster, topic: str, partitions: list[int], *, committed: bool = False
-) -> dict[int, tuple[int, int]]:
-    """First offset, and the offset after the last, of each partition."""
-    first = offsets_at(cluster, topic, partitions, EARLIEST)
-    last = offsets_at(cluster, topic, partitions, LATEST, committed=committed)
-    return {index: (first[index].offset, last[index].offset) for index in partitions}
+    cluster: Cluster, partitions: Iterable[TopicPartition], *, committed: bool = False
+) -> dict[TopicPartition, PartitionBounds]:
+    """Where partitions begin and end; if `committed`, before transactions that are still open."""
+    wanted = sorted(partitions)
+    first = find_offsets(cluster, dict.fromkeys(wanted, EARLIEST))
+    isolation = COMMITTED if committed else UNCOMMITTED
+    last = find_offsets(cluster, dict.fromkeys(wanted, LATEST), isolation)
+    return {at: PartitionBounds(first[at].offset, last[at].offset) for at in wanted}
 
 
 def starts(
-    cluster: Cluster, topic: str, start: Start, limits: Mapping[int, tuple[int, int]]
-) -> dict[int, int]:
+    cluster: Cluster, start: Start, limits: Mapping[TopicPartition, PartitionBounds]
+) -> dict[TopicPartition, int]:
     """The offset to begin with in each partition, within what the partition holds."""
     if isinstance(start, Since):
-        found = offsets_at(cluster, topic, limits, start.timestamp_ms)
-        return {
-            i: (found[i].offset if found[i].offset >= 0 else end) for i, (_, end) in limits.items()
-        }
+        found = find_offsets(cluster, dict.fromkeys(limits, start.timestamp_ms))
+        offsets = {at: found[at].offset for at in limits}
+        return {at: limits[at].end if offset < 0 else offset for at, offset in offsets.items()}
     if isinstance(start, Last):
-        return {i: max(begin, end - start.count) for i, (begin, end) in limits.items()}
+        return {at: each.nearest(each.end - start.count) for at, each in limits.items()}
     if isinstance(start, At):
-        return {i: min(max(begin, start.offset), end) for i, (begin, end) in limits.items()}
-    return {i: begin if isinstance(start, Beginning) else end for i, (begin, end) in limits.items()}
+        return {at: each.nearest(start.offset) for at, each in limits.items()}
+    at_begin = isinstance(start, Beginning)
+    return {at: each.begin if at_begin else each.end for at, each in limits.items()}
 
 
 def chosen_partitions(topic: str, existing: int, wanted: list[int] | None) -> list[int]:

@@ -8,9 +8,9 @@ from headrace.admin import positions
 from headrace.admin.topics import existing_topics, replica_brokers
 from headrace.client.brokers import partition_sizes
 from headrace.client.cluster import Cluster
-from headrace.client.configs import describe_configs
+from headrace.client.configs import describe_topic_configs
 from headrace.client.layout import Held
-from headrace.types import ConfigResourceType, TopicPartition, encode_uuid
+from headrace.types import TopicPartition, encode_uuid
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,41 +42,44 @@ class TopicView:
 
 def view_topics(cluster: Cluster, names: Sequence[str]) -> list[TopicView]:
     """The named topics as they are now; NotFound if one does not exist."""
-    views = []
     found = existing_topics(cluster, names)
     partitions = {topic.name: list(topic.partitions) for topic in found}
     sizes = partition_sizes(cluster, replica_brokers(found), partitions)
-    for topic in found:
-        limits = positions.bounds(cluster, topic.name, topic.led) if topic.led else {}
-        configs = describe_configs(cluster, ConfigResourceType.TOPIC, topic.name)
-        views.append(
-            TopicView(
-                name=topic.name,
-                id=encode_uuid(topic.topic_id or UUID(int=0)),
-                internal=topic.internal,
-                partitions=[
-                    _partition(TopicPartition(topic.name, index), held, limits, sizes)
-                    for index, held in topic.partitions.items()
-                ],
-                configs={each.name: each.value or "" for each in configs if each.changed_here},
-            )
+    led = [TopicPartition(topic.name, index) for topic in found for index in topic.led]
+    limits = positions.bounds(cluster, led)
+    configs = describe_topic_configs(cluster, partitions)
+    return [
+        TopicView(
+            name=topic.name,
+            id=encode_uuid(topic.topic_id or UUID(int=0)),
+            internal=topic.internal,
+            partitions=[
+                _partition(TopicPartition(topic.name, index), held, limits, sizes)
+                for index, held in topic.partitions.items()
+            ],
+            configs={
+                each.name: each.value or ""
+                for each in configs.get(topic.name, ())
+                if each.changed_here
+            },
         )
-    return views
+        for topic in found
+    ]
 
 
 def _partition(
     partition: TopicPartition,
     held: Held,
-    limits: Mapping[int, tuple[int, int]],
+    limits: Mapping[TopicPartition, positions.PartitionBounds],
     sizes: Mapping[TopicPartition, int],
 ) -> PartitionView:
-    begin, end = limits.get(partition.partition, (None, None))
+    bounds = limits.get(partition)
     return PartitionView(
         partition=partition.partition,
         leader=None if held.leader < 0 else held.leader,
         replicas=list(held.replicas),
         isr=list(held.isr),
-        begin=begin,
-        end=end,
+        begin=None if bounds is None else bounds.begin,
+        end=None if bounds is None else bounds.end,
         size_bytes=sizes.get(partition),
     )

@@ -2,12 +2,16 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from headrace.client.cluster import Cluster
 from headrace.client.errors import check
 from headrace.errors import ErrorCode
 from headrace.types import ConfigResourceType
 from headrace.wire.primitives import i8
+
+if TYPE_CHECKING:
+    from kio.schema.describe_configs.v4.response import DescribeConfigsResult
 
 SET, DELETE = 0, 1
 SOURCES = {
@@ -58,18 +62,30 @@ def describe_configs(cluster: Cluster, kind: ConfigResourceType, name: str) -> l
     def attempt() -> list[ConfigValue]:
         (answer,) = cluster.ask(request, DescribeConfigsResponse, _broker(kind, name)).results
         check(int(answer.error_code), what, answer.error_message)
-        return [
-            ConfigValue(
-                row.name,
-                row.value,
-                SOURCES.get(int(row.config_source), "unknown"),
-                row.read_only,
-                row.is_sensitive,
-            )
-            for row in sorted(answer.configs, key=lambda row: row.name)
-        ]
+        return _values(answer)
 
     return cluster.patiently(f"describing the configs of {what}", attempt)
+
+
+def describe_topic_configs(cluster: Cluster, topics: Iterable[str]) -> dict[str, list[ConfigValue]]:
+    """All configs of many topics, in one request; topics that do not exist are left out."""
+    return cluster.patiently(
+        "describing the configs of topics",
+        lambda: {name: _values(row) for name, row in _ask_topics(cluster, topics, None).items()},
+    )
+
+
+def _values(row: "DescribeConfigsResult") -> list[ConfigValue]:
+    return [
+        ConfigValue(
+            each.name,
+            each.value,
+            SOURCES.get(int(each.config_source), "unknown"),
+            each.read_only,
+            each.is_sensitive,
+        )
+        for each in sorted(row.configs, key=lambda each: each.name)
+    ]
 
 
 def topic_config(cluster: Cluster, topics: Iterable[str], key: str) -> dict[str, str | None]:
@@ -82,34 +98,41 @@ def topic_configs(
     cluster: Cluster, topics: Iterable[str], keys: Sequence[str]
 ) -> dict[str, dict[str, str | None]]:
     """Some configs of many topics, in one request; topics that do not exist are left out."""
+    return cluster.patiently(
+        f"describing {', '.join(keys)}",
+        lambda: {
+            name: {each.name: each.value for each in row.configs}
+            for name, row in _ask_topics(cluster, topics, tuple(keys)).items()
+        },
+    )
+
+
+def _ask_topics(
+    cluster: Cluster, topics: Iterable[str], keys: tuple[str, ...] | None
+) -> "dict[str, DescribeConfigsResult]":
     from kio.schema.describe_configs.v4.request import (
         DescribeConfigsRequest,
         DescribeConfigsResource,
     )
     from kio.schema.describe_configs.v4.response import DescribeConfigsResponse
 
-    wanted = tuple(keys)
     request = DescribeConfigsRequest(
         resources=tuple(
             DescribeConfigsResource(
                 resource_type=i8(ConfigResourceType.TOPIC),
                 resource_name=name,
-                configuration_keys=wanted,
+                configuration_keys=keys,
             )
             for name in topics
         )
     )
-
-    def attempt() -> dict[str, dict[str, str | None]]:
-        found: dict[str, dict[str, str | None]] = {}
-        for row in cluster.ask(request, DescribeConfigsResponse).results:
-            if int(row.error_code) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                continue
-            check(int(row.error_code), f"topic {row.resource_name!r}", row.error_message)
-            found[row.resource_name] = {each.name: each.value for each in row.configs}
-        return found
-
-    return cluster.patiently(f"describing {', '.join(wanted)}", attempt)
+    found: dict[str, DescribeConfigsResult] = {}
+    for row in cluster.ask(request, DescribeConfigsResponse).results:
+        if int(row.error_code) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            continue
+        check(int(row.error_code), f"topic {row.resource_name!r}", row.error_message)
+        found[row.resource_name] = row
+    return found
 
 
 def alter_configs(

@@ -182,12 +182,14 @@ def _read(cluster: "ClusterOptions", load: Load, partitions: int) -> Speed:
 
     from headrace.admin import positions
     from headrace.cli import client
+    from headrace.types import TopicPartition as PartitionOf
 
     reader = client.consumer(cluster, {"fetch.min.bytes": 1, "queued.min.messages": 1_000_000})
     with client.admin(cluster) as connected:
-        limits = positions.bounds(connected, load.topic, list(range(partitions)))
+        places = [PartitionOf(load.topic, index) for index in range(partitions)]
+        limits = positions.bounds(connected, places)
     # acks=0 may lose records on the way; what the log holds is what can be read.
-    total = sum(end - begin for begin, end in limits.values())
+    total = sum(each.end - each.begin for each in limits.values())
     started = shown_at = last_heard = time.perf_counter()
     received = 0
     reader.assign([TopicPartition(load.topic, index, 0) for index in range(partitions)])

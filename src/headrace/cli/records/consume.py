@@ -177,6 +177,7 @@ def consume(
     from headrace.admin.topics import existing_topics
     from headrace.cli import client
     from headrace.cli.records import record_lines
+    from headrace.types import TopicPartition
 
     where = positions.parse_start(start)
     if as_json:
@@ -188,10 +189,12 @@ def consume(
         existing = len(existing_topics(connected, [topic])[0].partitions)
         chosen = positions.chosen_partitions(topic, existing, partition)
         committed = isolation is Isolation.COMMITTED
-        limits = positions.bounds(connected, topic, chosen, committed=committed)
-        starts = positions.starts(connected, topic, where, limits)
-    reading = Reading({index: end for index, (_, end) in limits.items()}, follow, count)
-    reading.open_partitions = {i for i in chosen if follow or starts[i] < limits[i][1]}
+        places = [TopicPartition(topic, index) for index in chosen]
+        limits = positions.bounds(connected, places, committed=committed)
+        found = positions.starts(connected, where, limits)
+    starts = {at.partition: offset for at, offset in found.items()}
+    reading = Reading({at.partition: each.end for at, each in limits.items()}, follow, count)
+    reading.open_partitions = {i for i in chosen if follow or starts[i] < reading.ends[i]}
     style = record_lines.Style(separator, null_marker, show_headers, sys.stdout.isatty())
     write = _writer(record_lines.writer(form.value, style), registry if schema else None)
     reader = client.consumer(cluster, {"isolation.level": f"read_{isolation.value}"})

@@ -50,27 +50,29 @@ def offsets(
     from headrace.admin import positions
     from headrace.admin.topics import existing_topics
     from headrace.cli import client
-    from headrace.client.offsets import FoundOffset
+    from headrace.client.offsets import FoundOffset, find_offsets
+    from headrace.types import TopicPartition
 
     moment = None if at is None else positions.parse_moment(at)
     cluster = client.connect(bootstrap, client_config)
-    found: dict[int, FoundOffset] = {}
+    found: dict[TopicPartition, FoundOffset] = {}
     with client.admin(cluster) as connected:
         existing = len(existing_topics(connected, [topic])[0].partitions)
-        chosen = positions.chosen_partitions(topic, existing, partition)
-        limits = positions.bounds(connected, topic, chosen, committed=committed)
+        indexes = positions.chosen_partitions(topic, existing, partition)
+        chosen = [TopicPartition(topic, index) for index in indexes]
+        limits = positions.bounds(connected, chosen, committed=committed)
         if moment is not None:
-            found = positions.offsets_at(connected, topic, chosen, moment)
+            found = find_offsets(connected, dict.fromkeys(chosen, moment))
     rows: list[dict[str, int | None]] = []
-    for index in chosen:
-        begin, end = limits[index]
+    for place in chosen:
+        begin, end = limits[place].begin, limits[place].end
         row: dict[str, int | None] = {
-            "partition": index, "begin": begin, "end": end, "records": end - begin,
+            "partition": place.partition, "begin": begin, "end": end, "records": end - begin,
         }  # fmt: skip
         if moment is not None:
-            there = found[index].offset >= 0
-            row["at_offset"] = found[index].offset if there else None
-            row["at_timestamp"] = found[index].timestamp_ms if there else None
+            there = found[place].offset >= 0
+            row["at_offset"] = found[place].offset if there else None
+            row["at_timestamp"] = found[place].timestamp_ms if there else None
         rows.append(row)
     total = sum(row["records"] or 0 for row in rows)
     if as_json:
