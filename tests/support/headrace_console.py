@@ -18,6 +18,7 @@ class HeadraceConsole:
             sys.executable, "-m", "headrace.cli", "console",
             "--bootstrap", bootstrap, "--listen", "127.0.0.1:0", *options,
         ]  # fmt: skip
+        self.bootstrap = bootstrap
         self._log = folder / "console.log"
         self._process: subprocess.Popen[str] | None = None
         self.url = ""

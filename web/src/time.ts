@@ -64,7 +64,7 @@ export function isZone(name: string): boolean {
 const LATEST_MS = 8_640_000_000_000_000n;
 
 /** `2026-11-16 14:03:07.123 UTC`. A timestamp outside of the calendar is shown as a number. */
-export function timeText(ms: Long | number | null | undefined, withMilliseconds = true): string {
+export function timeText(ms: Long | number | null | undefined, withMilliseconds = true, withZone = true): string {
   if (ms === null || ms === undefined || ms === "") return "";
   let exact: bigint;
   try {
@@ -79,8 +79,11 @@ export function timeText(ms: Long | number | null | undefined, withMilliseconds 
   const day = `${parts.get("year")}-${parts.get("month")}-${parts.get("day")}`;
   const clock = `${parts.get("hour")}:${parts.get("minute")}:${parts.get("second")}`;
   const fraction = withMilliseconds ? `.${parts.get("fractionalSecond")}` : "";
-  const zoneName = (parts.get("timeZoneName") ?? "UTC").replace("GMT", "UTC");
-  return `${day} ${clock}${fraction} ${zoneName}`;
+  return `${day} ${clock}${fraction}${withZone ? ` ${offsetText(parts.get("timeZoneName"))}` : ""}`;
+}
+
+function offsetText(name = "GMT"): string {
+  return name.replace(/^GMT/, "UTC").replace(/^UTC\+0$/, "UTC");
 }
 
 /** `3 d 4 h`, `5 min 20 s`, `340 ms`. */
@@ -97,4 +100,10 @@ export function durationText(ms: number): string {
   if (next === undefined) return text;
   const rest = Math.floor((seconds % large) / next[0]);
   return rest === 0 ? text : `${text} ${rest} ${next[1]}`;
+}
+
+/** Name of the zone, for the heading of a column whose times do not repeat it. */
+export function zoneText(): string {
+  const name = isZone(zone()) ? zone() : "UTC";
+  return name === "local" ? Intl.DateTimeFormat().resolvedOptions().timeZone : name;
 }

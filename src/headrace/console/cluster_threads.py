@@ -9,6 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Concatenate, ParamSpec, TypeVar
 
+from headrace.admin.errors import AdminError, InvalidRequest, NotFound
 from headrace.client.cluster import Cluster
 from headrace.client.config import ClientConfig
 from headrace.client.errors import ClientError, Unreachable, UnsupportedVersion
@@ -51,7 +52,7 @@ class ClusterThreads:
 
         try:
             return await asyncio.get_running_loop().run_in_executor(self._pool, call)
-        except (KafkaError, ClientError) as error:
+        except (AdminError, KafkaError, ClientError) as error:
             raise http_error(error) from error
 
     def close(self) -> None:
@@ -67,8 +68,12 @@ class ClusterThreads:
         return found
 
 
-def http_error(error: KafkaError | ClientError) -> HttpError:
+def http_error(error: AdminError | KafkaError | ClientError) -> HttpError:
     """The response for an error of the cluster; the message is the cluster's."""
+    if isinstance(error, AdminError):
+        status = 404 if isinstance(error, NotFound) else 422
+        status = 400 if isinstance(error, InvalidRequest) else status
+        return HttpError(status, f"{error.message}. {error.hint}" if error.hint else error.message)
     if isinstance(error, KafkaError):
         status = _STATUS.get(error.code, 422)
         return HttpError(status, str(error), details={"kafka_error": error.code.name})

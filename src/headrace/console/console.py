@@ -5,6 +5,10 @@ from dataclasses import dataclass, field
 
 from headrace.client.config import ClientConfig, client_config, from_librdkafka
 from headrace.console.cluster_threads import ClusterThreads
+from headrace.console.records.search import Searches
+from headrace.console.records.shown import Decoder
+from headrace.console.records.tail import Tails
+from headrace.schemas.client import SchemaClient, split_urls
 
 CLIENT_ID = "headrace-console"
 ANSWER_TIMEOUT_MS = 10_000
@@ -26,15 +30,32 @@ class ConsoleOptions:
     """Further host names under which browsers reach the console."""
 
     @property
+    def client_properties(self) -> dict[str, str]:
+        """Properties of `headrace.client`."""
+        return {
+            "client.id": CLIENT_ID,
+            "default.api.timeout.ms": str(ANSWER_TIMEOUT_MS),
+            **from_librdkafka(self.properties),
+            "bootstrap.servers": self.bootstrap,
+        }
+
+    @property
     def client_config(self) -> ClientConfig:
-        return client_config(
-            {
-                "client.id": CLIENT_ID,
-                "default.api.timeout.ms": str(ANSWER_TIMEOUT_MS),
-                **from_librdkafka(self.properties),
-                "bootstrap.servers": self.bootstrap,
-            }
-        )
+        return client_config(self.client_properties)
+
+    @property
+    def consumer_properties(self) -> dict[str, str]:
+        """Properties of librdkafka, for the consumers that follow topics."""
+        return {
+            "client.id": CLIENT_ID,
+            **self.properties,
+            "bootstrap.servers": self.bootstrap,
+        }
+
+    @property
+    def registry(self) -> SchemaClient | None:
+        urls = split_urls(self.registry_url)
+        return SchemaClient(urls, attempts=1) if urls else None
 
 
 class Console:
@@ -43,9 +64,14 @@ class Console:
     def __init__(self, options: ConsoleOptions) -> None:
         self.options = options
         self.cluster = ClusterThreads(options.client_config)
+        self.registry = options.registry
+        self.decoder = Decoder.of(self.registry)
+        self.tails = Tails(options.consumer_properties, self.decoder)
+        self.searches = Searches()
 
     async def start(self) -> None:
         """The console starts without its cluster, too; the pages then tell what is wrong."""
 
     async def stop(self) -> None:
+        self.tails.close()
         self.cluster.close()

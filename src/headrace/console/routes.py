@@ -6,7 +6,7 @@ body: those are in `_READS`.
 
 from collections.abc import Awaitable, Callable
 
-from headrace.console import overview_api, topics_api
+from headrace.console import overview_api, records_api, topics_api
 from headrace.console.console_request import ConsoleRequest
 from headrace.service.routes import HttpRoute
 
@@ -20,6 +20,11 @@ _READS: tuple[Row, ...] = (
     ("POST", "/api/topic-numbers", topics_api.get_numbers),
     ("GET", "/api/topics/{topic}", topics_api.get_topic),
     ("GET", "/api/topics/{topic}/configs", topics_api.get_topic_configs),
+    ("GET", "/api/topics/{topic}/records", records_api.list_records),
+    ("GET", "/api/topics/{topic}/records/{partition}/{offset}", records_api.get_record),
+    ("GET", "/api/topics/{topic}/records/{partition}/{offset}/{part}", records_api.download),
+    ("GET", "/api/topics/{topic}/tail", records_api.follow),
+    ("GET", "/api/topics/{topic}/search", records_api.search),
 )
 
 _CHANGES: tuple[Row, ...] = (

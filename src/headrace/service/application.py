@@ -194,6 +194,9 @@ class Application(Generic[R]):
     def _response_type(self, accepted: str) -> str:
         known = self._service.response_types
         default = known[0]
+        if self._service.page is not None:
+            # Browsers ask for pages, scripts and streams of events.
+            return default
         if not accepted or "*/*" in accepted or default in accepted or "application/*" in accepted:
             return default
         for media_type in known:

@@ -26,6 +26,8 @@ interface TableProps<Row> {
   /** Name of the parameter in the address that has the order; two tables of a page need two. */
   sortParam?: string;
   empty?: ComponentChildren;
+  /** Whether columns share the width of the window, and long texts are cut. */
+  fixed?: boolean;
   /** Called with the rows on the screen when they change. */
   onVisible?: (rows: readonly Row[]) => void;
 }
@@ -36,7 +38,7 @@ const DRAWN_WHOLE = 120;
 const AROUND = 10;
 
 /** A table that can be sorted; the order is in the address. Tables of any length stay fast. */
-export function Table<Row>({ label, columns, rows, id, sort = "", sortParam = "sort", empty, onVisible }: TableProps<Row>): JSX.Element {
+export function Table<Row>({ label, columns, rows, id, sort = "", sortParam = "sort", empty, fixed = false, onVisible }: TableProps<Row>): JSX.Element {
   const order = param(sortParam) || sort;
   const reverse = order.startsWith("-");
   const key = reverse ? order.slice(1) : order;
@@ -76,7 +78,7 @@ export function Table<Row>({ label, columns, rows, id, sort = "", sortParam = "s
   if (rows.length === 0 && empty !== undefined) return <p class="empty">{empty}</p>;
   return (
     <div class="table-scroll" tabIndex={0} role="region" aria-label={label}>
-      <table aria-label={label} aria-rowcount={sorted.length + 1} class={long ? "long" : ""}>
+      <table aria-label={label} aria-rowcount={sorted.length + 1} class={`${long ? "long" : ""} ${fixed ? "fixed" : ""}`.trim()}>
         <thead>
           <tr>
             {columns.map((column) => (
@@ -84,6 +86,7 @@ export function Table<Row>({ label, columns, rows, id, sort = "", sortParam = "s
                 key={column.key}
                 scope="col"
                 class={className(column)}
+                data-column={column.key}
                 aria-sort={column.compare === undefined ? undefined : column.key === key ? (reverse ? "descending" : "ascending") : "none"}
               >
                 {column.compare === undefined ? (

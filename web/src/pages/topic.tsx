@@ -10,6 +10,7 @@ import { Tabs } from "../components/tabs";
 import { bytes, count } from "../numbers";
 import { navigate, path } from "../router";
 import { mayChange } from "../session";
+import { Records } from "./records";
 import { TopicSettings } from "./topic_settings";
 
 interface PartitionRow {
@@ -30,7 +31,7 @@ interface TopicInfo {
   partitions: PartitionRow[];
 }
 
-const PARTS: Record<string, string> = { partitions: "Partitions", settings: "Settings" };
+const PARTS: Record<string, string> = { records: "Records", partitions: "Partitions", settings: "Settings" };
 
 export function TopicPage({ name, part }: { name: string; part: string }): JSX.Element {
   const [deleting, setDeleting] = useState(false);
@@ -48,7 +49,7 @@ export function TopicPage({ name, part }: { name: string; part: string }): JSX.E
         label="Parts of the topic"
         tabs={Object.entries(PARTS).map(([key, title]) => ({ to: path("topics", name, key), title, current: key === part }))}
       />
-      {part === "settings" ? <TopicSettings name={name} /> : <Partitions name={name} />}
+      {part === "settings" ? <TopicSettings name={name} /> : part === "partitions" ? <Partitions name={name} /> : <Records topic={name} />}
       {deleting && <DeleteTopic name={name} onClose={() => setDeleting(false)} />}
     </div>
   );

@@ -1,5 +1,6 @@
 import type { JSX } from "preact";
 import { TopicList } from "./topic_list";
+import { RecordPage } from "./record";
 import { TopicPage } from "./topic";
 
 export interface TopicRow {
@@ -11,8 +12,10 @@ export interface TopicRow {
   offline: number;
 }
 
-/** `/topics`, `/topics/NAME` and `/topics/NAME/PART`. */
+/** `/topics`, `/topics/NAME`, `/topics/NAME/PART` and `/topics/NAME/PARTITION/OFFSET`. */
 export default function Topics({ parts }: { parts: string[] }): JSX.Element {
-  const [name, part = "partitions"] = parts;
-  return name === undefined ? <TopicList /> : <TopicPage key={name} name={name} part={part} />;
+  const [name, part = "records", offset] = parts;
+  if (name === undefined) return <TopicList />;
+  if (offset !== undefined) return <RecordPage topic={name} partition={part} offset={offset} />;
+  return <TopicPage key={name} name={name} part={part} />;
 }

@@ -1,0 +1,1 @@
+"""Records of a topic: read by offset and time, followed live, searched, and produced."""

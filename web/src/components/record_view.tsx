@@ -1,0 +1,54 @@
+import type { JSX } from "preact";
+import { useData } from "../api";
+import { count } from "../numbers";
+import { Link, path } from "../router";
+import type { RecordRow } from "../records";
+import { timeText } from "../time";
+import { ShownBlock } from "./shown_value";
+import { Shown } from "./states";
+
+/** Everything about one record. */
+export function RecordView({ topic, partition, offset }: { topic: string; partition: string; offset: string }): JSX.Element {
+  const place = `/topics/${encodeURIComponent(topic)}/records/${partition}/${offset}`;
+  const record = useData<RecordRow>(place);
+  return (
+    <Shown of={record}>
+      {(row) => (
+        <div class="record">
+          <dl class="facts">
+            <dt>Record</dt>
+            <dd>
+              <Link to={path("topics", topic, partition, offset)}>
+                {topic}, partition {row.partition}, offset {count(row.offset)}
+              </Link>
+            </dd>
+            <dt>Time</dt>
+            <dd>
+              {timeText(row.timestamp)} <span class="muted">{row.append_time ? "set by the broker" : "set by the producer"}</span>
+            </dd>
+          </dl>
+          <h3>Key</h3>
+          <ShownBlock of={row.key} download={`/api${place}/key`} />
+          <h3>Value</h3>
+          <ShownBlock of={row.value} download={`/api${place}/value`} />
+          <h3>Headers</h3>
+          {row.headers.length === 0 ? (
+            <p class="muted">none</p>
+          ) : (
+            <dl class="facts">
+              {row.headers.map((header, index) => (
+                <>
+                  <dt key={`name-${index}`}>
+                    <bdi>{header.name}</bdi>
+                  </dt>
+                  <dd key={`value-${index}`}>{header.value === null ? <span class="null">null</span> : <bdi class="mono">{header.value.format === "hex" ? `0x${header.value.text}` : header.value.text}</bdi>}</dd>
+                </>
+              ))}
+            </dl>
+          )}
+          {row.header_count > row.headers.length && <p class="muted">{count(row.header_count - row.headers.length)} more headers are not shown.</p>}
+        </div>
+      )}
+    </Shown>
+  );
+}

@@ -1,0 +1,84 @@
+import type { JSX } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { subscribe } from "../events";
+import { RecordTable } from "../components/record_table";
+import { Badge } from "../components/states";
+import { count, rate } from "../numbers";
+import type { RecordRow } from "../records";
+
+const MOST_RECORDS = 50_000;
+const MOST_CHARACTERS = 32_000_000;
+const WINDOW_MS = 5_000;
+
+interface LiveBatch {
+  records: RecordRow[];
+  seen: number;
+  left_out: number;
+}
+
+/** New records as they arrive, the newest first. */
+export function LiveRecords({ topic }: { topic: string }): JSX.Element {
+  const kept = useRef<RecordRow[]>([]);
+  const size = useRef(0);
+  const arrivals = useRef<[number, number][]>([]);
+  const [state, setState] = useState({ seen: 0, leftOut: 0, connected: false, problem: "" });
+  const [paused, setPaused] = useState(false);
+  const [frozen, setFrozen] = useState<RecordRow[] | null>(null);
+
+  useEffect(() => {
+    kept.current = [];
+    size.current = 0;
+    return subscribe((last) => `/topics/${encodeURIComponent(topic)}/tail${last === "" ? "" : `?at=${encodeURIComponent(last)}`}`, ["ready", "records", "problem"], {
+      onState: (connected) => setState((old) => ({ ...old, connected })),
+      onEvent: (name, data) => {
+        if (name === "problem") return setState((old) => ({ ...old, problem: JSON.parse(data) as string }));
+        if (name === "ready") return setState((old) => ({ ...old, connected: true, problem: "" }));
+        // Only texts and small numbers are in it: offsets, timestamps and values are strings.
+        const batch = JSON.parse(data) as LiveBatch;
+        const now = Date.now();
+        arrivals.current = [...arrivals.current.filter(([at]) => now - at < WINDOW_MS), [now, batch.seen]];
+        keep(batch.records);
+        setState((old) => ({ ...old, connected: true, seen: old.seen + batch.seen, leftOut: old.leftOut + batch.left_out }));
+      },
+    });
+  }, [topic]);
+
+  const keep = (records: RecordRow[]) => {
+    kept.current = [...records.reverse(), ...kept.current];
+    size.current += records.reduce((total, row) => total + length(row), 0);
+    while (kept.current.length > MOST_RECORDS || size.current > MOST_CHARACTERS) {
+      const gone = kept.current.pop();
+      if (gone === undefined) break;
+      size.current -= length(gone);
+    }
+  };
+
+  const now = Date.now();
+  const recent = arrivals.current.filter(([at]) => now - at < WINDOW_MS).reduce((total, [, seen]) => total + seen, 0);
+  return (
+    <>
+      <div class="toolbar" role="status">
+        {state.problem !== "" ? <Badge kind="bad">{state.problem}</Badge> : state.connected ? <Badge kind="ok">live</Badge> : <Badge kind="warning">connecting…</Badge>}
+        <span>
+          {count(state.seen)} records, {rate(recent / (WINDOW_MS / 1000))}
+        </span>
+        {state.leftOut > 0 && <span class="muted">{count(state.leftOut)} of them are not listed: the topic is faster than the list</span>}
+        <button
+          type="button"
+          aria-pressed={paused}
+          onClick={() => {
+            setPaused(!paused);
+            setFrozen(paused ? null : kept.current);
+          }}
+        >
+          {paused ? "Continue" : "Pause the list"}
+        </button>
+      </div>
+      <RecordTable rows={frozen ?? kept.current} empty="Waiting for new records." />
+    </>
+  );
+}
+
+function length(row: RecordRow): number {
+  return 200 + (row.key?.text.length ?? 0) + (row.value?.text.length ?? 0);
+}
