@@ -41,6 +41,7 @@ class Server:
         ensemble: Sequence[str] = (),
         host: str = "127.0.0.1",
         under: Sequence[str] = (),
+        lines: Sequence[str] = (),
     ) -> None:
         self.folder = folder
         self._host = host
@@ -50,7 +51,7 @@ class Server:
         self._output: IO[bytes] | None = None
         (folder / "data").mkdir(parents=True)
         (folder / "data" / "myid").write_text(f"{number}\n")
-        lines = (
+        config = (
             f"tickTime={TICK_MS}",
             "initLimit=40",
             "syncLimit=20",
@@ -62,8 +63,9 @@ class Server:
             "admin.enableServer=false",
             "4lw.commands.whitelist=srvr",
             *ensemble,
+            *lines,
         )
-        (folder / "zoo.cfg").write_text("\n".join(lines) + "\n")
+        (folder / "zoo.cfg").write_text("\n".join(config) + "\n")
 
     @property
     def address(self) -> str:
@@ -130,9 +132,15 @@ class ZooKeeper:
     """One server, or an ensemble of several; a context manager that ends them."""
 
     def __init__(
-        self, folder: Path, servers: int = 1, host: str = "127.0.0.1", under: Sequence[str] = ()
+        self,
+        folder: Path,
+        servers: int = 1,
+        host: str = "127.0.0.1",
+        under: Sequence[str] = (),
+        lines: Sequence[str] = (),
     ) -> None:
-        """`host` is where they listen; `under` a command that runs them."""
+        """`host` is where they listen; `under` a command that runs them; `lines` are added to
+        their configuration."""
         ensemble: list[str] = []
         if servers > 1:
             ensemble = [
@@ -140,7 +148,7 @@ class ZooKeeper:
                 for number in range(1, servers + 1)
             ]
         self.servers = [
-            Server(folder / str(number), number, ensemble, host, under)
+            Server(folder / str(number), number, ensemble, host, under, lines)
             for number in range(1, servers + 1)
         ]
 

@@ -29,6 +29,16 @@ def open_store(
     address = settings.text("headrace.metadata")
     if not address and settings.value("zookeeper.connect"):
         address = ZOOKEEPER + settings.text("zookeeper.connect")
+    tls = None
+    if any(name.startswith(("zookeeper.ssl.", "zookeeper.client")) for name in settings.explicit):
+        from headrace.cluster.zookeeper_tls import zookeeper_tls
+
+        tls = zookeeper_tls(settings)
+    if tls is not None and not address.startswith(ZOOKEEPER):
+        raise SettingError(
+            "zookeeper.ssl.client.enable=true, and the metadata are not in a ZooKeeper; set "
+            "headrace.metadata=zookeeper://HOST:PORT/PATH"
+        )
     if not address:
         return Opened(SqliteStore(own_folder), False)
     if address.startswith(SQLITE):
@@ -43,6 +53,7 @@ def open_store(
             session_timeout_ms=settings.integer("zookeeper.session.timeout.ms"),
             connect_timeout_ms=settings.integer("zookeeper.connection.timeout.ms"),
             login=(user, password) if user else None,
+            tls=None if tls is None else tls.context,
             stop_requested=stop_requested,
         )
         return Opened(store, True)

@@ -13,6 +13,7 @@ checked in every commit, so a commit succeeds only if the store had seen all ear
 import logging
 import re
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -36,7 +37,7 @@ from kazoo.exceptions import (
     SessionExpiredError,
     SessionMovedError,
 )
-from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
+from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.security import make_digest_acl
 
@@ -55,6 +56,7 @@ from headrace.cluster.store import (
     parent_and_name,
     tell_all,
 )
+from headrace.cluster.zookeeper_connection import ConnectionHandler
 from headrace.cluster.zookeeper_journal import Journal, load_journal, new_journal
 from headrace.cluster.zookeeper_reads import ReadNodes
 
@@ -107,10 +109,12 @@ class ZookeeperStore:
         session_timeout_ms: int = SESSION_TIMEOUT_MS,
         connect_timeout_ms: int = CONNECT_TIMEOUT_MS,
         login: tuple[str, str] | None = None,
+        tls: Callable[[], ssl.SSLContext] | None = None,
         stop_requested: Callable[[], bool] | None = None,
     ) -> None:
         """`address` is zookeeper://host:port,host:port/chroot; `login` a user and a password; nodes
-        that this store creates are accessible only with them.
+        that this store creates are accessible only with them; `tls` returns the context for a new
+        connection.
 
         Raises StoreUnreachable if no ZooKeeper answers within `connect_timeout_ms`. With
         `stop_requested` it waits for a ZooKeeper until that returns True; only host names that
@@ -133,7 +137,7 @@ class ZookeeperStore:
         self._changed: list[Callable[[], None]] = []
         self._stopped = threading.Event()
         self._news = threading.Event()
-        self._client = _client(hosts, session_timeout_ms, login)
+        self._client = _client(hosts, session_timeout_ms, login, tls)
         self._children = self._client.get_children_async
         self._client.add_listener(self._connection_changed)
         self._thread = threading.Thread(target=self._follow, name="metadata watch", daemon=True)
@@ -244,6 +248,7 @@ class ZookeeperStore:
         live = self._client.start_async()
         try:
             while (losses := self._read_first(live)) is None:
+                self._check_not_refused()
                 now = time.monotonic()
                 timed_out = now >= began + connect_seconds
                 if timed_out:
@@ -288,6 +293,18 @@ class ZookeeperStore:
             logger.warning("cannot read the metadata yet: %s; trying again", error)
             return None
         return losses
+
+    def _check_not_refused(self) -> None:
+        """StoreError if TLS is possible with no server."""
+        refusals: dict[str, str] = self._client.handler.refusals
+        if len(refusals) < len(self._client.hosts):
+            return
+        servers = "; ".join(f"{server}: {why}" for server, why in refusals.items())
+        raise StoreError(
+            f"{self.address}: no TLS connection to ZooKeeper ({servers}). Check "
+            "zookeeper.ssl.truststore.location, zookeeper.ssl.keystore.location, the names in the "
+            "servers' certificates, and that the port is the secureClientPort"
+        )
 
     def _check_resolvable(self) -> None:
         """StoreError if no host name can be resolved."""
@@ -484,24 +501,17 @@ class ZookeeperStore:
             raise StoreError(f"{self.address}: {type(error).__name__} {error}") from error
 
 
-class _Handler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has no types
-    """Gives up on an unresponsive server early enough to try the others."""
-
-    def __init__(self, connect_seconds: float) -> None:
-        super().__init__()
-        self._connect_seconds = connect_seconds
-
-    def create_connection(self, *arguments: Any, **options: Any) -> Any:
-        options["timeout"] = min(options["timeout"], self._connect_seconds)
-        return super().create_connection(*arguments, **options)
-
-
-def _client(hosts: str, session_timeout_ms: int, login: tuple[str, str] | None) -> KazooClient:
+def _client(
+    hosts: str,
+    session_timeout_ms: int,
+    login: tuple[str, str] | None,
+    tls: Callable[[], ssl.SSLContext] | None,
+) -> KazooClient:
     session_seconds = session_timeout_ms / 1000
     return KazooClient(
         hosts,
         timeout=session_seconds,
-        handler=_Handler(session_seconds / (hosts.count(",") + 2)),
+        handler=ConnectionHandler(session_seconds / (hosts.count(",") + 2), tls),
         connection_retry={"max_tries": -1, "delay": 0.05, "max_delay": 0.2},
         auth_data=[("digest", ":".join(login))] if login else None,
         default_acl=[make_digest_acl(*login, all=True)] if login else None,

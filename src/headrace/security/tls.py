@@ -221,6 +221,32 @@ class ListenerTls(ServerTls):
         super().__init__(f"listener {listener.name}", own, client_auth, listener.advertised)
 
 
+class ClientTls:
+    """The certificates with which this process is a client of another server."""
+
+    def __init__(self, owner: str, settings: SettingValues) -> None:
+        """SettingError if the settings do not make a context; `owner` names it in messages."""
+        self._owner = owner
+        self._settings = settings
+        self._stamps = stamps(settings)
+        self._context = self._load()
+
+    def context(self) -> ssl.SSLContext:
+        """The context for a new connection, with the certificates that are in the files now."""
+        found = stamps(self._settings)
+        if found != self._stamps:
+            self._stamps = found
+            try:
+                self._context = self._load()
+            except (SettingError, OSError, ValueError) as error:
+                logger.error("%s keeps its certificates: %s", self._owner, error)
+        return self._context
+
+    def _load(self) -> ssl.SSLContext:
+        keys, trusted = load_key_store(self._settings), load_trusted(self._settings)
+        return _client_context(self._settings, keys, trusted)
+
+
 def _now() -> datetime:
     return datetime.fromtimestamp(time.time(), UTC)
 
@@ -241,7 +267,7 @@ def _server_context(
 
 
 def _client_context(
-    settings: SettingValues, keys: KeyStore, trusted: bytes | None
+    settings: SettingValues, keys: KeyStore | None, trusted: bytes | None
 ) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = bool(settings.text("ssl.endpoint.identification.algorithm"))
@@ -252,7 +278,10 @@ def _client_context(
 
 
 def _prepare(
-    context: ssl.SSLContext, settings: SettingValues, keys: KeyStore, trusted: bytes | None
+    context: ssl.SSLContext,
+    settings: SettingValues,
+    keys: KeyStore | None,
+    trusted: bytes | None,
 ) -> None:
     """Set versions, cipher suites, the key, and trusted authorities."""
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
@@ -271,7 +300,8 @@ def _prepare(
     context.maximum_version = _VERSIONS[high]
     if suites:
         context.set_ciphers(suites)
-    _load_chain(context, keys)
+    if keys is not None:
+        _load_chain(context, keys)
     if trusted is not None:
         try:
             context.load_verify_locations(cadata=trusted)

@@ -91,6 +91,8 @@ BROKER_NO_EFFECT = frozenset(
         "transaction.state.log.load.buffer.size",
         "transaction.two.phase.commit.enable",
         "unclean.leader.election.interval.ms",
+        "zookeeper.ssl.crl.enable",
+        "zookeeper.ssl.ocsp.enable",
     }
 )
 

@@ -1,0 +1,111 @@
+"""Connections of the ZooKeeper store: kazoo's threads, with time limits and TLS of our own.
+
+kazoo's own TLS trusts the system's authorities beside the given ones, wants keys in files, and
+waits for the network while a decrypted response is left in memory. A server whose certificate is
+refused, or that refuses ours, is remembered with the reason.
+"""
+
+import logging
+import socket
+import ssl
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from kazoo.handlers.threading import SequentialThreadingHandler
+
+logger = logging.getLogger(__name__)
+
+_PASSING = (ssl.SSLWantReadError, ssl.SSLWantWriteError, ssl.SSLEOFError, ssl.SSLZeroReturnError)
+"""Errors of TLS that are no refusal: the server may just be starting or stopping."""
+
+
+class _TlsSocket(ssl.SSLSocket):
+    """A connection that reports whether the server accepts it.
+
+    In TLS 1.3 a server refuses a client's certificate only after the handshake, in the first read.
+    """
+
+    heard: "Callable[[Exception | None], None] | None" = None
+
+    def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
+        try:
+            data = super().recv(buflen, flags)
+        except ssl.SSLError as error:
+            self._hear(error)
+            raise
+        if self.heard is not None and data:
+            self._hear(None)
+            self.heard = None
+        return data
+
+    def _hear(self, error: Exception | None) -> None:
+        if self.heard is not None:
+            self.heard(error)
+
+
+class ConnectionHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has no types
+    """Gives up on an unresponsive server early enough to try the others."""
+
+    def __init__(
+        self, connect_seconds: float, tls: Callable[[], ssl.SSLContext] | None = None
+    ) -> None:
+        """`tls` returns the current context; None for connections without TLS."""
+        super().__init__()
+        self._connect_seconds = connect_seconds
+        self._tls = tls
+        self.refusals: dict[str, str] = {}
+        """Servers with which TLS was not possible the last time, and why."""
+
+    def create_connection(
+        self,
+        address: tuple[str, int],
+        hostname: str | None = None,
+        timeout: float | None = None,
+        **options: Any,
+    ) -> socket.socket:
+        """A connection to a server; `hostname` is its name in the address of the ensemble."""
+        limit = self._connect_seconds if timeout is None else min(timeout, self._connect_seconds)
+        sock: socket.socket = super().create_connection(
+            address, hostname=hostname, timeout=limit, **options
+        )
+        if self._tls is None:
+            return sock
+        heard = partial(self._hear, f"{hostname or address[0]}:{address[1]}")
+        context = self._tls()
+        context.sslsocket_class = _TlsSocket
+        try:
+            wrapped = context.wrap_socket(sock, server_hostname=hostname or address[0])
+        except OSError as error:
+            heard(error)
+            sock.close()
+            raise
+        assert isinstance(wrapped, _TlsSocket)
+        wrapped.heard = heard
+        return wrapped
+
+    def select(
+        self, readable: Any, writable: Any, exceptional: Any, timeout: float | None = None
+    ) -> Any:
+        """As kazoo's, but bytes that are already decrypted are ready at once."""
+        ready = [one for one in readable if isinstance(one, ssl.SSLSocket) and one.pending()]
+        if not ready:
+            return super().select(readable, writable, exceptional, timeout)
+        found, *others = super().select(readable, writable, exceptional, 0)
+        return [*ready, *(one for one in found if one not in ready)], *others
+
+    def _hear(self, server: str, error: Exception | None) -> None:
+        """What became of a connection: an error, or the first bytes of the server."""
+        if error is None:
+            self.refusals.pop(server, None)
+        elif isinstance(error, ssl.SSLError) and not isinstance(error, _PASSING):
+            why = _reason(error)
+            if self.refusals.get(server) != why:
+                logger.warning("no TLS connection to ZooKeeper at %s: %s", server, why)
+            self.refusals[server] = why
+
+
+def _reason(error: ssl.SSLError) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is refused: {error.verify_message}"
+    return (error.reason or str(error)).lower().replace("_", " ")
