@@ -315,8 +315,9 @@ class InitiatorContext(_Context):
 def default_realm() -> str:
     """`default_realm` of krb5.conf; empty if there is none."""
     library = _load(_KRB5_LIBRARY)
-    for name in ("krb5_get_default_realm", "krb5_free_default_realm", "krb5_free_context"):
-        getattr(library, name).argtypes = (c_void_p, c_void_p)
+    library.krb5_init_context.argtypes = (_HANDLE,)
+    library.krb5_get_default_realm.argtypes = (c_void_p, POINTER(c_char_p))
+    library.krb5_free_default_realm.argtypes = (c_void_p, c_char_p)
     library.krb5_free_context.argtypes = (c_void_p,)
     context, realm = c_void_p(), c_char_p()
     if library.krb5_init_context(byref(context)):

@@ -108,3 +108,14 @@ def test_a_cluster_that_is_gone_is_complained_about_once_and_harms_nobody(
     assert len(complaints) == 1
     assert address in complaints[0]
     assert TOPIC in complaints[0]
+
+
+def test_a_login_that_librdkafka_does_not_have_is_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "GSSAPI"}
+    publisher = Publisher("127.0.0.1:1", login)
+    publisher.publish(query("one"))
+    publisher.flush(1)
+    assert "progress of queries cannot be published" in caplog.text
+    assert "GSSAPI" in caplog.text

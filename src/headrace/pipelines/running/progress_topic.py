@@ -19,7 +19,7 @@ from headrace.errors import ErrorCode, KafkaError
 from headrace.pipelines.running.progress import Query, from_json
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer, Message
+    from confluent_kafka import Consumer, Message, Producer
 
 TOPIC = "__headrace_queries"
 # What nobody has touched for a week is of no interest to those who look at what runs.
@@ -69,29 +69,37 @@ class Publisher:
     """Writes queries to the topic. It never blocks or fails the query that it tells about."""
 
     def __init__(self, bootstrap: str, properties: Mapping[str, str]) -> None:
-        from confluent_kafka import Producer
-
         self._bootstrap = bootstrap
         self._properties = dict(properties)
         self._ready = False
         self._try_after_s = 0.0
         self._complained = False
-        self._producer = Producer(
-            {
-                **client_settings(bootstrap, properties),
-                "linger.ms": 20,
-                "message.timeout.ms": 30_000,
-                "queue.buffering.max.messages": 1000,
-                # Progress that a retry puts in another order would show an old state for good.
-                "enable.idempotence": True,
-            },
-            logger=_silent,
-        )
+        self._producer = self._make_producer()
+        """None if librdkafka refuses the properties, such as a login with GSSAPI."""
+
+    def _make_producer(self) -> "Producer | None":
+        from confluent_kafka import KafkaException, Producer
+
+        settings = {
+            **client_settings(self._bootstrap, self._properties),
+            "linger.ms": 20,
+            "message.timeout.ms": 30_000,
+            "queue.buffering.max.messages": 1000,
+            # Progress that a retry puts in another order would show an old state for good.
+            "enable.idempotence": True,
+        }
+        try:
+            return Producer(settings, logger=_silent)
+        except KafkaException as error:
+            self._complain(str(error))
+            return None
 
     def publish(self, query: Query) -> None:
         """Send a query's state; a cluster that does not take it is complained about once."""
         from confluent_kafka import KafkaException
 
+        if self._producer is None:
+            return
         try:
             if not self._made_topic():
                 return
@@ -111,7 +119,8 @@ class Publisher:
         return self._ready
 
     def flush(self, timeout_s: float) -> None:
-        self._producer.flush(timeout_s)
+        if self._producer is not None:
+            self._producer.flush(timeout_s)
 
     def _delivered(self, error: object, message: "Message") -> None:
         if error is not None:
