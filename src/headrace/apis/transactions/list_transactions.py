@@ -13,7 +13,7 @@ from kio.schema.list_transactions.v2.response import ListTransactionsResponse, T
 
 from headrace.apis.context import RequestContext, Services
 from headrace.coordination import transaction_records
-from headrace.coordination.groups.expressions import Expression
+from headrace.expressions.expression import Expression
 from headrace.security.acls import AclOperation, ResourceType
 from headrace.wire.primitives import NO_ERROR, ProducerId, TransactionalId, respond
 from headrace.wire.steps import Steps

@@ -41,7 +41,6 @@ from headrace.coordination.groups.consumer_member import (
     check_epoch,
 )
 from headrace.coordination.groups.consumer_state import ConsumerState
-from headrace.coordination.groups.expressions import Expression, Search
 from headrace.coordination.groups.group import (
     CONSUMER,
     Committer,
@@ -78,6 +77,7 @@ from headrace.coordination.outcome import (
     answer,
 )
 from headrace.errors import ErrorCode, KafkaError
+from headrace.expressions.expression import Expression, Search
 from headrace.settings import Settings, group_value
 from headrace.settings.group_table import HEARTBEAT_INTERVAL, SESSION_TIMEOUT
 

@@ -1,4 +1,4 @@
-"""Regular expressions over topic names, matched in linear time whatever the expression.
+"""Regular expressions over names, matched in linear time whatever the expression.
 
 An expression becomes a small program of states, and the sets of states that it can be in become,
 when they are first met, the states of a table. A name costs one look-up for each of its characters
@@ -10,7 +10,10 @@ The time is counted in steps, so that a caller can stop and go on later: see `Se
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, TypeAlias
 
-from headrace.coordination.groups.expression_syntax import (
+from headrace.errors import ErrorCode, KafkaError
+from headrace.expressions.syntax import (
+    ALPHABET,
+    OTHER,
     WORD,
     Assertion,
     Chars,
@@ -20,7 +23,6 @@ from headrace.coordination.groups.expression_syntax import (
     Sequence,
     parse,
 )
-from headrace.errors import ErrorCode, KafkaError
 
 MAX_STATES = 5000
 """The largest program; a subscription that needs more is refused."""
@@ -96,6 +98,11 @@ class Expression:
 
     def _advance(self, row: _Row, sign: str) -> _Row:
         """Where one character leads; kept in the table."""
+        if sign not in ALPHABET:
+            sign = OTHER
+            known = self._table.get(row, {}).get(sign)
+            if known is not None:
+                return known
         if len(self._table) >= MAX_TABLE:
             self._table.clear()
             self._accepts.clear()

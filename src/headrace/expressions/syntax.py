@@ -1,20 +1,23 @@
-"""RE2's syntax for regular expressions, read into a tree; for subscriptions to topics.
+"""RE2's syntax for regular expressions, read into a tree.
 
-Only topic names are ever matched, so a set of characters is kept as the legal characters of topic
-names that are in it. What RE2 does not know (backreferences, look-around, possessive repetition)
-is refused: `compile_expression` in `expressions.py` relies on it to match in linear time.
+A set of characters is kept as the printable ASCII characters that are in it. One more character,
+`OTHER`, stands for all characters beyond ASCII: `.` and negated sets contain it, and a literal
+beyond ASCII matches nothing. What RE2 does not know (backreferences, look-around, possessive
+repetition) is refused: `expression.py` relies on it to match in linear time.
 """
 
 import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from string import ascii_letters, digits
+from string import ascii_letters, digits, punctuation
 from typing import NamedTuple, TypeAlias
 
 from headrace.errors import ErrorCode, KafkaError
 
-ALPHABET = frozenset(ascii_letters + digits + "._-")
-WORD = frozenset(ascii_letters + digits + "_") & ALPHABET
+OTHER = "\ufffd"
+"""Stands for every character that is not printable ASCII."""
+ALPHABET = frozenset(ascii_letters + digits + punctuation + " " + OTHER)
+WORD = frozenset(ascii_letters + digits + "_")
 MAX_COUNT = 1000
 """The largest number in a repetition, as in RE2."""
 MAX_DEPTH = 100
@@ -54,20 +57,20 @@ class Repeat(NamedTuple):
 
 Node: TypeAlias = Chars | Assertion | Sequence | Choice | Repeat
 
-_DIGIT, _SPACE = frozenset(digits), frozenset[str]()
+_DIGIT, _SPACE = frozenset(digits), frozenset(" ")
 _PERL = {"d": _DIGIT, "s": _SPACE, "w": WORD}
 _POSIX: dict[str, Callable[[str], bool]] = {
     "alnum": str.isalnum,
     "alpha": str.isalpha,
     "ascii": str.isascii,
-    "blank": lambda _: False,
+    "blank": lambda one: one == " ",
     "cntrl": lambda _: False,
     "digit": str.isdigit,
-    "graph": lambda _: True,
+    "graph": lambda one: one.isascii() and one != " ",
     "lower": str.islower,
-    "print": lambda _: True,
-    "punct": lambda one: one in "._-",
-    "space": lambda _: False,
+    "print": str.isascii,
+    "punct": lambda one: one in punctuation,
+    "space": lambda one: one == " ",
     "upper": str.isupper,
     "word": lambda one: one in WORD,
     "xdigit": lambda one: one in "0123456789abcdefABCDEF",
@@ -286,11 +289,14 @@ class _Parser:
             return ALPHABET
         general, second = name[:1], name[1:]
         if general in _CATEGORIES and (not second or second in tuple(_CATEGORIES[general])):
-            return frozenset(one for one in ALPHABET if unicodedata.category(one).startswith(name))
+            ascii_only = ALPHABET - {OTHER}
+            return frozenset(
+                one for one in ascii_only if unicodedata.category(one).startswith(name)
+            )
         if name == "Latin":
             return frozenset(ascii_letters)
         if name == "Common":
-            return ALPHABET - frozenset(ascii_letters)
+            return ALPHABET - frozenset(ascii_letters) - {OTHER}
         if name in _OTHER_SCRIPTS:
             return frozenset()
         raise self.refusal(f"there is no class of characters named '{name}'")

@@ -1,0 +1,1 @@
+"""Regular expressions that match in linear time: topics, transactional ids, client metrics."""
