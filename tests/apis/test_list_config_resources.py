@@ -15,11 +15,11 @@ NONE = ErrorCode.NONE
 @pytest.mark.parametrize(
     ("types", "version", "resources"),
     [
-        ((), NEWEST, {("t", 2), ("1", 4), ("1", 8), ("g", 32)}),
+        ((), NEWEST, {("t", 2), ("1", 4), ("1", 8), ("s", 16), ("g", 32)}),
         ((32,), NEWEST, {("g", 32)}),
         ((2,), NEWEST, {("t", 2)}),
-        ((4, 16), NEWEST, {("1", 4)}),
-        ((), 0, set()),
+        ((4, 16), NEWEST, {("1", 4), ("s", 16)}),
+        ((), 0, {("s", 16)}),
     ],
 )
 def test_resources_with_configs_are_listed(
@@ -28,7 +28,9 @@ def test_resources_with_configs_are_listed(
     broker.create("t")
     change = ConfigChange("consumer.session.timeout.ms", Operation.SET, "50000")
     alteration = Alteration("group", "g", (change,), broker=broker.services.settings)
-    assert broker.metadata.alter_configs([alteration]) == [None]
+    metrics = (ConfigChange("metrics", Operation.SET, "*"),)
+    subscription = Alteration("client-metrics", "s", metrics)
+    assert broker.metadata.alter_configs([alteration, subscription]) == [None, None]
     request = ListConfigResourcesRequest(resource_types=tuple(map(i8, types)))
     answer = broker.ask_in_steps(list_config_resources, request, version)
     assert ErrorCode(answer.error_code) == NONE

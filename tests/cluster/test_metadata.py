@@ -61,6 +61,7 @@ def test_everything_is_the_same_after_a_restart(metadata: Metadata, tmp_path: Pa
             Alteration("broker", "1", (setting("log.retention.ms", "11"),)),
             group_session("a/b", "50000"),
             group_session("..", "51000"),
+            Alteration("client-metrics", "a/b c", (setting("metrics", "*"),)),
         ]
     )
     before, after = metadata.image, opened(tmp_path).image
@@ -73,6 +74,7 @@ def test_everything_is_the_same_after_a_restart(metadata: Metadata, tmp_path: Pa
     assert after.broker_configs == {"": {"log.retention.ms": "10"}, "1": {"log.retention.ms": "11"}}
     session = "consumer.session.timeout.ms"
     assert after.group_configs == {"a/b": {session: "50000"}, "..": {session: "51000"}}
+    assert after.client_metrics == before.client_metrics == {"a/b c": {"metrics": "*"}}
     assert after.cluster_id == before.cluster_id
 
 

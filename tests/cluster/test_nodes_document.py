@@ -14,7 +14,7 @@ from headrace.settings import Settings
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "cluster.md"
 ROW = re.compile(r"^\| `(/[^`]+)` \| `(\{[^`]*\})` \|", re.MULTILINE)
-KEYS_OF_USERS = {"/configs/ID", "/group_configs/GROUP"}
+KEYS_OF_USERS = {"/configs/ID", "/group_configs/GROUP", "/client_metrics/SUBSCRIPTION"}
 
 
 def written(folder: Path) -> dict[str, set[str]]:
@@ -30,6 +30,8 @@ def written(folder: Path) -> dict[str, set[str]]:
     metadata.alter_configs([Alteration("broker", "1", (change,))])
     change = ConfigChange("consumer.session.timeout.ms", Operation.SET, "50000")
     metadata.alter_configs([Alteration("group", "g", (change,), broker=Settings.parse({}))])
+    change = ConfigChange("metrics", Operation.SET, "org.apache.kafka.producer.")
+    metadata.alter_configs([Alteration("client-metrics", "s", (change,))])
     metadata.next_producer_id()
     connection = sqlite3.connect(folder / FILE_NAME)
     rows = connection.execute("select parent, name, value from nodes").fetchall()
@@ -37,6 +39,7 @@ def written(folder: Path) -> dict[str, set[str]]:
     store.close()
     found: dict[str, set[str]] = {}
     names = {"/topics": "NAME", "/deleted": "TOPIC_ID", "/group_configs": "GROUP"}
+    names["/client_metrics"] = "SUBSCRIPTION"
     for parent, name, value in rows:
         fixed = parent == "" or name == "controller"
         path = f"{parent}/{name if fixed else names.get(parent, 'ID')}"

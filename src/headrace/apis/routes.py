@@ -85,7 +85,7 @@ def _on_configs(operation: AclOperation) -> tuple[Right, ...]:
     return (
         each(on_topic(operation), when="configs of a topic"),
         each(on_group(operation), when="configs of a group"),
-        each(on_cluster(operation), when="configs or loggers of a broker"),
+        each(on_cluster(operation), when="configs or loggers of a broker, client metrics"),
     )
 
 

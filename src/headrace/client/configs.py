@@ -20,6 +20,7 @@ SOURCES = {
     3: "cluster default",
     4: "server file",
     5: "default",
+    7: "subscription",
     8: "group",
 }
 """The sources of values, by their numbers in DescribeConfigs."""

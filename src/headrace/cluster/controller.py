@@ -22,6 +22,7 @@ from headrace.settings import (
     Settings,
     Type,
     check_broker_config,
+    check_client_metrics_configs,
     check_group_configs,
     check_topic_configs,
 )
@@ -80,7 +81,7 @@ class Alteration:
     `broker` has the bounds for the configs of a group.
     """
 
-    of: Literal["topic", "broker", "group"]
+    of: Literal["topic", "broker", "group", "client-metrics"]
     name: str
     changes: tuple[ConfigChange, ...]
     fresh: bool = False
@@ -89,9 +90,9 @@ class Alteration:
 
 @dataclass(frozen=True, slots=True)
 class AlteredConfigs:
-    """All configs that a broker, all brokers ("") or a group has after an alteration."""
+    """All configs that a resource has after an alteration; all brokers have the name ""."""
 
-    of: Literal["broker", "group"]
+    of: Literal["broker", "group", "client-metrics"]
     name: str
     configs: Mapping[str, str]
 
@@ -193,12 +194,15 @@ def grow_topic(image: Image, growth: Growth) -> Topic:
 
 
 def alter_configs(image: Image, alteration: Alteration) -> Topic | AlteredConfigs:
-    """The altered topic, or the altered configs of a broker or group; KafkaError if refused."""
+    """The altered topic, or the altered configs of another resource; KafkaError if refused."""
     match alteration.of:
         case "topic":
             return _alter_topic(image, alteration)
         case "group":
             return AlteredConfigs("group", alteration.name, _alter_group(image, alteration))
+        case "client-metrics":
+            configs = _alter_client_metrics(image, alteration)
+            return AlteredConfigs("client-metrics", alteration.name, configs)
     return AlteredConfigs("broker", alteration.name, _alter_broker(image, alteration))
 
 
@@ -250,6 +254,15 @@ def _alter_group(image: Image, alteration: Alteration) -> Mapping[str, str]:
         check_group_configs(alteration.broker, configs)
     except SettingError as error:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+    return configs
+
+
+def _alter_client_metrics(image: Image, alteration: Alteration) -> Mapping[str, str]:
+    """The configs of a subscription to client metrics, altered; KafkaError if one is invalid."""
+    current = {} if alteration.fresh else image.client_metrics.get(alteration.name, {})
+    # Kafka's controller does not know the types of these configs, so none is a list to append to.
+    configs = _alter(current, alteration.changes, {})
+    check_client_metrics_configs(configs)
     return configs
 
 

@@ -104,6 +104,8 @@ class Image:
 
     group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=_nothing)
     """The configs of groups that have any."""
+    client_metrics: Mapping[str, Mapping[str, str]] = field(default_factory=_nothing)
+    """Subscriptions to client metrics by their names: the configs of each."""
 
     security: SecurityState = NOTHING
     """Users, ACLs, quotas and delegation tokens."""
@@ -163,6 +165,13 @@ class Image:
         if not configs:
             del groups[name]
         return replace(self, version=self.version + 1, group_configs=groups)
+
+    def with_client_metrics(self, name: str, configs: Mapping[str, str]) -> "Image":
+        """The image after a subscription was replaced; without configs it no longer exists."""
+        subscriptions = {**self.client_metrics, name: configs}
+        if not configs:
+            del subscriptions[name]
+        return replace(self, version=self.version + 1, client_metrics=subscriptions)
 
     def with_security(self, state: SecurityState) -> "Image":
         """The image after users, ACLs, quotas or tokens changed."""

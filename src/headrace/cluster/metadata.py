@@ -5,9 +5,10 @@ published: the image is replaced and every listener is called. If another broker
 the store is read again and the change is decided again. `refresh` reads changes of other brokers.
 
 The nodes: `/cluster`, `/brokers/<id>`, `/topics/<name>`, `/configs/<broker id or default>`,
-`/group_configs/<group id, percent-encoded>`, those of `security_nodes.py`,
-`/deleted/<topic id>`, `/producer_ids`, `/controller`; and those that live as long as their broker's
-session, `/live/<broker id>` and `/live/controller`. Each value is JSON.
+`/group_configs/<group id, percent-encoded>`, `/client_metrics/<subscription, percent-encoded>`,
+those of `security_nodes.py`, `/deleted/<topic id>`, `/producer_ids`, `/controller`; and those that
+live as long as their broker's session, `/live/<broker id>` and `/live/controller`. Each value is
+JSON.
 """
 
 import base64
@@ -313,7 +314,9 @@ class Metadata:
     def alter_configs(
         self, wanted: Sequence[Alteration], *, validate_only: bool = False
     ) -> list[KafkaError | None]:
-        """Alter the configs of topics, brokers and groups; for each None, or its error.
+        """Alter the configs of topics, brokers, groups and subscriptions to client metrics.
+
+        For each None, or its error.
 
         Each resource may be named once.
         """
@@ -326,7 +329,10 @@ class Metadata:
             for one in altered:
                 if isinstance(one, AlteredConfigs) and one.of == "group":
                     changed = changed.with_group_configs(one.name, one.configs)
-                    changes += self._write_group(one.name, one.configs)
+                    changes += self._write_configs("/group_configs", one)
+                elif isinstance(one, AlteredConfigs) and one.of == "client-metrics":
+                    changed = changed.with_client_metrics(one.name, one.configs)
+                    changes += self._write_configs("/client_metrics", one)
                 elif isinstance(one, AlteredConfigs):
                     changed = changed.with_broker_configs(one.name, one.configs)
                     path = f"/configs/{one.name or 'default'}"
@@ -352,11 +358,11 @@ class Metadata:
 
         return self._change(decide)
 
-    def _write_group(self, name: str, configs: Mapping[str, str]) -> list[Change]:
-        """The node of a group's configs; a group without any has none."""
-        path = f"/group_configs/{_node_name(name)}"
-        if configs:
-            return [self._write(path, _dump(configs))]
+    def _write_configs(self, parent: str, altered: AlteredConfigs) -> list[Change]:
+        """The node of a resource's configs; a resource without any has none."""
+        path = f"{parent}/{_node_name(altered.name)}"
+        if altered.configs:
+            return [self._write(path, _dump(altered.configs))]
         version = self._versions.get(path)
         return [] if version is None else [Delete(path, version)]
 
@@ -494,7 +500,10 @@ class Metadata:
             brokers=brokers,
             broker_configs=configs,
             group_configs={
-                _group_id(name): content for name, content in self._read_children("/group_configs")
+                _resource(name): content for name, content in self._read_children("/group_configs")
+            },
+            client_metrics={
+                _resource(name): content for name, content in self._read_children("/client_metrics")
             },
             security=self._security_nodes.read(self._store, self._versions),
         )
@@ -577,14 +586,14 @@ def _contended() -> KafkaError:
     )
 
 
-def _node_name(group_id: str) -> str:
-    """A group id as the name of a node: no slashes, and not `.` or `..`."""
-    from urllib.parse import quote  # imported lazily: a broker without group configs starts faster
+def _node_name(resource: str) -> str:
+    """A group or subscription as the name of a node: no slashes, and not `.` or `..`."""
+    from urllib.parse import quote  # imported here: a broker without such configs starts faster
 
-    return quote(group_id, safe="").replace(".", "%2E")
+    return quote(resource, safe="").replace(".", "%2E")
 
 
-def _group_id(node_name: str) -> str:
+def _resource(node_name: str) -> str:
     from urllib.parse import unquote
 
     return unquote(node_name)
@@ -659,6 +668,7 @@ def _same(old: Image, new: Image) -> bool:
         and old.controller_id == new.controller_id
         and old.broker_configs == new.broker_configs
         and old.group_configs == new.group_configs
+        and old.client_metrics == new.client_metrics
         and old.security == new.security
         and old.topics.keys() == new.topics.keys()
         and all(old.topics[name] is topic for name, topic in new.topics.items())

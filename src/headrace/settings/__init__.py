@@ -1,5 +1,9 @@
 """The settings: one table in Kafka's own names, how files are read, what a topic ends up with."""
 
+from headrace.settings.client_metrics_table import (
+    CLIENT_METRICS_TABLE,
+    check_client_metrics_configs,
+)
 from headrace.settings.files import load_properties, load_toml, parse_assignment
 from headrace.settings.group_table import GROUP_TABLE, check_group_configs, group_value
 from headrace.settings.resolve import (
@@ -14,6 +18,7 @@ from headrace.settings.table import TABLE
 from headrace.settings.topic_table import TOPIC_TABLE, LogSettings
 
 __all__ = [
+    "CLIENT_METRICS_TABLE",
     "GROUP_TABLE",
     "LONG_MAX",
     "TABLE",
@@ -24,6 +29,7 @@ __all__ = [
     "Type",
     "Value",
     "check_broker_config",
+    "check_client_metrics_configs",
     "check_group_configs",
     "check_topic_config",
     "check_topic_configs",

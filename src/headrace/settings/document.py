@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from headrace.settings import broker_table
+from headrace.settings.client_metrics_table import CLIENT_METRICS_TABLE
 from headrace.settings.group_table import GROUP_TABLE
 from headrace.settings.ignored import ignored_names
 from headrace.settings.protection import refused_names
@@ -88,6 +89,7 @@ def settings_page() -> str:
     """The whole page."""
     parts = [INTRODUCTION, "## Topic configs\n", *_table(TOPIC_TABLE.values())]
     parts += ["## Group configs\n", *_table(GROUP_TABLE.values())]
+    parts += ["## Client metrics configs\n", *_table(CLIENT_METRICS_TABLE.values())]
     parts.append("## Broker settings\n")
     for title, rows in BROKER_SECTIONS:
         parts += [f"### {title}\n", *_table(TABLE[row.name] for row in rows)]

@@ -62,7 +62,7 @@ class Setting(NamedTuple):
     default: Value
     doc: str
     check: Check | None = None
-    scope: Literal["broker", "topic", "group", "service"] = "broker"
+    scope: Literal["broker", "topic", "group", "client-metrics", "service"] = "broker"
     live: bool = False
     synonyms: tuple[Synonym, ...] = ()
     kafka_default: str | None = None

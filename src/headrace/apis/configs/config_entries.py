@@ -13,6 +13,7 @@ from enum import IntEnum
 from headrace.apis.context import Services
 from headrace.cluster.image import CLUSTER_DEFAULT
 from headrace.settings import (
+    CLIENT_METRICS_TABLE,
     GROUP_TABLE,
     TABLE,
     TOPIC_TABLE,
@@ -36,6 +37,7 @@ class ConfigSource(IntEnum):
     STATIC_BROKER = 4
     DEFAULT = 5
     DYNAMIC_BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
     GROUP = 8
 
 
@@ -126,6 +128,22 @@ def group_entries(broker: Settings, configs: Mapping[str, str]) -> list[ConfigEn
         source = ConfigSource.GROUP if name in configs else ConfigSource.DEFAULT
         synonyms = (ConfigSynonym(name, value, source),)
         entries.append(ConfigEntry(name, value, source, False, False, row.type, row.doc, synonyms))
+    return entries
+
+
+def client_metrics_entries(configs: Mapping[str, str]) -> list[ConfigEntry]:
+    """Every config of a subscription to client metrics that was given `configs`."""
+    entries = []
+    for name, row in CLIENT_METRICS_TABLE.items():
+        if name in configs:
+            value, source = configs[name], ConfigSource.CLIENT_METRICS
+            synonyms = (ConfigSynonym(name, value, source),)
+            entries.append(
+                ConfigEntry(name, value, source, False, False, row.type, row.doc, synonyms)
+            )
+        else:
+            value, source = format_value(row.default) or "", ConfigSource.DEFAULT
+            entries.append(ConfigEntry(name, value, source, False, False, row.type, row.doc, ()))
     return entries
 
 

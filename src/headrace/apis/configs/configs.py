@@ -1,13 +1,13 @@
 """DescribeConfigs (32) versions 1-4, AlterConfigs (33) 0-2, IncrementalAlterConfigs (44) 0-1.
 
-Configs of topics, groups, this broker (by its id), all brokers ("") and this broker's loggers.
+Configs of topics, groups, this broker (by its id), all brokers (""), this broker's loggers, and
+subscriptions to client metrics, which exist as long as they have a config.
 AlterConfigs replaces all configs of a resource; IncrementalAlterConfigs sets, deletes, appends to
 and subtracts from single ones. Only configs that can change while a broker runs can be altered. An
 error of one resource does not affect the others.
 
 DescribeConfigs: v1 synonyms; v3 types and documentation; v4 flexible. AlterConfigs: v2 flexible.
-IncrementalAlterConfigs: v1 flexible. Not done: subscriptions to client metrics; policies for
-changes.
+IncrementalAlterConfigs: v1 flexible. Not done: policies for changes.
 """
 
 from collections import Counter
@@ -33,6 +33,7 @@ from headrace.apis.configs.config_entries import (
     ConfigEntry,
     ConfigSource,
     broker_entries,
+    client_metrics_entries,
     cluster_entries,
     group_entries,
     topic_entries,
@@ -95,6 +96,14 @@ class _Describer:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
                 configs = self._services.metadata.image.group_configs.get(name, {})
                 return self._show(group_entries(self._services.settings, configs), resource)
+            case ConfigResourceType.CLIENT_METRICS:
+                if not name:
+                    raise KafkaError(
+                        ErrorCode.INVALID_REQUEST,
+                        "Client metrics subscription name must not be empty",
+                    )
+                configs = self._services.metadata.image.client_metrics.get(name, {})
+                return self._show(client_metrics_entries(configs), resource)
             case ConfigResourceType.BROKER if not name:
                 return self._show(cluster_entries(self._broker), resource)
             case ConfigResourceType.BROKER:
@@ -271,6 +280,10 @@ def _alteration(
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
         return Alteration("group", name, changes, fresh, services.settings)
+    if resource.resource_type == ConfigResourceType.CLIENT_METRICS:
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
+        return Alteration("client-metrics", name, changes, fresh)
     if resource.resource_type == ConfigResourceType.BROKER:
         if name:
             _check_node(name, services.node_id)

@@ -1,10 +1,9 @@
 """ListConfigResources (74), versions 0-1.
 
-Lists the names of all topics and brokers, and of the groups that have configs. Without types in the
-request all types are listed.
+Lists the names of all topics, brokers and subscriptions to client metrics, and of the groups that
+have configs. Without types in the request all types are listed.
 
-v0 lists subscriptions to client metrics only; v1 any type. Not done: there are no subscriptions to
-client metrics.
+v0 (ListClientMetricsResources) lists subscriptions to client metrics only; v1 any type.
 """
 
 from collections.abc import Iterable
@@ -58,4 +57,6 @@ def _names(services: Services, kind: int) -> Iterable[str]:
             return map(str, image.brokers)
         case ConfigResourceType.GROUP:
             return image.group_configs
+        case ConfigResourceType.CLIENT_METRICS:
+            return image.client_metrics
     return ()
