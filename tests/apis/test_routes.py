@@ -66,6 +66,8 @@ RIGHTS = {
     "DescribeProducers": "each T READ",
     "DescribeTransactions": "each X DESCRIBE, filter T DESCRIBE",
     "ListTransactions": "filter X DESCRIBE",
+    "GetTelemetrySubscriptions": "",
+    "PushTelemetry": "",
     "ConsumerGroupHeartbeat": "before G READ, within T DESCRIBE, filter T DESCRIBE",
     "ConsumerGroupDescribe": "each G DESCRIBE, each T DESCRIBE",
     "CreateDelegationToken": "within U CREATE_TOKENS",
@@ -104,6 +106,7 @@ def test_only_apis_that_everybody_may_call_need_no_rights() -> None:
         "ApiVersions", "DescribeCluster", "SaslAuthenticate", "SaslHandshake",
         # Their handlers compare the client with the owner and the renewers of the token.
         "RenewDelegationToken", "ExpireDelegationToken",
+        "GetTelemetrySubscriptions", "PushTelemetry",
     }  # fmt: skip
 
 

@@ -12,7 +12,7 @@ import pytest
 from headrace.apis.context import Caller
 from headrace.apis.hot import Answer, CloseConnection, Later
 from headrace.apis.records.waiting_fetches import WaitingFetch
-from headrace.apis.routes import API_VERSIONS, PRODUCE, ROUTES
+from headrace.apis.routes import API_VERSIONS, CLIENT_TELEMETRY, PRODUCE, ROUTES
 from headrace.broker import dispatch
 from headrace.broker.server import Server
 from headrace.errors import ErrorCode
@@ -102,7 +102,7 @@ def test_an_api_versions_of_any_version_is_answered_with_our_ranges(
     assert isinstance(answer, bytes)
     code, ranges = struct.unpack_from(">hi", answer, 8)
     assert code == ErrorCode.UNSUPPORTED_VERSION
-    assert ranges == len(ROUTES)
+    assert ranges == len(ROUTES) - len(CLIENT_TELEMETRY)
     assert len(answer) == 8 + 6 + 6 * ranges
 
 

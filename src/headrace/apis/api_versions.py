@@ -1,7 +1,7 @@
 """ApiVersions (18), versions 0-4.
 
-Lists the APIs and versions of the route table, and the cluster's features. A request in a version
-above ours gets a v0 response with UNSUPPORTED_VERSION and our ranges, so that the client can choose
+Lists the APIs and versions of the route table, and the cluster's features. The APIs of client
+metrics are listed only if the broker serves /metrics. A request in a version above ours gets a v0 response with UNSUPPORTED_VERSION and our ranges, so that the client can choose
 a supported version. The response header is always the plain one, because the client does not know
 our versions yet.
 
@@ -14,9 +14,10 @@ import struct
 from collections.abc import Sequence
 
 from headrace.apis.context import Caller, Services
-from headrace.apis.routes import ROUTES
+from headrace.apis.routes import CLIENT_TELEMETRY, ROUTES, Route
 from headrace.cluster.features import FEATURES, FINALIZED_EPOCH
 from headrace.errors import ErrorCode, MalformedRequest
+from headrace.settings import Settings
 from headrace.wire.framing import frame_response
 from headrace.wire.varint import read_uvarint, uvarint
 
@@ -32,8 +33,9 @@ class ApiVersions:
 
     versions = range(5)
 
-    def __init__(self, _services: Services) -> None:
-        self._ranges = [(key, row.min_version, row.max_version) for key, row in ROUTES.items()]
+    def __init__(self, services: Services) -> None:
+        offered = offered_routes(services.settings)
+        self._ranges = [(row.key, row.min_version, row.max_version) for row in offered]
 
     def __call__(
         self,
@@ -49,10 +51,19 @@ class ApiVersions:
         code = ErrorCode.NONE
         if version not in self.versions:
             version, code = 0, ErrorCode.UNSUPPORTED_VERSION
-        elif version >= _FLEXIBLE_FROM and not has_valid_software_name(buf, view, pos, end):
+        elif version >= _FLEXIBLE_FROM and not _take_software(caller, buf, view, pos, end):
             code = ErrorCode.INVALID_REQUEST
         body = api_versions_body(self._ranges, version, code, caller.throttle_ms)
         return frame_response(correlation_id, False, body)
+
+
+def offered_routes(settings: Settings) -> list[Route]:
+    """The APIs that clients are told of.
+
+    As in Apache Kafka, clients are asked to push metrics only if there is a place for them.
+    """
+    hidden = () if settings.text("headrace.metrics.address") else CLIENT_TELEMETRY
+    return [row for row in ROUTES.values() if row not in hidden]
 
 
 def api_versions_body(
@@ -84,8 +95,9 @@ def _features() -> bytes:
     )
 
 
-def has_valid_software_name(buf: bytearray, view: memoryview, pos: int, end: int) -> bool:
-    """Whether the client's software name and version (v3 and later) are valid."""
+def _take_software(caller: Caller, buf: bytearray, view: memoryview, pos: int, end: int) -> bool:
+    """Note the client's software name and version (v3 and later); whether they are valid."""
+    found = []
     for _ in range(2):
         size, pos = read_uvarint(buf, pos)
         if size == 0 or pos + size - 1 > end:
@@ -93,5 +105,7 @@ def has_valid_software_name(buf: bytearray, view: memoryview, pos: int, end: int
         text = bytes(view[pos : pos + size - 1]).decode("ascii", "replace")
         if not _SOFTWARE_NAME.fullmatch(text):
             return False
+        found.append(text)
         pos += size - 1
+    caller.software_name, caller.software_version = found
     return True

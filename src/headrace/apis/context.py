@@ -19,6 +19,7 @@ from headrace.security.guard import Guard, Permissions
 from headrace.settings import Settings
 
 if TYPE_CHECKING:
+    from headrace.apis.telemetry.client_metrics import ClientMetrics
     from headrace.coordination.group_runtime import GroupCoordinator
     from headrace.coordination.transaction_runtime import TransactionCoordinator
     from headrace.errors import KafkaError
@@ -49,6 +50,7 @@ class Services:
     waiting_fetches: WaitingFetches = field(init=False)
     _groups: GroupCoordinator | None = field(default=None, init=False)
     _transactions: TransactionCoordinator | None = field(default=None, init=False)
+    _client_metrics: ClientMetrics | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self.slices = Slices(self.clock.monotonic)
@@ -75,6 +77,22 @@ class Services:
         if self._transactions is None:
             self._transactions = self.make_transactions()
         return self._transactions
+
+    @property
+    def client_metrics(self) -> ClientMetrics:
+        """The clients that push metrics to this broker."""
+        if self._client_metrics is None:
+            # Imported here: a broker to which no client pushes starts faster without.
+            from headrace.apis.telemetry.client_metrics import ClientMetrics
+
+            self._client_metrics = ClientMetrics(
+                self.settings, self.clock, lambda: self.metadata.image.client_metrics
+            )
+        return self._client_metrics
+
+    def render_client_metrics(self) -> str:
+        """The metrics that clients have pushed, for /metrics; nothing before a client has asked."""
+        return "" if self._client_metrics is None else self._client_metrics.render()
 
     def stop_coordinators(self) -> None:
         """Stop the coordinators that were created."""
@@ -113,6 +131,9 @@ class Caller:
     """The type and name of the client in ACLs and quotas, such as `User:alice`."""
     by_token: bool = False
     """Whether the client has authenticated with a delegation token."""
+    software_name: str = "unknown"
+    """What the client calls its software in ApiVersions."""
+    software_version: str = "unknown"
     throttle_ms: int = 0
     """The throttle time that all responses to this client carry."""
     permissions: Permissions | None = None

@@ -372,6 +372,17 @@ _SECURITY = (
     ),
 )  # fmt: skip
 
+CLIENT_TELEMETRY = (
+    Route(
+        71, "GetTelemetrySubscriptions", 0, 0, 0, _COLD,
+        "telemetry.get_telemetry_subscriptions:get_telemetry_subscriptions", _NOTHING, _REQUEST,
+    ),
+    Route(
+        72, "PushTelemetry", 0, 0, 0, _COLD, "telemetry.push_telemetry:push_telemetry",
+        _NOTHING, _REQUEST,
+    ),
+)  # fmt: skip
+
 _QUOTAS = (
     Route(
         48, "DescribeClientQuotas", 0, 1, 1, _COLD,
@@ -428,7 +439,7 @@ ROUTES: dict[int, Route] = {
     for route in sorted(
         (
             *_RECORDS, *_TOPICS, *_GROUPS, *_TRANSACTIONS, *_CONFIGS, *_SECURITY, *_QUOTAS,
-            *_CLUSTER,
+            *_CLUSTER, *CLIENT_TELEMETRY,
         ),
         key=lambda route: route.key,
     )

@@ -102,6 +102,7 @@ class Metrics:
         self._values: dict[str, dict[tuple[str, ...], float]] = {row.name: {} for row in METRICS}
         self._sources: dict[str, Callable[[], float]] = {}
         self._counts: dict[str, Callable[[], Mapping[str, float]]] = {}
+        self._texts: list[Callable[[], str]] = []
 
     def add(self, name: str, amount: float, *labels: str) -> None:
         """Let a counter grow."""
@@ -124,6 +125,10 @@ class Metrics:
         """Likewise for a metric with one label: the values by that."""
         self._counts[name] = source
 
+    def append(self, text: Callable[[], str]) -> None:
+        """Register a callback that returns further metrics as text at each scrape."""
+        self._texts.append(text)
+
     def render(self) -> str:
         """Everything in Prometheus' text format."""
         lines = []
@@ -143,7 +148,7 @@ class Metrics:
                     for label, text in zip(row.labels, labels, strict=True)
                 )
                 lines.append(f"{row.name}{{{shown}}} {value}" if shown else f"{row.name} {value}")
-        return "\n".join(lines) + "\n"
+        return "\n".join(lines) + "\n" + "".join(text() for text in self._texts)
 
 
 def _escaped(text: str) -> str:

@@ -174,6 +174,7 @@ class Server:
         metrics.watch_each("headrace_requests_total", parts.dispatch.requests)
         metrics.watch("headrace_log_dirs_offline", lambda: len(self._broken_folders()))
         watch_damage(metrics, self.directories)
+        metrics.append(parts.services.render_client_metrics)
         metrics.watch("headrace_replica_moves", lambda: parts.replicas.moves.under_way)
         metrics.watch_each(
             "headrace_certificate_days_left",

@@ -177,7 +177,8 @@ NETWORK = (
     _row("num.network.threads", INT, 3, at_least(1), "Kafka's network threads.", live=True),
     _row("num.io.threads", INT, 8, at_least(1), "Kafka's request threads.", live=True),
     _row("background.threads", INT, 10, at_least(1), "Kafka's background threads.", live=True),
-    _row("telemetry.max.bytes", INT, MIB, at_least(1), "The largest push of client metrics."),
+    _row("telemetry.max.bytes", INT, MIB, at_least(1),
+         "The largest push of client metrics, as the client sends it."),
 )
 
 FETCHES = (
@@ -436,6 +437,11 @@ HEADRACE = (
          "File with the users who may read them, with Basic authentication; everybody if empty. "
          "`headrace users add NAME --file FILE` writes it. Without a login /health tells only "
          "whether the broker is healthy."),
+    _row("headrace.client.metrics.max.series", INT, 20_000, at_least(0),
+         "Series of metrics that clients have pushed and /metrics shows; further ones are "
+         "dropped."),
+    _row("headrace.client.metrics.max.series.per.client", INT, 2_000, at_least(0),
+         "The same for one client."),
     _row("headrace.open.files.max", INT, 10_000, at_least(10),
          "Files of segments that stay open at once, and never more than half of the descriptors "
          "that the system grants."),

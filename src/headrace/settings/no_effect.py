@@ -87,7 +87,6 @@ BROKER_NO_EFFECT = frozenset(
         "share.coordinator.write.timeout.ms",
         "socket.connection.setup.timeout.max.ms",
         "socket.listen.backlog.size",
-        "telemetry.max.bytes",
         "transaction.state.log.load.buffer.size",
         "transaction.two.phase.commit.enable",
         "unclean.leader.election.interval.ms",
