@@ -208,6 +208,30 @@ def test_growth_is_added_up_and_gauges_show_the_last_value(pushing: Pushing) -> 
     assert "# TYPE org_apache_kafka_producer_x gauge\n" in text
 
 
+def test_a_gauge_that_is_no_longer_pushed_is_removed_and_a_counter_stays(pushing: Pushing) -> None:
+    asked = pushing.ask()
+    lag = "org.apache.kafka.producer.lag"
+    both = [point(n, {"partition": str(n)}) for n in range(2)]
+    pushing.push(asked, metrics_data(gauge(lag, *both), counter(NAME, point(1))))
+    pushing.wait()
+    pushing.push(asked, metrics_data(gauge(lag, both[1])))
+    assert len(pushing.shown()) == pushing.own("series") == 2
+    assert [line for line in pushing.shown() if "lag" in line and 'partition="1"' in line]
+    pushing.wait()
+    pushing.push(asked)
+    assert [line.split("{")[0] for line in pushing.shown()] == [SHOWN]
+
+
+def test_a_counter_goes_on_when_a_consumer_joins_its_group_again(pushing: Pushing) -> None:
+    asked = pushing.ask()
+    for member in ("a", "b"):
+        resource = {"group_id": "g", "group_member_id": member}
+        pushing.push(asked, metrics_data(counter(NAME, point(2)), resource=resource))
+        pushing.wait()
+    (line,) = pushing.shown()
+    assert line.endswith('group_id="g"} 4')
+
+
 @pytest.mark.parametrize("codec", [NONE, GZIP, SNAPPY, LZ4, ZSTD])
 def test_pushes_may_be_compressed_and_large(pushing: Pushing, codec: int) -> None:
     points = [point(n, {"partition": str(n), "topic": "t" * 200}) for n in range(1500)]

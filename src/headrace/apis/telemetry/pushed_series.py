@@ -2,9 +2,10 @@
 
 A metric keeps Kafka's name with underscores in place of dots. Its labels are the client's id and
 instance id, then the attributes that the client pushed. Growth since the last push is added up, so
-that counters only grow. Names beyond `org.apache.kafka.` get the prefix `client_`: a client
-cannot push a metric that looks like one of the broker's. The number of series is bounded, in total
-and per client; what does not fit is dropped and counted.
+that counters only grow. A gauge that a push no longer has is removed. Names beyond
+`org.apache.kafka.` get the prefix `client_`: a client cannot push a metric that looks like one of
+the broker's. The number of series is bounded, in total and per client; what does not fit is
+dropped and counted.
 """
 
 import math
@@ -25,20 +26,23 @@ _KAFKA = "org_apache_kafka_"
 _OTHER = "client_"
 _POINTS_PER_STEP = 20
 _NOT_IN_NAMES = re.compile("[^a-zA-Z0-9_]")
-_OWN_LABELS = ("client_id", "client_instance_id")
+_LEFT_OUT = ("client_id", "client_instance_id", "group_member_id")
+"""Attributes that are no labels: the broker's own, and one that each rejoin would change."""
 
 
 class PushedSeries:
-    """All series of one client: the text of their labels by the name of the metric."""
+    """All series of one client."""
 
-    __slots__ = ("count", "gone", "keys", "labels")
+    __slots__ = ("count", "gone", "labels", "names", "pushes")
 
     def __init__(self, client: PushingClient) -> None:
         self.labels = (
             f'client_id="{_escaped(client.client_id)}",'
             f'client_instance_id="{encode_uuid(client.instance_id)}"'
         )
-        self.keys: dict[str, set[str]] = {}
+        self.names: dict[str, dict[str, int]] = {}
+        """By the name of the metric and the text of the labels: the last push that had it."""
+        self.pushes = 0
         self.count = 0
         self.gone = False
         """Whether the client was forgotten, so that nothing more is stored for it."""
@@ -69,6 +73,7 @@ class SeriesTable:
         self, series: PushedSeries, asked: AskedMetrics, points: Iterable[MetricPoint]
     ) -> Steps[None]:
         """Store the data points of a push."""
+        series.pushes += 1
         for number, point in enumerate(points):
             if number % _POINTS_PER_STEP == _POINTS_PER_STEP - 1:
                 yield
@@ -77,17 +82,35 @@ class SeriesTable:
             reason = self._store(series, asked, point)
             if reason:
                 self.dropped[reason] += 1
+        yield from self._remove_old_gauges(series)
+
+    def _remove_old_gauges(self, series: PushedSeries) -> Steps[None]:
+        for name in list(series.names):
+            yield
+            if series.gone:
+                return
+            family, known = self._families[name], series.names[name]
+            if family.counter:
+                continue
+            for labels in [one for one, push in known.items() if push < series.pushes]:
+                del known[labels], family.values[labels]
+                series.count -= 1
+                self.count -= 1
+            if not known:
+                del series.names[name]
+            if not family.values:
+                del self._families[name]
 
     def forget(self, series: PushedSeries) -> None:
         """Remove the series of a client."""
-        for name, keys in series.keys.items():
+        for name, known in series.names.items():
             family = self._families[name]
-            for labels in keys:
+            for labels in known:
                 del family.values[labels]
             if not family.values:
                 del self._families[name]
         self.count -= series.count
-        series.keys, series.count, series.gone = {}, 0, True
+        series.names, series.count, series.gone = {}, 0, True
 
     def render(self) -> str:
         """Everything in Prometheus' text format."""
@@ -120,9 +143,9 @@ class SeriesTable:
             if family is None:
                 family = self._families[name] = _Family(point.counter)
             family.values[labels] = 0
-            series.keys.setdefault(name, set()).add(labels)
             series.count += 1
             self.count += 1
+        series.names.setdefault(name, {})[labels] = series.pushes
         family.values[labels] = family.values[labels] + point.value if point.delta else point.value
         return ""
 
@@ -144,7 +167,7 @@ def _labels(attributes: Iterable[tuple[str, str]]) -> str:
     """Labels after the client's own; of several with one name the last counts."""
     found = {_label_name(name): value for name, value in attributes}
     return "".join(
-        f',{name}="{_escaped(value)}"' for name, value in found.items() if name not in _OWN_LABELS
+        f',{name}="{_escaped(value)}"' for name, value in found.items() if name not in _LEFT_OUT
     )
 
 
