@@ -1,9 +1,9 @@
 """ApiVersions (18), versions 0-4.
 
 Lists the APIs and versions of the route table, and the cluster's features. The APIs of client
-metrics are listed only if the broker serves /metrics. A request in a version above ours gets a v0 response with UNSUPPORTED_VERSION and our ranges, so that the client can choose
-a supported version. The response header is always the plain one, because the client does not know
-our versions yet.
+metrics are listed only if the broker serves /metrics. A request in a version above ours gets a v0
+response with UNSUPPORTED_VERSION and our ranges, so that the client can choose a supported version.
+The response header is always the plain one, because the client does not know our versions yet.
 
 v1 throttle time; v3 flexible: features in tagged fields, and a client whose software name or
 version is invalid is refused with INVALID_REQUEST (KIP-511).
