@@ -56,17 +56,17 @@ def test_a_reset_of_many_topics_is_planned_with_few_requests(
 ) -> None:
     group = f"g-{uuid.uuid4().hex[:8]}"
     commit(bootstrap, group, {(name, 0): 3 for name in topics})
-    committed = {(name, 0): 3 for name in topics}
     before = cluster.requests
-    chosen = group_reset.partitions_read(cluster, committed)
-    changes = group_reset.plan(cluster, chosen, positions.Since(T + 1), committed)
-    assert [(each.before, each.after, each.difference) for each in changes] == [(3, 1, -2)] * TOPICS
-    assert cluster.requests - before <= 6
-    shifted = group_reset.plan(cluster, chosen, group_reset.Shift(-1), committed)
-    assert {each.after for each in shifted} == {2}
-    group_reset.apply(cluster, group, changes)
-    found = group_reset.plan(cluster, chosen, positions.End(), dict.fromkeys(committed, 1))
-    assert {each.difference for each in found} == {2}
+    plan = group_reset.plan_reset(cluster, group, positions.Since(T + 1), None)
+    changes = {(each.before, each.after, each.difference) for each in plan.changes}
+    assert (len(plan.changes), changes) == (TOPICS, {(3, 1, -2)})
+    assert cluster.requests - before <= 12
+    shifted = group_reset.plan_reset(cluster, group, group_reset.Shift(-1), None)
+    assert {each.after for each in shifted.changes} == {2}
+    group_reset.apply_reset(cluster, plan)
+    found = group_reset.plan_reset(cluster, group, positions.Since(T + 1), None)
+    assert found.different == ()
+    assert {each.before for each in found.changes} == {1}
 
 
 def test_a_missing_topic_is_reported_with_similar_names(

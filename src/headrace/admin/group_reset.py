@@ -1,6 +1,6 @@
 """New offsets for a group: the target, the plan that follows from it, and its execution.
 
-The plan is always made first and writes nothing; `apply` writes a plan.
+`plan_reset` writes nothing; `apply_reset` commits what it planned.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,13 +9,21 @@ from typing import TypeAlias
 
 from headrace.admin import positions
 from headrace.admin.errors import AdminError
-from headrace.admin.group_view import DescribedGroup, Place
+from headrace.admin.group_view import (
+    DescribedGroup,
+    Place,
+    committed_offsets,
+    describe,
+    missing_group,
+)
 from headrace.admin.topics import existing_topics
 from headrace.client.cluster import Cluster
 from headrace.client.groups import Committed, commit_offsets
 from headrace.client.topics import describe_topics
 from headrace.errors import ErrorCode, KafkaError
 from headrace.types import TopicPartition
+
+RESET_NEEDS_NO_MEMBERS = "only offsets of a group without members can be reset"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +69,68 @@ class OffsetChange:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class ResetPlan:
+    """What a reset would change. The group does not have to exist: an offset creates it."""
+
+    group: DescribedGroup
+    changes: tuple[OffsetChange, ...]
+
+    @property
+    def different(self) -> tuple[OffsetChange, ...]:
+        """The changes that make a difference."""
+        return tuple(each for each in self.changes if each.difference != 0)
+
+
+def plan_reset(
+    cluster: Cluster, name: str, target: Target, scopes: Sequence[ResetScope] | None
+) -> ResetPlan:
+    """New offsets for partitions of these topics; None is all that the group has an offset of."""
+    group = describe(cluster, [name])[name]
+    if not group.exists and (scopes is None or isinstance(target, Shift)):
+        raise missing_group(cluster, name)
+    committed = committed_offsets(cluster, name)
+    chosen = (
+        partitions_read(cluster, committed) if scopes is None else partitions_in(cluster, scopes)
+    )
+    return ResetPlan(group, tuple(plan_changes(cluster, chosen, target, committed)))
+
+
+def check_unused(group: DescribedGroup, consequence: str) -> None:
+    """AdminError GROUP_IN_USE if the group has active members, which prevent a change."""
+    if not group.members:
+        return
+    count = len(group.members)
+    clients = ", ".join(sorted({f"{each.client_id} on {each.host}" for each in group.members})[:3])
+    more = ", ..." if count > 3 else ""
+    raise AdminError(
+        f"group {group.name!r} has {count} active member{'' if count == 1 else 's'} "
+        f"({clients}{more}); {consequence}",
+        code="GROUP_IN_USE",
+        hint="Stop its consumers first; a consumer that died leaves after its session timeout. "
+        f"`headrace groups describe {group.name}` shows who is there.",
+    )
+
+
+def apply_reset(cluster: Cluster, plan: ResetPlan) -> None:
+    """Commit the offsets that differ; AdminError GROUP_IN_USE if the group has members."""
+    check_unused(plan.group, RESET_NEEDS_NO_MEMBERS)
+    name = plan.group.name
+    rows = {
+        TopicPartition(each.topic, each.partition): Committed(each.after) for each in plan.different
+    }
+    try:
+        commit_offsets(cluster, name, rows)
+    except KafkaError as error:
+        if error.code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS):
+            raise AdminError(
+                f"group {name!r} got a member meanwhile; its offsets were not reset",
+                code="GROUP_IN_USE",
+                hint="Stop its consumers first.",
+            ) from None
+        raise
+
+
 def partitions_in(cluster: Cluster, scopes: Sequence[ResetScope]) -> dict[str, list[int]]:
     """The partitions that the scopes name, by topic; NotFound if one does not exist."""
     names = list(dict.fromkeys(scope.topic for scope in scopes))
@@ -84,7 +154,7 @@ def partitions_read(cluster: Cluster, committed: Iterable[Place]) -> dict[str, l
     return found
 
 
-def plan(
+def plan_changes(
     cluster: Cluster,
     chosen: Mapping[str, Sequence[int]],
     target: Target,
@@ -116,32 +186,3 @@ def shifted(
     wanted = before + by.count
     after = limits.nearest(wanted)
     return OffsetChange(*at, before, after, after != wanted)
-
-
-def in_use(group: DescribedGroup, consequence: str) -> AdminError:
-    """The error for a group with active members, which prevent a change."""
-    count = len(group.members)
-    clients = ", ".join(sorted({f"{each.client_id} on {each.host}" for each in group.members})[:3])
-    more = ", ..." if count > 3 else ""
-    return AdminError(
-        f"group {group.name!r} has {count} active member{'' if count == 1 else 's'} "
-        f"({clients}{more}); {consequence}",
-        code="GROUP_IN_USE",
-        hint="Stop its consumers first; a consumer that died leaves after its session timeout. "
-        f"`headrace groups describe {group.name}` shows who is there.",
-    )
-
-
-def apply(cluster: Cluster, name: str, changes: Sequence[OffsetChange]) -> None:
-    """Commit the new offsets; AdminError GROUP_IN_USE if the group got a member meanwhile."""
-    rows = {TopicPartition(each.topic, each.partition): Committed(each.after) for each in changes}
-    try:
-        commit_offsets(cluster, name, rows)
-    except KafkaError as error:
-        if error.code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS):
-            raise AdminError(
-                f"group {name!r} got a member meanwhile; its offsets were not reset",
-                code="GROUP_IN_USE",
-                hint="Stop its consumers first.",
-            ) from None
-        raise

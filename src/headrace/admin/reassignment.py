@@ -1,12 +1,13 @@
-"""Reassignments: carries out the plans of `balance.py`. Only ordinary requests, for any cluster."""
+"""Reassignments: plans by the rules of `balance.py`, and their execution, on any Kafka cluster."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from headrace.admin.balance import Plan, Replicas, TooFewBrokers
-from headrace.admin.errors import AdminError
+from headrace.admin import balance
+from headrace.admin.balance import Plan, Replicas
+from headrace.admin.errors import AdminError, NotFound
 from headrace.client import layout
 from headrace.client.cluster import Cluster
 from headrace.client.layout import Layout
@@ -38,21 +39,36 @@ def settled_layout(cluster: Cluster) -> Layout:
     return cluster.patiently("asking who holds what", lambda: layout.read_layout(cluster))
 
 
-def planned(planner: Callable[[Layout], Plan], found: Layout) -> Plan:
+def plan_balance(found: Layout) -> Plan:
+    """Even out replicas and leaders over all live brokers."""
+    return _planned(lambda held: balance.even_out(found.racks, held), found)
+
+
+def plan_drain(found: Layout, broker: int) -> Plan:
+    """Move everything off a broker, dead or alive; NotFound if there is no such broker."""
+    holders = {one for held in found.partitions.values() for one in held.replicas}
+    known = sorted(holders | found.racks.keys())
+    if broker not in known:
+        listed = ", ".join(map(str, known))
+        raise NotFound(f"there is no broker {broker}", f"There are {listed}.")
+    return _planned(lambda held: balance.drain(found.racks, held, broker), found)
+
+
+def plan_replication_factor(found: Layout, topic: str, factor: int) -> Plan:
+    """Give every partition of a topic this many replicas."""
+    return _planned(lambda held: balance.resize(found.racks, held, topic, factor), found)
+
+
+def _planned(planner: Callable[[Mapping[TopicPartition, Replicas]], Plan], found: Layout) -> Plan:
     """The plan; AdminError TOO_FEW_BROKERS if there is none."""
     try:
-        return planner(found)
-    except TooFewBrokers as error:
+        return planner({at: held.replicas for at, held in found.partitions.items()})
+    except balance.TooFewBrokers as error:
         raise AdminError(
             str(error),
             code="TOO_FEW_BROKERS",
             hint="Start another broker, or `headrace topics alter TOPIC --replication-factor N`.",
         ) from None
-
-
-def replicas_of(found: Layout) -> dict[TopicPartition, Replicas]:
-    """The replicas of every partition."""
-    return {partition: held.replicas for partition, held in found.partitions.items()}
 
 
 def not_led_by_preferred(found: Layout) -> list[TopicPartition]:

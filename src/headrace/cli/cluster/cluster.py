@@ -6,7 +6,6 @@ import typer
 
 from headrace.cli import output
 from headrace.cli.cluster.moving import AtOnce, DryRun, Yes
-from headrace.cli.failures import not_found
 from headrace.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, ClientConfig, examples
 
 if TYPE_CHECKING:
@@ -80,17 +79,19 @@ def balance(
     The plan says which partitions move and why. It counts replicas, not bytes; replicas of a
     partition stay in different racks, or get there. A replica on a broker that is not there stays.
     """
-    from headrace.admin.balance import even_out
-    from headrace.admin.reassignment import replicas_of
+    from headrace.admin.reassignment import plan_balance
     from headrace.cli import client
     from headrace.cli.cluster import moving
 
-    def plan(layout: "Layout") -> "Plan":
-        return even_out(layout.racks, replicas_of(layout))
-
     cluster = client.connect(bootstrap, client_config)
     moving.run(
-        cluster, plan, yes=yes, dry_run=dry_run, at_once=at_once, as_json=as_json, elect=True
+        cluster,
+        plan_balance,
+        yes=yes,
+        dry_run=dry_run,
+        at_once=at_once,
+        as_json=as_json,
+        elect=True,
     )
 
 
@@ -110,17 +111,12 @@ def drain(
 
     Stop the broker soon after: new topics may still be given to it.
     """
-    from headrace.admin import balance as planning
-    from headrace.admin.reassignment import replicas_of
+    from headrace.admin.reassignment import plan_drain
     from headrace.cli import client
     from headrace.cli.cluster import moving
 
     def plan(layout: "Layout") -> "Plan":
-        known = {one for row in layout.partitions.values() for one in row.replicas}
-        if broker not in known | layout.racks.keys():
-            listed = ", ".join(map(str, sorted(known | layout.racks.keys())))
-            raise not_found(f"there is no broker {broker}", f"There are {listed}.")
-        return planning.drain(layout.racks, replicas_of(layout), broker)
+        return plan_drain(layout, broker)
 
     cluster = client.connect(bootstrap, client_config)
     moving.run(cluster, plan, yes=yes, dry_run=dry_run, at_once=at_once, as_json=as_json)

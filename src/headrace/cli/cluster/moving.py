@@ -45,7 +45,7 @@ def run(
 
     with client.admin(cluster) as connected:
         layout = reassignment.settled_layout(connected)
-        plan = reassignment.planned(planner, layout)
+        plan = planner(layout)
         led_by_others = reassignment.not_led_by_preferred(layout) if elect else []
         if not as_json:
             _show(plan, len(led_by_others))

@@ -1,6 +1,7 @@
 """`headrace groups`: list, describe, reset-offsets, delete, watch."""
 
 import sys
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -250,7 +251,7 @@ def reset_offsets(
 
     The group must have no active members. A group that does not exist is created.
     """
-    from headrace.admin import group_reset, group_view
+    from headrace.admin import group_reset
     from headrace.cli import client
     from headrace.cli.groups import group_tables, reset_options
 
@@ -266,36 +267,26 @@ def reset_offsets(
         raise bad_usage("no topics given", "Specify --topic or --all-topics.")
     cluster = client.connect(bootstrap, client_config)
     with client.admin(cluster) as connected:
-        group = group_view.describe(connected, [name])[name]
-        if not group.exists and (all_topics or shift_by is not None):
-            raise group_view.missing_group(connected, name)
-        if group.members and not dry_run:
-            raise group_reset.in_use(group, "only offsets of a group without members can be reset")
-        committed = group_view.committed_offsets(connected, name)
-        chosen = (
-            group_reset.partitions_in(connected, scopes)
-            if scopes
-            else group_reset.partitions_read(connected, committed)
-        )
-        changes = group_reset.plan(connected, chosen, target, committed)
-        different = [each for each in changes if each.difference != 0]
-        if not group.exists:
+        plan = group_reset.plan_reset(connected, name, target, scopes or None)
+        if not dry_run:
+            group_reset.check_unused(plan.group, group_reset.RESET_NEEDS_NO_MEMBERS)
+        if not plan.group.exists:
             output.note(f"Group {name} does not exist yet; an offset makes it.")
         if not as_json:
-            group_tables.show_changes(changes)
-        if different and not dry_run:
+            group_tables.show_changes(plan.changes)
+        if plan.different and not dry_run:
             if not yes:
-                _confirm_reset(name, changes, shown=not as_json)
-            group_reset.apply(connected, name, different)
+                _confirm_reset(name, plan.changes, shown=not as_json)
+            group_reset.apply_reset(connected, plan)
     if as_json:
-        rows = [each.as_json() for each in changes]
-        done = bool(different) and not dry_run
+        rows = [each.as_json() for each in plan.changes]
+        done = bool(plan.different) and not dry_run
         output.print_json({"group": name, "applied": done, "partitions": rows})
         return
-    _report_reset(group, len(different), dry_run=dry_run)
+    _report_reset(plan.group, len(plan.different), dry_run=dry_run)
 
 
-def _confirm_reset(name: str, changes: list["OffsetChange"], *, shown: bool) -> None:
+def _confirm_reset(name: str, changes: Sequence["OffsetChange"], *, shown: bool) -> None:
     from headrace.cli.groups.group_tables import show_changes
 
     if not sys.stdin.isatty():
@@ -342,8 +333,7 @@ def delete(
     cluster = client.connect(bootstrap, client_config)
     with client.admin(cluster) as connected:
         for group in group_view.existing_groups(connected, names):
-            if group.members:
-                raise group_reset.in_use(group, "only a group without members can be deleted")
+            group_reset.check_unused(group, "only a group without members can be deleted")
         if not yes:
             _confirm_delete(names)
         refused = delete_groups(connected, names)

@@ -304,14 +304,13 @@ def alter(
 
 
 def _resize(cluster: "ClusterOptions", name: str, factor: int, as_json: bool) -> None:
-    from headrace.admin.balance import resize
-    from headrace.admin.reassignment import replicas_of
+    from headrace.admin.reassignment import plan_replication_factor
     from headrace.admin.topics import existing_topics
     from headrace.cli import client
     from headrace.cli.cluster import moving
 
     def plan(layout: "Layout") -> "Plan":
-        return resize(layout.racks, replicas_of(layout), name, factor)
+        return plan_replication_factor(layout, name, factor)
 
     with client.admin(cluster) as connected:
         existing_topics(connected, [name])
