@@ -4,7 +4,6 @@ The ticket comes from the ticket cache that `kinit` has filled, or is got with a
 asks the KDC, and blocks: the asyncio connection steps through the login in a thread.
 """
 
-import hashlib
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -71,6 +70,8 @@ def _context(source: TicketSource, host: str) -> "InitiatorContext":
 
 
 def _credential(source: TicketSource) -> "Credential":
+    import hashlib
+
     from headrace.security.gss import initiator_credential
 
     cache = source.ticket_cache
