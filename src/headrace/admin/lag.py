@@ -7,10 +7,11 @@ commit at intervals even if they make no progress.
 """
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
+from threading import Lock
 
 from headrace.admin.group_view import GroupView, PartitionLag
 from headrace.types import TopicPartition
@@ -189,6 +190,14 @@ class _Series:
         return inside or found[-1:]
 
 
+def _status(
+    row: PartitionLag, known: Mapping[TopicPartition, _Series], now_ms: int
+) -> PartitionStatus:
+    series = known.get(TopicPartition(row.topic, row.partition))
+    status, complete = (LagStatus.OK, False) if series is None else series.status(row.lag, now_ms)
+    return PartitionStatus(row.topic, row.partition, status, complete, row.lag)
+
+
 def _number(value: int | None) -> int:
     return NOTHING if value is None else value
 
@@ -198,15 +207,20 @@ def _known(value: int) -> int | None:
 
 
 class LagHistory:
-    """Observations of groups in memory: of at most `points` moments and partitions in total."""
+    """Observations of groups in memory, at most `points` in total; for any number of threads."""
 
     def __init__(self, points: int = MOST_POINTS, points_each: int = POINTS_OF_A_PARTITION) -> None:
         self._points = points
         self._points_each = points_each
+        self._lock = Lock()
         self._groups: dict[str, dict[TopicPartition, _Series]] = {}
 
     def observe(self, views: Iterable[GroupView], now_ms: int) -> None:
         """Add what all groups look like now; groups and partitions long gone are dropped."""
+        with self._lock:
+            self._observe(views, now_ms)
+
+    def _observe(self, views: Iterable[GroupView], now_ms: int) -> None:
         for view in views:
             rows = self._groups.setdefault(view.description.name, {})
             for row in view.partitions:
@@ -228,22 +242,24 @@ class LagHistory:
 
     def points(self, group: str, topic: str, partition: int) -> list[LagPoint]:
         """The lag of a partition over time, oldest first."""
-        series = self._groups.get(group, {}).get(TopicPartition(topic, partition))
-        return [] if series is None else series.points()
+        with self._lock:
+            series = self._groups.get(group, {}).get(TopicPartition(topic, partition))
+            return [] if series is None else series.points()
 
     def group_points(self, group: str) -> list[LagPoint]:
         """The sums of a group over time; the delay is the longest of its partitions."""
+        with self._lock:
+            rows = [series.points() for series in self._groups.get(group, {}).values()]
         totals: dict[int, tuple[int, int, int]] = {}
-        for series in self._groups.get(group, {}).values():
-            for point in series.points():
-                if point.lag is None:
-                    continue
-                committed, end, delay = totals.get(point.time_ms, (0, 0, NOTHING))
-                totals[point.time_ms] = (
-                    committed + (point.committed or 0),
-                    end + (point.committed or 0) + point.lag,
-                    max(delay, _number(point.delay_ms)),
-                )
+        for point in (point for points in rows for point in points):
+            if point.lag is None:
+                continue
+            committed, end, delay = totals.get(point.time_ms, (0, 0, NOTHING))
+            totals[point.time_ms] = (
+                committed + (point.committed or 0),
+                end + (point.committed or 0) + point.lag,
+                max(delay, _number(point.delay_ms)),
+            )
         return [
             LagPoint(at, committed, end, _known(delay))
             for at, (committed, end, delay) in sorted(totals.items())
@@ -251,14 +267,9 @@ class LagHistory:
 
     def status(self, view: GroupView, now_ms: int) -> GroupStatus:
         """The status of a group that was observed."""
-        rows = self._groups.get(view.description.name, {})
-        found: list[PartitionStatus] = []
-        for each in view.partitions:
-            series = rows.get(TopicPartition(each.topic, each.partition))
-            status, complete = (
-                (LagStatus.OK, False) if series is None else series.status(each.lag, now_ms)
-            )
-            found.append(PartitionStatus(each.topic, each.partition, status, complete, each.lag))
+        with self._lock:
+            rows = self._groups.get(view.description.name, {})
+            found = [_status(row, rows, now_ms) for row in view.partitions]
         return GroupStatus(
             view.description.name,
             max((each.status for each in found), key=SEVERITY.index, default=LagStatus.OK),

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
+from threading import Lock
 
 from headrace.client.cluster import Cluster
 from headrace.client.errors import ClientError
@@ -49,10 +50,11 @@ class RecordTime:
 
 
 class RecordTimes:
-    """Looks up times of records, and keeps those that were used last."""
+    """Looks up times of records, and keeps those that were used last; for any number of threads."""
 
     def __init__(self, capacity: int = CACHED_TIMES) -> None:
         self._capacity = capacity
+        self._lock = Lock()
         self._known: OrderedDict[tuple[TopicPartition, int], RecordTime] = OrderedDict()
 
     def look_up(
@@ -61,17 +63,19 @@ class RecordTimes:
         """The time at each position. A position has to be below the end of its partition."""
         found: dict[TopicPartition, RecordTime] = {}
         missing: dict[TopicPartition, int] = {}
-        for partition, offset in positions.items():
-            known = self._known.get((partition, offset))
-            if known is None:
-                missing[partition] = offset
-            else:
-                self._known.move_to_end((partition, offset))
-                found[partition] = known
+        with self._lock:
+            for partition, offset in positions.items():
+                known = self._known.get((partition, offset))
+                if known is None:
+                    missing[partition] = offset
+                else:
+                    self._known.move_to_end((partition, offset))
+                    found[partition] = known
         if missing:
             answers = first_batches(cluster, missing)
-            for partition, offset in missing.items():
-                found[partition] = self._take(partition, offset, answers.get(partition))
+            with self._lock:
+                for partition, offset in missing.items():
+                    found[partition] = self._take(partition, offset, answers.get(partition))
         return found
 
     def _take(

@@ -144,6 +144,26 @@ class Cluster:
         self._topics |= found
         return found
 
+    def led_by(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[int, dict[str, list[TopicPartition]]]:
+        """Partitions by their leaders and by topic, as Metadata has them now.
+
+        Left out are partitions that do not exist, have no leader, or may not be described.
+        """
+        wanted = list(partitions)
+        leaders = {
+            TopicPartition(str(row.name), int(part.partition_index)): int(part.leader_id)
+            for row in self.metadata({partition.topic for partition in wanted}).topics
+            for part in row.partitions
+        }
+        found: dict[int, dict[str, list[TopicPartition]]] = {}
+        for partition in wanted:
+            if (leader := leaders.get(partition, -1)) >= 0:
+                topics = found.setdefault(leader, {})
+                topics.setdefault(partition.topic, []).append(partition)
+        return found
+
     def brokers(self) -> dict[int, Address]:
         """The live brokers, according to one of them."""
         self.topics(())

@@ -38,17 +38,12 @@ def first_batches(
 ) -> dict[TopicPartition, FirstBatches]:
     """The first batches from these offsets on; every position is below its partition's end.
 
-    Left out are partitions that do not exist or have no leader, and those of leaders that do not
-    answer.
+    Left out are partitions that do not exist, have no leader or may not be described, and those of
+    leaders that do not answer.
     """
-    known = cluster.topics({partition.topic for partition in positions})
-    by_leader: dict[int, list[TopicPartition]] = {}
-    for partition in positions:
-        leaders = known[partition.topic].leaders if partition.topic in known else ()
-        if partition.partition < len(leaders) and leaders[partition.partition] >= 0:
-            by_leader.setdefault(leaders[partition.partition], []).append(partition)
     found: dict[TopicPartition, FirstBatches] = {}
-    for broker, partitions in by_leader.items():
+    for broker, topics in cluster.led_by(positions).items():
+        partitions = [each for rows in topics.values() for each in rows]
         for at in range(0, len(partitions), PARTITIONS_AT_ONCE):
             wanted = {each: positions[each] for each in partitions[at : at + PARTITIONS_AT_ONCE]}
             try:

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headrace.client.cluster import Cluster
-from headrace.client.errors import Unreachable, check, is_retriable
-from headrace.errors import KafkaError
+from headrace.client.errors import Unreachable, check
 from headrace.types import TopicPartition
 from headrace.wire.primitives import BrokerId, TopicName, i8, i32, i64
 
@@ -59,25 +58,17 @@ def available_offsets(
 
     Partitions that do not exist, and those whose leader does not respond, are left out.
     """
-    known = cluster.topics({partition.topic for partition in wanted})
-    by_leader: dict[int, dict[str, list[TopicPartition]]] = {}
-    for partition in wanted:
-        leaders = known[partition.topic].leaders if partition.topic in known else ()
-        if partition.partition < len(leaders) and leaders[partition.partition] >= 0:
-            topics = by_leader.setdefault(leaders[partition.partition], {})
-            topics.setdefault(partition.topic, []).append(partition)
     found: dict[TopicPartition, FoundOffset] = {}
-    for broker, topics in by_leader.items():
+    for broker, topics in cluster.led_by(wanted).items():
         try:
             answers = _ask(cluster, broker, topics, wanted, isolation)
         except Unreachable:
             continue
-        for partition, answer in answers.items():
-            try:
-                found[partition] = _checked(partition, answer)
-            except KafkaError as error:
-                if not is_retriable(error):
-                    raise
+        found |= {
+            partition: FoundOffset(int(answer.offset), int(answer.timestamp))
+            for partition, answer in answers.items()
+            if not answer.error_code
+        }
     return found
 
 
