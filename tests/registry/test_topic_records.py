@@ -112,11 +112,31 @@ def test_a_later_writer_fences_an_earlier_one(
     source.close()
 
 
-def test_only_a_login_with_gssapi_needs_our_own_client(bootstrap: str) -> None:
-    kerberos = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanisms": "GSSAPI"}
-    source = open_source(TopicLocation(bootstrap, properties=kerberos))
-    assert isinstance(source, ClientSource)
-    source.close()
-    source = open_source(TopicLocation(bootstrap))
-    assert isinstance(source, LibrarySource)
+@pytest.mark.parametrize(
+    ("properties", "kind"),
+    [
+        ({}, LibrarySource),
+        ({"sasl.mechanisms": "GSSAPI"}, ClientSource),
+        (
+            {"sasl.mechanism": "SCRAM-SHA-512", "sasl.username": "a", "sasl.password": "b"},
+            LibrarySource,
+        ),
+        (
+            {"sasl.mechanism": "SCRAM-SHA-512",
+             "sasl.jaas.config": 'x required username="a" password="b" tokenauth="true";'},
+            ClientSource,
+        ),
+        (
+            {"sasl.mechanism": "OAUTHBEARER",
+             "sasl.oauthbearer.token.endpoint.url": "file:///nowhere"},
+            ClientSource,
+        ),
+    ],
+)  # fmt: skip
+def test_only_logins_that_librdkafka_does_not_have_need_our_own_client(
+    bootstrap: str, properties: dict[str, str], kind: type
+) -> None:
+    protocol = {"security.protocol": "SASL_PLAINTEXT"} if properties else {}
+    source = open_source(TopicLocation(bootstrap, properties={**protocol, **properties}))
+    assert isinstance(source, kind)
     source.close()

@@ -4,16 +4,18 @@ import base64
 import json
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from headrace.client.cluster import Cluster as AdminCluster
 from headrace.client.config import ClientConfig, Security, parse_bootstrap
 from headrace.client.connection import Connection
 from headrace.client.errors import ClientError
+from headrace.client.users import delete_user, describe_users, set_password
 from headrace.errors import KafkaError
 from headrace.security.acls import AclOperation, AclPermission, PatternType, ResourceType
 from tests.security.secured import SecuredBroker
@@ -39,8 +41,8 @@ class Cluster:
     def __init__(self, admin: str, users: str) -> None:
         self.bootstrap = users
         self._users = parse_bootstrap(users)
-        bootstrap = parse_bootstrap(admin)
-        self.admin = Connection(bootstrap[0], ClientConfig(bootstrap))
+        self.admins = parse_bootstrap(admin)
+        self.admin = Connection(self.admins[0], ClientConfig(self.admins))
         self.alice, self.bob = (
             self.connect(Security("SASL_PLAINTEXT", username=name, password=password))
             for name, password in USERS.items()
@@ -283,6 +285,40 @@ def _answers(connection: Connection) -> bool:
         return describe(connection, everybody=True) is not None
     except ClientError:
         return False
+
+
+def _refused(log_in: Callable[[], Connection]) -> bool:
+    try:
+        log_in().close()
+    except KafkaError:
+        return True
+    return False
+
+
+def answers_after_deletion(cluster: Cluster) -> dict[str, bool]:
+    """Whether open connections of a deleted user and of a deleted token are still served."""
+    carol = Security("SASL_PLAINTEXT", mechanism="SCRAM-SHA-256", username="carol", password="c")
+    with AdminCluster(ClientConfig(cluster.admins)) as admin:
+        set_password(admin, "carol", "c", ["SCRAM-SHA-256"])
+        until(False, lambda: _refused(lambda: cluster.connect(carol)))
+        by_password = cluster.connect(carol)
+        delete_user(admin, describe_users(admin, ["carol"])["carol"])
+    assert until(True, lambda: _refused(lambda: cluster.connect(carol)))
+    token = create(cluster.alice)
+    until(False, lambda: _refused(lambda: cluster.log_in(token)))
+    by_token = cluster.log_in(token)
+    expire(cluster.alice, token.hmac)
+    assert until(True, lambda: _refused(lambda: cluster.log_in(token)))
+    return {"user": _answers(by_password), "token": _answers(by_token)}
+
+
+def test_open_connections_of_deleted_users_and_tokens_stay(broker: SecuredBroker) -> None:
+    assert answers_after_deletion(fresh(broker)) == {"user": True, "token": True}
+
+
+@pytest.mark.java
+def test_open_connections_of_deleted_users_and_tokens_stay_with_kafka_too(kafka: Cluster) -> None:
+    assert answers_after_deletion(kafka) == {"user": True, "token": True}
 
 
 def test_a_session_ends_with_its_token_and_the_controller_deletes_it(

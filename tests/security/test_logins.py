@@ -19,9 +19,11 @@ from kio.schema.sasl_authenticate.v2.response import SaslAuthenticateResponse
 from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
 from kio.schema.sasl_handshake.v1.response import SaslHandshakeResponse
 
+from headrace.client.cluster import Cluster
 from headrace.client.config import ClientConfig, Security, parse_bootstrap
 from headrace.client.connection import Connection
 from headrace.client.errors import ClientError, Unreachable
+from headrace.client.users import delete_user, describe_users, set_password
 from headrace.errors import ErrorCode, KafkaError
 from headrace.security.mechanisms import MECHANISMS
 from tests.security.secured import SecuredBroker
@@ -295,6 +297,19 @@ def test_another_user_and_a_hasty_one_do_not_log_in_again(short_sessions: Secure
     time.sleep(1.5)
     code = log_in_again(connection, "bob", "b0b")
     assert code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    with pytest.raises(Unreachable):
+        ask(connection)
+
+
+def test_a_user_that_was_deleted_does_not_log_in_again(short_sessions: SecuredBroker) -> None:
+    bootstrap = parse_bootstrap(short_sessions.addresses["PLAINTEXT"])
+    with Cluster(ClientConfig(bootstrap)) as admin:
+        set_password(admin, "carol", "c")
+        connection = connect(short_sessions, "SASL_PLAINTEXT", "PLAIN", "carol", "c")
+        delete_user(admin, describe_users(admin, ["carol"])["carol"])
+    ask(connection)
+    time.sleep(1.5)
+    assert log_in_again(connection, "carol", "c") == ErrorCode.SASL_AUTHENTICATION_FAILED
     with pytest.raises(Unreachable):
         ask(connection)
 

@@ -104,6 +104,19 @@ READ_HERE = frozenset(
 """Properties that `client_config` reads; all others are left to the caller."""
 
 
+ONLY_JAVA = frozenset(
+    {
+        "sasl.jaas.config",
+        "sasl.oauthbearer.client.credentials.client.id",
+        "sasl.oauthbearer.client.credentials.client.secret",
+        "ssl.keystore.type",
+        "ssl.truststore.location",
+        "ssl.truststore.type",
+    }
+)
+"""Those of them for security that librdkafka does not have."""
+
+
 def client_config(properties: Mapping[str, str], prefix: str = "") -> ClientConfig:
     """The configuration of these properties; `prefix` precedes their names in errors."""
     said = _Properties(properties, prefix)

@@ -13,7 +13,13 @@ from dataclasses import dataclass, field, replace
 from confluent_kafka import KafkaException
 
 from headrace.client.cluster import Cluster
-from headrace.client.config import ClientConfig, client_config, from_librdkafka
+from headrace.client.config import (
+    GSSAPI,
+    ONLY_JAVA,
+    ClientConfig,
+    client_config,
+    from_librdkafka,
+)
 from headrace.client.errors import ClientError, Unreachable
 from headrace.client.offsets import COMMITTED, LATEST, list_offsets
 from headrace.client.topics import create_topics, describe_topics
@@ -42,10 +48,14 @@ class TopicLocation:
     properties: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def mechanism(self) -> str:
-        """The SASL mechanism of the login; empty without a login."""
+    def by_library(self) -> bool:
+        """Whether librdkafka can log in: not with GSSAPI, with a token from a file, or with names
+        that only Java's clients have, such as those of delegation tokens."""
+        if ONLY_JAVA & self.properties.keys():
+            return False
         security = self._config().security
-        return security.mechanism if security.login else ""
+        from_file = security.tokens is not None and security.tokens.url.startswith("file:")
+        return not security.login or (security.mechanism != GSSAPI and not from_file)
 
     def cluster(self, timeout_s: float) -> Cluster:
         """A client of Headrace's own; a request is repeated for `timeout_s` at most."""

@@ -2,8 +2,8 @@
 
 There are two implementations. librdkafka is the faster one, because its threads do not need the
 interpreter: with `headrace.client` in its place, 16 clients registered about a third fewer schemas
-per second. Its packages on PyPI have no GSSAPI, so a registry that logs in with GSSAPI uses
-`headrace.client`.
+per second. Its packages on PyPI have no GSSAPI, and it has no delegation tokens and no tokens from
+files; a registry that logs in with one of these uses `headrace.client`.
 """
 
 import logging
@@ -16,7 +16,6 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer
 from confluent_kafka import KafkaError as LibraryError
 from confluent_kafka import TopicPartition as LibraryPartition
 
-from headrace.client.config import GSSAPI
 from headrace.client.connection import Connection
 from headrace.client.errors import ClientError, check, is_retriable
 from headrace.client.fetching import BY_NAME, FetchPlan, fetch_request, parse_fetch, whole_batches
@@ -86,14 +85,14 @@ class RecordWriter(Protocol):
 
 def open_source(location: "TopicLocation") -> RecordSource:
     """A source for the topic; KafkaException if librdkafka refuses its settings."""
-    return ClientSource(location) if location.mechanism == GSSAPI else LibrarySource(location)
+    return LibrarySource(location) if location.by_library else ClientSource(location)
 
 
 def open_writer(location: "TopicLocation", timeout_s: float) -> RecordWriter:
     """Fences earlier writers, whose open transactions are ended."""
-    if location.mechanism == GSSAPI:
-        return ClientWriter(location, timeout_s)
-    return LibraryWriter(location, timeout_s)
+    if location.by_library:
+        return LibraryWriter(location, timeout_s)
+    return ClientWriter(location, timeout_s)
 
 
 def _transactional_id(topic: str) -> str:
