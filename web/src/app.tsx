@@ -17,6 +17,10 @@ const PAGES: Record<string, Page> = Object.fromEntries(
   Object.entries({
     "": () => import("./pages/overview"),
     topics: () => import("./pages/topics"),
+    groups: () => import("./pages/groups"),
+    retention: () => import("./pages/retention"),
+    brokers: () => import("./pages/brokers"),
+    transactions: () => import("./pages/transactions"),
   } satisfies Record<string, Loader>).map(([name, load]) => [name, lazy(load as Loader) as Page]),
 );
 

@@ -10,4 +10,8 @@ export interface Entry {
 export const NAVIGATION: readonly Entry[] = [
   { page: "", title: "Overview", section: "" },
   { page: "topics", title: "Topics", section: "Data" },
+  { page: "groups", title: "Consumer groups", section: "Data" },
+  { page: "retention", title: "Retention", section: "Data" },
+  { page: "transactions", title: "Transactions", section: "Data" },
+  { page: "brokers", title: "Brokers", section: "Cluster" },
 ];

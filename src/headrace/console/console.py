@@ -1,10 +1,13 @@
 """The state of the console: its connections and what it has been configured with."""
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from headrace.admin.record_times import RecordTimes
 from headrace.client.config import ClientConfig, client_config, from_librdkafka
 from headrace.console.cluster_threads import ClusterThreads
+from headrace.console.observer import Observer
 from headrace.console.records.search import Searches
 from headrace.console.records.shown import Decoder
 from headrace.console.records.tail import Tails
@@ -24,6 +27,8 @@ class ConsoleOptions:
     """Client properties with librdkafka's names, secrets included."""
     registry_url: str = ""
     """Empty: the console has no schema registry."""
+    exports_metrics: bool = False
+    """Whether `/metrics` has the names of kafka_exporter."""
     read_only: bool = False
     """Whether the routes that change something are left out."""
     hosts: frozenset[str] = frozenset()
@@ -68,10 +73,15 @@ class Console:
         self.decoder = Decoder.of(self.registry)
         self.tails = Tails(options.consumer_properties, self.decoder)
         self.searches = Searches()
+        self.observer = Observer(self.cluster, exports=options.exports_metrics)
+        self.forecast_times = RecordTimes()
+        self.forecast_lock = asyncio.Lock()
 
     async def start(self) -> None:
         """The console starts without its cluster, too; the pages then tell what is wrong."""
+        self.observer.start()
 
     async def stop(self) -> None:
+        await self.observer.stop()
         self.tails.close()
         self.cluster.close()

@@ -6,7 +6,18 @@ body: those are in `_READS`.
 
 from collections.abc import Awaitable, Callable
 
-from headrace.console import overview_api, records_api, topics_api
+from headrace.console import (
+    access_api,
+    brokers_api,
+    groups_api,
+    overview_api,
+    produce_api,
+    records_api,
+    retention_api,
+    schemas_api,
+    topics_api,
+    transactions_api,
+)
 from headrace.console.console_request import ConsoleRequest
 from headrace.service.routes import HttpRoute
 
@@ -25,6 +36,24 @@ _READS: tuple[Row, ...] = (
     ("GET", "/api/topics/{topic}/records/{partition}/{offset}/{part}", records_api.download),
     ("GET", "/api/topics/{topic}/tail", records_api.follow),
     ("GET", "/api/topics/{topic}/search", records_api.search),
+    ("GET", "/api/topics/{topic}/groups", topics_api.get_topic_groups),
+    ("GET", "/api/topics/{topic}/volume", topics_api.get_volume),
+    ("GET", "/api/groups", groups_api.list_all),
+    ("GET", "/api/groups/{group}", groups_api.get_group),
+    ("POST", "/api/groups/{group}/reset-plan", groups_api.plan_reset),
+    ("GET", "/api/retention", retention_api.get_forecast),
+    ("GET", "/api/schemas", schemas_api.list_subjects),
+    ("GET", "/api/schemas/{subject}", schemas_api.get_subject),
+    ("POST", "/api/schemas/{subject}/check", schemas_api.check_schema),
+    ("GET", "/api/brokers", brokers_api.get_brokers),
+    ("GET", "/api/brokers/{broker}/configs", brokers_api.get_broker_configs),
+    ("GET", "/api/reassignments", brokers_api.get_reassignments),
+    ("GET", "/api/log-folders", brokers_api.get_log_folders),
+    ("GET", "/api/transactions", transactions_api.list_open),
+    ("GET", "/api/held-partitions", transactions_api.list_held),
+    ("GET", "/api/users", access_api.list_users),
+    ("GET", "/api/acls", access_api.list_acls),
+    ("GET", "/api/quotas", access_api.list_all_quotas),
 )
 
 _CHANGES: tuple[Row, ...] = (
@@ -32,6 +61,21 @@ _CHANGES: tuple[Row, ...] = (
     ("PATCH", "/api/topics/{topic}/configs", topics_api.change_topic_configs),
     ("PATCH", "/api/topics/{topic}/partitions", topics_api.change_partitions),
     ("DELETE", "/api/topics/{topic}", topics_api.delete_topic),
+    ("POST", "/api/topics/{topic}/records", produce_api.produce_record),
+    ("POST", "/api/groups/{group}/reset", groups_api.reset),
+    ("DELETE", "/api/groups/{group}", groups_api.delete),
+    ("POST", "/api/schemas/{subject}", schemas_api.register_schema),
+    ("PUT", "/api/schemas/{subject}/compatibility", schemas_api.change_compatibility),
+    ("DELETE", "/api/schemas/{subject}/{version}", schemas_api.delete_version),
+    ("PATCH", "/api/brokers/{broker}/configs", brokers_api.change_broker_configs),
+    ("POST", "/api/preferred-leaders", brokers_api.elect_preferred),
+    ("DELETE", "/api/transactions/{id}", transactions_api.abort),
+    ("POST", "/api/held-partitions/abort", transactions_api.abort_in_partition),
+    ("PUT", "/api/users/{user}", access_api.put_user),
+    ("DELETE", "/api/users/{user}", access_api.remove_user),
+    ("POST", "/api/acls", access_api.add_acl),
+    ("POST", "/api/acls/delete", access_api.remove_acl),
+    ("PATCH", "/api/quotas", access_api.change_quotas),
 )
 
 

@@ -4,11 +4,14 @@ The list has names and partitions only, which are one request to the cluster. Si
 counts are asked for by the rows that a browser shows.
 """
 
+import time
 from collections.abc import Iterable, Mapping
 
+from headrace.admin.group_view import GroupView
+from headrace.admin.volume import topic_volume
 from headrace.client.brokers import partition_sizes
 from headrace.client.cluster import Cluster
-from headrace.client.configs import alter_configs, describe_configs
+from headrace.client.configs import ConfigValue, alter_configs, describe_configs
 from headrace.client.offsets import EARLIEST, LATEST, find_offsets
 from headrace.client.topics import (
     BROKER_DEFAULT,
@@ -24,6 +27,7 @@ from headrace.types import ConfigResourceType, TopicPartition
 
 MOST_NUMBERS = 200
 """Topics in one request for numbers."""
+DAY_MS = 86_400_000
 
 
 async def list_topics(request: ConsoleRequest) -> object:
@@ -53,7 +57,9 @@ async def get_numbers(request: ConsoleRequest) -> object:
         raise HttpError(400, "The field topics must be a list of texts")
     if len(names) > MOST_NUMBERS:
         raise HttpError(400, f"Ask for at most {MOST_NUMBERS} topics at once")
-    return await request.console.cluster.run(_numbers, names)
+    found = await request.console.cluster.run(_numbers, names)
+    groups = _groups_by_topic(request.console.observer.views.values())
+    return {name: {**numbers, **groups.get(name, {})} for name, numbers in found.items()}
 
 
 async def get_topic(request: ConsoleRequest) -> object:
@@ -66,18 +72,21 @@ async def get_topic_configs(request: ConsoleRequest) -> object:
     rows = await request.console.cluster.run(
         describe_configs, ConfigResourceType.TOPIC, request.path["topic"]
     )
-    return {
-        "configs": [
-            {
-                "name": each.name,
-                "value": None if each.sensitive else each.value,
-                "source": each.source,
-                "read_only": each.read_only,
-                "sensitive": each.sensitive,
-            }
-            for each in rows
-        ]
-    }
+    return {"configs": shown_configs(rows)}
+
+
+def shown_configs(rows: Iterable[ConfigValue]) -> list[dict[str, object]]:
+    """Settings for a browser; secrets are left out."""
+    return [
+        {
+            "name": each.name,
+            "value": None if each.sensitive else each.value,
+            "source": each.source,
+            "read_only": each.read_only,
+            "sensitive": each.sensitive,
+        }
+        for each in rows
+    ]
 
 
 async def create_topic(request: ConsoleRequest) -> object:
@@ -124,7 +133,57 @@ async def delete_topic(request: ConsoleRequest) -> object:
     return {"name": name}
 
 
-def _numbers(cluster: Cluster, names: Iterable[str]) -> Mapping[str, object]:
+async def get_topic_groups(request: ConsoleRequest) -> object:
+    """The groups that read a topic, with their lag in it."""
+    topic = request.path["topic"]
+    observer = request.console.observer
+    found: list[dict[str, object]] = []
+    for view in await observer.groups():
+        rows = [row for row in view.partitions if row.topic == topic]
+        if rows:
+            delays = [row.delay_s for row in rows if row.delay_s is not None]
+            found.append(
+                {
+                    "name": view.description.name,
+                    "state": view.description.state,
+                    "members": len(view.description.members),
+                    "lag": str(sum(row.lag or 0 for row in rows)),
+                    "lag_seconds": max(delays, default=None),
+                    "status": observer.status(view).status,
+                }
+            )
+    return {"groups": found}
+
+
+async def get_volume(request: ConsoleRequest) -> object:
+    """Records over time between two moments, by ListOffsets."""
+    now_ms = time.time_ns() // 1_000_000
+    stop = whole_number("to", request.text("to") or str(now_ms))
+    start = whole_number("from", request.text("from") or str(stop - DAY_MS))
+    points = whole_number("points", request.text("points", "61"), 2, 200)
+    found = await request.console.cluster.run(
+        topic_volume, request.path["topic"], start, stop, points
+    )
+    return {
+        "times": [str(each) for each in found.times_ms],
+        "records": [str(each) for each in found.records],
+        "missing": found.missing,
+    }
+
+
+def _groups_by_topic(views: Iterable[GroupView]) -> dict[str, dict[str, object]]:
+    """How many groups read a topic, and the sum of their lags in it."""
+    groups: dict[str, int] = {}
+    lags: dict[str, int] = {}
+    for view in views:
+        for name in {row.topic for row in view.partitions}:
+            groups[name] = groups.get(name, 0) + 1
+        for row in view.partitions:
+            lags[row.topic] = lags.get(row.topic, 0) + (row.lag or 0)
+    return {name: {"groups": count, "lag": str(lags[name])} for name, count in groups.items()}
+
+
+def _numbers(cluster: Cluster, names: Iterable[str]) -> Mapping[str, Mapping[str, object]]:
     topics = describe_topics(cluster, names)
     led = [TopicPartition(each.name, index) for each in topics.values() for index in each.led]
     begins = find_offsets(cluster, dict.fromkeys(led, EARLIEST))

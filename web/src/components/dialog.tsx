@@ -33,6 +33,7 @@ export function Dialog({ title, action, dangerous = false, command, disabled = f
       await onSubmit();
       onClose();
     } catch (problem) {
+      // An empty message keeps the dialog open: a preview was made.
       setError(problem instanceof ApiError ? problem.message : String(problem));
       setBusy(false);
     }

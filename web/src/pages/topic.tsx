@@ -1,17 +1,19 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { remove, useData, type Long } from "../api";
+import { ConfigTable } from "../components/config_table";
 import { Dialog, quoted } from "../components/dialog";
 import { TextField } from "../components/field";
+import { GroupStatus } from "../components/group_status";
 import { notify } from "../components/notices";
 import { Badge, Shown } from "../components/states";
-import { Table, byNumber } from "../components/table";
+import { Table, byNumber, byText } from "../components/table";
 import { Tabs } from "../components/tabs";
 import { bytes, count } from "../numbers";
-import { navigate, path } from "../router";
+import { Link, navigate, path } from "../router";
 import { mayChange } from "../session";
+import { durationText } from "../time";
 import { Records } from "./records";
-import { TopicSettings } from "./topic_settings";
 
 interface PartitionRow {
   partition: number;
@@ -31,7 +33,7 @@ interface TopicInfo {
   partitions: PartitionRow[];
 }
 
-const PARTS: Record<string, string> = { records: "Records", partitions: "Partitions", settings: "Settings" };
+const PARTS: Record<string, string> = { records: "Records", partitions: "Partitions", groups: "Groups", settings: "Settings" };
 
 export function TopicPage({ name, part }: { name: string; part: string }): JSX.Element {
   const [deleting, setDeleting] = useState(false);
@@ -49,7 +51,7 @@ export function TopicPage({ name, part }: { name: string; part: string }): JSX.E
         label="Parts of the topic"
         tabs={Object.entries(PARTS).map(([key, title]) => ({ to: path("topics", name, key), title, current: key === part }))}
       />
-      {part === "settings" ? <TopicSettings name={name} /> : part === "partitions" ? <Partitions name={name} /> : <Records topic={name} />}
+      {part === "settings" ? <ConfigTable place={`/topics/${encodeURIComponent(name)}/configs`} command={`topic ${quoted(name)}`} own="topic" /> : part === "partitions" ? <Partitions name={name} /> : part === "groups" ? <TopicGroups name={name} /> : <Records topic={name} />}
       {deleting && <DeleteTopic name={name} onClose={() => setDeleting(false)} />}
     </div>
   );
@@ -72,6 +74,38 @@ function Partitions({ name }: { name: string }): JSX.Element {
             { key: "begin", title: "First offset", cell: (row) => count(row.begin), number: true },
             { key: "end", title: "End offset", cell: (row) => count(row.end), number: true },
             { key: "bytes", title: "Size", cell: (row) => bytes(row.bytes), compare: byNumber((row) => (row.bytes === null ? null : BigInt(row.bytes))), number: true },
+          ]}
+        />
+      )}
+    </Shown>
+  );
+}
+
+interface TopicGroup {
+  name: string;
+  state: string;
+  members: number;
+  lag: Long;
+  lag_seconds: number | null;
+  status: string;
+}
+
+function TopicGroups({ name }: { name: string }): JSX.Element {
+  const groups = useData<{ groups: TopicGroup[] }>(`/topics/${encodeURIComponent(name)}/groups`, 5000);
+  return (
+    <Shown of={groups}>
+      {(data) => (
+        <Table
+          label="Groups"
+          rows={data.groups}
+          id={(row) => row.name}
+          empty="No consumer group reads this topic."
+          columns={[
+            { key: "name", title: "Group", cell: (row) => <Link to={path("groups", row.name)}>{row.name}</Link>, compare: byText((row) => row.name) },
+            { key: "status", title: "Status", cell: (row) => <GroupStatus status={row.status} complete />, compare: byText((row) => row.status) },
+            { key: "members", title: "Members", cell: (row) => count(row.members), compare: byNumber((row) => row.members), number: true },
+            { key: "lag", title: "Lag", cell: (row) => count(row.lag), compare: byNumber((row) => BigInt(row.lag)), number: true },
+            { key: "seconds", title: "Lag in time", cell: (row) => (row.lag_seconds === null ? "unknown" : durationText(row.lag_seconds * 1000)), compare: byNumber((row) => row.lag_seconds), number: true },
           ]}
         />
       )}

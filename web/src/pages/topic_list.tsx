@@ -14,6 +14,8 @@ import type { TopicRow } from "./topics";
 interface Numbers {
   records: Long;
   bytes: Long;
+  groups?: number;
+  lag?: Long;
 }
 
 const REFRESH_MS = 10_000;
@@ -57,6 +59,8 @@ export function TopicList(): JSX.Element {
               { key: "replicas", title: "Replicas", cell: (row) => row.replication_factor, compare: byNumber((row) => row.replication_factor), number: true, optional: true },
               { key: "records", title: "Records", cell: (row) => count(numbers.of(row.name)?.records), number: true },
               { key: "bytes", title: "Size", cell: (row) => bytes(numbers.of(row.name)?.bytes), number: true, optional: true },
+              { key: "groups", title: "Groups", cell: (row) => numbers.of(row.name)?.groups ?? (numbers.of(row.name) ? 0 : ""), number: true, optional: true },
+              { key: "lag", title: "Lag", cell: (row) => count(numbers.of(row.name)?.lag), number: true, optional: true },
               { key: "state", title: "State", cell: (row) => <State row={row} />, compare: byNumber((row) => row.offline * 1000 + row.under_replicated) },
             ]}
           />

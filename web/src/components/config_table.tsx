@@ -1,11 +1,11 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { patch, useData } from "../api";
-import { Dialog, quoted } from "../components/dialog";
-import { Filter, TextField } from "../components/field";
-import { notify } from "../components/notices";
-import { Badge, Shown } from "../components/states";
-import { Table, byText } from "../components/table";
+import { Dialog, quoted } from "./dialog";
+import { Filter, TextField } from "./field";
+import { notify } from "./notices";
+import { Badge, Shown } from "./states";
+import { Table, byText } from "./table";
 import { param, setParams } from "../router";
 import { mayChange } from "../session";
 
@@ -17,8 +17,18 @@ interface Config {
   sensitive: boolean;
 }
 
-export function TopicSettings({ name }: { name: string }): JSX.Element {
-  const configs = useData<{ configs: Config[] }>(`/topics/${encodeURIComponent(name)}/configs`);
+interface ConfigTableProps {
+  /** Path of the settings in the API. */
+  place: string;
+  /** The object in a command line: `topic NAME`. */
+  command: string;
+  /** The source of values that are set on this very object. */
+  own: string;
+}
+
+/** The settings of a topic or broker, and a form that changes one. */
+export function ConfigTable({ place, command, own }: ConfigTableProps): JSX.Element {
+  const configs = useData<{ configs: Config[] }>(place);
   const [changing, setChanging] = useState<Config | null>(null);
   const text = param("q").toLowerCase();
   return (
@@ -36,7 +46,7 @@ export function TopicSettings({ name }: { name: string }): JSX.Element {
             columns={[
               { key: "name", title: "Setting", cell: (row) => <code>{row.name}</code>, compare: byText((row) => row.name) },
               { key: "value", title: "Value", cell: (row) => (row.sensitive ? <Badge>secret</Badge> : <code>{row.value}</code>) },
-              { key: "source", title: "Set by", cell: (row) => (row.source === "topic" ? <Badge kind="ok">this topic</Badge> : row.source), compare: byText((row) => row.source) },
+              { key: "source", title: "Set by", cell: (row) => (row.source === own ? <Badge kind="ok">this {own}</Badge> : row.source), compare: byText((row) => row.source) },
               {
                 key: "change",
                 title: "",
@@ -54,7 +64,9 @@ export function TopicSettings({ name }: { name: string }): JSX.Element {
       </Shown>
       {changing !== null && (
         <ChangeSetting
-          topic={name}
+          place={place}
+          command={command}
+          own={own}
           config={changing}
           onClose={() => {
             setChanging(null);
@@ -66,21 +78,19 @@ export function TopicSettings({ name }: { name: string }): JSX.Element {
   );
 }
 
-function ChangeSetting({ topic, config, onClose }: { topic: string; config: Config; onClose: () => void }): JSX.Element {
+function ChangeSetting({ place, command, own, config, onClose }: ConfigTableProps & { config: Config; onClose: () => void }): JSX.Element {
   const [value, setValue] = useState(config.value ?? "");
   const [reset, setReset] = useState(false);
   const change = async () => {
     const body = reset ? { delete: [config.name] } : { set: { [config.name]: value } };
-    await patch(`/topics/${encodeURIComponent(topic)}/configs`, body);
-    notify(`${config.name} of ${topic} was changed.`);
+    await patch(place, body);
+    notify(`${config.name} was changed.`);
   };
-  const command = reset
-    ? `headrace configs unset topic ${quoted(topic)} ${config.name}`
-    : `headrace configs set topic ${quoted(topic)} ${quoted(`${config.name}=${value}`)}`;
+  const line = `headrace configs set ${command} ${reset ? `--unset ${config.name}` : `--set ${quoted(`${config.name}=${value}`)}`}`;
   return (
-    <Dialog title={`Change ${config.name}`} action="Change" command={command} onSubmit={change} onClose={onClose}>
+    <Dialog title={`Change ${config.name}`} action="Change" command={line} onSubmit={change} onClose={onClose}>
       {!reset && <TextField label="Value" value={value} onInput={setValue} />}
-      {config.source === "topic" && (
+      {config.source === own && (
         <label>
           <input type="checkbox" checked={reset} onChange={(event) => setReset(event.currentTarget.checked)} /> Back to the default
         </label>
