@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from headrace.admin import group_reset, positions
-from headrace.admin.group_view import GroupView, committed_offsets, existing_groups
+from headrace.admin.group_view import GroupView, describe
 from headrace.client.cluster import Cluster
 from headrace.client.groups import delete_groups
 from headrace.console.console_request import ConsoleRequest, whole_number
@@ -145,9 +145,9 @@ def _target(body: Mapping[str, object]) -> group_reset.Target:
     raise HttpError(400, "The field to must be beginning, end, offset, time or shift")
 
 
-def _scopes(topics: object) -> list[group_reset.ResetScope]:
+def _scopes(topics: object) -> list[group_reset.ResetScope] | None:
     if topics is None:
-        return []
+        return None
     if not isinstance(topics, list) or not all(isinstance(each, str) for each in topics):
         raise HttpError(400, "The field topics must be a list of texts")
     return [group_reset.ResetScope(each, None) for each in topics]
@@ -157,22 +157,16 @@ def _plan(
     cluster: Cluster,
     name: str,
     target: group_reset.Target,
-    scopes: Sequence[group_reset.ResetScope],
-) -> list[group_reset.OffsetChange]:
-    (group,) = existing_groups(cluster, [name])
-    if group.members:
-        raise group_reset.in_use(group, "its offsets cannot be reset")
-    committed = committed_offsets(cluster, name)
-    chosen = (
-        group_reset.partitions_in(cluster, scopes)
-        if scopes
-        else group_reset.partitions_read(cluster, committed)
-    )
-    return group_reset.plan(cluster, chosen, target, committed)
+    scopes: Sequence[group_reset.ResetScope] | None,
+) -> Sequence[group_reset.OffsetChange]:
+    plan = group_reset.plan_reset(cluster, name, target, scopes)
+    group_reset.check_unused(plan.group, group_reset.RESET_NEEDS_NO_MEMBERS)
+    return plan.changes
 
 
 def _apply(cluster: Cluster, name: str, changes: Sequence[group_reset.OffsetChange]) -> None:
-    group_reset.apply(cluster, name, changes)
+    group = describe(cluster, [name])[name]
+    group_reset.apply_reset(cluster, group_reset.ResetPlan(group, tuple(changes)))
 
 
 def _change(change: group_reset.OffsetChange) -> dict[str, object]:
