@@ -286,9 +286,10 @@ def test_half_a_handshake_ends_in_time_and_holds_up_nobody(
         sock.sendall(b"\x16\x03\x01\x02\0\x01")
     assert listening.principal(client(folder)) == "User:ANONYMOUS"
     for sock in slow:
-        assert sock.recv(100) == b""
+        with contextlib.suppress(ConnectionResetError):
+            assert sock.recv(100) == b""
         sock.close()
-    assert "did not finish the TLS handshake within 2 s" in caplog.text
+    assert "did not finish its TLS handshake within 2 s" in caplog.text
 
 
 def test_unfinished_handshakes_are_bounded(
@@ -306,6 +307,7 @@ def test_unfinished_handshakes_are_bounded(
         sock.close()
     eventually(lambda: accepted(listening, folder), "there is room again")
     monkeypatch.setattr(handshakes, "MOST", 2)
+    listening = start(settings(folder))
     sockets = [listening.connect() for _ in range(3)]
     assert sockets[0].recv(1) == b""
     for sock in sockets:

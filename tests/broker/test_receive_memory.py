@@ -15,6 +15,7 @@ from headrace.testing.running import RunningBroker
 from tests.broker.test_bad_input import resident_bytes
 from tests.support.ports import free_port
 from tests.support.raw import RawClient, batch_of, create, frame, produce, produce_error
+from tests.support.stores import eventually
 
 MIB = 1024 * 1024
 LIMIT = 64 * MIB
@@ -166,3 +167,27 @@ def test_large_frames_that_wait_for_each_other_are_all_finished(broker: RunningB
     assert all(answer.result() > 100 for answer in answers)
     assert metric(broker, "headrace_receive_waits") == 0
     assert metric(broker, "headrace_receive_bytes") == 0
+
+
+def test_a_client_that_hangs_up_while_it_waits_for_memory_is_forgotten(
+    broker: RunningBroker,
+) -> None:
+    start = memoryview(struct.pack(">i", 90 * MIB) + bytes(20 * MIB))
+    clients = [RawClient(broker.bootstrap_servers) for _ in range(8)]
+    try:
+        for client in clients:
+            push(client.socket, start)
+        waiting = metric(broker, "headrace_receive_waits")
+        assert waiting > 0
+        # The last one waits. It resets its connection, as a client does that is killed.
+        last = clients.pop()
+        last.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        last.socket.close()
+        eventually(lambda: metric(broker, "headrace_receive_waits") < waiting, "it waits no longer")
+        for client in clients:  # the others were not closed for it
+            client.socket.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                client.socket.recv(1)
+    finally:
+        for client in clients:
+            client.socket.close()

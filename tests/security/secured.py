@@ -60,6 +60,7 @@ class SecuredBroker:
             words += ["--set", f"{name}={value}"]
         log = self._undo.enter_context((self.folder / "log.txt").open("ab"))
         process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=log, text=True)
+        self.pid = process.pid
         self._undo.callback(process.wait, 60)
         self._undo.callback(process.terminate)
         assert process.stdout is not None
@@ -78,6 +79,10 @@ class SecuredBroker:
         trace: TracebackType | None,
     ) -> None:
         self._undo.close()
+
+    def port(self, protocol: str) -> int:
+        """Of the listener with this protocol."""
+        return int(self.addresses[protocol].rpartition(":")[2])
 
     def log(self) -> str:
         """What the broker has logged."""

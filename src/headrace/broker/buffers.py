@@ -19,9 +19,9 @@ _GRAIN_BYTES = 64 * 1024
 class Buffers:
     """Receive memory that connections share."""
 
-    def __init__(self, memory: ReceiveMemory) -> None:
+    def __init__(self, memory: ReceiveMemory, shared_bytes: int = SHARED_BYTES) -> None:
         self.memory = memory
-        self.shared = bytearray(SHARED_BYTES)
+        self.shared = bytearray(shared_bytes)
         self.view = memoryview(self.shared)
         self._pool: list[bytearray] = []
 

@@ -21,7 +21,7 @@ from headrace.apis.context import Caller
 from headrace.apis.hot import Answer, CloseConnection, Later, LongProduce
 from headrace.apis.records.waiting_fetches import WaitingFetch
 from headrace.broker.buffers import SHARED_BYTES, Buffers
-from headrace.broker.poller import HANGUP, READ, WRITE, Poller
+from headrace.broker.poller import CLOSED, HANGUP, READ, WRITE, Poller
 from headrace.broker.transport import Transport, Waiting
 from headrace.wire.fast import Chunk
 from headrace.wire.framing import MIN_REQUEST_BYTES, SIZE_BYTES, frame_size
@@ -59,13 +59,18 @@ class _Waiting:
 class Limits:
     """Limits of one connection."""
 
-    __slots__ = ("frame_bytes", "least_bytes", "pipelined")
+    __slots__ = ("buffers", "frame_bytes", "least_bytes", "pipelined")
 
     def __init__(
-        self, frame_bytes: int, pipelined: int, least_bytes: int = MIN_REQUEST_BYTES
+        self,
+        frame_bytes: int,
+        pipelined: int,
+        buffers: Buffers,
+        least_bytes: int = MIN_REQUEST_BYTES,
     ) -> None:
         self.frame_bytes = frame_bytes
         self.pipelined = pipelined
+        self.buffers = buffers
         self.least_bytes = least_bytes
 
 
@@ -84,7 +89,6 @@ class Connection:
         transport: Transport,
         caller: Caller,
         poller: Poller,
-        buffers: Buffers,
         handler: Handler,
         limits: Limits,
         on_close: Callable[["Connection"], None],
@@ -99,8 +103,8 @@ class Connection:
         self._send_now = transport.send
         self._pending = transport.pending
         self._poller = poller
-        self._buffers = buffers
-        self._memory = buffers.memory
+        self._buffers = limits.buffers
+        self._memory = limits.buffers.memory
         self._handle = handler.handle
         self._limits = limits
         self._private: bytearray | None = None
@@ -127,6 +131,12 @@ class Connection:
         """Pass all following requests to another handler."""
         self._handle = handler.handle
         self._limits = limits
+        if limits.buffers is not self._buffers:
+            self._memory.release(self)
+            self._buffers = limits.buffers
+            self._memory = limits.buffers.memory
+            if self._private is not None:
+                self._memory.lend(self, len(self._private))
 
     def switch_handler(self, before: HandleFrame, after: HandleFrame) -> None:
         """Pass all following requests to `after`, if `before` is the current handler."""
@@ -161,11 +171,11 @@ class Connection:
                 return
             buffers = self._buffers
             if self._private is not None:
-                self._receive_more(self._private)
+                self._receive_more(self._private, events)
             elif self._large and (private := buffers.take_pooled(self._large)) is not None:
                 self._private, self._filled, self._needed = private, 0, 0
                 self._memory.lend(self, len(private))
-                self._receive_more(private)
+                self._receive_more(private, events)
             else:
                 count = self._receive_into(buffers.view)
                 if count == 0:
@@ -197,10 +207,16 @@ class Connection:
         hangup = 0 if events & HANGUP else HANGUP
         self._want(self._events & ~(READ | HANGUP) | hangup)
 
-    def _receive_more(self, private: bytearray) -> None:
+    def _receive_more(self, private: bytearray, events: int) -> None:
         """Receive the rest of a partial frame, and nothing beyond it."""
         filled = self._filled
         if filled == len(private):
+            if self._memory.is_waiting(self):
+                if events & CLOSED:  # which the poller would report for ever
+                    self.close()
+                else:
+                    self._want(self._events & ~READ)
+                return
             larger = self._buffers.take(max(self._needed, filled + 1), filled)
             if not self._memory.grant(self, len(larger), self._needed):
                 self._buffers.give_back(larger)

@@ -1,9 +1,11 @@
 """TLS handshakes of new connections, before they become connections of the broker.
 
-A handshake occupies the event loop for most of a millisecond, so they are handled one at a time,
-and other connections are served in between. Unfinished handshakes are bounded in total, per
-address, and in time. A connection of a client that does not use TLS is closed without an alert,
-because a Java client would read the alert as the size of a huge response.
+A handshake takes most of a millisecond, in which OpenSSL releases the interpreter lock. A worker
+thread runs them one after the other, and the event loop serves connections meanwhile. Unfinished
+handshakes are bounded in total, per address, and in time. OpenSSL gets a handshake only when the
+whole ClientHello has arrived and was checked (`client_hello.py`). A connection of a client that
+does not use TLS is closed without an alert, because a Java client would read the alert as the size
+of a huge response.
 """
 
 import asyncio
@@ -11,9 +13,18 @@ import logging
 import socket
 import ssl
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
+from headrace.broker.client_hello import (
+    MOST_BYTES,
+    RefusedHello,
+    begins_tls,
+    bytes_needed,
+    check_client_hello,
+)
 from headrace.broker.poller import READ, WRITE, Poller
+from headrace.broker.setups import Setups
 from headrace.broker.tls_transport import TlsTransport
 from headrace.security.tls import ListenerTls
 from headrace.security.x509 import NotACertificate, parse_certificate
@@ -25,7 +36,8 @@ logger = logging.getLogger(__name__)
 MOST = 1024
 """The limit of unfinished handshakes on one listener; a new one ends the oldest."""
 MOST_PER_ADDRESS = 128
-_TLS_HANDSHAKE = 0x16
+_TOGETHER = 8
+"""How many handshakes the worker gets at once."""
 _LOG_S = 10.0
 """How often one kind of failure of one address is logged."""
 
@@ -42,14 +54,13 @@ class Handshakes:
         self.listener = listener
         self.tls = tls
         self.poller = poller
-        self._timeout_s = timeout_s
         self._done = done
-        self._under_way: dict[_Handshake, float] = {}
-        """The deadline of each handshake, oldest first."""
+        self._under_way: Setups[_Handshake] = Setups("TLS handshake", MOST, timeout_s)
         self._per_host: Counter[str] = Counter()
         self._ready: deque[_Handshake] = deque()
-        self._working = False
-        self._timer: asyncio.TimerHandle | None = None
+        self._batch: Sequence[_Handshake] = ()
+        """What the worker works on."""
+        self._worker: ThreadPoolExecutor | None = None
         self._logged: dict[tuple[str, str], float] = {}
 
     def __len__(self) -> int:
@@ -61,51 +72,47 @@ class Handshakes:
             self.log_closing(host, port, f"has {MOST_PER_ADDRESS} unfinished TLS handshakes")
             sock.close()
             return
-        if len(self._under_way) >= MOST:
-            next(iter(self._under_way)).end()
-        loop = asyncio.get_running_loop()
-        handshake = _Handshake(self, sock, host, port)
-        self._under_way[handshake] = loop.time() + self._timeout_s
+        self._under_way.begin(_Handshake(self, sock, host, port))
         self._per_host[host] += 1
-        if self._timer is None:
-            self._timer = loop.call_later(self._timeout_s, self._end_late)
 
     def close(self) -> None:
         """End all handshakes."""
-        for handshake in list(self._under_way):
-            handshake.end()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._under_way.close()
+        if self._worker is not None:
+            self._worker.shutdown()
+        for handshake in (*self._batch, *self._ready):
+            handshake.close_socket()
+        self._batch = ()
+        self._ready.clear()
 
     def take_turn(self, handshake: "_Handshake") -> None:
         """Queue a handshake for its next step."""
         self._ready.append(handshake)
-        if not self._working:
-            self._working = True
-            asyncio.get_running_loop().call_soon(self._work)
-        self.poller.has_work = True
+        if not self._batch:
+            self._work()
+            self.poller.has_work = True
 
     def _work(self) -> None:
-        """Run one step of one handshake; other connections are served before the next."""
-        self._ready.popleft().step()
-        self._working = bool(self._ready)
-        if self._working:
-            asyncio.get_running_loop().call_soon(self._work)
+        """Give the worker the next handshakes."""
+        if self._worker is None:
+            self._worker = ThreadPoolExecutor(1, thread_name_prefix="handshakes")
+        count = min(len(self._ready), _TOGETHER)
+        self._batch = [self._ready.popleft() for _ in range(count)]
+        loop = asyncio.get_running_loop()
+        done = loop.run_in_executor(self._worker, _step_all, self._batch)
+        done.add_done_callback(self._worked)
 
-    def _end_late(self) -> None:
-        now = asyncio.get_running_loop().time()
-        self._timer = None
-        for handshake, until in list(self._under_way.items()):
-            if until > now:
-                loop = asyncio.get_running_loop()
-                self._timer = loop.call_later(until - now, self._end_late)
-                return
-            handshake.fail(f"did not finish the TLS handshake within {self._timeout_s:g} s")
+    def _worked(self, done: "asyncio.Future[list[_Outcome]]") -> None:
+        batch, self._batch = self._batch, ()
+        if batch:  # else the broker stops
+            for handshake, outcome in zip(batch, done.result(), strict=True):
+                handshake.go_on(outcome)
+            if self._ready:
+                self._work()
 
     def forget(self, handshake: "_Handshake", host: str) -> None:
         """Remove a handshake that has ended."""
-        if self._under_way.pop(handshake, None) is not None:
+        if self._under_way.finish(handshake):
             self._per_host[host] -= 1
             if not self._per_host[host]:
                 del self._per_host[host]
@@ -148,10 +155,15 @@ class Handshakes:
         )  # fmt: skip
 
 
+_Outcome = int | str | ssl.SSLSocket
+"""The events that a handshake waits for, why it has failed, or the connection that it has led to.
+An empty reason is not logged."""
+
+
 class _Handshake:
     """One socket until its handshake is done."""
 
-    __slots__ = ("_all", "_fd", "_host", "_port", "_sock", "_tls", "ended")
+    __slots__ = ("_all", "_awaited", "_fd", "_host", "_port", "_sock", "_tls", "_watched", "ended")
 
     def __init__(self, handshakes: Handshakes, sock: socket.socket, host: str, port: int) -> None:
         self._all = handshakes
@@ -160,71 +172,113 @@ class _Handshake:
         self._host = host
         self._port = port
         self._tls: ssl.SSLSocket | None = None
+        self._awaited = 0
+        """How many bytes the socket waits for before it is ready; 0 if it was not told."""
         self.ended = False
-        handshakes.poller.add_hot(self._fd, self, READ)
+        self._watch(READ)
+
+    def _watch(self, events: int) -> None:
+        self._watched = True
+        self._all.poller.add_hot(self._fd, self, events)
 
     def ready(self, _events: int) -> None:
-        self._all.poller.change_hot(self._fd, 0)
+        self._stop_watching()
         self._all.take_turn(self)
+
+    def _stop_watching(self) -> None:
+        self._watched = False
+        self._all.poller.remove_hot(self._fd)
 
     def send(self, answer: bytes | list[Chunk]) -> None:
         raise AssertionError("a handshake sends no responses")
 
-    def step(self) -> None:
-        """Continue with the bytes that have arrived."""
+    def step(self) -> _Outcome:
+        """Continue with the bytes that have arrived; called by the worker."""
         if self.ended:
-            return
+            return ""
         try:
             if self._tls is None and not self._begin():
-                return
+                return READ
             assert self._tls is not None
             self._tls.do_handshake()
+            return self._tls
         except (BlockingIOError, ssl.SSLWantReadError):
-            self._all.poller.change_hot(self._fd, READ)
+            return READ
         except ssl.SSLWantWriteError:
-            self._all.poller.change_hot(self._fd, WRITE)
+            return WRITE
+        except RefusedHello as refused:
+            return str(refused)
         except ssl.SSLError as error:
-            self.fail(f"failed its TLS handshake ({_reason(error)})")
+            return f"failed its TLS handshake ({_reason(error)})"
         except OSError:
-            self.end()
-        else:
-            tls, self._tls = self._tls, None
-            self._leave()
-            self._all.finish(tls, self._host, self._port)
+            return ""
 
     def _begin(self) -> bool:
-        """Check the first byte, and begin TLS; False if the client does not use TLS."""
-        first = self._sock.recv(1, socket.MSG_PEEK)
+        """Begin TLS if a whole ClientHello is there; whether it is."""
+        first = self._sock.recv(MOST_BYTES, socket.MSG_PEEK)
         if not first:
-            self.end()
-            return False
-        if first[0] != _TLS_HANDSHAKE:
+            raise ConnectionResetError
+        if not begins_tls(first):
             listener = self._all.listener
-            self.fail(
+            raise RefusedHello(
                 f"uses no TLS, but the listener {listener.name} requires {listener.protocol}; "
                 "correct security.protocol or the port in the client's configuration"
             )
+        needed = bytes_needed(first)
+        if len(first) < needed:
+            if self._awaited == needed:
+                raise ConnectionResetError  # it is ready, because nothing more will arrive
+            self._await(needed)
             return False
+        check_client_hello(first)
+        if self._awaited:
+            self._await(1)
         self._tls = self._all.tls.server.wrap_socket(
             self._sock, server_side=True, do_handshake_on_connect=False
         )
         return True
 
-    def fail(self, why: str) -> None:
-        """End the handshake, and log the reason."""
-        self._all.log_closing(self._host, self._port, why)
-        self.end()
+    def _await(self, count: int) -> None:
+        """Let the socket be ready when so much has arrived, or at its end."""
+        self._awaited = count
+        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)
 
-    def end(self) -> None:
-        """Close the socket."""
-        if not self.ended:
+    def go_on(self, outcome: _Outcome) -> None:
+        """Do what the worker has found out."""
+        if self.ended:
+            self.close_socket()
+        elif isinstance(outcome, int):
+            self._watch(outcome)
+        elif isinstance(outcome, str):
+            self.end(outcome)
+            self.close_socket()
+        else:
             self._leave()
-            (self._tls or self._sock).close()
+            self._all.finish(outcome, self._host, self._port)
+
+    def end(self, why: str) -> None:
+        if self.ended:
+            return
+        if why:
+            self._all.log_closing(self._host, self._port, why)
+        with_worker = not self._watched
+        self._leave()
+        if not with_worker:
+            self.close_socket()
+
+    def close_socket(self) -> None:
+        """Close it; not while the worker uses it."""
+        (self._tls or self._sock).close()
 
     def _leave(self) -> None:
         self.ended = True
-        self._all.poller.remove_hot(self._fd)
+        if self._watched:
+            self._stop_watching()
         self._all.forget(self, self._host)
+
+
+def _step_all(batch: "Sequence[_Handshake]") -> list[_Outcome]:
+    return [handshake.step() for handshake in batch]
 
 
 def _reason(error: ssl.SSLError) -> str:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.apis.hot import Answer, CloseConnection, Later
 from headrace.apis.routes import API_VERSIONS, ROUTES, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from headrace.broker.connection import Connection, Handler, Limits
+from headrace.broker.setups import Setups
 from headrace.clock import Clock
 from headrace.errors import ErrorCode, KafkaError, MalformedRequest
 from headrace.security.audit import Audit
@@ -57,7 +58,8 @@ class LoginRules:
     make_exchange: Callable[[str], Exchange]
     clock: Clock
     failure_delay_s: float
-    setup_timeout_s: float
+    under_way: "Setups[Login]"
+    """The logins of all listeners that are not done."""
     most_session_ms: int
     """The longest lifetime of a login; 0: until its token expires."""
     first_limits: Limits
@@ -79,6 +81,8 @@ class Login:
         self._exchange: Exchange | None = None
         self._raw = False
         self._refused: RefusedWithStatus | None = None
+        self._connection: Connection | None = None
+        """Until the first login is done."""
         self._user: LoggedIn | None = None
         self._ends_at = 0.0
         self._logged_in_at = 0.0
@@ -88,18 +92,22 @@ class Login:
         """The limits before the client has logged in."""
         return self._rules.first_limits
 
-    def end_late(self, connection: Connection) -> None:
-        """Close the connection if the client does not log in in time."""
-        loop = asyncio.get_running_loop()
-        loop.call_later(self._rules.setup_timeout_s, self._give_up, connection)
+    def begin(self, connection: Connection) -> None:
+        """Begin the time in which the client has to log in."""
+        self._connection = connection
+        self._rules.under_way.begin(self)
 
-    def _give_up(self, connection: Connection) -> None:
-        if self._user is None and not connection.closed:
-            logger.warning(
-                "closing %s: it did not log in within %g s",
-                connection.address, self._rules.setup_timeout_s,
-            )  # fmt: skip
-            connection.close()
+    def end(self, why: str) -> None:
+        """Close the connection of a client that has not logged in."""
+        assert self._connection is not None, "a login that is not done has a connection"
+        if why:
+            logger.warning("closing %s: it %s", self._connection.address, why)
+        self._connection.close()
+
+    def leave_setup(self) -> None:
+        """The client has logged in, or its connection is closed."""
+        self._rules.under_way.finish(self)
+        self._connection = None
 
     def handle(
         self, connection: Connection, buf: bytearray, view: memoryview, pos: int, end: int
@@ -249,6 +257,7 @@ class Login:
         """Serve the user; the lifetime of the login in milliseconds, 0 without a limit."""
         rules = self._rules
         self._user = user
+        self.leave_setup()
         self._logged_in_at = monotonic()
         rules.welcome(connection, user)
         rules.audit.login(connection.caller, self._mechanism)

@@ -4,10 +4,13 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from headrace.broker.buffers import Buffers
 from headrace.broker.build import BrokerParts
 from headrace.broker.connection import Connection, Handler, Limits
 from headrace.broker.inter_broker import broker_tickets, check_jaas, jaas_config
 from headrace.broker.login import Login, LoginRules
+from headrace.broker.receive_memory import ReceiveMemory
+from headrace.broker.setups import Setups
 from headrace.errors import SettingError
 from headrace.security.mechanisms import (
     GSSAPI,
@@ -34,6 +37,13 @@ _WITHOUT_TLS = {
     OAUTHBEARER: ("tokens", "headrace.sasl.oauthbearer.without.tls"),
 }
 """Mechanisms that send a secret: which one, and the setting that permits them without TLS."""
+MOST = 4096
+"""Clients that have not logged in yet; a new one ends the oldest login beyond that."""
+_MEMORY_BYTES = 16 * 1024 * 1024
+_FREE_BYTES = 4096
+_SHARED_BYTES = 1024
+"""Receive memory of clients that have not logged in, apart from that of the others: all of it, what
+an unfinished message may take without asking, and what is received at once."""
 
 
 class Logins:
@@ -53,6 +63,10 @@ class Logins:
         self._passwords = Passwords(lambda: parts.metadata.image.security, tokens)
         self._proofs: list[BearerTokens | Tickets] = []
         """What checks proofs other than passwords."""
+        memory = ReceiveMemory(_MEMORY_BYTES, free_bytes=_FREE_BYTES)
+        self._buffers = Buffers(memory, _SHARED_BYTES)
+        timeout_s = settings.integer("socket.connection.setup.timeout.ms") / 1000
+        self._under_way: Setups[Login] = Setups("login", MOST, timeout_s)
         self._rules = {
             listener.name: self._make_rules(
                 listener, settings.for_listener(listener.name), dispatch, limits
@@ -90,9 +104,11 @@ class Logins:
             make_exchange=self._exchange_maker(listener, mechanisms, settings),
             clock=self._parts.services.clock,
             failure_delay_s=settings.integer("connection.failed.authentication.delay.ms") / 1000,
-            setup_timeout_s=settings.integer("socket.connection.setup.timeout.ms") / 1000,
+            under_way=self._under_way,
             most_session_ms=settings.integer("connections.max.reauth.ms"),
-            first_limits=Limits(settings.integer("sasl.server.max.receive.size"), 1, least_bytes=0),
+            first_limits=Limits(
+                settings.integer("sasl.server.max.receive.size"), 1, self._buffers, least_bytes=0
+            ),
             limits=limits,
             dispatch=dispatch,
             audit=self._parts.services.audit,
@@ -149,6 +165,7 @@ class Logins:
 
     def close(self) -> None:
         """Stop checking passwords, tokens and tickets."""
+        self._under_way.close()
         self._passwords.close()
         for proofs in self._proofs:
             proofs.close()

@@ -28,6 +28,8 @@ FileObject: TypeAlias = int | HasDescriptor
 READ = select.EPOLLIN
 WRITE = select.EPOLLOUT
 HANGUP = select.EPOLLRDHUP
+CLOSED = select.EPOLLHUP | select.EPOLLERR
+"""Both directions are closed: reported whether or not it was asked for."""
 _ROUNDS = 16
 """How often hot sockets are served before timers and tasks run."""
 _TOGETHER = 64

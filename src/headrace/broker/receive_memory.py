@@ -1,12 +1,14 @@
 """The limit of memory for unfinished requests of all connections: `queued.max.request.bytes`.
 
-A frame of up to `FREE_BYTES` is not counted, so that small requests always pass. A larger one needs
+A small frame (`free_bytes`) is not counted, so that small requests always pass. A larger one needs
 a grant before its buffer grows. If the limit is reached its connection is not read until other
 frames are finished. One connection at a time may exceed the limit, the one with the smallest frame
 first, so that frames that have taken all memory and wait for more cannot block each other forever.
 So the memory stays below the limit and one frame of `socket.request.max.bytes`.
 
 While connections wait, `overdue` lists the others that send too slowly.
+
+Clients that have not logged in share another one, which is much smaller (`logins.py`).
 """
 
 import heapq
@@ -42,9 +44,15 @@ class Receiver(Protocol):
 class ReceiveMemory:
     """Counts the memory of unfinished frames, and decides which connections wait."""
 
-    def __init__(self, limit_bytes: int, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        limit_bytes: int,
+        now: Callable[[], float] = time.monotonic,
+        free_bytes: int = FREE_BYTES,
+    ) -> None:
         """A limit of 0 or less means no limit."""
         self._limit = limit_bytes if limit_bytes > 0 else 1 << 62
+        self._free_bytes = free_bytes
         self._now = now
         self._lent: dict[Receiver, tuple[int, float]] = {}
         """The memory of each frame, and the time of its start."""
@@ -64,14 +72,16 @@ class ReceiveMemory:
         """How many connections wait for memory."""
         return len(self._waiting)
 
+    def is_waiting(self, receiver: Receiver) -> bool:
+        """Whether the connection waits for memory."""
+        return receiver in self._waiting
+
     def grant(self, receiver: Receiver, size: int, frame_bytes: int) -> bool:
         """Whether the buffer of a frame of `frame_bytes` may grow to this size.
 
         If not, `resume_receiving` is called when there is memory.
         """
-        if size > FREE_BYTES:
-            if receiver in self._waiting:
-                return False
+        if size > self._free_bytes:
             before = self._lent.get(receiver)
             more = size - before[0] if before is not None else size
             if self.held_bytes + more > self._limit and self._beyond is not receiver:
@@ -86,7 +96,7 @@ class ReceiveMemory:
 
     def lend(self, receiver: Receiver, size: int) -> None:
         """Count the memory of a frame that has arrived already."""
-        if size <= FREE_BYTES:
+        if size <= self._free_bytes:
             return
         before = self._lent.get(receiver)
         if before is None:

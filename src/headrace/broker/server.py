@@ -10,6 +10,7 @@ import socket
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace.apis.context import Caller
@@ -39,6 +40,7 @@ from headrace.settings.listeners import PLAINTEXT, Listener
 from headrace.types import Address
 
 if TYPE_CHECKING:
+    from headrace.broker.login import Login
     from headrace.broker.logins import Logins
     from headrace.broker.metrics_page import MetricsPage
     from headrace.client.aio import Connect
@@ -113,10 +115,10 @@ class Server:
             self.handler = self._faults = Faults(self.parts.dispatch, clock, failpoints)
         self.handler = Serving(self.handler, self.parts, settings)
         self._connections = self.parts.connections
-        self._buffers = Buffers(self.parts.memory)
         self._limits = Limits(
             settings.integer("socket.request.max.bytes"),
             settings.integer("headrace.connection.pipelined.requests"),
+            Buffers(self.parts.memory),
         )
         self._logins = self._make_logins()
         self._poller = Poller(self.parts.services.waiting_fetches.wake)
@@ -336,17 +338,18 @@ class Server:
             transport,
             caller,
             self._poller,
-            self._buffers,
             self.handler if login is None else login,
             self._limits if login is None else login.first_limits,
-            self._closed,
+            self._closed if login is None else partial(self._closed, login=login),
         )
         self._connections.add(connection)
         self._limits_of_connections.opened(caller)
         if login is not None:
-            login.end_late(connection)
+            login.begin(connection)
 
-    def _closed(self, connection: Connection) -> None:
+    def _closed(self, connection: Connection, login: "Login | None" = None) -> None:
+        if login is not None:
+            login.leave_setup()
         self._connections.discard(connection)
         self._limits_of_connections.closed(connection.caller)
 
