@@ -356,7 +356,7 @@ def test_a_renewed_certificate_is_used_by_new_connections_and_open_ones_stay(
     [
         ("another key", "the private key does not belong to the certificate"),
         ("another name", "ssl.allow.dn.changes"),
-        ("fewer hosts", "does not name 127.0.0.1 any more"),
+        ("fewer hosts", "lacks the host 127.0.0.1"),
         ("expired", "is valid from"),
         ("no file", "cannot be read"),
         ("garbage", "no PEM block"),
