@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from headrace.apis.context import Caller
-from headrace.broker import handshakes
 from headrace.broker.acceptor import Acceptor, Reception
 from headrace.broker.poller import Poller
 from headrace.broker.quotas.connection_limits import ConnectionLimits
+from headrace.broker.setup import handshakes
 from headrace.broker.transport import Transport
 from headrace.settings import Settings
 from tests.security.authority import Authority, Issued, write

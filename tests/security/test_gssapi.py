@@ -666,7 +666,7 @@ def test_a_keytab_that_everybody_may_read_is_a_warning(
 
 def test_nothing_of_kerberos_is_imported_without_it() -> None:
     code = (
-        "import sys, headrace.broker.server, headrace.broker.logins, headrace.client.cluster;"
+        "import sys, headrace.broker.server, headrace.broker.setup.logins, headrace.client.cluster;"
         "print([one for one in sys.modules if one in ('headrace.security.gss', 'ctypes')])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -18,7 +18,7 @@ from headrace.settings.listeners import Listener
 from headrace.types import Address
 
 if TYPE_CHECKING:
-    from headrace.broker.handshakes import Handshakes
+    from headrace.broker.setup.handshakes import Handshakes
     from headrace.security.tls import ListenerTls
 
 logger = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ class Acceptor:
         """Accept connections; needs a running event loop."""
         self._reception = reception
         if self.tls is not None:
-            from headrace.broker.handshakes import Handshakes
+            from headrace.broker.setup.handshakes import Handshakes
 
             self._handshakes = Handshakes(
                 self.listener, self.tls, reception.poller, self._setup_timeout_s, self._serve

@@ -8,7 +8,7 @@ So the memory stays below the limit and one frame of `socket.request.max.bytes`.
 
 While connections wait, `overdue` lists the others that send too slowly.
 
-Clients that have not logged in share another one, which is much smaller (`logins.py`).
+Clients that have not logged in share another one, which is much smaller (`setup/logins.py`).
 """
 
 import heapq

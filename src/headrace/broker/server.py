@@ -40,9 +40,9 @@ from headrace.settings.listeners import PLAINTEXT, Listener
 from headrace.types import Address
 
 if TYPE_CHECKING:
-    from headrace.broker.login import Login
-    from headrace.broker.logins import Logins
     from headrace.broker.metrics_page import MetricsPage
+    from headrace.broker.setup.login import Login
+    from headrace.broker.setup.logins import Logins
     from headrace.client.aio import Connect
     from headrace.disk.failpoints import Failpoints
     from headrace.security.tls import ListenerTls
@@ -163,7 +163,7 @@ class Server:
         if not any(listener.login for listener in self.listeners):
             return None
         # Imported here, so that a broker without logins starts faster.
-        from headrace.broker.logins import Logins
+        from headrace.broker.setup.logins import Logins
 
         return Logins(self.listeners, self._settings, self.parts, self.handler, self._limits)
 

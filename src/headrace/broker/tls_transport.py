@@ -1,4 +1,4 @@
-"""A connection over TLS, after its handshake (`handshakes.py`).
+"""A connection over TLS, after its handshake (`setup/handshakes.py`).
 
 OpenSSL reads and writes one record of at most 16 KB per call. The poller does not report bytes that
 are decrypted and not yet received; `pending` counts them.

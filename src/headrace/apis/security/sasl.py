@@ -1,6 +1,6 @@
 """SaslHandshake (17), versions 0-1, and SaslAuthenticate (36), versions 0-2.
 
-`broker/login.py` handles them on connections that authenticate. On all others, and after a complete
+`broker/setup/login.py` handles them on connections that authenticate. On all others, and after a complete
 authentication, they are refused.
 """
 

@@ -16,15 +16,15 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from headrace.broker.client_hello import (
+from headrace.broker.poller import READ, WRITE, Poller
+from headrace.broker.setup.client_hello import (
     MOST_BYTES,
     RefusedHello,
     begins_tls,
     bytes_needed,
     check_client_hello,
 )
-from headrace.broker.poller import READ, WRITE, Poller
-from headrace.broker.setups import Setups
+from headrace.broker.setup.setups import Setups
 from headrace.broker.tls_transport import TlsTransport
 from headrace.security.tls import ListenerTls
 from headrace.security.x509 import NotACertificate, parse_certificate

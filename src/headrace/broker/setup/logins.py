@@ -8,9 +8,9 @@ from headrace.broker.buffers import Buffers
 from headrace.broker.build import BrokerParts
 from headrace.broker.connection import Connection, Handler, Limits
 from headrace.broker.inter_broker import broker_tickets, check_jaas, jaas_config
-from headrace.broker.login import Login, LoginRules
 from headrace.broker.receive_memory import ReceiveMemory
-from headrace.broker.setups import Setups
+from headrace.broker.setup.login import Login, LoginRules
+from headrace.broker.setup.setups import Setups
 from headrace.errors import SettingError
 from headrace.security.mechanisms import (
     GSSAPI,

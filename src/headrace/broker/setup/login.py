@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.apis.hot import Answer, CloseConnection, Later
 from headrace.apis.routes import API_VERSIONS, ROUTES, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from headrace.broker.connection import Connection, Handler, Limits
-from headrace.broker.setups import Setups
+from headrace.broker.setup.setups import Setups
 from headrace.clock import Clock
 from headrace.errors import ErrorCode, KafkaError, MalformedRequest
 from headrace.security.audit import Audit

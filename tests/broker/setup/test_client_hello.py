@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from headrace.broker.client_hello import (
+from headrace.broker.setup.client_hello import (
     MOST_BYTES,
     RefusedHello,
     begins_tls,

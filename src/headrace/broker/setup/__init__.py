@@ -1,0 +1,1 @@
+"""Connections before their requests are served: TLS handshakes and logins."""
