@@ -1,7 +1,7 @@
 """SaslHandshake (17), versions 0-1, and SaslAuthenticate (36), versions 0-2.
 
-`broker/setup/login.py` handles them on connections that authenticate. On all others, and after a complete
-authentication, they are refused.
+`broker/setup/login.py` handles them on connections that authenticate. On all others, and after
+a complete authentication, they are refused.
 """
 
 from headrace.apis.context import RequestContext, Services
