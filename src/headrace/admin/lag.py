@@ -63,6 +63,26 @@ class LagPoint:
 
 
 @dataclass(frozen=True, slots=True)
+class PastPoint:
+    """A moment before the first observation; whether a commit came since the point before."""
+
+    time_ms: int
+    committed: int
+    end: int
+    committing: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PastLag:
+    """A partition of a group before the first observation, oldest point first."""
+
+    group: str
+    topic: str
+    partition: int
+    points: tuple[PastPoint, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionStatus:
     """The status of a group in one partition; not `complete` while the history is too short."""
 
@@ -151,6 +171,16 @@ class _Series:
         self.delays.append(NOTHING if row.delay_s is None else round(row.delay_s * 1000))
         self.owned.append(row.owner is not None)
 
+    def add_past(self, points: Sequence[PastPoint]) -> None:
+        """Put points before the first observation."""
+        first_ms = self.times[0] if self.times else None
+        past = [each for each in points if first_ms is None or each.time_ms < first_ms]
+        self.times[:0] = array("q", (each.time_ms for each in past))
+        self.committed[:0] = array("q", (each.committed for each in past))
+        self.ends[:0] = array("q", (each.end for each in past))
+        self.delays[:0] = array("q", (NOTHING for _ in past))
+        self.owned[:0] = array("b", (each.committing for each in past))
+
     def cut(self, count: int) -> None:
         """Drop the oldest observations but for `count`."""
         excess = len(self.times) - count
@@ -219,6 +249,15 @@ class LagHistory:
         """Add what all groups look like now; groups and partitions long gone are dropped."""
         with self._lock:
             self._observe(views, now_ms)
+
+    def add_past(self, found: Iterable[PastLag]) -> None:
+        """Add what is known from before the first observation."""
+        with self._lock:
+            for each in found:
+                if each.points:
+                    at = TopicPartition(each.topic, each.partition)
+                    rows = self._groups.setdefault(each.group, {})
+                    rows.setdefault(at, _Series()).add_past(each.points)
 
     def _observe(self, views: Iterable[GroupView], now_ms: int) -> None:
         for view in views:
