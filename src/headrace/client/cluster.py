@@ -47,11 +47,16 @@ class Cluster:
         self.config = config
         self._brokers: dict[int, Address] = {}
         self._connections: dict[Address, Connection] = {}
+        self._spares: dict[Address, Connection] = {}
+        """Connections that were given back, one for each broker."""
         self._topics: dict[str, TopicLeaders] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
         self._controller: int | None = None
         self._failed: set[Address] = set()
         """Brokers whose last connection or request failed; others are tried before them."""
+        self.kept = False
+        """Whether leaders and connections are from earlier work, so that the first error may only
+        mean that they are out of date; `renew` then."""
 
     def __enter__(self) -> Self:
         return self
@@ -66,9 +71,10 @@ class Cluster:
 
     def close(self) -> None:
         """Close all connections."""
-        for connection in self._connections.values():
-            connection.close()
-        self._connections.clear()
+        for connections in (self._connections, self._spares):
+            for connection in connections.values():
+                connection.close()
+            connections.clear()
 
     # ------------------------------------------------------------------------- one attempt each
 
@@ -99,8 +105,22 @@ class Cluster:
         return self._connection(self._address(broker)).version(api_key, newest)
 
     def connect(self, broker: int) -> Connection:
-        """A new connection that the caller owns."""
-        return Connection(self._address(broker), self.config)
+        """A connection that the caller owns: one that was given back, or a new one."""
+        address = self._address(broker)
+        spare = self._spares.pop(address, None)
+        if spare is not None and spare.is_quiet():
+            return spare
+        if spare is not None:
+            spare.close()
+        return Connection(address, self.config)
+
+    def give_back(self, connection: Connection) -> None:
+        """Keep a connection of `connect` for its next caller, unless responses are due on it."""
+        if connection.address in self._spares or not connection.is_quiet():
+            connection.close()
+        else:
+            connection.release_buffer()
+            self._spares[connection.address] = connection
 
     def metadata(self, names: Iterable[str] | None) -> "MetadataResponse":
         """The brokers, and these topics or all; no topic is created."""
@@ -231,6 +251,12 @@ class Cluster:
         self._controller = None
         self._topics.clear()
         self._coordinators.clear()
+
+    def renew(self) -> None:
+        """Forget all that was kept from earlier work, and close its connections."""
+        self.close()
+        self.forget()
+        self.kept = False
 
     # ---------------------------------------------------------------------------------- retries
 

@@ -1,5 +1,6 @@
 """The blocking connection to one broker: its socket, TLS and login. The protocol: `protocol.py`."""
 
+import select
 import socket
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -19,6 +20,8 @@ from headrace.types import Address
 
 if TYPE_CHECKING:
     import ssl
+
+SMALL_BUFFER_BYTES = 1 << 20
 
 
 class Connection:
@@ -57,6 +60,19 @@ class Connection:
     def fileno(self) -> int:
         """The descriptor for select: readable when a response begins to arrive."""
         return self._socket.fileno()
+
+    def is_quiet(self) -> bool:
+        """Whether no response is due, and nothing has come: neither bytes nor the end."""
+        if self._conversation.is_waiting or self._socket.fileno() < 0:
+            return False
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        return not poll.poll(0)
+
+    def release_buffer(self) -> None:
+        """Give up a large buffer that `receive` has for its next call."""
+        if len(self._spare) > SMALL_BUFFER_BYTES:
+            self._spare = bytearray()
 
     def version(self, api_key: int, newest: int) -> int:
         """The newest version of an API, up to `newest`, that the broker supports too."""

@@ -48,7 +48,7 @@ class FetchPlan(NamedTuple):
 class Fetched(NamedTuple):
     """Whole batches as received: they begin at `positions` in `data`, the last ends at `end`.
 
-    The bytes are valid until the next response is received.
+    The bytes are valid until the next response is received, of this range or of the next one.
     """
 
     data: bytearray
@@ -92,7 +92,7 @@ def fetch_range(cluster: Cluster, plan: FetchPlan, start: int, stop: int) -> Ite
             if fetched is not None:
                 yield fetched
     finally:
-        reading.close()
+        reading.finish()
 
 
 class _Reading:
@@ -114,6 +114,8 @@ class _Reading:
                 broker = self._cluster.leader(self._plan.partition)
                 self._check_topic_id()
                 self._connection = self._cluster.connect(broker)
+                if self._needs_new_topic_id(self._connection) and self._start_over():
+                    return None
                 self._connection.send(self._request(self._connection))
             answer = self._connection.receive(reuse=True)
             body = parse_fetch(answer)
@@ -128,13 +130,19 @@ class _Reading:
             self._reset_retries()
             last = read_header(answer.data, positions[-1])
             self.position = max(self.position, last.next_offset)
-        if self.position < self._stop:
+        if self.position < self._stop and self._connection is not None:
             self._ask()
         if not positions:
             return None
         return Fetched(answer.data, positions, end, body.aborted)
 
-    def close(self) -> None:
+    def finish(self) -> None:
+        """Leave the connection to the next range."""
+        if self._connection is not None:
+            self._cluster.give_back(self._connection)
+            self._connection = None
+
+    def _close(self) -> None:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -146,9 +154,21 @@ class _Reading:
         except Unreachable as error:
             self._recover(error)
 
+    def _start_over(self) -> bool:
+        """Use new connections and leaders if those in use are from earlier work; whether so."""
+        if not self._cluster.kept:
+            return False
+        self._close()
+        self._cluster.renew()
+        return True
+
     def _request(self, connection: Connection) -> object:
         version = BY_NAME if self._plan.topic_id is None else connection.version(FETCH, BY_ID)
         return fetch_request(self._plan, self.position, version)
+
+    def _needs_new_topic_id(self, connection: Connection) -> bool:
+        """Whether the broker cannot compare topic ids itself, so that an old id proves nothing."""
+        return self._plan.topic_id is not None and connection.version(FETCH, BY_ID) < BY_ID
 
     def _check_topic_id(self) -> None:
         wanted, found = self._plan.topic_id, self._cluster.topic_id(self._plan.partition.topic)
@@ -166,7 +186,9 @@ class _Reading:
 
     def _recover(self, error: KafkaError | Unreachable) -> None:
         """Wait and find the leader again, or raise the error."""
-        self.close()
+        if self._start_over():
+            return
+        self._close()
         if isinstance(error, KafkaError) and error.code == ErrorCode.OFFSET_OUT_OF_RANGE:
             raise self._lost_records()
         if not is_retriable(error):
@@ -192,6 +214,8 @@ class _Reading:
             self._empty += 1
             if self._empty >= EMPTY_RESPONSES:
                 self.position = self._stop
+            return
+        if self._start_over():
             return
         now = time.monotonic()
         if self._deadline is None:

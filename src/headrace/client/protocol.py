@@ -123,6 +123,11 @@ class Conversation:
 
     # ----------------------------------------------------------------------------- responses
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a response is due."""
+        return bool(self._waiting)
+
     def response_bytes(self, head: bytes | bytearray) -> int:
         """How many bytes follow the first eight of the next response; may raise NotAResponse."""
         size: int

@@ -22,6 +22,7 @@ from headrace.pipelines.lake.ranges import Ranges
 from headrace.pipelines.sink import epoch as epochs
 from headrace.pipelines.sink.epoch import Epoch
 from headrace.pipelines.worker_memory import modules_frozen_after
+from headrace.pipelines.worker_socket import SentToTasks
 
 _log = logging.getLogger(__name__)
 
@@ -141,7 +142,7 @@ class LakeSink:
             self._table.folder().sweep(epoch, keep=())
 
 
-class LakeBatchWriter(DataSourceArrowWriter):  # type: ignore[misc]
+class LakeBatchWriter(SentToTasks, DataSourceArrowWriter):  # type: ignore[misc]
     """`df.write`: a query with one epoch."""
 
     def __init__(self, sink: LakeSink) -> None:
@@ -158,7 +159,7 @@ class LakeBatchWriter(DataSourceArrowWriter):  # type: ignore[misc]
         self._sink.abort(messages)
 
 
-class LakeStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
+class LakeStreamWriter(SentToTasks, DataSourceStreamArrowWriter):  # type: ignore[misc]
     """`df.writeStream`: an epoch is a micro-batch."""
 
     def __init__(self, sink: LakeSink) -> None:

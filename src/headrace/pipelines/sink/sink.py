@@ -39,6 +39,7 @@ from headrace.pipelines.sink.output_modes import COMPLETE_REFUSED, OVERWRITE_REF
 from headrace.pipelines.sink.producer import BatchProducer
 from headrace.pipelines.topics import ready_topic
 from headrace.pipelines.worker_memory import modules_frozen_after
+from headrace.pipelines.worker_socket import SentToTasks
 from headrace.types import TopicPartition
 
 # Rows are gathered to this size before they are sorted by partition and encoded.
@@ -242,7 +243,7 @@ class Sink:
                         producing.end_transaction(cluster, producer, commit=False)
 
 
-class BatchWriter(DataSourceArrowWriter):  # type: ignore[misc]
+class BatchWriter(SentToTasks, DataSourceArrowWriter):  # type: ignore[misc]
     """`df.write`: all or nothing with exactly-once; no ledger, because no run follows another."""
 
     def __init__(self, sink: Sink) -> None:
@@ -259,7 +260,7 @@ class BatchWriter(DataSourceArrowWriter):  # type: ignore[misc]
         self._sink.abort(messages, ledger=False)
 
 
-class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
+class StreamWriter(SentToTasks, DataSourceStreamArrowWriter):  # type: ignore[misc]
     """`df.writeStream`: the ledger knows which epochs are done."""
 
     def __init__(self, sink: Sink) -> None:

@@ -26,6 +26,7 @@ from headrace.client.offsets import EARLIEST, LATEST, list_offsets
 from headrace.errors import ErrorCode, KafkaError
 from headrace.pipelines.source.arrow import record_batch
 from headrace.pipelines.source.group import QueryGroup
+from headrace.pipelines.source.kept_clusters import task_cluster
 from headrace.pipelines.source.options import SourceOptions
 from headrace.pipelines.source.positions import find_partitions, resolve_end, resolve_start
 from headrace.pipelines.source.ranges import (
@@ -40,6 +41,7 @@ from headrace.pipelines.source.ranges import (
 )
 from headrace.pipelines.typed.reading import TypedReading, TypedTopic
 from headrace.pipelines.worker_memory import modules_frozen_after
+from headrace.pipelines.worker_socket import SentToTasks
 from headrace.types import TopicPartition, decode_uuid
 from headrace.wire.batch_columns import decode
 
@@ -65,7 +67,7 @@ def read_ranges(
 ) -> Iterator[pa.RecordBatch]:
     """The records of several ranges as Arrow, a response of the broker at a time."""
     typed = TypedReading(topic) if topic is not None else None
-    with modules_frozen_after(), Cluster(options.client) as cluster:
+    with modules_frozen_after(), task_cluster(options.client) as cluster:
         for each in ranges:
             yield from _read_range(cluster, options, each, typed)
 
@@ -117,7 +119,7 @@ def report_loss(options: SourceOptions, what: str, then: str = "goes on without 
     log.warning("%s. The query %s, because failOnDataLoss=false", what, then)
 
 
-class BatchReader(DataSourceReader):  # type: ignore[misc]
+class BatchReader(SentToTasks, DataSourceReader):  # type: ignore[misc]
     """`spark.read`."""
 
     def __init__(self, options: SourceOptions, topic: TypedTopic | None = None) -> None:
@@ -153,7 +155,11 @@ def plan_tasks(
     return [RangesPartition(each) for each in tasks]
 
 
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+class StreamReader(
+    SentToTasks,
+    DataSourceStreamReader,  # type: ignore[misc]
+    SupportsTriggerAvailableNow,  # type: ignore[misc]
+):
     """`spark.readStream`. Spark keeps one of it on the driver, and sends copies to tasks."""
 
     def __init__(self, options: SourceOptions, topic: TypedTopic | None = None) -> None:
@@ -188,7 +194,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         return to_stored(self._on_driver().advance(from_stored(start), everything))
 
     def reportLatestOffset(self) -> Stored:
-        return to_stored(StreamOffset(self._on_driver().latest().offsets))
+        return to_stored(StreamOffset(self._on_driver().last_seen().offsets))
 
     def partitions(self, start: Stored, end: Stored) -> list[RangesPartition]:
         return self._on_driver().tasks(from_stored(start), from_stored(end))
@@ -237,6 +243,11 @@ class _DriverSide:
         ends = list_offsets(self._cluster, wanted, self._options.isolation) if wanted else {}
         self._latest = StreamOffset(ends, found.topic_ids)
         return self._latest
+
+    def last_seen(self) -> StreamOffset:
+        """The ends of all partitions. Spark asks right after `latestOffset`, which has just looked;
+        only an available-now run did that at its start."""
+        return self.latest() if self._latest is None or self._target is not None else self._latest
 
     def fix_target(self) -> None:
         self._target = self.latest()
