@@ -126,7 +126,7 @@ def test_explain_names_the_rule_that_decides(acls: Run) -> None:
 def test_explain_knows_super_users_or_says_that_it_does_not(acls: Run) -> None:
     asked = acls("explain", "root", "create", "cluster")
     if asked.code:
-        assert "The brokers do not tell super.users" in asked.err
+        assert "The values of super.users" in asked.err
     else:
         assert "User:root is a super user" in asked.text
 

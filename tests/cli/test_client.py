@@ -80,7 +80,7 @@ def test_an_advertised_address_that_cannot_be_reached_is_named(
     broker = headrace_factory({"advertised.listeners": "PLAINTEXT://127.0.0.1:1"})
     cluster = ClusterOptions(broker.bootstrap_servers)
     with (
-        pytest.raises(Failure, match=r"calls itself 127\.0\.0\.1:1, .* refused") as caught,
+        pytest.raises(Failure, match=r"advertises 127\.0\.0\.1:1, .* refused") as caught,
         translated(cluster),
         open_client(cluster, 0.5) as connected,
     ):

@@ -72,7 +72,7 @@ def test_a_flipped_bit_is_found_and_exits_with_1(here: Run, tmp_path: Path) -> N
 def test_a_torn_tail_is_found(here: Run, tmp_path: Path) -> None:
     result = here("log", "dump", str(_segment(tmp_path, _batch(0, b"a"), _batch(1, b"b")[:-3])))
     assert result.code == 1
-    assert "no whole batch" in result.err
+    assert "not a whole batch" in result.err
 
 
 def test_offsets_that_go_back_are_found(here: Run, tmp_path: Path) -> None:

@@ -245,7 +245,7 @@ class TestCheck:
         done = here("security", "check", str(file))
         assert done.code == 1
         assert "WRONG  TLS" in done.text
-        assert f"is not of {foreign}" in done.text
+        assert f"is not issued by {foreign}" in done.text
 
     def test_a_host_that_the_certificate_does_not_name_is_named(
         self, here: Run, secured: InitializedBroker
@@ -264,7 +264,9 @@ class TestCheck:
                 forward.kill()
                 forward.wait()
         assert done.code == 1
-        assert "the certificate does not name 127.0.0.2, but only 127.0.0.1, ::1" in done.text
+        assert (
+            "the certificate is not valid for 127.0.0.2, but only for 127.0.0.1, ::1" in done.text
+        )
         assert "headrace security renew --host 127.0.0.2" in done.text
 
     def test_a_port_without_tls_is_named(
@@ -273,7 +275,7 @@ class TestCheck:
         file = str(secured.folder / "admin.properties")
         done = here("security", "check", file, "--bootstrap", bootstrap)
         assert done.code == 1
-        assert "does not speak TLS" in done.text
+        assert "does not use TLS" in done.text
 
     def test_permissions_on_a_topic_are_shown(self, here: Run, secured: InitializedBroker) -> None:
         assert here("topics", "create", "secret", *secured.admin).code == 0

@@ -82,4 +82,4 @@ def test_an_address_without_a_scheme_is_one_for_https_if_there_is_a_certificate(
 def test_an_address_that_is_not_host_and_port_is_an_error(listen: str) -> None:
     with pytest.raises(Failure) as refused:
         services.listener(listen)
-    assert "is not of the form HOST:PORT" in refused.value.message
+    assert "is not HOST:PORT" in refused.value.message

@@ -203,7 +203,7 @@ def test_a_program_whose_python_process_is_late_goes_on_from_its_checkpoints(
     # The process is the same in all lives, and so is what sends it signals.
     assert out.strip() == f"process {process.pid}"
     reason = "Python worker failed to connect back"
-    assert err.count(f"{reason}; the program is restarted from its checkpoints in 1 s") == 1
+    assert err.count(f"{reason}; restarting the program from its checkpoints in 1 s") == 1
     rows = run("spark", "queries", "--all", "--json").rows()
     ours = {each["name"]: each for each in rows if each["application"] == "copies"}
     assert {name: each["restarts"] for name, each in ours.items()} == {"first": 1, "second": 1}
@@ -328,7 +328,7 @@ def test_init_writes_a_project_that_names_the_topic_and_refuses_to_overwrite(
     assert "headrace.topic: orders" in Path("shop/spark-pipeline.yml").read_text()
     again = here("spark", "pipelines", "init", "shop")
     assert again.code == 1
-    assert "shop is there already" in again.err
+    assert "shop exists already" in again.err
 
 
 def test_a_pipeline_without_a_project_says_how_to_make_one(

@@ -45,7 +45,7 @@ def test_a_token_is_made_listed_renewed_and_deleted(tokens: Run) -> None:
     assert made not in tokens("list", "--json").rows()
     gone = tokens("renew", str(made["id"]))
     assert gone.code != 0
-    assert "there is no token" in gone.err
+    assert "unknown token" in gone.err
 
 
 def test_the_printed_line_logs_a_client_in(

@@ -180,7 +180,7 @@ def test_the_first_start_makes_an_admin(tmp_path: Path, monkeypatch: pytest.Monk
         return execute("topics", "create", topic, *there)
 
     with SecuredBroker(tmp_path, {}, settings) as broker:
-        assert "the user admin was made" in broker.log()
+        assert "created the user admin" in broker.log()
         assert "fr0m-a-file" not in broker.log()
         assert create(broker, "first", "fr0m-a-file").code == 0
     # The user exists by now and keeps its password.

@@ -134,5 +134,5 @@ def test_batches_behind_damage_are_checked_too(disk: MemoryDisk) -> None:
     content[-1] ^= 1  # in the last batch
     disk.corrupt(path, bytes(content))
     problems = [finding.problem for finding in verify(disk) if finding.file == path]
-    assert f"batches go on at {third}" in problems[0]
+    assert f"the next batch is at {third}" in problems[0]
     assert "checksum" in problems[-1]

@@ -16,7 +16,7 @@ from headrace.cli import help_style
 from headrace.cli.failures import EXIT_CODES_HELP
 
 HELP = """
-[bold]A streaming platform that speaks Apache Kafka's protocol.[/bold] Start a broker with one
+[bold]A streaming platform with Apache Kafka's protocol.[/bold] Start a broker with one
 command; every other command is an ordinary Kafka client and works on any Kafka cluster.
 """
 
@@ -30,21 +30,21 @@ EPILOG = f"""[bold]Examples[/bold]
 
 [bold]Which cluster[/bold]  --bootstrap HOST:PORT on every command, or the environment variable
                HEADRACE_BOOTSTRAP; otherwise localhost:9092. TLS and logins: --client-config
-               FILE or HEADRACE_CLIENT_CONFIG; `headrace security init` makes such files.
+               FILE or HEADRACE_CLIENT_CONFIG; `headrace security init` creates such files.
 {EXIT_CODES_HELP}
 """
 
 
 @dataclass(frozen=True, slots=True)
 class CommandEntry:
-    """One word after `headrace`: the module that has it, and the heading it stands under."""
+    """One command of `headrace`: its module, and its heading in the help."""
 
     module: str
     panel: str
     summary: str
 
 
-RUN = "Run a broker and what belongs to it"
+RUN = "Run a broker and its services"
 DATA = "Topics and records"
 PIPELINES = "Pipelines"
 INSIDE = "Look inside"
@@ -52,7 +52,7 @@ SECURITY = "Security"
 
 ENTRIES = {
     "serve": CommandEntry("broker.serve_help", RUN, "Start a broker on this machine."),
-    "registry": CommandEntry("schemas.registry", RUN, "Start a schema registry beside a cluster."),
+    "registry": CommandEntry("schemas.registry", RUN, "Start a schema registry for a cluster."),
     "console": CommandEntry("console", RUN, "Start a web console for a cluster."),
     "topics": CommandEntry(
         "topics.topics", DATA, "List, create, describe, alter and delete topics."
@@ -60,7 +60,7 @@ ENTRIES = {
     "produce": CommandEntry("records.produce", DATA, "Write records from stdin or a file."),
     "consume": CommandEntry("records.consume", DATA, "Read records, from any offset or time."),
     "offsets": CommandEntry(
-        "records.offsets", DATA, "First and last offsets of a topic, or those of a time."
+        "records.offsets", DATA, "First and last offsets of a topic, or offsets by time."
     ),
     "groups": CommandEntry(
         "groups.groups", DATA, "Consumer groups: members, lag, offsets; watch them live."
@@ -72,7 +72,9 @@ ENTRIES = {
         "spark.spark", PIPELINES, "Run PySpark programs; watch their streaming queries."
     ),
     "lake": CommandEntry(
-        "spark.lake", PIPELINES, "Verify that a Delta or Iceberg table holds a topic, once."
+        "spark.lake",
+        PIPELINES,
+        "Verify that a Delta or Iceberg table has each record of a topic once.",
     ),
     "schemas": CommandEntry(
         "schemas.schemas", DATA, "Schemas of topics: list, register, check, compare."
@@ -83,7 +85,9 @@ ENTRIES = {
     "users": CommandEntry(
         "security.users", SECURITY, "Users that log in with a password: list, add, delete."
     ),
-    "acls": CommandEntry("security.acls", SECURITY, "Who may do what: list, add, remove, explain."),
+    "acls": CommandEntry(
+        "security.acls", SECURITY, "Permissions of users: list, add, remove, explain."
+    ),
     "tokens": CommandEntry(
         "security.tokens", SECURITY, "Delegation tokens: list, create, renew, delete."
     ),
@@ -117,11 +121,11 @@ def _root(
         typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
-    """Replaced by HELP; Typer wants a function to hang the root options on."""
+    """Its docstring is replaced by HELP; Typer needs a function for the root options."""
 
 
 def build(only: str | None = None) -> typer.Typer:
-    """The application with all its commands, or with the one that is going to run."""
+    """The application with all its commands, or with the one that will run."""
     app = typer.Typer(
         name="headrace",
         cls=_Root,
@@ -137,7 +141,7 @@ def build(only: str | None = None) -> typer.Typer:
         if only in (None, name):
             part: typer.Typer = importlib.import_module(f"headrace.cli.{entry.module}").app
             help_style.apply(part)
-            # A Typer of one command without a callback is that command itself.
+            # A Typer with one command and no callback runs that command directly.
             if part.registered_callback is None:
                 command = part.registered_commands[0]
                 command.name, command.rich_help_panel = name, entry.panel
@@ -153,7 +157,7 @@ def build(only: str | None = None) -> typer.Typer:
 def run(words: list[str], *, everything: bool = False) -> int:
     """Run a command line; a Failure passes through to the caller."""
     first = words[0] if words and words[0] in ENTRIES and not everything else None
-    # Typer draws help as wide as the terminal; past a hundred columns lines get hard to follow.
+    # Typer's help is as wide as the terminal; lines of over 100 columns are hard to read.
     columns = os.get_terminal_size().columns if os.isatty(1) else 100
     os.environ.setdefault("TERMINAL_WIDTH", str(min(columns, 100)))
     try:

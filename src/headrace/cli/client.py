@@ -46,7 +46,7 @@ class ClusterOptions:
 
 
 def connect(bootstrap: str, client_config: str | None = None) -> ClusterOptions:
-    """The cluster, after a first look that something listens there."""
+    """The cluster, after a check that it accepts connections."""
     properties = read_properties_file(client_config) if client_config else {}
     bootstrap = take_bootstrap(properties, bootstrap)
     cluster = ClusterOptions(bootstrap, properties)
@@ -55,9 +55,9 @@ def connect(bootstrap: str, client_config: str | None = None) -> ClusterOptions:
 
 
 def take_bootstrap(properties: dict[str, str], bootstrap: str) -> str:
-    """Where the cluster is: a --client-config file may say it, and --bootstrap wins over it.
+    """The address of the cluster: --bootstrap, or the property in a --client-config file.
 
-    The property is taken from the others, so that no client finds two addresses.
+    The property is removed from the others, so that no client gets two addresses.
     """
     in_file = properties.pop("bootstrap.servers", bootstrap)
     return in_file if bootstrap == DEFAULT_BOOTSTRAP else bootstrap
@@ -70,7 +70,7 @@ def parse_address(text: str) -> tuple[str, int]:
         return text.strip().strip("[]"), DEFAULT_PORT
     if not port.isdecimal() or not 0 < int(port) < 65536:
         raise bad_usage(
-            f"--bootstrap {text!r} is not an address", "Give HOST:PORT, for example localhost:9092."
+            f"--bootstrap {text!r} is not an address", "Use HOST:PORT, for example localhost:9092."
         )
     return host.strip("[]"), int(port)
 
@@ -90,7 +90,7 @@ def read_properties_file(path: str) -> dict[str, str]:
 
 
 def check_listening(cluster: ClusterOptions) -> None:
-    """Fail at once where a client would try for long."""
+    """Fail immediately if nothing listens, where a client would retry for long."""
     reason = "no address given"
     for host, port in cluster.addresses:
         try:
@@ -104,17 +104,17 @@ def check_listening(cluster: ClusterOptions) -> None:
 
 def _reason(error: OSError) -> str:
     if isinstance(error, TimeoutError):
-        return "no answer"
+        return "no response"
     return (error.strerror or str(error)).lower()
 
 
 def unreachable(cluster: ClusterOptions, reason: str) -> Failure:
-    """Nothing listens there, or what listens does not answer as Kafka does."""
+    """The Failure if there is no Kafka cluster at the address."""
     return Failure(
         f"no Kafka cluster at {cluster.bootstrap}: {reason}",
         exit_code=ExitCode.UNREACHABLE,
         code="UNREACHABLE",
-        hint="Is it running? Start one with `headrace serve`, or name another with --bootstrap.",
+        hint="Is it running? Start one with `headrace serve`, or specify another with --bootstrap.",
     )
 
 
@@ -126,16 +126,16 @@ def producer(cluster: ClusterOptions, settings: Mapping[str, object]) -> "Produc
 
 
 def consumer(cluster: ClusterOptions, settings: Mapping[str, object]) -> "Consumer":
-    """A consumer outside any group; it tells when it reaches the end of a partition."""
+    """A consumer without a group; it reports the end of each partition."""
     from confluent_kafka import Consumer
 
     fixed: dict[str, object] = {
-        # The library insists on a name, though nothing is ever committed or joined under it.
+        # librdkafka requires a group id; no group is joined and no offset committed.
         "group.id": "headrace-cli",
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
         "enable.partition.eof": True,
-        # Retention may delete what was asked for in the meantime; go on with what is left.
+        # Retention may delete records meanwhile; continue with the first that is left.
         "auto.offset.reset": "earliest",
         "allow.auto.create.topics": False,
         "fetch.wait.max.ms": 100,
@@ -156,7 +156,7 @@ def _configuration(cluster: ClusterOptions, settings: Mapping[str, object]) -> d
 
 
 def open_client(cluster: ClusterOptions, timeout_s: float = 2 * ANSWER_TIMEOUT_S) -> "Connected":
-    """The client for everything but records; a request is repeated for `timeout_s` at most.
+    """The client for all requests except records, with retries for `timeout_s` at most.
 
     Its exceptions are not translated: see `admin` and `translated`.
     """
@@ -180,7 +180,7 @@ def open_client(cluster: ClusterOptions, timeout_s: float = 2 * ANSWER_TIMEOUT_S
 
 @contextlib.contextmanager
 def admin(cluster: ClusterOptions) -> "Iterator[Connected]":
-    """A client for everything but records, for the length of a block; its errors are translated."""
+    """A client for all requests except records, as a context; its errors are translated."""
     with translated(cluster), open_client(cluster) as connected:
         yield connected
 
@@ -188,8 +188,8 @@ def admin(cluster: ClusterOptions) -> "Iterator[Connected]":
 def checked_properties(properties: Mapping[str, str]) -> dict[str, str]:
     """The properties of a --client-config file that `headrace.client` reads.
 
-    librdkafka gets the whole file, so its other properties are allowed; a name that it does not
-    have is not. A security property that only librdkafka would honour is refused.
+    librdkafka gets the whole file, so its other properties are allowed, but unknown names are not.
+    A security property that only librdkafka supports is refused.
     """
     from headrace.client.config import READ_HERE, from_librdkafka
     from headrace.client.errors import ClientError
@@ -205,7 +205,7 @@ def checked_properties(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def _check_names(properties: Mapping[str, str]) -> None:
-    """Bad usage if librdkafka does not have one of these properties. Connects to nothing."""
+    """A usage error if librdkafka does not know one of these properties. Does not connect."""
     from confluent_kafka import KafkaException, Producer
 
     try:
@@ -231,7 +231,7 @@ def translated(cluster: ClusterOptions) -> Iterator[None]:
 
 
 def refusal(error: "ProtocolError") -> Failure:
-    """The Failure for an error that a broker answered with."""
+    """The Failure for an error in a broker's response."""
     from headrace.errors import ErrorCode
 
     text = _refusal_text(error)
@@ -248,18 +248,18 @@ def refusal(error: "ProtocolError") -> Failure:
 
 
 def _hint(code: "ErrorCode") -> str:
-    """What to do about an error that has to do with logins and permissions."""
+    """The hint for an error of logins or permissions."""
     if code.name == "SECURITY_DISABLED":
         return "Set authorizer.class.name on the brokers; see docs/security.md."
     if code.name == "SASL_AUTHENTICATION_FAILED":
         return "Check the user and the password in the file of --client-config."
     if code.name.endswith("AUTHORIZATION_FAILED"):
-        return "An administrator sees why with `headrace acls explain`, and may add an ACL."
+        return "An administrator can find the reason with `headrace acls explain`, and add an ACL."
     return ""
 
 
 def _refusal_text(error: "ProtocolError") -> str:
-    """The broker's message after its subject; the name of the code is for --json."""
+    """The broker's message after its subject, without the code, which --json has."""
     text = str(error).removesuffix(f" (error {int(error.code)} {error.code.name})")
     subject, colon, message = text.partition(": ")
     message = message[:1].lower() + message[1:]
@@ -284,9 +284,9 @@ def failure(cluster: ClusterOptions, error: "KafkaError", what: str = "") -> Fai
     code = error.code()
     text = plain_text(error)
     if code in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE):
-        return unreachable(cluster, "something listens there, but it does not answer as Kafka does")
+        return unreachable(cluster, "it accepts connections, but does not respond like Kafka")
     if code in (KafkaError._TIMED_OUT, KafkaError._TIMED_OUT_QUEUE, KafkaError._MSG_TIMED_OUT):
-        return _timed_out(f"{what or 'the request'}: no answer from {cluster.bootstrap} in time")
+        return _timed_out(f"{what or 'the request'}: no response from {cluster.bootstrap} in time")
     subject = f"{what}: " if what and what not in text else ""
     if code in (
         KafkaError.UNKNOWN_TOPIC_OR_PART,
@@ -306,7 +306,7 @@ def failure(cluster: ClusterOptions, error: "KafkaError", what: str = "") -> Fai
 
 
 def plain_text(error: "KafkaError") -> str:
-    """The library's words without its prefixes."""
+    """The library's message without its prefixes."""
     text = str(error.str())
     for prefix in ("Broker: ", "Local: ", "Failed to get metadata: Local: "):
         text = text.removeprefix(prefix)
@@ -323,13 +323,13 @@ def _timed_out(message: str) -> Failure:
 
 
 def _no_answer(cluster: ClusterOptions, reason: str) -> Failure:
-    """A broker that cannot be reached: often at an advertised address that only brokers know."""
+    """The Failure if a broker cannot be reached, often because of its advertised address."""
     for address in _advertised(cluster):
         try:
             socket.create_connection((address.host, address.port), CONNECT_TIMEOUT_S).close()
         except OSError as error:
             return Failure(
-                f"{cluster.bootstrap} answers, but its broker calls itself {address}, "
+                f"{cluster.bootstrap} responds, but its broker advertises {address}, "
                 f"which cannot be reached from here: {_reason(error)}",
                 exit_code=ExitCode.UNREACHABLE,
                 code="UNREACHABLE",
@@ -339,7 +339,7 @@ def _no_answer(cluster: ClusterOptions, reason: str) -> Failure:
     answer = unreachable(cluster, reason)
     if not cluster.properties.get("security.protocol"):
         answer.hint = (
-            "Something listens there. If it wants TLS or a login, name a file with --client-config."
+            "It accepts connections. If it requires TLS or a login, use --client-config FILE."
         )
     return answer
 
@@ -356,7 +356,7 @@ def _advertised(cluster: ClusterOptions) -> "list[Address]":
 
 
 def open_briefly(cluster: ClusterOptions, timeout_s: float) -> "Connected":
-    """A client that gives up soon, whatever the properties say."""
+    """A client with short time-outs, regardless of the properties."""
     from headrace.client.cluster import Cluster as Connected
 
     config = replace(
@@ -369,12 +369,12 @@ def open_briefly(cluster: ClusterOptions, timeout_s: float) -> "Connected":
 
 
 def topic_names_now(bootstrap: str) -> list[str]:
-    """Topic names for completion: an empty list unless a broker answers within a moment."""
+    """Topic names for completion: an empty list unless a broker responds quickly."""
     return _names_now(bootstrap, lambda connected: connected.topics(None))
 
 
 def group_names_now(bootstrap: str) -> list[str]:
-    """Names of groups for completion, as with topics."""
+    """Names of groups for completion; empty unless a broker responds quickly."""
     from headrace.client.groups import list_groups
 
     return _names_now(

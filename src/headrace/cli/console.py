@@ -26,9 +26,7 @@ RegistryUrl = Annotated[
         help="Schema registry that decodes values and whose schemas are shown.",
     ),
 ]
-ReadOnly = Annotated[
-    bool, typer.Option("--read-only", help="Leave out every function that changes something.")
-]
+ReadOnly = Annotated[bool, typer.Option("--read-only", help="Disable all changes.")]
 Insecure = Annotated[
     bool,
     typer.Option(
@@ -91,7 +89,7 @@ def console(
     if without_login and not insecure and not host.startswith(LOOPBACK):
         raise bad_usage(
             f"{host} can be reached from other machines, and the console has no login",
-            "Listen on 127.0.0.1, set authentication.method, or say --insecure.",
+            "Listen on 127.0.0.1, set authentication.method, or add --insecure.",
         )
 
     def build() -> "HttpService[ConsoleRequest]":

@@ -1,6 +1,6 @@
-"""How a command ends: the exit codes, and the exception that carries one to `main.run`.
+"""Exit codes, and the exception that ends a command with one.
 
-Nothing here imports the client library, so that every module may raise a Failure cheaply.
+It does not import the client library, so that importing it is cheap.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from headrace.admin.errors import AdminError, InvalidRequest, NotFound
 
 
 class ExitCode(IntEnum):
-    """What the shell sees. The numbers are a promise to scripts."""
+    """Exit codes of commands. Scripts rely on the numbers."""
 
     OK = 0
     FAILED = 1
@@ -27,7 +27,7 @@ EXIT_CODES_HELP = (
 
 
 class Failure(Exception):
-    """A command that cannot go on: one line that says what happened, one that says what to do."""
+    """Ends a command with a message, and a hint on what to do."""
 
     def __init__(
         self,
@@ -45,17 +45,17 @@ class Failure(Exception):
 
 
 def bad_usage(message: str, hint: str = "") -> Failure:
-    """The user asked for something that makes no sense, seen only after parsing."""
+    """A usage error that is found only after parsing."""
     return Failure(message, exit_code=ExitCode.USAGE, code="USAGE", hint=hint)
 
 
 def not_found(message: str, hint: str = "") -> Failure:
-    """What was named does not exist."""
+    """A named object does not exist."""
     return Failure(message, exit_code=ExitCode.NOT_FOUND, code="NOT_FOUND", hint=hint)
 
 
 def failure_of(error: AdminError) -> Failure:
-    """How a command ends that `headrace.admin` could not carry out."""
+    """The Failure for an error of `headrace.admin`."""
     if isinstance(error, InvalidRequest):
         return bad_usage(error.message, error.hint)
     if isinstance(error, NotFound):
@@ -64,7 +64,7 @@ def failure_of(error: AdminError) -> Failure:
 
 
 def raise_all(failures: Sequence[Failure]) -> None:
-    """Several failures as one, if there are any: all messages, and the code of the first."""
+    """Raise several failures as one, if there are any: all messages, the code of the first."""
     if failures:
         first = failures[0]
         raise Failure(

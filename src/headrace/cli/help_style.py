@@ -1,4 +1,4 @@
-"""How help pages look: Typer's own, minus the type names beside switches, in our order."""
+"""The style of help pages: Typer's, without type names of switches, in our order."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     import typer
 
 
-# Typer changed the class of its contexts between releases, hence Any for what passes through.
+# Typer changed the class of its contexts between releases, hence Any.
 def _tidy(params: list[Any]) -> list[Any]:
     for param in params:
         if getattr(param, "is_flag", False):
@@ -48,7 +48,7 @@ class CommandGroup(TyperGroup):
 
 
 def apply(app: "typer.Typer") -> None:
-    """Give an application's commands this look."""
+    """Apply the style to the commands of an application."""
     app.info.cls = CommandGroup
     for command in app.registered_commands:
         command.cls = Command

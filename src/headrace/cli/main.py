@@ -1,7 +1,7 @@
 """The console script: decides what to load, runs it, and turns a Failure into an exit code.
 
-`headrace serve` must reach the broker's own code at once, so it bypasses Typer, whose import
-alone takes longer than the broker needs to start. Everything else goes through `app.py`.
+`headrace serve` bypasses Typer, whose import takes longer than starting a broker. All other
+commands go through `app.py`.
 """
 
 import os
@@ -17,7 +17,7 @@ def run() -> None:
 
 
 def main(words: list[str]) -> int:
-    """Run one command line and answer its exit code."""
+    """Run one command line and return its exit code."""
     completing = "_HEADRACE_COMPLETE" in os.environ
     wants_help = "--help" in words or "-h" in words
     try:

@@ -9,7 +9,7 @@ DEFAULT_BOOTSTRAP = "localhost:9092"
 
 
 def complete_topics(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Topic names for the shell, if a broker answers quickly; nothing otherwise."""
+    """Topic names for completion; empty unless a broker responds quickly."""
     from headrace.cli import client
 
     names = client.topic_names_now(_bootstrap(ctx))
@@ -17,7 +17,7 @@ def complete_topics(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def complete_groups(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Names of consumer groups for the shell, as with topics."""
+    """Names of consumer groups for completion; empty unless a broker responds quickly."""
     from headrace.cli import client
 
     names = client.group_names_now(_bootstrap(ctx))
@@ -36,7 +36,7 @@ Bootstrap = Annotated[
         "-b",
         envvar="HEADRACE_BOOTSTRAP",
         metavar="HOST:PORT",
-        help="A broker of the cluster; several with commas.",
+        help="A broker of the cluster; separate several with commas.",
         rich_help_panel="Cluster and output",
     ),
 ]
@@ -46,7 +46,7 @@ ClientConfig = Annotated[
         "--client-config",
         envvar="HEADRACE_CLIENT_CONFIG",
         metavar="FILE",
-        help="Properties of the Kafka client, for TLS and logins.",
+        help="File with properties of the Kafka client, for TLS and logins.",
         rich_help_panel="Cluster and output",
     ),
 ]
@@ -54,7 +54,7 @@ AsJson = Annotated[
     bool,
     typer.Option(
         "--json",
-        help="JSON on standard output, and nothing else there.",
+        help="Print only JSON on standard output.",
         rich_help_panel="Cluster and output",
     ),
 ]
@@ -75,7 +75,7 @@ GroupArguments = Annotated[
 
 
 def examples(*lines: str) -> str:
-    """The epilog of a command: its examples, one a line."""
+    """The epilog of a command: its examples, one per line."""
     from headrace.cli.failures import EXIT_CODES_HELP
 
     shown = "\n".join(f"  {line}" for line in lines).replace("[", "\\[")
@@ -83,13 +83,13 @@ def examples(*lines: str) -> str:
 
 
 def pairs(words: list[str], option: str) -> dict[str, str]:
-    """`name=value` words as a mapping; the value may itself hold `=`."""
+    """`name=value` words as a mapping; the value may contain `=`."""
     from headrace.cli.failures import bad_usage
 
     found: dict[str, str] = {}
     for word in words:
         name, equals, value = word.partition("=")
         if not equals or not name:
-            raise bad_usage(f"{option} {word!r} is not of the form name=value")
+            raise bad_usage(f"{option} {word!r} is not name=value")
         found[name] = value
     return found

@@ -1,4 +1,4 @@
-"""What commands print: JSON for programs, tables for people. Progress goes to standard error."""
+"""Output of commands: JSON or tables. Progress goes to standard error."""
 
 import json
 import sys
@@ -16,13 +16,13 @@ TIME_WIDTH = len("2026-01-31 12:00:00.000")
 
 
 def print_json(value: object) -> None:
-    """One JSON document, indented when a person reads it."""
+    """Print one JSON document, indented on a terminal."""
     indent = 2 if sys.stdout.isatty() else None
     print(json.dumps(value, indent=indent, ensure_ascii=False))
 
 
 def console(*, error: bool = False) -> "Console":
-    """Rich's console; a hundred columns if the output is not a terminal."""
+    """Rich's console; 100 columns if the output is not a terminal."""
     from rich.console import Console
 
     stream = sys.stderr if error else sys.stdout
@@ -38,14 +38,14 @@ def print_table(
     numbers: Container[str] = (),
     error: bool = False,
 ) -> None:
-    """A plain table, on standard error if so wished."""
+    """Print a plain table, optionally on standard error."""
     console(error=error).print(table(columns, rows, numbers=numbers))
 
 
 def table(
     columns: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Container[str] = ()
 ) -> "Table":
-    """A plain table; the columns named in `numbers` stand at the right."""
+    """A plain table; the columns in `numbers` are right-aligned."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
@@ -60,7 +60,7 @@ def table(
             name,
             justify="right" if name in numbers else "left",
             overflow="fold",
-            # A time that is cut into pieces cannot be read; headings may wrap instead.
+            # A wrapped time cannot be read; headings may wrap instead.
             min_width=TIME_WIDTH if name.endswith("imestamp") else None,
         )
     for row in rows:
@@ -69,7 +69,7 @@ def table(
 
 
 def print_facts(facts: Mapping[str, str]) -> None:
-    """Names and values, one a line, aligned."""
+    """Print names and values, one per line, aligned."""
     from rich.markup import escape
     from rich.table import Table
 
@@ -82,12 +82,12 @@ def print_facts(facts: Mapping[str, str]) -> None:
 
 
 def note(text: str) -> None:
-    """A remark for the person at the terminal; never on standard output."""
+    """Print a note on standard error."""
     console(error=True).print(text, style="dim", markup=False, soft_wrap=True)
 
 
 def progress() -> "Progress":
-    """A progress bar on standard error that vanishes where that is no terminal."""
+    """A progress bar on standard error; hidden if that is not a terminal."""
     from rich.progress import (
         BarColumn,
         Progress,
@@ -112,7 +112,7 @@ def progress() -> "Progress":
 
 
 def size(count: int | None) -> str:
-    """Bytes in the unit that keeps the number short."""
+    """A number of bytes with a suitable unit."""
     if count is None or count < 0:
         return "-"
     if count < 1024:

@@ -1,4 +1,4 @@
-"""What `headrace NAME serve` has in common for all services: options, settings, start."""
+"""Common parts of `headrace NAME serve`: options, settings, start."""
 
 from collections.abc import Callable, Mapping
 from enum import StrEnum
@@ -44,14 +44,16 @@ ServiceBootstrap = Annotated[
         "-b",
         envvar="HEADRACE_BOOTSTRAP",
         metavar="HOST:PORT",
-        help="A broker of the cluster; several with commas.",
+        help="A broker of the cluster; separate several with commas.",
         show_default=DEFAULT_BOOTSTRAP,
         rich_help_panel="Cluster and output",
     ),
 ]
 ConfigFile = Annotated[
     str | None,
-    typer.Option("--config", metavar="FILE", help="Settings, as .toml or as Java properties."),
+    typer.Option(
+        "--config", metavar="FILE", help="File with settings, as .toml or as Java properties."
+    ),
 ]
 Assignments = Annotated[
     list[str] | None,
@@ -71,7 +73,7 @@ def listener(listen: str | None) -> str | None:
         return None
     host, _, port = listen.rpartition(":")
     if not host or not port.isdecimal() or int(port) > 65535:
-        raise bad_usage(f"--listen {listen!r} is not of the form HOST:PORT or https://HOST:PORT")
+        raise bad_usage(f"--listen {listen!r} is not HOST:PORT or https://HOST:PORT")
     return listen
 
 
@@ -81,7 +83,7 @@ def read_settings(
     assignments: list[str] | None,
     options: Mapping[str, str | None],
 ) -> ServiceSettings:
-    """Options win over --set, --set wins over the file, and the file wins over the defaults."""
+    """Options override --set, --set overrides the file, the file overrides the defaults."""
     check = partial(check_setting, table)
     given: dict[str, str] = {}
     try:
@@ -105,7 +107,7 @@ def serve(
     log_format: LogFormat,
     log_level: LogLevel,
 ) -> None:
-    """Runs the service that `build` imports and makes, until it gets a signal."""
+    """Runs the service that `build` imports and creates, until a signal."""
     try:
         from headrace.service.errors import StartFailure
         from headrace.service.security import make_security
@@ -117,7 +119,7 @@ def serve(
         raise Failure(str(error)) from None
     except ModuleNotFoundError as error:
         raise Failure(
-            f"the {name} needs the package {error.name}, which is not installed",
+            f"the {name} requires the package {error.name}, which is not installed",
             hint="pip install 'headrace[services]'",
         ) from None
     except SettingError as error:

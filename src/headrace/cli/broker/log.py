@@ -1,4 +1,4 @@
-"""`headrace log`: a partition's files, as they lie on disk."""
+"""`headrace log`: shows and checks the files of partitions."""
 
 import json
 import sys
@@ -32,7 +32,7 @@ HIDDEN = {
     "coordinator_epoch",
     "last_batch_offset",
 }
-"""Fields that a table has no room for; JSON has them all."""
+"""Fields that tables leave out; JSON has all of them."""
 TEXTS = {"name", "value", "topic"}
 
 
@@ -58,18 +58,18 @@ def dump(
         ),
     ],
     records: Annotated[
-        bool, typer.Option("--records", "-r", help="Also each record inside the batches.")
+        bool, typer.Option("--records", "-r", help="Also show the records of each batch.")
     ] = False,
     limit: Annotated[
         int | None,
-        typer.Option("--limit", "-n", min=1, metavar="N", help="Only the first N entries."),
+        typer.Option("--limit", "-n", min=1, metavar="N", help="Show only the first N entries."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what a file of the log holds, and check it; Kafka's own files work too.
+    """Show and check the content of a log file; Kafka's own files work too.
 
-    Checksums of batches and snapshots, the order of offsets, and an index against its log are
-    verified. Anything wrong is named, and the exit code is 1. JSON has one object a line.
+    The checksums of batches and snapshots, the order of offsets, and the entries of an index are
+    verified. If there is a problem, the exit code is 1. With --json there is one object per line.
     """
     from headrace.cli.broker import segment_files
 
@@ -106,10 +106,10 @@ def verify(
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Check every batch and every index of a stopped broker's data; nothing is changed.
+    """Check every batch and every index in the data of a stopped broker, without changes.
 
-    Checksums, the order of offsets, indexes against their batches, transactions, snapshots and
-    checkpoints. Each finding has a file and a byte position, and any makes the exit code 1. At its
+    It verifies checksums, the order of offsets, indexes, transactions, snapshots and checkpoints.
+    Each finding has a file and a byte position; with any finding the exit code is 1. At its
     start a broker rebuilds indexes and truncates a torn tail. It never serves a batch with a wrong
     checksum; in a cluster it fetches the batch again from another replica at the first read.
     """

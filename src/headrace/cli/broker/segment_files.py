@@ -1,15 +1,15 @@
-"""The files of a partition's folder, read from outside a broker: nothing is changed or locked.
+"""Reads the files of a partition's folder, without changes and without locks.
 
-    .log          record batches, as `wire/batch.py` lays them out
+    .log          record batches, in the layout of `wire/batch.py`
     .index        relative offset int32, position int32
     .timeindex    timestamp int64, relative offset int32
     .txnindex     version int16, producer id int64, first, last and last stable offset int64
     .snapshot     version int16, crc uint32, count int32, then the producers
-    *-checkpoint  text: version, count, then a line each
+    *-checkpoint  text: version, count, then one line per entry
     partition.metadata, meta.properties    text: name and value
 
-Relative offsets count from the offset in the file's name. Each reader yields entries as plain
-mappings, ready to be shown; what is wrong with one stands in its "problem".
+Relative offsets count from the offset in the file's name. Each reader yields entries as mappings,
+ready for display; the field "problem" describes what is wrong with an entry.
 """
 
 import struct
@@ -40,7 +40,7 @@ _CONTROL_KEY = struct.Struct(">hh")
 
 
 def read(path: Path, *, records: bool) -> Iterator[Entry]:
-    """What the file holds, entry by entry; its name says which kind it is."""
+    """Read the entries of a file; its name determines its type."""
     reader = _reader(path, records=records)
     if path.is_dir():
         raise bad_usage(f"cannot read {path}: it is a folder")
@@ -70,7 +70,7 @@ def _reader(path: Path, *, records: bool) -> Callable[[Mapped], Iterator[Entry]]
     if name in ("partition.metadata", "meta.properties"):
         return properties
     raise bad_usage(
-        f"{path.name} is no file that a partition's log has",
+        f"{path.name} is not a file of a partition's log",
         "Known: .log .index .timeindex .txnindex .snapshot *-checkpoint partition.metadata "
         "meta.properties",
     )
@@ -84,7 +84,7 @@ def _base(path: Path) -> int:
 
 
 def batches(data: Mapped, *, records: bool) -> Iterator[Entry]:
-    """The batches of a log file with their checksums verified, and their records if wanted."""
+    """The batches of a log file with their checksums verified, and optionally their records."""
     from headrace.wire import batch
 
     position, size, expected = 0, len(data), 0
@@ -96,7 +96,7 @@ def batches(data: Mapped, *, records: bool) -> Iterator[Entry]:
                 yield {
                     "kind": "batch",
                     "position": position,
-                    "problem": f"{size - position} bytes are no whole batch",
+                    "problem": f"the last {size - position} bytes are not a whole batch",
                 }
                 return
             header = batch.read_header(view, position)
@@ -113,7 +113,7 @@ def batches(data: Mapped, *, records: bool) -> Iterator[Entry]:
 
 
 def _batch_end(data: Mapped, position: int) -> int | None:
-    """Where the batch at `position` ends; None if that is beyond the file."""
+    """The end of the batch at `position`; None if it is past the end of the file."""
     from headrace.wire import batch
 
     if len(data) - position < batch.HEADER_BYTES:
@@ -182,13 +182,13 @@ def _records(view: memoryview, start: int, end: int, *, control: bool) -> Iterat
 
 
 def offset_index(data: Mapped, base: int, log: Path) -> Iterator[Entry]:
-    """Entries of an .index; checked against the log file if that stands beside it."""
+    """Entries of an .index; checked against the log file if it is in the same folder."""
     last_relative, last_position = -1, -1
     starts = _batch_starts(log)
     for at in range(0, len(data) - _INDEX.size + 1, _INDEX.size):
         relative, position = _INDEX.unpack_from(data, at)
         if (relative, position) == (0, 0):
-            return  # The rest of a file that was allocated ahead; no entry points at its start.
+            return  # The rest is preallocated: no entry points to the start of the log.
         entry: Entry = {"kind": "index", "offset": base + relative, "position": position}
         if relative <= last_relative or position <= last_position:
             entry["problem"] = "not after the entry before it"
@@ -197,7 +197,7 @@ def offset_index(data: Mapped, base: int, log: Path) -> Iterator[Entry]:
         elif starts is not None:
             first, last = starts[position]
             if not first <= base + relative <= last:
-                entry["problem"] = f"the batch there holds {first} to {last}"
+                entry["problem"] = f"the batch at this position has offsets {first} to {last}"
         last_relative, last_position = relative, position
         yield entry
 
@@ -240,11 +240,11 @@ def transaction_index(data: Mapped) -> Iterator[Entry]:
 
 
 def snapshot(data: Mapped) -> Iterator[Entry]:
-    """Producers of a .snapshot, after its checksum."""
+    """Producers of a .snapshot, after a check of its checksum."""
     from headrace.wire.checksum import crc32c
 
     if len(data) < _SNAPSHOT_HEAD.size:
-        yield {"kind": "producer", "problem": "shorter than its head"}
+        yield {"kind": "producer", "problem": "shorter than its header"}
         return
     version, crc, count = _SNAPSHOT_HEAD.unpack_from(data)
     if crc32c(data[6:]) != crc:
@@ -271,20 +271,23 @@ def snapshot(data: Mapped) -> Iterator[Entry]:
 
 
 def checkpoint(data: Mapped, *, epochs: bool) -> Iterator[Entry]:
-    """Lines of a checkpoint, after its count."""
+    """Lines of a checkpoint, and a check of their number."""
     lines = bytes(data[:]).decode("utf-8", "replace").split("\n")
     body = [line for line in lines[2:] if line.strip()]
     names = ("epoch", "start_offset") if epochs else ("topic", "partition", "offset")
     for line in body:
         words = line.split()
         if len(words) != len(names) or not all(w.lstrip("-").isdecimal() for w in words[-2:]):
-            yield {"kind": "checkpoint", "problem": f"not {' '.join(names)}: {line!r}"}
+            yield {"kind": "checkpoint", "problem": f"expected {' '.join(names)}, found {line!r}"}
             continue
         values: list[object] = [*words[:-2], int(words[-2]), int(words[-1])]
         yield {"kind": "checkpoint", **dict(zip(names, values, strict=True))}
     stated = lines[1].strip() if len(lines) > 1 else ""
     if stated != str(len(body)):
-        yield {"kind": "checkpoint", "problem": f"says {stated!r} entries but has {len(body)}"}
+        yield {
+            "kind": "checkpoint",
+            "problem": f"the header says {stated!r} entries, but there are {len(body)}",
+        }
 
 
 def properties(data: Mapped) -> Iterator[Entry]:

@@ -1,8 +1,8 @@
-"""`headrace serve`: reads the options and hands over to the broker.
+"""`headrace serve`: parses the options and starts the broker.
 
-This is the one command that does not go through Typer, whose import alone takes longer than the
-broker needs to start. Its options stand in one table, OPTIONS, which is read here by hand; the
-same table gives `serve_help.py` the help page and the completion.
+This command does not use Typer, because importing Typer takes longer than starting a broker. Its
+options are in one table, OPTIONS, which is parsed here by hand; `serve_help.py` makes the help page
+and the completion from the same table.
 """
 
 import os
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 SUMMARY = "Start a broker on this machine."
 DETAILS = """
-Any Kafka client can use it at once. Data stays in the data directory; a broker that was killed
-recovers it at its next start. Ctrl-C stops it cleanly.
+Any Kafka client can use it immediately. The data is stored in the data directory; after a crash the
+broker recovers it at its next start. Ctrl-C stops the broker cleanly.
 
-Settings have Kafka's own names. Options on the command line win over --set, --set wins over the
-file, and the file wins over the defaults.
+Settings have Kafka's own names. Options on the command line override --set, --set overrides the
+file, and the file overrides the defaults.
 """
 EXAMPLES = (
     "headrace serve",
@@ -58,11 +58,11 @@ class Option(NamedTuple):
 OPTIONS = (
     Option(
         "--data-dir", "DIR",
-        "Where the log lives; made if missing. May be repeated, for several disks.",
+        "Data directory; created if missing. May be repeated, for several disks.",
         env="HEADRACE_DATA_DIR", shown_default=f"./{DEFAULT_DATA_DIR}", repeatable=True,
     ),
     Option(
-        "--listen", "HOST:PORT", "Address to accept clients on; port 0 picks a free one.",
+        "--listen", "HOST:PORT", "Address of the listener; port 0 selects a free port.",
         env="HEADRACE_LISTEN", shown_default=DEFAULT_LISTEN,
     ),
     Option(
@@ -72,22 +72,22 @@ OPTIONS = (
     Option("--node-id", "N", "This broker's number in the cluster.", env="HEADRACE_NODE_ID"),
     Option(
         "--brokers", "N",
-        "Run N broker processes here, on ports that follow each other; clients see N brokers.",
+        "Run N broker processes on this machine, on consecutive ports.",
         env="HEADRACE_BROKERS", shown_default="1",
     ),
     Option(
         "--metadata", "ADDRESS",
-        "Where the cluster's metadata are: zookeeper://HOST:PORT,.../PATH, or sqlite:FOLDER.",
+        "Metadata store of the cluster: zookeeper://HOST:PORT,.../PATH, or sqlite:FOLDER.",
         env="HEADRACE_METADATA", shown_default="the data directory",
     ),
-    Option("--config", "FILE", "Settings, as .toml or as Kafka's .properties."),
+    Option("--config", "FILE", "File with settings, as .toml or as Kafka's .properties."),
     Option("--set", "NAME=VALUE", "One setting; may be repeated.", repeatable=True),
     Option(
-        "--metrics", "HOST:PORT", "Address to serve /metrics and /health on, over HTTP.",
+        "--metrics", "HOST:PORT", "Address for /metrics and /health, over HTTP.",
         env="HEADRACE_METRICS", shown_default="nowhere",
     ),
     Option(
-        "--log-format", "text|json", "How the broker writes its own log, on standard error.",
+        "--log-format", "text|json", "Format of the broker's own log on standard error.",
         env="HEADRACE_LOG_FORMAT", default="text", choices=LOG_FORMATS,
     ),
     Option(
@@ -98,7 +98,7 @@ OPTIONS = (
 
 
 class ServeOptions(NamedTuple):
-    """What the command line asks for, before the settings table has judged it."""
+    """The options of the command line, before they are checked against the settings table."""
 
     settings: dict[str, str]
     data_dirs: tuple[str, ...]
@@ -132,7 +132,7 @@ def start(words: list[str]) -> int:
 
 
 def make_plan(words: list[str], env: Mapping[str, str]) -> ServeOptions:
-    """Options, environment and file, put together by their precedence."""
+    """Combine options, environment and file by precedence."""
     given = _parse(words, env)
     one = {flag: values[0] for flag, values in given.items()}
     settings = _settings(one["--config"], [word for word in given["--set"] if word])
@@ -168,7 +168,11 @@ def _start_several(plan: ServeOptions, settings: "Settings", words: list[str]) -
     """Run several brokers; options without a value per broker apply to all."""
     for flag, given, why in (
         ("--node-id", plan.node_id is not None, "the brokers are numbered from 1"),
-        ("--metadata", bool(plan.settings.get("headrace.metadata")), "they share a file"),
+        (
+            "--metadata",
+            bool(plan.settings.get("headrace.metadata")),
+            "they share one metadata store",
+        ),
         ("--data-dir", len(plan.data_dirs) > 1, "each has one folder"),
         ("--metrics", bool(plan.settings.get("headrace.metrics.address")), "each needs its own"),
     ):
@@ -192,13 +196,13 @@ def _start_several(plan: ServeOptions, settings: "Settings", words: list[str]) -
 
 
 def _folders(names: list[str]) -> tuple[str, ...]:
-    """Data folders, each once; a word may hold several, as log.dirs does."""
+    """Data folders without duplicates; a value may contain several, like log.dirs."""
     folders = [folder.strip() for name in names for folder in name.split(",")]
     return tuple(dict.fromkeys(folder for folder in folders if folder))
 
 
 def _settings(file: str, assignments: list[str]) -> dict[str, str]:
-    """What the file and --set say, each checked where it stands."""
+    """The settings of the file and of --set, each checked with its origin."""
     if not file and not assignments:
         return {}
     from headrace.errors import SettingError
@@ -224,13 +228,13 @@ def _parse(words: list[str], env: Mapping[str, str]) -> dict[str, list[str]]:
     for word in rest:
         flag, equals, value = word.partition("=")
         if flag not in by_flag:
-            raise bad_usage(f"serve has no option {word!r}{_meant(flag)}", SEE_HELP)
+            raise bad_usage(f"unknown option {word!r}{_meant(flag)}", SEE_HELP)
         if not equals:
             following = next(rest, None)
             if following is None:
                 raise bad_usage(f"{flag} needs a value, {by_flag[flag].metavar}", SEE_HELP)
             value = following
-        # The last one wins, unless the option may be repeated.
+        # The last value is used, unless the option may be repeated.
         given[flag] = [*given[flag], value] if by_flag[flag].repeatable else [value]
     for option in OPTIONS:
         fallback = env.get(option.env, "") if option.env else ""
@@ -248,7 +252,7 @@ def _meant(flag: str) -> str:
 
 
 def _set_listeners(settings: dict[str, str], listen: str, advertise: str) -> None:
-    """Put the addresses of --listen and --advertise into the settings, for the one listener."""
+    """Set the addresses of --listen and --advertise in the settings of a single listener."""
     names = [
         name
         for word in settings.get("listeners", "").split(",")
@@ -262,8 +266,8 @@ def _set_listeners(settings: dict[str, str], listen: str, advertise: str) -> Non
             continue
         if len(names) > 1:
             raise bad_usage(
-                f"{option} is the address of one listener, and listeners names several "
-                f"({', '.join(names)}); give their addresses in {setting}"
+                f"{option} needs a single listener, but the setting listeners has several "
+                f"({', '.join(names)}); set their addresses in {setting}"
             )
         name = names[0] if names else "PLAINTEXT"
         settings[setting] = f"{name}://{_address(text, option, lowest_port)}"
@@ -273,5 +277,5 @@ def _set_listeners(settings: dict[str, str], listen: str, advertise: str) -> Non
 def _address(text: str, option: str, lowest_port: int) -> str:
     host, _, port = text.rpartition(":")
     if not host or not port.isdecimal() or not lowest_port <= int(port) < 65536:
-        raise bad_usage(f"{option} {text!r} is not of the form HOST:PORT")
+        raise bad_usage(f"{option} {text!r} is not HOST:PORT")
     return text

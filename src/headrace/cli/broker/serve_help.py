@@ -1,4 +1,4 @@
-"""`headrace serve` as Typer sees it: for its help page and for completion, from the same table."""
+"""`headrace serve` for Typer: its help page and completion, from the same table."""
 
 import inspect
 import sys
@@ -30,7 +30,7 @@ def _parameter(option: serve.Option) -> inspect.Parameter:
 
 
 def _serve(**_: object) -> None:
-    # Reached only when options precede the word `serve`; the fast path has the last word anyway.
+    # Called only if options precede the word `serve`.
     raise typer.Exit(serve.start(sys.argv[sys.argv.index("serve") + 1 :]))
 
 

@@ -1,9 +1,9 @@
-"""Checking a data folder from outside, while no broker uses it: nothing is changed.
+"""Checks the data folder of a stopped broker, without changes.
 
-Every batch: its structure, its checksum, the order of offsets, within a segment and across them.
-Every index against the batches that it points to, every transaction index against the markers,
-every snapshot and checkpoint by itself. Each segment is read once, from its beginning to its end;
-memory does not grow with it. A finding names the file and the byte where it is.
+It checks the structure and the checksum of every batch, and the order of offsets within and across
+segments; every index against its batches, every transaction index against the markers; and every
+snapshot and checkpoint. Each segment is read once from beginning to end, with constant memory. A
+finding has the file and the byte position.
 """
 
 import struct
@@ -53,7 +53,7 @@ _REPORTED_BYTES = 4 << 20
 
 
 class Finding(NamedTuple):
-    """Something that is not as it should be."""
+    """A problem in a file."""
 
     file: str
     position: int
@@ -62,7 +62,7 @@ class Finding(NamedTuple):
 
 @dataclass(slots=True)
 class Counts:
-    """What was looked at."""
+    """The numbers of checked partitions, segments, batches and bytes."""
 
     partitions: int = 0
     segments: int = 0
@@ -71,7 +71,7 @@ class Counts:
 
 
 class Verification:
-    """One look at folders; `progress` hears how many bytes of log files were read since."""
+    """One check of folders; `progress` gets the number of bytes read since its last call."""
 
     def __init__(self, disk: Disk, progress: Callable[[int], None] | None = None) -> None:
         self.findings: list[Finding] = []
@@ -80,7 +80,7 @@ class Verification:
         self.progress = progress or (lambda _: None)
 
     def folder(self, path: str) -> None:
-        """Check a data folder with all its partitions, or one partition's own folder."""
+        """Check a data folder with all its partitions, or the folder of one partition."""
         names = self.disk.list_folder(path)
         if segment_bases(names):
             self.partition(path)
@@ -118,7 +118,7 @@ class Verification:
                 except CorruptSnapshot as error:
                     self.found(path, 0, str(error))
             elif f".{suffix}" in (INDEX, TIME_INDEX, TRANSACTION_INDEX) and stem not in stems:
-                self.found(path, 0, "belongs to no segment")
+                self.found(path, 0, "has no segment")
             elif name in (EPOCHS_FILE, CHECKSUMS):
                 self._checkpoint(path, 2)
             elif name == DAMAGE_FILE:
@@ -126,7 +126,7 @@ class Verification:
                     lost = f"the offsets {first} to {following - 1} cannot be read"
                     self.found(path, 0, lost)
             elif name == PARTITION_METADATA and read_topic_id(self.disk, path) is None:
-                self.found(path, 0, "holds no topic id")
+                self.found(path, 0, "contains no topic id")
 
     def _checkpoint(self, path: str, words: int) -> None:
         try:
@@ -136,19 +136,19 @@ class Verification:
             self.found(path, 0, str(error))
 
     def found(self, file: str, position: int, problem: str) -> None:
-        """Take note of a finding."""
+        """Add a finding."""
         self.findings.append(Finding(file, position, problem))
 
 
 class _Transactions:
-    """Which transactions are open, and which were aborted in the segment at hand."""
+    """The open transactions, and those aborted in the current segment."""
 
     def __init__(self) -> None:
         self.open: dict[int, int] = {}
         self.aborted: list[tuple[int, int, int]] = []
 
     def note(self, header: Header, data: Mapped, position: int) -> None:
-        """Take in the batch at `position`."""
+        """Process the batch at `position`."""
         producer_id = header.producer_id
         if header.attributes & CONTROL:
             marker = decode_marker(data[position : position + header.size_bytes])
@@ -160,7 +160,7 @@ class _Transactions:
 
 
 class _SegmentCheck:
-    """One segment and its indexes, read side by side."""
+    """Checks one segment and its indexes in parallel."""
 
     def __init__(
         self, found: Verification, stem: str, base: int, *, sealed: bool, names: set[str]
@@ -177,7 +177,7 @@ class _SegmentCheck:
         self._next_time = next(self._times, None)
 
     def run(self, transactions: _Transactions) -> int:
-        """The offset behind the last batch."""
+        """Check the segment; the offset after its last batch."""
         transactions.aborted = []
         data = self._disk.map_file(self._stem + LOG)
         end = position = reported = 0
@@ -206,12 +206,14 @@ class _SegmentCheck:
         return end
 
     def _batches(self, data: Mapped) -> Iterator[tuple[int, Header, bool]]:
-        """Position, header and whether the checksum is right; goes on behind what is no batch."""
+        """Position, header and validity of each batch; skips bytes that are not a batch."""
         view = memoryview(data)
         position, size = 0, len(data)
         while position < size:
             if size - position < HEADER_BYTES:
-                self._found(LOG, position, f"{size - position} bytes are no whole batch")
+                self._found(
+                    LOG, position, f"the last {size - position} bytes are not a whole batch"
+                )
                 return
             header = read_header(view, position)
             length = header.size_bytes
@@ -225,7 +227,7 @@ class _SegmentCheck:
                 if behind is None:
                     self._found(LOG, position, f"{problem}; no batch follows")
                     return
-                self._found(LOG, position, f"{problem}; batches go on at {behind}")
+                self._found(LOG, position, f"{problem}; the next batch is at {behind}")
                 position = behind
                 continue
             body = view[position + CHECKSUMMED_FROM : position + length]
@@ -233,7 +235,7 @@ class _SegmentCheck:
             position += length
 
     def _behind_damage(self, data: Mapped, position: int) -> int | None:
-        """Where the next batch begins that is whole."""
+        """The position of the next whole batch."""
 
         def read(length: int, at: int) -> bytes:
             return data[at : at + length]
@@ -248,39 +250,39 @@ class _SegmentCheck:
         if (self._stem + suffix).rpartition("/")[2] in self._names:
             return self._disk.map_file(self._stem + suffix)
         if self._sealed:
-            self._found(suffix, 0, "is missing; a broker rebuilds it")
+            self._found(suffix, 0, "is missing; a broker will rebuild it")
         return None
 
     def _offset_entries(self) -> Iterator[tuple[int, int, int]]:
-        """Where each entry stands, the offset that it names and the position."""
+        """The position of each entry, its offset, and its position in the log."""
         data = self._mapped(INDEX)
         if data is None:
             return
         entries = OffsetEntries(data)
         if entries.torn:
-            self._found(INDEX, len(data), "its size is no multiple of 8 bytes")
+            self._found(INDEX, len(data), "the size is not a multiple of 8 bytes")
         before = -1
         for at, entry in enumerate(entries):
             place = at * OFFSET_ENTRY_BYTES
             if entry >> 32 < 0 or (entry & POSITION_MASK) <= before:
-                self._found(INDEX, place, "the entry does not come behind the one before it")
+                self._found(INDEX, place, "the entry is not greater than the previous one")
                 return
             before = entry & POSITION_MASK
             yield place, (entry >> 32) + self._base, before
 
     def _time_entries(self) -> Iterator[tuple[int, int, int]]:
-        """Where each entry stands, the offset that it names and the timestamp."""
+        """The position of each entry, its offset, and its timestamp."""
         data = self._mapped(TIME_INDEX)
         if data is None:
             return
         entries = TimeEntries(data)
         if entries.torn:
-            self._found(TIME_INDEX, len(data), "its size is no multiple of 12 bytes")
+            self._found(TIME_INDEX, len(data), "the size is not a multiple of 12 bytes")
         last_timestamp, last_relative = -1, -1
         for at, (timestamp, relative) in enumerate(entries):
             place = at * TIME_ENTRY_BYTES
             if timestamp < last_timestamp or relative < last_relative:
-                self._found(TIME_INDEX, place, "the entry does not come behind the one before it")
+                self._found(TIME_INDEX, place, "the entry is not greater than the previous one")
                 return
             last_timestamp, last_relative = timestamp, relative
             yield place, relative + self._base, timestamp
@@ -291,7 +293,7 @@ class _SegmentCheck:
             if pointed < position:
                 self._found(INDEX, place, f"points to {pointed}, where no batch begins")
             elif offset != last:
-                self._found(INDEX, place, f"names offset {offset}; the batch there ends at {last}")
+                self._found(INDEX, place, f"has offset {offset}, but the batch ends at {last}")
             self._next_offset = next(self._offsets, None)
 
     def _match_time(self, last: int, max_timestamp: int) -> None:
@@ -301,18 +303,18 @@ class _SegmentCheck:
                 self._found(
                     TIME_INDEX,
                     place,
-                    f"names {timestamp} at offset {offset}; the batch there has {max_timestamp}",
+                    f"has {timestamp} at offset {offset}, but the batch has {max_timestamp}",
                 )
             self._next_time = next(self._times, None)
 
     def _leftover_entries(self) -> None:
         while self._next_offset is not None:
             place, _, pointed = self._next_offset
-            self._found(INDEX, place, f"points to {pointed}, behind the last batch")
+            self._found(INDEX, place, f"points to {pointed}, after the last batch")
             self._next_offset = next(self._offsets, None)
         while self._next_time is not None:
             place, offset, _ = self._next_time
-            self._found(TIME_INDEX, place, f"names offset {offset}, behind the last batch")
+            self._found(TIME_INDEX, place, f"has offset {offset}, after the last batch")
             self._next_time = next(self._times, None)
 
     def _transaction_index(self, transactions: _Transactions) -> None:
@@ -321,10 +323,10 @@ class _SegmentCheck:
         if path.rpartition("/")[2] in self._names:
             data = read_file(self._disk, path)
         elif not self._sealed:
-            return  # the active segment's is written at a clean stop
+            return  # that of the active segment is written at a clean stop
         whole = len(data) - len(data) % _ABORTED.size
         if whole != len(data):
-            self._found(TRANSACTION_INDEX, whole, "its end is no whole entry")
+            self._found(TRANSACTION_INDEX, whole, "the last entry is not whole")
         listed = set()
         for at in range(0, whole, _ABORTED.size):
             version, producer_id, first, last, _ = _ABORTED.unpack_from(data, at)
@@ -350,7 +352,7 @@ def segment_bases(names: set[str] | list[str]) -> list[int]:
 
 
 def log_bytes(disk: Disk, path: str) -> int:
-    """How many bytes of log files a look at that folder will read."""
+    """The bytes of log files that a check of the folder reads."""
     names = disk.list_folder(path)
     total = sum(disk.file_size(f"{path}/{base:0{_DIGITS}d}{LOG}") for base in segment_bases(names))
     for name in names:

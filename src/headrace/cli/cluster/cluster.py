@@ -1,4 +1,4 @@
-"""`headrace cluster`: who is in it, how it fares, and how to even it out."""
+"""`headrace cluster`: describe, balance and drain."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,7 +24,7 @@ app = typer.Typer(
 
 @app.callback()
 def _group() -> None:
-    """Brokers, controller, health; even out replicas and leaders; empty a broker."""
+    """Show brokers, controller and health; balance replicas and leaders; drain a broker."""
 
 
 @app.command(
@@ -36,15 +36,15 @@ def _group() -> None:
     )
 )
 def describe(
-    apis: Annotated[bool, typer.Option("--apis", help="Also the API versions.")] = False,
+    apis: Annotated[bool, typer.Option("--apis", help="Also show the API versions.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
     client_config: ClientConfig = None,
 ) -> None:
     """Show brokers, controller, features, and what is under-replicated, offline or moving.
 
-    Skew is how much more, or less, a broker leads than an even share. With --json the API versions
-    are always there.
+    Skew is the difference between the leaders of a broker and an even share. With --json the API
+    versions are always included.
     """
     from headrace.admin.cluster_view import view_cluster
     from headrace.cli import client
@@ -74,10 +74,10 @@ def balance(
     as_json: AsJson = False,
     client_config: ClientConfig = None,
 ) -> None:
-    """Even out replicas and leaders over all brokers, after asking; new brokers get their share.
+    """Balance replicas and leaders over all brokers, after a confirmation.
 
-    The plan says which partitions move and why. It counts replicas, not bytes; replicas of a
-    partition stay in different racks, or get there. A replica on a broker that is not there stays.
+    The plan shows which partitions move and why. It counts replicas, not bytes. Replicas of a
+    partition are kept in, or moved to, different racks. Replicas on absent brokers do not move.
     """
     from headrace.admin.reassignment import plan_balance
     from headrace.cli import client
@@ -107,9 +107,9 @@ def drain(
     as_json: AsJson = False,
     client_config: ClientConfig = None,
 ) -> None:
-    """Move everything off a broker, after asking, so that it can be removed; dead or alive.
+    """Move all replicas off a broker, after a confirmation, so that it can be removed.
 
-    Stop the broker soon after: new topics may still be given to it.
+    The broker may be dead or alive. Stop it soon after: new topics may still be placed on it.
     """
     from headrace.admin.reassignment import plan_drain
     from headrace.cli import client

@@ -7,7 +7,7 @@ SHOWN_PARTITIONS = 10
 
 
 def show(view: ClusterView, *, apis: bool) -> None:
-    """For people."""
+    """Print the view as tables."""
     features = sorted(view.features.items())
     absent = ", ".join(map(str, view.absent_brokers))
     facts = {

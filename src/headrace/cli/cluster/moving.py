@@ -1,5 +1,5 @@
-"""A plan of moves, shown and carried out: what `cluster balance`, `cluster drain` and a change of
-the replication factor have in common. Only ordinary requests: it works on any Kafka cluster.
+"""Shows and carries out a plan of moves, for `cluster balance`, `cluster drain` and a change of the
+replication factor. It uses only Kafka's requests, and works on any Kafka cluster.
 """
 
 import sys
@@ -19,11 +19,13 @@ if TYPE_CHECKING:
 
 SHOWN_MOVES = 40
 
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the plan and stop there.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show the plan.")]
 AtOnce = Annotated[
     int,
-    typer.Option("--at-once", metavar="N", min=1, help="How many partitions move at a time."),
+    typer.Option(
+        "--at-once", metavar="N", min=1, help="Number of partitions that move at the same time."
+    ),
 ]
 
 Planner = Callable[["Layout"], "Plan"]
@@ -39,7 +41,7 @@ def run(
     as_json: bool,
     elect: bool = False,
 ) -> None:
-    """Plan, show, ask, move; with `elect` the first replicas lead in the end."""
+    """Plan, show, confirm, move; with `elect` preferred leaders are elected at the end."""
     from headrace.admin import reassignment
     from headrace.cli import client
 
@@ -134,7 +136,7 @@ def _confirm(plan: "Plan", yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise bad_usage("will not move anything without being sure", "Add --yes, or --dry-run.")
+        raise bad_usage("moving partitions needs a confirmation", "Add --yes, or --dry-run.")
     if not typer.confirm(f"Move {len(plan.moves)} partition(s)?", err=True):
         raise Failure("nothing was moved", code="ABORTED")
 
@@ -143,7 +145,7 @@ def _confirm(plan: "Plan", yes: bool) -> None:
 
 
 def _move_all(connected: "Connected", plan: "Plan", at_once: int) -> list[Failure]:
-    """Carry out the plan with a progress bar; the moves that were refused."""
+    """Carry out the plan with a progress bar; returns the refused moves."""
     from headrace.admin.reassignment import move_all
 
     refused: list[Failure] = []
@@ -157,8 +159,8 @@ def _move_all(connected: "Connected", plan: "Plan", at_once: int) -> list[Failur
                 progress.update(task, completed=look.done, state=f"{under_way} under way")
         except KeyboardInterrupt:
             output.note(
-                f"Stopped. {under_way} move(s) that have begun go on; "
-                "`headrace cluster describe` tells when they are done."
+                f"Stopped. {under_way} move(s) in progress continue; "
+                "`headrace cluster describe` shows when they are complete."
             )
             raise
     return refused

@@ -1,7 +1,7 @@
-"""`headrace bench`: write records, read them back, and say how fast that went.
+"""`headrace bench`: writes records, reads them back, and reports throughput and latency.
 
-It measures the cluster through librdkafka from one Python process, callbacks included: good for
-comparing two settings or two machines, not for finding a cluster's limit.
+It measures the cluster through librdkafka from one Python process, including callbacks. Use it to
+compare two settings or two machines, not to find the limit of a cluster.
 """
 
 import os
@@ -30,7 +30,7 @@ SILENCE_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What to write."""
+    """The parameters of a measurement."""
 
     topic: str
     records: int
@@ -42,7 +42,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """How one half of the measurement went."""
+    """The throughput of writing or reading."""
 
     records: int
     seconds: float
@@ -52,7 +52,7 @@ class Speed:
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Milliseconds from handing a record over to its acknowledgement."""
+    """Milliseconds from passing a record to the producer to its acknowledgement."""
 
     p50: float
     p90: float
@@ -70,28 +70,35 @@ class Latency:
 )
 def bench(
     records: Annotated[
-        int, typer.Option("--records", "-n", min=1, metavar="N", help="How many.")
+        int, typer.Option("--records", "-n", min=1, metavar="N", help="Number of records.")
     ] = 200_000,
     size: Annotated[
-        int, typer.Option("--size", "-s", min=0, metavar="BYTES", help="Of each value.")
+        int, typer.Option("--size", "-s", min=0, metavar="BYTES", help="Size of each value.")
     ] = 100,
     partitions: Annotated[
-        int, typer.Option("--partitions", "-p", min=1, metavar="N", help="Of the trial topic.")
+        int,
+        typer.Option(
+            "--partitions", "-p", min=1, metavar="N", help="Number of partitions of the topic."
+        ),
     ] = 1,
     replication_factor: Annotated[
-        int, typer.Option("--replication-factor", "-r", metavar="N", help="Of the trial topic.")
+        int,
+        typer.Option(
+            "--replication-factor", "-r", metavar="N", help="Replication factor of the topic."
+        ),
     ] = 1,
     acks: AcksOption = Acks.ALL,
     compression: CompressionOption = Compression.NONE,
     linger_ms: Annotated[
-        float, typer.Option("--linger-ms", min=0, metavar="MS", help="Wait to fill a batch.")
+        float,
+        typer.Option("--linger-ms", min=0, metavar="MS", help="How long to wait for a full batch."),
     ] = 5.0,
-    keep: Annotated[bool, typer.Option("--keep", help="Do not delete the trial topic.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Do not delete the topic.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
     client_config: ClientConfig = None,
 ) -> None:
-    """Measure throughput and latency of a cluster with a topic made for the occasion."""
+    """Measure throughput and latency of a cluster, with a temporary topic."""
     from headrace.admin.topics import create_topic, settle_topics
     from headrace.cli import client
     from headrace.client.topics import delete_topics
@@ -146,8 +153,8 @@ def _write(cluster: "ClusterOptions", load: Load) -> tuple[Speed, Latency]:
         else:
             errors.append(error)
 
-    # Random bytes, so that compression has nothing to gain from the payload alone; several, so
-    # that a batch is not one value repeated.
+    # Random bytes, so that the payload cannot be compressed; several values, so that a batch does
+    # not repeat one value.
     values = [
         os.urandom((load.record_bytes + 1) // 2).hex()[: load.record_bytes] for _ in range(64)
     ]
@@ -202,7 +209,7 @@ def _read(cluster: "ClusterOptions", load: Load, partitions: int) -> Speed:
             if batch:
                 last_heard = now
             elif now - last_heard > SILENCE_S:
-                raise Failure(f"only {received:,} of {total:,} records came back", code="LOST")
+                raise Failure(f"only {received:,} of {total:,} records were read", code="LOST")
             if now - shown_at > SHOW_EVERY_S:
                 shown_at = now
                 rate = output.number(received / (now - started))

@@ -37,7 +37,7 @@ BATCH_RECORDS = 5000
 
 
 class OutputFormat(StrEnum):
-    """How a record is printed."""
+    """The output format of records."""
 
     VALUE = "value"
     KEY_VALUE = "key-value"
@@ -55,7 +55,7 @@ class Isolation(StrEnum):
 
 @dataclass(slots=True)
 class Reading:
-    """How far each partition has to be read, and what is left to do."""
+    """The end of each partition, and the remaining work."""
 
     ends: dict[int, int]
     follow: bool
@@ -64,16 +64,16 @@ class Reading:
     open_partitions: set[int] = field(default_factory=set)
 
     def wants(self, partition: int, offset: int) -> bool:
-        """Whether this record is still within what was asked for."""
+        """Whether this record is in the requested range."""
         return self.follow or offset < self.ends[partition]
 
     def passed(self, partition: int, next_offset: int) -> None:
-        """Everything below `next_offset` has been seen."""
+        """Record that everything below `next_offset` has been read."""
         if not self.follow and next_offset >= self.ends[partition]:
             self.open_partitions.discard(partition)
 
     def done(self) -> bool:
-        """Whether nothing more is wanted."""
+        """Whether the requested range is complete."""
         if self.limit is not None and self.shown >= self.limit:
             return True
         return not self.follow and not self.open_partitions
@@ -85,13 +85,13 @@ StartOption = Annotated[
         "--from",
         "-o",
         metavar="WHERE",
-        help="beginning, end, an offset, -N (the last N of each partition), -15m (that long "
-        "ago; s, m, h, d), a time (ISO, or milliseconds).",
+        help="beginning, end, an offset, -N (the last N of each partition), -15m (a duration "
+        "before now; s, m, h, d), or a time (ISO, or milliseconds).",
     ),
 ]
 PartitionsOption = Annotated[
     list[int] | None,
-    typer.Option("--partition", "-p", metavar="N", help="Only this one; repeatable."),
+    typer.Option("--partition", "-p", metavar="N", help="Only this partition; repeatable."),
 ]
 CountOption = Annotated[
     int | None, typer.Option("--count", "-n", min=1, metavar="N", help="Stop after N records.")
@@ -101,7 +101,7 @@ FollowOption = Annotated[
     typer.Option(
         "--follow/--until-end",
         "-f",
-        help="Go on with what arrives, or stop where the topic ended at the start.",
+        help="Continue with new records, or stop at the end that the topic had at the start.",
     ),
 ]
 FormatOption = Annotated[
@@ -116,27 +116,27 @@ FormatOption = Annotated[
 SeparatorOption = Annotated[
     str,
     typer.Option(
-        "--key-separator", "-k", metavar="TEXT", help="For key-value.", show_default="tab"
+        "--key-separator", "-k", metavar="TEXT", help="Separator for key-value.", show_default="tab"
     ),
 ]
 HeadersOption = Annotated[
-    bool, typer.Option("--show-headers", help="Headers before each value, or in the table.")
+    bool, typer.Option("--show-headers", help="Show headers before each value, or in the table.")
 ]
 NullOption = Annotated[
-    str, typer.Option("--null-marker", metavar="TEXT", help="How a null is shown in text.")
+    str, typer.Option("--null-marker", metavar="TEXT", help="Text for a null key or value.")
 ]
 IsolationOption = Annotated[
     Isolation,
     typer.Option(
         "--isolation",
         metavar="LEVEL",
-        help="committed, or uncommitted to see open and aborted transactions too.",
+        help="committed, or uncommitted to include open and aborted transactions.",
     ),
 ]
 
 SchemaOption = Annotated[
     bool,
-    typer.Option("--schema", help="Keys and values that begin with a schema's id, as JSON."),
+    typer.Option("--schema", help="Decode keys and values that begin with a schema id, as JSON."),
 ]
 
 
@@ -144,7 +144,7 @@ SchemaOption = Annotated[
     epilog=examples(
         "headrace consume clicks                                 all records, then stop",
         "headrace consume clicks --from -10                      the last ten of each partition",
-        "headrace consume clicks --from end --follow             only what is new, until Ctrl-C",
+        "headrace consume clicks --from end --follow             only new records, until Ctrl-C",
         "headrace consume clicks --from 2026-01-31T12:00 -n 100 --format table",
         "headrace consume clicks --from -15m --json | jq -r .value",
         "headrace consume users --schema                         typed values as JSON",
@@ -170,8 +170,8 @@ def consume(
 ) -> None:
     """Read records, from any offset or time.
 
-    JSON has one object a line with topic, partition, offset, timestamp, key, value and headers.
-    Bytes that are no UTF-8 become base64 there, with "value_encoding": "base64" beside them.
+    With --json there is one object per line with topic, partition, offset, timestamp, key, value
+    and headers. Bytes that are not UTF-8 become base64, marked with "value_encoding": "base64".
     """
     from headrace.admin import positions
     from headrace.admin.topics import existing_topics
@@ -202,7 +202,7 @@ def consume(
     try:
         _read(cluster, reader, topic, wanted, reading, write)
     except KeyboardInterrupt:
-        # Following ends no other way, so this is no failure.
+        # With --follow this is the normal end.
         if not follow:
             raise
     finally:
@@ -214,7 +214,7 @@ def consume(
 def _writer(
     write: Callable[["Message"], bytes], registry: str | None
 ) -> Callable[["Message"], bytes]:
-    """The writer, with a look at the schemas before it if so wished."""
+    """The writer, which decodes values first if a registry is given."""
     if registry is None:
         return write
     from headrace.cli.records.typed_values import TypedMessage, value_decoder
@@ -259,14 +259,14 @@ def _read(
 def _judge(
     cluster: "ClusterOptions", problem: "KafkaError", message: "Message", reading: Reading
 ) -> None:
-    """The end of a partition is news; what the library retries by itself is not; the rest ends."""
+    """Record the end of a partition, ignore errors that librdkafka retries, raise the rest."""
     from confluent_kafka import KafkaError
 
     from headrace.cli import client
 
     code = problem.code()
     if code == KafkaError._PARTITION_EOF:
-        # The last offsets may be transaction markers or compacted away: no record shows them.
+        # The last offsets may be transaction markers or compacted, without a record.
         reading.passed(message.partition(), message.offset())
     elif message.topic() is not None and code != KafkaError._ALL_BROKERS_DOWN:
         what = f"{message.topic()} partition {message.partition()}"
@@ -274,11 +274,11 @@ def _judge(
 
 
 def _check_alive(cluster: "ClusterOptions", reading: Reading, last_heard: float) -> None:
-    """Silence is normal when following; before the end it means that the cluster is gone."""
+    """A Failure if no records arrive before the end; with --follow that is normal."""
     from headrace.cli import client
 
     if not reading.follow and time.monotonic() - last_heard > SILENCE_S:
         missing = ", ".join(map(str, sorted(reading.open_partitions)))
         raise client.unreachable(
-            cluster, f"nothing came for {SILENCE_S:.0f} s; partitions not at their end: {missing}"
+            cluster, f"no records for {SILENCE_S:.0f} s; partitions not at their end: {missing}"
         )

@@ -1,4 +1,4 @@
-"""`headrace offsets`: first and last offsets, or those of a moment."""
+"""`headrace offsets`: first and last offsets, or offsets by time."""
 
 from typing import Annotated
 
@@ -32,21 +32,21 @@ def offsets(
             "--at",
             "-t",
             metavar="TIME",
-            help="Also the first offset not older: ISO time, milliseconds, or -15m.",
+            help="Also show the first offset at or after an ISO time, milliseconds, or -15m.",
         ),
     ] = None,
     partition: Annotated[
         list[int] | None,
-        typer.Option("--partition", "-p", metavar="N", help="Only this one; repeatable."),
+        typer.Option("--partition", "-p", metavar="N", help="Only this partition; repeatable."),
     ] = None,
     committed: Annotated[
-        bool, typer.Option("--committed", help="End before transactions that are still open.")
+        bool, typer.Option("--committed", help="Show the last stable offset as the end.")
     ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
     client_config: ClientConfig = None,
 ) -> None:
-    """Show where each partition begins and ends, and what a moment's offset is."""
+    """Show the first and last offset of each partition, and the offset of a time."""
     from headrace.admin import positions
     from headrace.admin.topics import existing_topics
     from headrace.cli import client
@@ -84,7 +84,7 @@ def offsets(
 def _show(rows: list[dict[str, int | None]], total: int, moment: int | None) -> None:
     columns = ["Partition", "Begin", "End", "Records"]
     if moment is not None:
-        columns += ["Offset", "Its time (UTC)"]
+        columns += ["Offset", "Timestamp (UTC)"]
         output.note(f"first record at or after {output.time_text(moment)} UTC; - means none")
     body = []
     for row in rows:

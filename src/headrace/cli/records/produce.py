@@ -1,4 +1,4 @@
-"""`headrace produce`: records from standard input or a file into a topic."""
+"""`headrace produce`: writes records from standard input or a file to a topic."""
 
 import sys
 import time
@@ -32,7 +32,7 @@ app = typer.Typer()
 
 
 class InputFormat(StrEnum):
-    """What a line of input is."""
+    """The format of an input line."""
 
     VALUE = "value"
     KEY_VALUE = "key-value"
@@ -40,7 +40,7 @@ class InputFormat(StrEnum):
 
 
 class Acks(StrEnum):
-    """Who must have a record before it counts as written."""
+    """The acknowledgements that a write waits for."""
 
     NONE = "0"
     LEADER = "1"
@@ -48,7 +48,7 @@ class Acks(StrEnum):
 
 
 class Compression(StrEnum):
-    """The codecs that Kafka knows."""
+    """Kafka's compression codecs."""
 
     NONE = "none"
     GZIP = "gzip"
@@ -59,7 +59,7 @@ class Compression(StrEnum):
 
 FormatOption = Annotated[
     InputFormat | None,
-    typer.Option("--format", "-F", help="What a line is.", show_default="value"),
+    typer.Option("--format", "-F", help="Format of a line.", show_default="value"),
 ]
 SeparatorOption = Annotated[
     str | None,
@@ -67,31 +67,40 @@ SeparatorOption = Annotated[
         "--key-separator",
         "-k",
         metavar="TEXT",
-        help="Between key and value; implies --format key-value, whose default is a tab.",
+        help="Separator of key and value; implies --format key-value (default: tab).",
     ),
 ]
 HeaderOption = Annotated[
     list[str] | None,
-    typer.Option("--header", "-H", metavar="NAME=VALUE", help="On every record; repeatable."),
+    typer.Option(
+        "--header", "-H", metavar="NAME=VALUE", help="Header of every record; repeatable."
+    ),
 ]
 NullOption = Annotated[
     str | None,
-    typer.Option("--null-marker", metavar="TEXT", help="A key or value that means null."),
+    typer.Option("--null-marker", metavar="TEXT", help="Text that stands for a null key or value."),
 ]
 FileOption = Annotated[
     str | None,
-    typer.Option("--file", "-i", metavar="FILE", help="Read this instead of standard input."),
+    typer.Option("--file", "-i", metavar="FILE", help="Read this file instead of standard input."),
 ]
 PartitionOption = Annotated[
     int | None,
-    typer.Option("--partition", "-p", min=0, metavar="N", help="For all.", show_default="by key"),
+    typer.Option(
+        "--partition",
+        "-p",
+        min=0,
+        metavar="N",
+        help="Partition of all records.",
+        show_default="by key",
+    ),
 ]
-AcksOption = Annotated[Acks, typer.Option("--acks", "-a", help="Who must have a record.")]
+AcksOption = Annotated[Acks, typer.Option("--acks", "-a", help="Acknowledgements to wait for.")]
 CompressionOption = Annotated[
-    Compression, typer.Option("--compression", "-z", help="How batches travel.")
+    Compression, typer.Option("--compression", "-z", help="Compression of batches.")
 ]
 IdempotentOption = Annotated[
-    bool, typer.Option("--idempotent", help="Each record once and in order, despite retries.")
+    bool, typer.Option("--idempotent", help="Write each record once and in order, despite retries.")
 ]
 SchemaOption = Annotated[
     str | None,
@@ -103,13 +112,13 @@ SchemaOption = Annotated[
     ),
 ]
 CreateOption = Annotated[
-    bool, typer.Option("--create", help="Make the topic if it does not exist.")
+    bool, typer.Option("--create", help="Create the topic if it does not exist.")
 ]
 
 
 @dataclass(slots=True)
 class Tally:
-    """What became of the records so far."""
+    """The results of the records so far."""
 
     sent: int = 0
     delivered: int = 0
@@ -119,7 +128,7 @@ class Tally:
     last_offsets: dict[int, int] = field(default_factory=dict)
 
     def report(self, record: int) -> Callable[["KafkaError | None", "Message"], None]:
-        """The callback for the record of this number."""
+        """The delivery callback of a record."""
 
         def delivered(error: "KafkaError | None", message: "Message") -> None:
             if error is not None:
@@ -131,7 +140,7 @@ class Tally:
                 return
             self.delivered += 1
             self.delivered_bytes += len(message)
-            # Without acknowledgements nobody knows the offset.
+            # Without acknowledgements the offset is unknown.
             if (offset := message.offset()) is not None and offset >= 0:
                 self.last_offsets[message.partition()] = offset
 
@@ -166,7 +175,7 @@ def produce(
     as_json: AsJson = False,
     client_config: ClientConfig = None,
 ) -> None:
-    """Write records, one a line, and report where they went.
+    """Write records, one per line, and report their partitions and offsets.
 
     In JSON each line is an object with any of key, value, headers, partition and timestamp
     (milliseconds); a value that is not text is written as JSON, null is a tombstone, and
@@ -205,7 +214,7 @@ def produce(
 def _parser(
     form: "LineFormat", typed: tuple[str, str, str] | None
 ) -> Callable[[bytes], "NewRecord"]:
-    """What makes a record of a line: with a schema, of the registry, the topic and the choice."""
+    """A function that parses a line; `typed` is the registry, the topic and the schema."""
     from headrace.admin.record_text import parse_line
 
     if typed is None:
@@ -224,7 +233,7 @@ def _parser(
 def _open(file: str | None) -> BinaryIO:
     if file is None or file == "-":
         if sys.stdin.isatty():
-            output.note("Type records, one a line; Ctrl-D ends.")
+            output.note("Type records, one per line; Ctrl-D ends.")
         return sys.stdin.buffer
     try:
         return open(file, "rb", buffering=1 << 20)
@@ -239,7 +248,7 @@ def _size(file: str | None) -> int | None:
 
 
 def _lines(source: BinaryIO) -> Iterator[bytes]:
-    # readline, not iteration: a record typed at a terminal must leave when its line ends.
+    # readline, not iteration: a typed record must be sent at the end of its line.
     while line := source.readline():
         yield line
 
@@ -255,7 +264,7 @@ def _check_topic(
     with client.admin(cluster) as connected:
         if create and not describe_topics(connected, [topic]):
             create_topic(connected, topic)
-            output.note(f"made topic {topic}")
+            output.note(f"created topic {topic}")
         (found,) = existing_topics(connected, [topic])
     if partition is not None:
         positions.chosen_partitions(topic, len(found.partitions), [partition])
@@ -298,9 +307,9 @@ def _send_all(
                         task, completed=read_bytes, state=f"{output.size(read_bytes)}, {rate} rec/s"
                     )
         while sender.flush(0.2):
-            bar.update(task, completed=read_bytes, state=f"{len(sender):,} to go")
+            bar.update(task, completed=read_bytes, state=f"{len(sender):,} left")
     if bad_line is not None:
-        bad_line.hint = f"Written before it: {output.records(tally.delivered)}."
+        bad_line.hint = f"Written before this line: {output.records(tally.delivered)}."
         raise bad_line
     return tally
 

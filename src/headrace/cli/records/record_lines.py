@@ -1,4 +1,4 @@
-"""Records that were read, as bytes for standard output, in each of `consume`'s formats."""
+"""Formats records for the standard output of `consume`."""
 
 import json
 import shutil
@@ -17,7 +17,7 @@ TIMESTAMP_TYPES = {1: "CreateTime", 2: "LogAppendTime"}
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """What the text formats need to know."""
+    """The options of the text formats."""
 
     separator: str
     null_marker: str
@@ -52,7 +52,7 @@ def _json(message: "Message") -> bytes:
 
 
 class _Lines:
-    """A record a line. Into a pipe go the bytes as they are; a terminal gets them made visible."""
+    """One record per line: unchanged bytes for a pipe, printable ones for a terminal."""
 
     def __init__(self, style: Style, *, with_key: bool) -> None:
         self._style = style

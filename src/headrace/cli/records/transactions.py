@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class TransactionStateName(StrEnum):
-    """Kafka's names for where a transactional id stands."""
+    """Kafka's names for the states of a transactional id."""
 
     EMPTY = "Empty"
     ONGOING = "Ongoing"
@@ -137,7 +137,7 @@ def describe(
     as_json: AsJson = False,
     client_config: ClientConfig = None,
 ) -> None:
-    """Show a transactional id's producer, and the partitions of the transaction that is open."""
+    """Show the producer of a transactional id, and the partitions of its open transaction."""
     from headrace.admin.transactions_view import existing_transaction
     from headrace.cli import client
     from headrace.cli.groups.group_tables import places_text
@@ -186,28 +186,28 @@ def abort(
     topic: Annotated[
         str | None,
         typer.Option(
-            "--topic", "-t", metavar="TOPIC", help="Of a hanging transaction.",
+            "--topic", "-t", metavar="TOPIC", help="Topic of a hanging transaction.",
             autocompletion=complete_topics,
         ),
     ] = None,
     partition: Annotated[
-        int, typer.Option("--partition", "-p", metavar="N", min=0, help="Of that topic.")
+        int, typer.Option("--partition", "-p", metavar="N", min=0, help="Partition of --topic.")
     ] = 0,
     start_offset: Annotated[
         int | None,
         typer.Option(
-            "--start-offset", metavar="OFFSET", min=0, help="Where the hanging transaction began."
+            "--start-offset", metavar="OFFSET", min=0, help="Its first offset."
         ),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
     client_config: ClientConfig = None,
 ) -> None:  # fmt: skip
-    """Abort the transaction of an id, or one that its coordinator has forgotten, after asking.
+    """Abort the transaction of an id, or a hanging transaction, after a confirmation.
 
-    The producer that has it open is fenced. A forgotten ("hanging") transaction is named by its
-    partition and the offset at which it began.
+    The producer of the transaction is fenced. A hanging transaction, which its coordinator no
+    longer has, is specified by its partition and its first offset.
     """
     from headrace.admin import transactions_view
     from headrace.cli import client
@@ -215,7 +215,7 @@ def abort(
 
     if (name is None) == (topic is None) or (topic is None) != (start_offset is None):
         raise bad_usage(
-            "no transaction given, or two",
+            "specify exactly one transaction",
             "Specify a transactional id, or --topic, --partition and --start-offset.",
         )
     cluster = client.connect(bootstrap, client_config)
@@ -253,6 +253,6 @@ def _confirm(what: str, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise bad_usage(f"will not abort {what} without being sure", "Add --yes to confirm.")
+        raise bad_usage(f"aborting {what} needs a confirmation", "Add --yes to confirm.")
     if not typer.confirm(f"Abort {what}?", err=True):
         raise Failure("nothing was aborted", code="ABORTED")

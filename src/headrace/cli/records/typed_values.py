@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 def value_encoder(registry: str, topic: str, choice: str) -> ValueEncoder:
-    """Encodes with the schema that --schema means."""
+    """An encoder with the schema of --schema."""
     with schema_client(registry) as client:
         return ValueEncoder(_chosen(client, topic, choice))
 
 
 def value_decoder(registry: str) -> ValueDecoder:
-    """Decodes with the schemas that the registry has."""
+    """A decoder with the schemas of the registry."""
 
     def schema_by_id(schema_id: int) -> RegisteredSchema:
         with schema_client(registry) as client:
@@ -31,7 +31,7 @@ def value_decoder(registry: str) -> ValueDecoder:
 
 
 def _chosen(client: "SchemaClient", topic: str, choice: str) -> RegisteredSchema:
-    """The schema that --schema means: `latest`, an id, or a file that is registered first."""
+    """The schema of --schema: `latest`, an id, or a file that is registered first."""
     subject = f"{topic}-value"
     if choice.isdecimal():
         return client.by_id(int(choice))
@@ -46,7 +46,7 @@ def _chosen(client: "SchemaClient", topic: str, choice: str) -> RegisteredSchema
 
 
 class TypedMessage:
-    """A message whose key and value are shown as JSON where they have a schema."""
+    """A message whose key and value are JSON if they have a schema."""
 
     def __init__(self, message: "Message", decoder: ValueDecoder) -> None:
         self._message = message

@@ -40,7 +40,7 @@ def serve(
             metavar="HOST:PORT",
             envvar="HEADRACE_REGISTRY_LISTEN",
             help="Address for HTTP, or HTTPS if there is a certificate (ssl.keystore.location); "
-            "port 0 picks a free one.",
+            "port 0 selects a free port.",
             show_default=DEFAULT_LISTEN,
         ),
     ] = None,

@@ -1,4 +1,4 @@
-"""The option --registry, the client that it means, and the client's errors as Failures."""
+"""The option --registry, its client, and the client's errors as Failures."""
 
 import contextlib
 import os
@@ -26,7 +26,7 @@ RegistryOption = Annotated[
         "-r",
         envvar="HEADRACE_REGISTRY",
         metavar="URL",
-        help=f"The schema registry; several URLs with commas. USER:PASSWORD is read from "
+        help=f"The schema registry; separate several URLs with commas. USER:PASSWORD is read from "
         f"{USER_INFO_VARIABLE} or a token from {TOKEN_VARIABLE}, a file of CA certificates from "
         f"{CA_VARIABLE}.",
         rich_help_panel="Cluster and output",
@@ -36,15 +36,15 @@ RegistryOption = Annotated[
 
 @contextlib.contextmanager
 def schema_client(registry: str) -> "Iterator[SchemaClient]":
-    """The client of the registry, for the length of a block; its errors are translated.
+    """The client of the registry, as a context; its errors are translated.
 
-    It does not try again: a user sees at once that a registry does not answer.
+    It does not retry, so that a user sees immediately if a registry does not respond.
     """
     from headrace.schemas.client import SchemaClient, split_urls
 
     urls = split_urls(registry)
     if not urls or not all(url.startswith(("http://", "https://")) for url in urls):
-        raise bad_usage(f"--registry {registry!r} is not a URL", f"Such as {DEFAULT_REGISTRY}.")
+        raise bad_usage(f"--registry {registry!r} is not a URL", f"Example: {DEFAULT_REGISTRY}.")
     with translated():
         yield SchemaClient(
             urls,
@@ -77,7 +77,7 @@ def _failure(error: "SchemaRegistryError") -> Failure:
             str(error),
             exit_code=ExitCode.UNREACHABLE,
             code="UNREACHABLE",
-            hint="Start one with `headrace registry serve`, or name another with --registry.",
+            hint="Start one with `headrace registry serve`, or specify another with --registry.",
         )
     missing = error.status == 404
     return Failure(
@@ -89,14 +89,14 @@ def _failure(error: "SchemaRegistryError") -> Failure:
 
 
 def as_dict(answer: object) -> dict[str, object]:
-    """An answer that has to be an object."""
+    """Check that a response is an object."""
     if not isinstance(answer, dict):
-        raise Failure("the registry answered with something else than expected")
+        raise Failure("unexpected response from the registry: not a JSON object")
     return answer
 
 
 def as_list(answer: object) -> list[object]:
-    """An answer that has to be a list."""
+    """Check that a response is a list."""
     if not isinstance(answer, list):
-        raise Failure("the registry answered with something else than expected")
+        raise Failure("unexpected response from the registry: not a JSON list")
     return answer

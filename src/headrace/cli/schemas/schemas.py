@@ -1,4 +1,4 @@
-"""`headrace schemas`: what a schema registry knows, and what it would say."""
+"""`headrace schemas`: the subjects and schemas of a registry."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,7 @@ app = typer.Typer(
     epilog=examples(
         "headrace schemas list",
         "headrace schemas register clicks-value click.avsc",
-        "headrace schemas check clicks-value click.avsc          exit code 1 if it does not fit",
+        "headrace schemas check clicks-value click.avsc          exit code 1 if it is incompatible",
         "headrace schemas diff clicks-value --from 1 --to 2",
         "headrace schemas config clicks-value --compatibility FULL",
     ),
@@ -44,15 +44,15 @@ def _kind(word: str) -> str:
 
 
 SubjectArgument = Annotated[
-    str, typer.Argument(metavar="SUBJECT", help="Such as TOPIC-value or TOPIC-key.")
+    str, typer.Argument(metavar="SUBJECT", help="The subject, such as TOPIC-value or TOPIC-key.")
 ]
-FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="The schema's text.")]
+FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="File with the schema.")]
 KindOption = Annotated[
     str | None,
     typer.Option(
         "--type",
         "-t",
-        help="Of the schema.",
+        help="Type of the schema.",
         show_default="by the file's name",
         parser=_kind,
         autocompletion=lambda: KINDS,
@@ -64,7 +64,7 @@ ReferenceOption = Annotated[
     typer.Option(
         "--reference",
         metavar="NAME=SUBJECT:VERSION",
-        help="A schema that this one refers to; repeatable.",
+        help="A referenced schema; repeatable.",
     ),
 ]
 VersionOption = Annotated[
@@ -79,8 +79,12 @@ def _group() -> None:
 
 @app.command("list", epilog=examples("headrace schemas list --prefix clicks"))
 def list_subjects(
-    prefix: Annotated[str, typer.Option("--prefix", "-p", help="Subjects that begin so.")] = "",
-    deleted: Annotated[bool, typer.Option("--deleted", help="Soft deleted ones too.")] = False,
+    prefix: Annotated[
+        str, typer.Option("--prefix", "-p", help="Only subjects with this prefix.")
+    ] = "",
+    deleted: Annotated[
+        bool, typer.Option("--deleted", help="Include soft-deleted subjects.")
+    ] = False,
     registry: RegistryOption = DEFAULT_REGISTRY,
     as_json: AsJson = False,
 ) -> None:
@@ -118,16 +122,16 @@ def _numbers(versions: object) -> str:
 )
 def get(
     subject: Annotated[
-        str | None, typer.Argument(metavar="[SUBJECT]", help="Such as TOPIC-value.")
+        str | None, typer.Argument(metavar="[SUBJECT]", help="The subject, such as TOPIC-value.")
     ] = None,
     version: VersionOption = "latest",
-    schema_id: Annotated[int | None, typer.Option("--id", help="By id instead.")] = None,
+    schema_id: Annotated[int | None, typer.Option("--id", help="The schema id.")] = None,
     registry: RegistryOption = DEFAULT_REGISTRY,
     as_json: AsJson = False,
 ) -> None:
     """Show a schema, by subject and version or by id."""
     if (subject is None) == (schema_id is None):
-        raise bad_usage("name either a SUBJECT or an --id")
+        raise bad_usage("specify either a SUBJECT or an --id")
     with schema_client(registry) as client:
         found = _fetch(client, subject, version, schema_id)
     if as_json:
@@ -153,11 +157,11 @@ def _pretty(found: dict[str, object]) -> str:
 
 
 def submission(file: str, kind: str | None, references: list[str] | None) -> dict[str, object]:
-    """A file as the registry takes it."""
+    """The request body for a schema file."""
     path = Path(file)
     kind = kind or KIND_OF_SUFFIX.get(path.suffix)
     if kind is None:
-        raise bad_usage(f"{file}: the name does not tell the type", "Say --type.")
+        raise bad_usage(f"{file}: the type is not clear from the name", "Add --type.")
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -173,7 +177,7 @@ def _reference(word: str) -> dict[str, object]:
     name, equals, target = word.partition("=")
     subject, colon, version = target.rpartition(":")
     if not equals or not colon or not version.lstrip("-").isdecimal():
-        raise bad_usage(f"--reference {word!r} is not of the form NAME=SUBJECT:VERSION")
+        raise bad_usage(f"--reference {word!r} is not NAME=SUBJECT:VERSION")
     return {"name": name, "subject": subject, "version": int(version)}
 
 
@@ -183,11 +187,11 @@ def register(
     file: FileArgument,
     kind: KindOption = None,
     reference: ReferenceOption = None,
-    normalize: Annotated[bool, typer.Option("--normalize", help="One order for all.")] = False,
+    normalize: Annotated[bool, typer.Option("--normalize", help="Normalize the schema.")] = False,
     registry: RegistryOption = DEFAULT_REGISTRY,
     as_json: AsJson = False,
 ) -> None:
-    """Register a schema; one that is known keeps its id and version."""
+    """Register a schema; a registered one keeps its id and version."""
     body = submission(file, kind, reference)
     with schema_client(registry) as client:
         path = ("subjects", subject, "versions")
@@ -206,12 +210,14 @@ def check(
     reference: ReferenceOption = None,
     version: Annotated[
         str | None,
-        typer.Option("--version", "-v", metavar="N", help="Only against this version, or latest."),
+        typer.Option(
+            "--version", "-v", metavar="N", help="Check only against this version, or latest."
+        ),
     ] = None,
     registry: RegistryOption = DEFAULT_REGISTRY,
     as_json: AsJson = False,
 ) -> None:
-    """Say whether a schema could be registered, and if not, which field is why."""
+    """Check whether a schema is compatible, and show the incompatible fields."""
     body = submission(file, kind, reference)
     path = ["compatibility", "subjects", subject, "versions", *([version] if version else [])]
     with schema_client(registry) as client:
@@ -238,7 +244,7 @@ def diff(
     registry: RegistryOption = DEFAULT_REGISTRY,
     as_json: AsJson = False,
 ) -> None:
-    """Show what changed between two versions, and what that does to readers."""
+    """Show the changes between two versions, and their effect on compatibility."""
     import difflib
 
     with schema_client(registry) as client:
@@ -247,7 +253,7 @@ def diff(
             numbers = [int(str(n)) for n in as_list(client.get("subjects", subject, "versions"))]
             earlier = [n for n in numbers if n < int(str(new["version"]))]
             if not earlier:
-                raise bad_usage(f"{subject} has no version before {new['version']}", "Say --from.")
+                raise bad_usage(f"{subject} has no version before {new['version']}", "Add --from.")
             start = str(earlier[-1])
         old = _fetch(client, subject, start)
     lines = list(
@@ -270,18 +276,21 @@ def diff(
 def delete(
     subject: SubjectArgument,
     version: Annotated[
-        str | None, typer.Option("--version", "-v", metavar="N", help="Only this one, or latest.")
+        str | None,
+        typer.Option("--version", "-v", metavar="N", help="Only this version, or latest."),
     ] = None,
     permanent: Annotated[
-        bool, typer.Option("--permanent", help="For good; what is deleted already.")
+        bool, typer.Option("--permanent", help="Delete permanently; needs a soft deletion first.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     registry: RegistryOption = DEFAULT_REGISTRY,
     as_json: AsJson = False,
 ) -> None:
-    """Delete a subject or a version: softly first, then with --permanent for good."""
+    """Delete a subject or a version: first softly, then permanently with --permanent."""
     what = subject if version is None else f"{subject} version {version}"
-    if not yes and not typer.confirm(f"Delete {what}{' for good' if permanent else ''}?", err=True):
+    if not yes and not typer.confirm(
+        f"Delete {what}{' permanently' if permanent else ''}?", err=True
+    ):
         raise typer.Exit(1)
     path = ["subjects", subject, *([] if version is None else ["versions", version])]
     with schema_client(registry) as client:
@@ -309,11 +318,11 @@ def config(
         typer.Option("--compatibility", "-c", metavar="LEVEL", help="none, backward, forward, "
                      "full, or one of the last three with _transitive."),
     ] = None,
-    unset: Annotated[bool, typer.Option("--unset", help="Back to the global settings.")] = False,
+    unset: Annotated[bool, typer.Option("--unset", help="Reset to the global settings.")] = False,
     registry: RegistryOption = DEFAULT_REGISTRY,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
-    """Show or change the settings of a subject, or those that count for all."""
+    """Show or change the settings of a subject, or the global ones."""
     path = ["config", *([] if subject is None else [subject])]
     with schema_client(registry) as client:
         if unset:

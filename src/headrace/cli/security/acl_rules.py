@@ -1,4 +1,4 @@
-"""What the options of `headrace acls` mean: the ACLs to add, and the filters for others.
+"""ACLs and filters from the options of `headrace acls`.
 
 The options are those of Kafka's kafka-acls.
 """
@@ -31,7 +31,7 @@ CONSUMER = (AclOperation.READ, AclOperation.DESCRIBE)
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """--producer, --consumer and --idempotent: ACLs for what clients usually do."""
+    """--producer, --consumer and --idempotent: sets of ACLs for the usual clients."""
 
     producer: bool = False
     consumer: bool = False
@@ -60,7 +60,7 @@ class AclOptions:
     roles: Roles = Roles()
 
     def resources(self) -> list[tuple[ResourceType, str]]:
-        """The resources that are named."""
+        """The resources in the options."""
         named = (
             (ResourceType.TOPIC, self.topics),
             (ResourceType.GROUP, self.groups),
@@ -73,12 +73,12 @@ class AclOptions:
 
 
 def principal_name(text: str) -> str:
-    """A principal; a bare name is a user."""
+    """A principal; a name without a type is a user."""
     return text if ":" in text else f"User:{text}"
 
 
 def word(kind: type[_Word], text: str, what: str, allowed: Iterable[_Word]) -> _Word:
-    """The value that a word means: `read`, `Read`, `describe-configs`, `DescribeConfigs`."""
+    """Parse an enum member: `read`, `Read`, `describe-configs`, `DescribeConfigs`."""
     wanted = text.replace("-", "").replace("_", "").lower()
     known = {one.name.replace("_", "").lower(): one for one in allowed}
     if wanted not in known:
@@ -94,10 +94,11 @@ def operation_word(text: str) -> AclOperation:
 
 
 def make_acls(options: AclOptions) -> list[AclBinding]:
-    """The ACLs to add; a Failure if the options do not make any."""
+    """The ACLs to add; a Failure if the options are not complete."""
     if not options.allowed and not options.denied:
         raise bad_usage(
-            "no principal given", "Give --allow-principal User:NAME or --deny-principal User:NAME."
+            "no principal given",
+            "Specify --allow-principal User:NAME or --deny-principal User:NAME.",
         )
     allowed = (PatternType.LITERAL, PatternType.PREFIXED)
     pattern = word(PatternType, options.pattern, "a pattern type of an ACL", allowed)
@@ -109,7 +110,7 @@ def make_acls(options: AclOptions) -> list[AclBinding]:
 
 
 def _pattern_of(kind: ResourceType, name: str, pattern: PatternType) -> ResourcePattern:
-    # The cluster has one name; --resource-pattern-type is about the others.
+    # The cluster has one name; --resource-pattern-type does not apply to it.
     literal = kind is ResourceType.CLUSTER
     return ResourcePattern(kind, PatternType.LITERAL if literal else pattern, name)
 
@@ -121,7 +122,7 @@ def _wanted(options: AclOptions) -> list[tuple[ResourceType, str, AclOperation]]
     if not resources:
         raise bad_usage(
             "no resource given",
-            "Give --topic, --group, --cluster, --transactional-id, --delegation-token or "
+            "Specify --topic, --group, --cluster, --transactional-id, --delegation-token or "
             "--user-principal.",
         )
     operations = [operation_word(one) for one in options.operations] or [AclOperation.ALL]
@@ -148,7 +149,7 @@ def _of_roles(options: AclOptions) -> list[tuple[ResourceType, str, AclOperation
     if roles.idempotent and not roles.producer:
         raise bad_usage("--idempotent needs --producer")
     if roles.consumer != bool(options.groups):
-        raise bad_usage("--consumer and --group belong together")
+        raise bad_usage("--consumer and --group must be combined")
     if options.transactional_ids and not roles.producer:
         raise bad_usage("--transactional-id needs --producer")
     found: list[tuple[ResourceType, str, AclOperation]] = []
@@ -178,7 +179,7 @@ def _entries(options: AclOptions, operation: AclOperation) -> Iterable[AclEntry]
 
 
 def make_filters(options: AclOptions, principals: Sequence[str] = ()) -> list[AclFilter]:
-    """Filters for the ACLs that the options describe; what is not named matches everything."""
+    """Filters for the ACLs of the options; a missing option matches everything."""
     if options.roles:
         return [_exactly(acl) for acl in make_acls(options)]
     allowed = [one for one in PatternType if one is not PatternType.UNKNOWN]

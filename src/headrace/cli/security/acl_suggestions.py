@@ -1,4 +1,4 @@
-"""What would allow the operations that brokers have denied, by their audit logs."""
+"""Suggests ACLs for denied operations in audit logs."""
 
 import json
 import shlex
@@ -27,7 +27,7 @@ class Suggestion(NamedTuple):
 
     @property
     def command(self) -> str | None:
-        """What an administrator may run; None if an ACL has to be removed first."""
+        """A command that adds the ACL; None if an ACL has to be removed first."""
         if self.denied_by is not None:
             return None
         words = ["headrace", "acls", "add", "--allow-principal", self.principal]
@@ -41,11 +41,11 @@ class Suggestion(NamedTuple):
 
 
 def suggest(lines: Iterable[str]) -> list[Suggestion]:
-    """Suggestions for the denials in an audit log; other lines are passed over."""
+    """Suggestions for the denials in an audit log; other lines are ignored."""
     found: dict[tuple[str, str, str, str | None], set[str]] = {}
     for line in lines:
         event = _denial(line)
-        # A denial on any resource has no name: nobody knows which one was meant.
+        # A denial on any resource has no resource name, so no ACL can be suggested.
         if event is None or event["name"] is None:
             continue
         rule = str(event["rule"])

@@ -1,4 +1,4 @@
-"""`headrace acls`: who may do what, in the words of Kafka's kafka-acls."""
+"""`headrace acls`: permissions of users, with the options of Kafka's kafka-acls."""
 
 import sys
 from collections.abc import Sequence
@@ -61,7 +61,7 @@ Pattern = Annotated[
     typer.Option(
         "--resource-pattern-type",
         metavar="literal|prefixed",
-        help="How names are compared: as a whole, or as a prefix.",
+        help="How names are matched: literal or prefixed.",
         rich_help_panel=_RESOURCES,
     ),
 ]
@@ -70,7 +70,7 @@ FilterPattern = Annotated[
     typer.Option(
         "--resource-pattern-type",
         metavar="any|match|literal|prefixed",
-        help="Which ACLs of a name: any with this very name, all that match it, or those of a "
+        help="Which ACLs of a name: any with exactly this name, all that match it, or those of a "
         "type.",
         rich_help_panel=_RESOURCES,
     ),
@@ -97,10 +97,10 @@ Operations = Annotated[
     _words("--operation", "read, write, describe, ... or all. Repeatable.", _WHAT, "OPERATION"),
 ]
 Producer = Annotated[
-    bool, typer.Option("--producer", help="All that a producer needs.", rich_help_panel=_WHAT)
+    bool, typer.Option("--producer", help="All operations of a producer.", rich_help_panel=_WHAT)
 ]
 Consumer = Annotated[
-    bool, typer.Option("--consumer", help="All that a consumer needs.", rich_help_panel=_WHAT)
+    bool, typer.Option("--consumer", help="All operations of a consumer.", rich_help_panel=_WHAT)
 ]
 Idempotent = Annotated[
     bool,
@@ -151,7 +151,7 @@ def list_acls(
     with client.admin(client.connect(bootstrap, client_config)) as connected:
         found = sorted({acl for one in filters for acl in describe_acls(connected, one)})
     if not found and not as_json:
-        output.note("No such ACLs.")
+        output.note("No matching ACLs.")
     else:
         _print(found, as_json=as_json)
 
@@ -185,7 +185,7 @@ def add(
     as_json: AsJson = False,
     client_config: ClientConfig = None,
 ) -> None:
-    """Add ACLs. Without --operation they are for all operations."""
+    """Add ACLs, by default for all operations."""
     from headrace.cli import client
     from headrace.cli.security.acl_rules import AclOptions, Roles, make_acls
     from headrace.client.acls import create_acls
@@ -229,12 +229,12 @@ def remove(
     delegation_token: DelegationTokens = None,
     user_principal: UserPrincipals = None,
     pattern: FilterPattern = "literal",
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
     client_config: ClientConfig = None,
 ) -> None:
-    """Remove the ACLs that the options describe; an option that is left out matches everything.
+    """Remove the ACLs that match the options; a missing option matches everything.
 
     The ACLs are shown first, and removed after a confirmation or with --yes.
     """
@@ -250,13 +250,11 @@ def remove(
     )  # fmt: skip
     filters = make_filters(options, principal or ())
     if filters == [AclFilter()]:
-        raise bad_usage(
-            "nothing says which ACLs to remove", "Name resources, principals or operations."
-        )
+        raise bad_usage("no ACLs selected", "Specify resources, principals or operations.")
     with client.admin(client.connect(bootstrap, client_config)) as connected:
         found = sorted({acl for one in filters for acl in describe_acls(connected, one)})
         if not found:
-            raise not_found("there are no such ACLs", "`headrace acls list` shows all ACLs.")
+            raise not_found("no matching ACLs", "`headrace acls list` shows all ACLs.")
         if not yes:
             _confirm(found)
         removed = delete_acls(connected, filters)
@@ -286,14 +284,14 @@ def explain(
             "--host",
             metavar="ADDRESS",
             help="The client's address.",
-            show_default="one that no ACL names",
+            show_default="an address without ACLs",
         ),
     ] = "",
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
     client_config: ClientConfig = None,
 ) -> None:
-    """Say whether a user may do something, and which ACL decides.
+    """Show whether a user may perform an operation, and which ACL decides.
 
     The exit code is 0 if it is allowed and 1 if it is not.
     """
@@ -305,7 +303,9 @@ def explain(
     kind = word(ResourceType, resource_type, "a resource type", SUPPORTED)
     if name is None:
         if kind is not ResourceType.CLUSTER:
-            raise bad_usage(f"no {kind.name.lower()} named", "Give its name as the last word.")
+            raise bad_usage(
+                f"the name of the {kind.name.lower()} is missing", "Add it as the last argument."
+            )
         name = CLUSTER_NAME
     if wanted not in SUPPORTED[kind]:
         raise bad_usage(f"a {kind.name.lower()} has no operation {wanted.name.lower()}")
@@ -320,8 +320,8 @@ def explain(
         print(f"{who} {verb} {wanted.name} {kind.name} {name}: {decision.reason}")
         if not told:
             output.note(
-                "The brokers do not tell super.users and allow.everyone.if.no.acl.found: "
-                "a super user may do it in any case."
+                "The values of super.users and allow.everyone.if.no.acl.found are not known: "
+                "a super user may perform every operation."
             )
     if not decision.allowed:
         raise typer.Exit(1)
@@ -340,9 +340,9 @@ def suggest(
     principal: Principals = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show which ACLs would allow what brokers have denied, by their audit log.
+    """Suggest ACLs for operations that brokers have denied, from their audit log.
 
-    Nothing is changed: read the commands, and run those that you agree with.
+    Nothing is changed: review the commands, and run those that you agree with.
     """
     from headrace.cli.security.acl_rules import principal_name
     from headrace.cli.security.acl_suggestions import suggest as suggestions
@@ -385,7 +385,7 @@ def _explained(
 
 
 def _authorizer(connected: "Connected") -> "tuple[Authorizer, bool]":
-    """The cluster's rules, and whether the brokers have told all their settings about them."""
+    """The authorizer with the cluster's ACLs, and whether its settings are known."""
     from headrace.client.acls import describe_acls
     from headrace.client.configs import describe_configs
     from headrace.errors import KafkaError
@@ -399,7 +399,7 @@ def _authorizer(connected: "Connected") -> "tuple[Authorizer, bool]":
     broker = str(min(connected.brokers()))
     try:
         configs = describe_configs(connected, ConfigResourceType.BROKER, broker)
-    except KafkaError:  # the caller may list ACLs, but not settings
+    except KafkaError:  # the user may list ACLs, but not configs
         configs = []
     values = {one.name: one.value for one in configs}
     super_users = values.get("super.users")

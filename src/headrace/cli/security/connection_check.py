@@ -1,7 +1,6 @@
-"""`headrace security check`: connects as a client would, step by step.
+"""`headrace security check`: connects like a client, step by step.
 
-A later step makes no sense after one that failed, so the last step is the first thing that is
-wrong.
+It stops at the first step that fails, because the later ones depend on it.
 """
 
 import socket
@@ -29,7 +28,7 @@ _OTHERS_MAY_READ = 0o077
 
 
 class Step(NamedTuple):
-    """Something that was looked at."""
+    """The result of one step."""
 
     what: str
     ok: bool
@@ -37,7 +36,7 @@ class Step(NamedTuple):
 
 
 class _Wrong(Exception):
-    """What is wrong, and what to do."""
+    """A failed step: the problem, and what to do."""
 
 
 def check_client(path: Path, bootstrap: str | None = None, topic: str | None = None) -> list[Step]:
@@ -61,11 +60,11 @@ class _Client:
 
     @property
     def config(self) -> ClientConfig:
-        assert self._config is not None, "the file is looked at first"
+        assert self._config is not None, "the file is read first"
         return self._config
 
     def steps(self) -> Iterator[tuple[str, Callable[[], str]]]:
-        """The steps; which there are depends on the protocol in the file."""
+        """The steps for the protocol in the file."""
         yield "file", self._read
         yield "network", self._reach
         if self.config.security.tls:
@@ -95,7 +94,7 @@ class _Client:
             raise _Wrong(f"other users may read the password in it; chmod 600 {self._path}")
         for file in (security.ca_file, security.certificate_file, security.key_file):
             if file is not None and not Path(file).is_file():
-                raise _Wrong(f"the file {file} that it names does not exist")
+                raise _Wrong(f"its file {file} does not exist")
         if security.login:
             return f"{security.protocol} as {security.username} with {security.mechanism}"
         return security.protocol
@@ -117,7 +116,7 @@ class _Client:
             if error.code is ErrorCode.SASL_AUTHENTICATION_FAILED:
                 raise _Wrong(
                     f"the broker refuses {security.username}: wrong password, or no such user. "
-                    "`headrace users list` shows the users; the broker's log says more"
+                    "`headrace users list` shows the users; the broker's log has the reason"
                 ) from None
             raise _Wrong(str(error)) from None
         except ClientError as error:
@@ -133,9 +132,7 @@ class _Client:
                 if self.config.security.tls:
                     self._check_certificate(address)
             except _Wrong as wrong:
-                raise _Wrong(
-                    f"clients are sent to {address} (advertised.listeners), and {wrong}"
-                ) from None
+                raise _Wrong(f"clients use {address} (advertised.listeners), but {wrong}") from None
         return ", ".join(map(str, addresses))
 
     def _permissions(self) -> str:
@@ -147,7 +144,7 @@ class _Client:
         if self._topic is None:
             with self._cluster() as cluster:
                 count = len(cluster.topics(None))
-            return f"it sees {count} topic{'' if count == 1 else 's'}; --topic NAME says more"
+            return f"it sees {count} topic{'' if count == 1 else 's'}; --topic NAME shows more"
         asked = MetadataRequestTopic(topic_id=None, name=TopicName(self._topic))
         request = MetadataRequest(
             topics=(asked,),
@@ -162,8 +159,8 @@ class _Client:
         allowed = _operations(int(row.topic_authorized_operations))
         if code or not {AclOperation.READ, AclOperation.WRITE} & set(allowed):
             raise _Wrong(
-                f"it may neither read nor write topic {self._topic}. An administrator sees why "
-                "with `headrace acls explain`, and may add an ACL with `headrace acls add`"
+                f"it may neither read nor write topic {self._topic}. An administrator can find "
+                "the reason with `headrace acls explain`, and add an ACL with `headrace acls add`"
             )
         names = ", ".join(one.name.lower() for one in allowed)
         return f"it may {names} topic {self._topic}"
@@ -172,7 +169,7 @@ class _Client:
         return _Open(self.config)
 
     def _check_certificate(self, address: Address) -> str:
-        """Verify as clients do; what is wrong is told from the certificate itself."""
+        """Verify the certificate like clients; the message is derived from the certificate."""
         security = self.config.security
         try:
             certificate = _handshake(address, _context(security))
@@ -180,17 +177,19 @@ class _Client:
             raise _Wrong(_verification_text(address, error, security.ca_file)) from None
         except OSError as error:
             raise _Wrong(
-                f"{address} does not speak TLS, or refuses the handshake ({error}). Is it the "
+                f"{address} does not use TLS, or refuses the handshake ({error}). Is it the "
                 "port of a listener with SSL or SASL_SSL?"
             ) from None
         left = (certificate.not_after - datetime.now(UTC)).days
         if left < WARN_DAYS:
-            return f"the certificate of {address} ends in {left} days: headrace security renew"
+            return (
+                f"the certificate of {address} expires in {left} days: run headrace security renew"
+            )
         return f"the certificate of {address} is valid for {left} days"
 
 
 class _Open(Cluster):
-    """A client whose errors say what is wrong."""
+    """A client whose errors describe the problem."""
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self.close()
@@ -213,7 +212,7 @@ def _context(security: Security) -> ssl.SSLContext:
     context.check_hostname = security.check_host
     if security.certificate_file is not None:
         try:
-            # Without a function it would ask for a password on the terminal.
+            # Without a callback OpenSSL would prompt for a password on the terminal.
             context.load_cert_chain(
                 security.certificate_file, security.key_file, lambda: security.key_password or ""
             )
@@ -243,16 +242,16 @@ def _verification_text(
     if not certificate.not_before <= datetime.now(UTC) <= certificate.not_after:
         return (
             f"the certificate of {address} is valid from {certificate.not_before:%Y-%m-%d} to "
-            f"{certificate.not_after:%Y-%m-%d} only; `headrace security renew` makes another"
+            f"{certificate.not_after:%Y-%m-%d} only; `headrace security renew` creates a new one"
         )
     if not certificate.names(address.host):
         return (
-            f"the certificate does not name {address.host}, but only "
+            f"the certificate is not valid for {address.host}, but only for "
             f"{', '.join(sorted(certificate.hosts))}; add it with `headrace security renew --host "
             f"{address.host}`, or connect to one of these names"
         )
     trusted = ca_file or "the system's authorities"
-    return f"the certificate of {address} is not of {trusted}: {error.verify_message}"
+    return f"the certificate of {address} is not issued by {trusted}: {error.verify_message}"
 
 
 def _operations(bits: int) -> list[AclOperation]:

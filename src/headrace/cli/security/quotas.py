@@ -1,4 +1,4 @@
-"""`headrace quotas`: how much users, client ids and addresses may use."""
+"""`headrace quotas`: quotas of users, client ids and addresses."""
 
 from typing import Annotated
 
@@ -71,7 +71,7 @@ def list_all(
             [{"entity": dict(one.entity), "quotas": dict(one.values)} for one in found]
         )
     elif not found:
-        output.note("There are no quotas.")
+        output.note("No matching quotas.")
     else:
         from rich.markup import escape
 
@@ -129,7 +129,7 @@ def remove(
     as_json: AsJson = False,
     client_config: ClientConfig = None,
 ) -> None:
-    """Remove quotas; a less specific one may count for the clients then."""
+    """Remove quotas; a less specific quota may apply after that."""
     _change(_entity(user, client_id, ip), {}, quotas, bootstrap, as_json, client_config)
 
 
@@ -145,7 +145,7 @@ def _change(
     from headrace.client.quotas import alter_quotas, shown
 
     if not entity:
-        raise bad_usage("no entity is named", "Specify --user, --client-id or --ip.")
+        raise bad_usage("no entity given", "Specify --user, --client-id or --ip.")
     with client.admin(client.connect(bootstrap, client_config)) as connected:
         alter_quotas(connected, entity, to_set, to_remove)
     if as_json:

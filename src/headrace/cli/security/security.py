@@ -34,7 +34,7 @@ app = typer.Typer(
 )
 
 Folder = Annotated[
-    str, typer.Option("--folder", metavar="FOLDER", help="The folder that `init` makes.")
+    str, typer.Option("--folder", metavar="FOLDER", help="The folder that `init` creates.")
 ]
 Hosts = Annotated[
     list[str] | None,
@@ -71,7 +71,7 @@ def init(
     ] = "headrace-data",
     as_json: AsJson = False,
 ) -> None:
-    """Make everything that a secured broker and its clients need.
+    """Create all files of a secured broker and its clients.
 
     A certificate authority and a certificate of the broker; settings of the broker with TLS, logins
     and permissions; the users admin, broker and registry with random passwords, in the broker's
@@ -94,7 +94,7 @@ def init(
     _check_new(secured, folder)
     hosts = [_checked(one) for one in host or ()]
     passwords = {name: secrets.token_urlsafe(24) for name in (ADMIN, BROKER, REGISTRY)}
-    # For clients on other machines only if there is a name that they can use.
+    # Other machines can connect only if a host was given.
     bind, name = ("0.0.0.0", _bracketed(hosts[0])) if hosts else ("127.0.0.1", "127.0.0.1")
     address = f"{name}:{port}"
     with open_stopped(data, make=True) as broker:
@@ -143,8 +143,8 @@ def _with_users(state: "SecurityState", passwords: dict[str, str]) -> "SecurityS
 def _print_next(folder: str, address: str, hosts: list[str]) -> None:
     print(
         f"""\
-Made in {folder}: a certificate authority, a certificate for {", ".join(hosts)}, and the users
-admin (may do everything), registry (for the schema registry) and broker (for other brokers).
+Created in {folder}: a certificate authority, a certificate for {", ".join(hosts)}, and the users
+admin (all permissions), registry (for the schema registry) and broker (for other brokers).
 Their passwords are in the files of that folder, which only you can read. Keep ca.key safe.
 
 Next:
@@ -164,7 +164,7 @@ The schema registry:
   headrace registry serve --config {folder}/registry-http.properties \\
     --client-config {folder}/registry.properties
 
-More users: headrace users add NAME, and what they may do: headrace acls add"""
+More users: headrace users add NAME. Their permissions: headrace acls add"""
     )
 
 
@@ -177,14 +177,14 @@ More users: headrace users add NAME, and what they may do: headrace acls add"""
 def renew(
     host: Hosts = None,
     days: Annotated[
-        int, typer.Option("--days", metavar="N", help="How long it is valid.", min=1)
+        int, typer.Option("--days", metavar="N", help="Days for which it is valid.", min=1)
     ] = 397,
     folder: Folder = DEFAULT_FOLDER,
     as_json: AsJson = False,
 ) -> None:
     """Renew the certificates of broker and registry from the authority of `init`.
 
-    Both take them within seconds, without a restart; open connections stay.
+    Both use them within seconds, without a restart; open connections are kept.
     """
     with _cryptography():
         from headrace.security.secured_folder import SecuredFolder
@@ -199,7 +199,7 @@ def renew(
     else:
         output.note(
             f"{secured.key_store_file} is valid until {made.not_after:%Y-%m-%d} for "
-            f"{', '.join(sorted(made.hosts))}. The broker takes it within seconds."
+            f"{', '.join(sorted(made.hosts))}. The broker uses it within seconds."
         )
 
 
@@ -225,25 +225,27 @@ def check(
             "-b",
             metavar="HOST:PORT",
             help="A broker of the cluster.",
-            show_default="as the file says",
+            show_default="that of the file",
         ),
     ] = None,
     topic: Annotated[
         str | None,
-        typer.Option("--topic", metavar="TOPIC", help="Also check what the user may do with it."),
+        typer.Option(
+            "--topic", metavar="TOPIC", help="Also check the user's permissions on this topic."
+        ),
     ] = None,
     folder: Folder = DEFAULT_FOLDER,
     as_json: AsJson = False,
 ) -> None:
-    """Connect as each client would, and name the first thing that is wrong.
+    """Connect like each client, and show the first problem.
 
-    Looked at are: the file, the network, TLS and the certificate, the login, the addresses that the
-    brokers advertise, and permissions. The exit code is 1 if something is wrong.
+    The steps are: the file, the network, TLS and the certificate, the login, the addresses that the
+    brokers advertise, and permissions. The exit code is 1 if a step fails.
     """
     from headrace.cli.security.connection_check import check_client
 
     if topic is not None and not files:
-        raise bad_usage("--topic needs a client file, which says as whom to ask")
+        raise bad_usage("--topic needs a client file with the user")
     paths = [Path(one) for one in files or ()] or _client_files(folder)
     found = {str(path): check_client(path, bootstrap, topic) for path in paths}
     wrong = [step for steps in found.values() for step in steps if not step.ok]
@@ -275,7 +277,7 @@ def _client_files(folder: str) -> list[Path]:
     ]
     if not found:
         raise not_found(
-            f"there are no client files in {folder}", "Make them with `headrace security init`."
+            f"there are no client files in {folder}", "Create them with `headrace security init`."
         )
     return found
 
@@ -285,7 +287,7 @@ def _check_new(secured: "SecuredFolder", folder: str) -> None:
         raise Failure(
             f"{folder} has a certificate authority already",
             code="EXISTS",
-            hint="`headrace security renew` renews its certificates; to begin again, remove it.",
+            hint="`headrace security renew` renews its certificates; to start over, delete it.",
         )
 
 
@@ -293,19 +295,19 @@ def _check_made(secured: "SecuredFolder", folder: str) -> None:
     if not secured.ca_key_file.exists():
         raise not_found(
             f"there is no authority in {folder}",
-            "`headrace security init` makes one; --folder names the folder.",
+            "Create one with `headrace security init`, or specify another --folder.",
         )
 
 
 def _checked(host: str) -> str:
-    """A host name or an address, as certificates have them."""
+    """A host name or an address, in the form for certificates."""
     name = host.strip("[]")
     with contextlib.suppress(ValueError):
         return str(ipaddress.ip_address(name))
     if not name or not all(part for part in name.split(".")) or not name.isascii() or ":" in name:
         raise bad_usage(
-            f"--host {host!r} is not a name of a host",
-            "Give a name or an address without a port; --port has the port.",
+            f"--host {host!r} is not a host name",
+            "Specify a name or an address, without a port; use --port.",
         )
     return name.lower()
 

@@ -25,13 +25,13 @@ class StoppedBroker:
         return self._metadata.image.security
 
     def alter(self, change: Callable[[SecurityState], SecurityState]) -> None:
-        """Replace the users and ACLs by what a function makes of them."""
+        """Change the users and ACLs with a function."""
         self._metadata.alter_security(lambda state: ([], change(state)))
 
 
 @contextmanager
 def open_stopped(folder: str, *, make: bool = False) -> Iterator[StoppedBroker]:
-    """The metadata of a stopped broker, which cannot start meanwhile; `make` makes missing ones."""
+    """The metadata of a stopped broker, which cannot start meanwhile; `make` creates them."""
     from headrace.clock import SystemClock
     from headrace.cluster.metadata import Metadata
     from headrace.cluster.sqlite_store import FILE_NAME, SqliteStore
@@ -46,11 +46,11 @@ def open_stopped(folder: str, *, make: bool = False) -> Iterator[StoppedBroker]:
                 path.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not (path / FILE_NAME).exists() and not (path / "meta.properties").exists():
                 if not make:
-                    raise not_found(f"there are no data of a broker in {folder}")
+                    raise not_found(f"{folder} is not the data folder of a broker")
             elif not (path / FILE_NAME).exists():
                 raise Failure(
                     f"the metadata of the broker in {folder} are not in that folder",
-                    hint="Start its cluster and use --bootstrap; or name the folder of the first "
+                    hint="Start its cluster and use --bootstrap; or use the folder of the first "
                     "broker if several share their metadata.",
                 )
             undo.callback(os.close, RealDisk().lock(f"{folder}/.lock"))

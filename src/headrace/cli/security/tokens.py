@@ -1,4 +1,4 @@
-"""`headrace tokens`: delegation tokens, with which programs log in instead of a password."""
+"""`headrace tokens`: delegation tokens, a replacement for passwords."""
 
 import base64
 from typing import TYPE_CHECKING, Annotated
@@ -29,7 +29,7 @@ IdArgument = Annotated[str, typer.Argument(metavar="TOKEN", help="The token's id
 
 @app.callback()
 def _group() -> None:
-    """Make, renew and delete delegation tokens. Brokers need delegation.token.secret.key."""
+    """Create, renew and delete delegation tokens. Brokers need delegation.token.secret.key."""
 
 
 @app.command("list", epilog=examples("headrace tokens list", "headrace tokens list --json"))
@@ -38,7 +38,7 @@ def list_tokens(
     as_json: AsJson = False,
     client_config: ClientConfig = None,
 ) -> None:
-    """List the tokens that you own, have asked for or may renew, without their HMACs."""
+    """List the tokens that you own, requested or may renew, without their HMACs."""
     from headrace.cli import client
     from headrace.client.tokens import describe_tokens
 
@@ -47,7 +47,7 @@ def list_tokens(
     if as_json:
         output.print_json([_row(token) for token in found])
     elif not found:
-        output.note("No tokens. Make one: headrace tokens create")
+        output.note("No tokens. Create one: headrace tokens create")
     else:
         output.print_table(
             ("Token", "Owner", "Renewers", "Expires", "Latest expiry"),
@@ -97,7 +97,7 @@ def create(
     as_json: AsJson = False,
     client_config: ClientConfig = None,
 ) -> None:
-    """Make a token. Its HMAC is a secret, like a password."""
+    """Create a token. Its HMAC is a secret, like a password."""
     from headrace.cli import client
     from headrace.client.tokens import create_token
 
@@ -111,7 +111,7 @@ def create(
     if as_json:
         output.print_json({**_row(token), "hmac": secret})
         return
-    # Not as a table: the lines of a secret must not be broken.
+    # Not as a table, which could wrap the secret.
     print(f"sasl.jaas.config={_JAAS} required " + _OPTIONS.format(token.id, secret))
     output.note(
         f"The token {token.id} of {token.owner} expires at {output.time_text(token.expiry_ms)} "
@@ -131,7 +131,7 @@ def renew(
     as_json: AsJson = False,
     client_config: ClientConfig = None,
 ) -> None:
-    """Let a token expire later, as late as the brokers allow."""
+    """Extend the expiry time of a token as far as the brokers allow."""
     from headrace.cli import client
     from headrace.client.tokens import renew_token
 
@@ -149,7 +149,7 @@ def delete(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     client_config: ClientConfig = None,
 ) -> None:
-    """Delete a token: from now on nobody can log in with it."""
+    """Delete a token, so that it cannot be used for logins."""
     from headrace.cli import client
     from headrace.client.tokens import delete_token
 
@@ -164,7 +164,7 @@ def _find(connected: "Connected", token_id: str) -> "TokenDescription":
     for token in describe_tokens(connected):
         if token.id == token_id:
             return token
-    raise not_found(f"there is no token {token_id}", "`headrace tokens list` shows your tokens.")
+    raise not_found(f"unknown token {token_id}", "`headrace tokens list` shows your tokens.")
 
 
 def _name(principal: str) -> str:

@@ -23,7 +23,7 @@ app = typer.Typer(
     no_args_is_help=True,
     epilog=examples(
         "headrace users list",
-        "headrace users add alice                                 asks for a password",
+        "headrace users add alice                                 prompts for a password",
         "headrace users add alice --password-file alice.password",
         "headrace users add admin --admin --data headrace-data    on a stopped broker",
         "headrace users add alice --file http-users --role write  for the registry's HTTP API",
@@ -47,7 +47,7 @@ PasswordFile = Annotated[
         "--password-file",
         metavar="FILE",
         help="A file with the password; - is standard input.",
-        show_default="asks for it",
+        show_default="prompts for it",
     ),
 ]
 Mechanisms = Annotated[
@@ -91,13 +91,13 @@ class RoleName(StrEnum):
 
 
 class Users(Protocol):
-    """Where users are: in a cluster, in the folder of a stopped broker, or in a file."""
+    """A source of users: a cluster, the folder of a stopped broker, or a file."""
 
     def iterations(self) -> Mapping[str, Mapping[str, int]]:
         """All users, and the iterations of their mechanisms."""
 
     def set_password(self, name: str, password: str, mechanisms: tuple[str, ...]) -> None:
-        """Make the user, or change its password."""
+        """Create the user, or change its password."""
 
     def allow_everything(self, name: str) -> None:
         """Give the user the ACLs of an administrator."""
@@ -213,9 +213,7 @@ def _open(
             raise Failure(f"{file}: {error}") from None
         return
     if role is not None:
-        raise bad_usage(
-            "--role is for users in a --file", "ACLs say what users of a cluster may do."
-        )
+        raise bad_usage("--role is for users in a --file", "Use ACLs for users of a cluster.")
     if data is not None:
         from headrace.cli.security.stopped_broker import open_stopped
 
@@ -250,7 +248,7 @@ def list_users(
             [{"name": name, "mechanisms": dict(known)} for name, known in found.items()]
         )
     elif not found:
-        output.note("No users. Make one: headrace users add NAME")
+        output.note("No users. Add one: headrace users add NAME")
     else:
         output.print_table(
             ("User", "Mechanisms"),
@@ -281,7 +279,7 @@ def add(
         RoleName | None,
         typer.Option(
             "--role",
-            help="What a user of an HTTP service may do; with --file only.",
+            help="Role of a user of an HTTP service; with --file only.",
             show_default="read",
         ),
     ] = None,
@@ -291,14 +289,14 @@ def add(
     data: DataFolder = None,
     file: UsersFile = None,
 ) -> None:
-    """Add a user. The password is asked for, or read from a file or from standard input.
+    """Add a user. The password comes from a prompt, a file or standard input.
 
-    The user may do nothing yet if the brokers have an authorizer: see `headrace acls add`. With
-    --admin it gets ACLs that allow everything. A super user is something else: the setting
-    super.users of the brokers names it, and no ACL can deny it anything.
+    If the brokers have an authorizer, the user has no permissions yet: see `headrace acls add`.
+    With --admin it gets ACLs that allow all operations. A super user is different: it is in the
+    brokers' setting super.users, and no ACL can deny it anything.
 
-    With --file the user is one of an HTTP service such as the schema registry, which has users
-    of its own, with roles instead of ACLs.
+    With --file the user is one of an HTTP service such as the schema registry, which has its own
+    users, with roles instead of ACLs.
     """
     _check_name(name)
     if file is not None and (admin or mechanism):
@@ -317,7 +315,7 @@ def add(
     if as_json:
         output.print_json({"name": name, "mechanisms": list(chosen), "admin": admin})
     else:
-        output.note(f"Added user {name}{', who may do everything' if admin else ''}.")
+        output.note(f"Added user {name}{' with all permissions' if admin else ''}.")
 
 
 @app.command(
@@ -335,7 +333,7 @@ def password(
     data: DataFolder = None,
     file: UsersFile = None,
 ) -> None:
-    """Change a user's password. Connections that are open stay open."""
+    """Change a user's password. Open connections are not closed."""
     with _open(bootstrap, client_config, data, file) as users:
         known = _known(users, name)
         chosen = _chosen(mechanism, tuple(known))
@@ -349,14 +347,14 @@ def password(
 @app.command(epilog=examples("headrace users delete alice --yes"))
 def delete(
     name: NameArgument,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
     client_config: ClientConfig = None,
     data: DataFolder = None,
     file: UsersFile = None,
 ) -> None:
-    """Delete a user. Its ACLs and its open connections stay."""
+    """Delete a user. Its ACLs and its open connections remain."""
     with _open(bootstrap, client_config, data, file) as users:
         _known(users, name)
         if not yes:
@@ -370,7 +368,7 @@ def delete(
     if as_json:
         output.print_json({"deleted": [name]})
     else:
-        rest = f"Its ACLs stay: `headrace acls remove --principal User:{name}` removes them."
+        rest = f"Its ACLs remain: `headrace acls remove --principal User:{name}` removes them."
         output.note(f"Deleted user {name}. {rest if file is None else ''}".rstrip())
 
 
@@ -397,14 +395,15 @@ def _read_password(file: str | None, name: str) -> str:
 def _check_name(name: str) -> None:
     if not name or name.startswith("User:"):
         raise bad_usage(
-            f"{name!r} is not a user's name", "Give the name alone; ACLs call it User:NAME."
+            f"{name!r} is not a user's name",
+            "Specify the name without a type; in ACLs it is User:NAME.",
         )
 
 
 def _known(users: Users, name: str) -> Mapping[str, int]:
     found = users.iterations()
     if name not in found:
-        raise not_found(f"user {name!r} does not exist", "`headrace users list` shows who does.")
+        raise not_found(f"user {name!r} does not exist", "`headrace users list` shows all users.")
     return found[name]
 
 

@@ -1,4 +1,4 @@
-"""`headrace lake`: whether tables hold what the topic holds, and their small files compacted."""
+"""`headrace lake`: verifies tables against topics, and compacts their small files."""
 
 from collections import Counter
 from dataclasses import asdict
@@ -37,7 +37,7 @@ Topic = Annotated[
     typer.Option(
         "--topic",
         "-t",
-        help="The topic that the table was filled from.",
+        help="The topic from which the table was filled.",
         autocompletion=options.complete_topics,
     ),
 ]
@@ -46,7 +46,7 @@ Warehouse = Annotated[
 ]
 Catalog = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="Iceberg: a catalog that PyIceberg knows."),
+    typer.Option(metavar="NAME", help="Iceberg: a catalog in PyIceberg's configuration."),
 ]
 FromTableStart = Annotated[
     bool,
@@ -55,14 +55,15 @@ FromTableStart = Annotated[
     ),
 ]
 Complete = Annotated[
-    bool, typer.Option("--complete", help="Records after the table's last offset are missing too.")
+    bool,
+    typer.Option("--complete", help="Report records after the table's last offset as missing."),
 ]
 AnyOrder = Annotated[
-    bool, typer.Option("--any-order", help="Do not look at the order of rows and epochs.")
+    bool, typer.Option("--any-order", help="Do not check the order of rows and epochs.")
 ]
 Full = Annotated[
     bool,
-    typer.Option("--full", help="Read the whole topic; also finds rows that it does not show."),
+    typer.Option("--full", help="Read the whole topic; also finds rows that are not in it."),
 ]
 
 
@@ -91,12 +92,12 @@ def verify(
     client_config: options.ClientConfig = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Prove that a table holds every record of a topic, once and in order.
+    """Verify that a table has every record of a topic, once and in order.
 
-    The rows' columns topic, partition and offset are compared with the topic itself, as a
-    read_committed consumer sees it: transaction markers, aborted and compacted records are no
-    loss. The exit code is 1 if records are missing, doubled, out of order or not the topic's, or
-    cannot be judged because the topic has deleted them.
+    The columns topic, partition and offset are compared with the topic, as a read_committed
+    consumer reads it: transaction markers, aborted and compacted records are not reported. The exit
+    code is 1 if records are missing, duplicated, out of order or not in the topic, or if they
+    cannot be verified because the topic has deleted them.
     """
     view = _open(table, warehouse, catalog)
     from headrace.pipelines.lake.verify import Wanted
@@ -133,16 +134,16 @@ def compact(
 ) -> None:
     """Rewrite a table's small files into larger ones, partition by partition.
 
-    Queries may write to the table meanwhile: a commit that conflicts with another one is tried
-    again, and files that another writer has replaced or deleted are given up. Rows do not change,
-    and older versions of the table stay readable until the table's own clean-up (VACUUM in Delta,
-    expired snapshots in Iceberg) removes the old files. Run one compaction of a table at a time.
+    Queries may write to the table meanwhile: a conflicting commit is retried, and files that
+    another writer has replaced or deleted are skipped. Rows do not change. Older versions of the
+    table stay readable until the table's own clean-up (VACUUM in Delta, expired snapshots in
+    Iceberg) removes the old files. Run one compaction of a table at a time.
     """
     report = _compacted(table, warehouse, catalog, target_mib << 20, dry_run)
     if as_json:
         output.print_json({"table": table, "dry_run": dry_run, **asdict(report)})
     elif not report.files_removed:
-        print(f"{table}: no small files to rewrite among {report.files_before:,}")
+        print(f"{table}: {report.files_before:,} file(s), none to compact")
     else:
         verb = "would become" if dry_run else "became"
         print(
@@ -177,15 +178,15 @@ def _compacted(
 
             return compaction.compact(lake, target_bytes, progress)
     except (TableUnreadable, TableNotFoundError, NoSuchTableError, NoSuchNamespaceError) as error:
-        raise not_found(f"there is no table {table}: {error}") from error
+        raise not_found(f"unknown table {table}: {error}") from error
     except (compaction.CompactionFailed, ColumnsDiffer, DeltaError) as error:
         raise Failure(f"the table {table} was not compacted: {error}") from error
 
 
 def _not_installed(error: ModuleNotFoundError) -> Failure:
     return Failure(
-        f"reading tables needs the package {error.name}",
-        hint="Install what pipelines need: pip install 'headrace[spark]'",
+        f"reading tables requires the package {error.name}",
+        hint="Install it: pip install 'headrace[spark]'",
     )
 
 
@@ -276,5 +277,5 @@ def _print(view: "TableView", topic: str, reports: "list[PartitionReport]") -> N
     if len(findings) > SHOWN_FINDINGS:
         print(f"... and {len(findings) - SHOWN_FINDINGS} more; --json lists them all")
     total = output.records(sum(report.rows for report in reports))
-    verdict = "NOT proven" if findings else "every record once and in order"
+    verdict = "NOT verified" if findings else "every record once and in order"
     print(f"{view.format} table {view.name}, version {view.version}: {total} of {topic}: {verdict}")

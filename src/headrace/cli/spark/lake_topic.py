@@ -1,5 +1,5 @@
-"""A topic as `headrace lake verify` asks for it: by librdkafka, which has nothing to do with the
-source that filled the table, and read_committed."""
+"""A topic for `headrace lake verify`, read with read_committed through librdkafka, which is
+independent of the source that filled the table."""
 
 import time
 from types import TracebackType
@@ -20,7 +20,7 @@ SILENCE_S = 15.0
 
 
 class LibrdkafkaReader:
-    """A consumer outside any group that looks into one partition after the other."""
+    """A consumer without a group that reads one partition after the other."""
 
     def __init__(self, bootstrap: str, client_config: str | None) -> None:
         self._cluster = client.connect(bootstrap, client_config)
@@ -39,10 +39,10 @@ class LibrdkafkaReader:
         self._consumer.close()
 
     def bounds(self, topic: str) -> "Mapping[int, tuple[int, int]]":
-        """First offset and the one after the last that is committed, of each partition.
+        """The first offset and the last stable offset of each partition.
 
-        The offsets are librdkafka's, too: a proof must not rest on the client that the Spark
-        source has in common with the command line.
+        The offsets come from librdkafka, too: a proof must not depend on the client that the Spark
+        source shares with the command line.
         """
         from confluent_kafka import KafkaException, TopicPartition
 
@@ -78,7 +78,7 @@ class LibrdkafkaReader:
             elif time.monotonic() - heard > SILENCE_S:
                 raise client.unreachable(
                     self._cluster,
-                    f"nothing came for {SILENCE_S:.0f} s from {place.topic}-{place.partition}",
+                    f"no records for {SILENCE_S:.0f} s from {place.topic}-{place.partition}",
                 )
             for message in messages:
                 problem = message.error()

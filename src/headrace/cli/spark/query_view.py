@@ -21,18 +21,18 @@ STYLES = {QueryState.RUNNING: "green", QueryState.FAILED: "bold red", QueryState
 
 
 def show(cluster: "ClusterOptions", *, watch: bool, everything: bool, as_json: bool) -> None:
-    """Show what is known; with `watch` go on with what comes."""
+    """Show the queries; with `watch` show updates, too."""
     with client.admin(cluster) as connected:
         exists = bool(describe_topics(connected, [TOPIC]))
     if not exists and not watch:
         _print([], as_json)
         return
-    # A topic that is to come is waited for by the client library.
+    # librdkafka waits for a topic that does not exist yet.
     reader = client.consumer(cluster, {"topic.metadata.refresh.interval.ms": 1000})
     try:
         watcher = QueryWatcher(reader)
         if exists and not watcher.catch_up(READ_TIMEOUT_S):
-            raise client.unreachable(cluster, f"the end of {TOPIC} did not come")
+            raise client.unreachable(cluster, f"{TOPIC} could not be read to its end")
         if not watch:
             _print(chosen(watcher, everything), as_json)
         elif as_json:
@@ -44,7 +44,7 @@ def show(cluster: "ClusterOptions", *, watch: bool, everything: bool, as_json: b
 
 
 def chosen(watcher: QueryWatcher, everything: bool) -> list[Query]:
-    """The queries to show: those that run first, in the order of their names."""
+    """The queries to show: running ones first, sorted by name."""
     found = [each for each in watcher.queries.values() if everything or each.state.alive]
     return sorted(found, key=lambda each: (not each.state.alive, each.application, each.title))
 
@@ -85,7 +85,7 @@ def _follow(watcher: QueryWatcher, everything: bool) -> None:
 
 
 def drawn(queries: list[Query], now_ms: int) -> "RenderableType":
-    """The table that people see."""
+    """The table of queries."""
     from rich.markup import escape
 
     rows = []
@@ -116,7 +116,7 @@ def drawn(queries: list[Query], now_ms: int) -> "RenderableType":
 
 
 def ago(ms: int) -> str:
-    """How long ago something was, in the largest unit that fits."""
+    """A duration before now, in the largest unit that fits."""
     seconds = max(ms, 0) // 1000
     for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= length:

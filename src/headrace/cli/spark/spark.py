@@ -1,7 +1,7 @@
-"""`headrace spark`: Spark programs with everything set up, and the queries that run in them.
+"""`headrace spark`: runs Spark programs, and shows their streaming queries.
 
-A command that starts Spark becomes that process (`exec`), so that signals and the exit code are
-the program's own. PySpark itself is not imported here.
+A command that starts Spark replaces this process (`exec`), so that signals and the exit code are
+those of the program. PySpark itself is not imported here.
 """
 
 import os
@@ -48,7 +48,7 @@ Master = Annotated[
         "-m",
         envvar="HEADRACE_SPARK_MASTER",
         metavar="URL",
-        help="Where it runs: local[*], local[4], spark://HOST:PORT, k8s://..., yarn.",
+        help="Spark's master: local[*], local[4], spark://HOST:PORT, k8s://..., yarn.",
     ),
 ]
 Checkpoints = Annotated[
@@ -57,18 +57,18 @@ Checkpoints = Annotated[
         "--checkpoints",
         metavar="FOLDER",
         help="Root of the queries' checkpoints: a folder, or on a cluster an address that all "
-        "machines reach, such as s3a://.... A query finds its own by its queryName.",
+        "machines reach, such as s3a://.... Each query has a folder with its queryName.",
         show_default="checkpoints/PROGRAM",
     ),
 ]
 Conf = Annotated[
     list[str] | None,
     typer.Option(
-        "--conf", "-c", metavar="NAME=VALUE", help="A setting of Spark; repeatable, wins over ours."
+        "--conf", "-c", metavar="NAME=VALUE", help="A setting of Spark; repeatable, overrides ours."
     ),
 ]
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Only show what would be set up, as JSON; start nothing.")
+    bool, typer.Option("--dry-run", help="Only show the configuration as JSON; do not start Spark.")
 ]
 
 
@@ -82,13 +82,13 @@ def _group() -> None:
         "headrace spark run app.py",
         "headrace spark run app.py --bootstrap broker:9092 --conf spark.sql.shuffle.partitions=8",
         "headrace spark run app.py --master spark://host:7077 --checkpoints s3a://lake/checkpoints",
-        "headrace spark run app.py -- --day 2026-01-31      words after -- are the program's",
+        "headrace spark run app.py -- --day 2026-01-31      arguments after -- are the program's",
     )
 )
 def run(
     program: Annotated[Path, typer.Argument(metavar="APP.PY", help="A PySpark program.")],
     words: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- ARGS]", help="The program's own words.")
+        list[str] | None, typer.Argument(metavar="[-- ARGS]", help="Arguments of the program.")
     ] = None,
     master: Master = "local[*]",
     checkpoints: Checkpoints = None,
@@ -109,15 +109,15 @@ def run(
 ) -> None:
     """Run a PySpark program.
 
-    The program is plain PySpark: it makes its session with SparkSession.builder.getOrCreate() and
-    runs elsewhere, too. It finds the cluster's address in the environment variable
-    HEADRACE_BOOTSTRAP. `headrace spark queries` shows its streaming queries, and its Spark UI has
-    them for Prometheus under /metrics/prometheus. Its streaming queries are started one after the
-    other. If one fails because Spark's Python processes did not start in time, the program is run
-    again from its beginning, and its queries go on from their checkpoints.
+    The program is plain PySpark: it gets its session from SparkSession.builder.getOrCreate() and
+    also runs elsewhere. The environment variable HEADRACE_BOOTSTRAP has the address of the cluster.
+    `headrace spark queries` shows its streaming queries, and its Spark UI has them for Prometheus
+    under /metrics/prometheus. Its streaming queries are started one after the other. If one fails
+    because Spark's Python processes did not start in time, the program is started again, and its
+    queries continue from their checkpoints.
     """
     if not program.is_file():
-        raise not_found(f"there is no program {program}")
+        raise not_found(f"program {program} does not exist")
     root = checkpoints or str(Path("checkpoints", program.stem).absolute())
     _start(
         ["-m", "headrace.pipelines.running.driver", str(program), *(words or ())],
@@ -147,7 +147,7 @@ def shell(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     client_config: ClientConfig = None,
 ) -> None:
-    """Open PySpark's interactive shell, with `spark` and `bootstrap` at hand."""
+    """Open PySpark's interactive shell, with the variables `spark` and `bootstrap`."""
     from headrace.pipelines.running import session
 
     _start(
@@ -167,13 +167,15 @@ def shell(
         "headrace spark queries",
         "headrace spark queries --watch",
         "headrace spark queries --json | jq '.[] | [.name, .state, .lag_records]'",
-        "headrace spark queries --watch --json          one object a line, as it comes",
+        "headrace spark queries --watch --json          one object per line, as updates arrive",
     )
 )
 def queries(
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on until Ctrl-C.")] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", "-w", help="Show updates until Ctrl-C.")
+    ] = False,
     everything: Annotated[
-        bool, typer.Option("--all", "-a", help="Also those that have ended.")
+        bool, typer.Option("--all", "-a", help="Include queries that have ended.")
     ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
@@ -191,23 +193,23 @@ def queries(
     try:
         query_view.show(cluster, watch=watch, everything=everything, as_json=as_json)
     except KeyboardInterrupt:
-        # Watching has no other end, so this is no failure.
+        # With --watch this is the normal end.
         if not watch:
             raise
 
 
 @pipelines.callback()
 def _pipelines() -> None:
-    """Spark Declarative Pipelines: tables and flows that are declared, and run in order."""
+    """Spark Declarative Pipelines: declared tables and flows, run in order."""
 
 
 @pipelines.command(
     epilog=examples("headrace spark pipelines init shop --topic orders"),
 )
 def init(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A folder of this name is made.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the new folder.")],
     topic: Annotated[
-        str, typer.Option("--topic", metavar="TOPIC", help="The topic that it begins with.")
+        str, typer.Option("--topic", metavar="TOPIC", help="The topic that the project reads.")
     ] = "events",
 ) -> None:
     """Write a project that reads a topic, counts by key and writes to a topic."""
@@ -216,7 +218,7 @@ def init(
     try:
         files = project.create(Path(name), topic)
     except project.ProjectExists:
-        raise Failure(f"{name} is there already", hint="Choose another name.") from None
+        raise Failure(f"{name} exists already", hint="Choose another name.") from None
     for path in files:
         print(path)
     output.note(f"Run it with: cd {name} && headrace spark pipelines run")
@@ -243,7 +245,7 @@ def dry_run_project(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     client_config: ClientConfig = None,
 ) -> None:
-    """Check a project: that it loads, and that every table, flow and sink fits the others."""
+    """Check a project: whether it loads, and whether tables, flows and sinks match."""
     _start_project("dry-run", [], spec, master, conf, bootstrap, client_config)
 
 
@@ -259,7 +261,11 @@ def run_project(
     spec: Spec = None,
     refresh: Annotated[
         list[str] | None,
-        typer.Option("--refresh", metavar="TABLES", help="Only these, with commas; repeatable."),
+        typer.Option(
+            "--refresh",
+            metavar="TABLES",
+            help="Only these tables, separated by commas; repeatable.",
+        ),
     ] = None,
     full_refresh: Annotated[
         list[str] | None,
@@ -273,7 +279,7 @@ def run_project(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     client_config: ClientConfig = None,
 ) -> None:
-    """Bring every table and sink of a project up to date with its topics, once."""
+    """Update every table and sink of a project from its topics, once."""
     words = [f"--refresh={each}" for each in refresh or ()]
     words += [f"--full-refresh={each}" for each in full_refresh or ()]
     words += ["--full-refresh-all"] if full_refresh_all else []
@@ -297,8 +303,8 @@ def _start_project(
     found = project.find_spec(spec, Path.cwd())
     if found is None:
         raise not_found(
-            f"there is no {spec or project.SPEC_NAMES[0]}",
-            "Make a project with `headrace spark pipelines init NAME`, or name one with --spec.",
+            f"{spec or project.SPEC_NAMES[0]} does not exist",
+            "Create a project with `headrace spark pipelines init NAME`, or add --spec.",
         )
     folder = found.resolve().parent
     _start(
@@ -327,11 +333,11 @@ def _start(
     folders: tuple[Path, ...] = (),
     restarts: int = 0,
 ) -> None:
-    """Become Python with the driver in it."""
+    """Replace this process by Python with the driver."""
     from headrace.pipelines.running import requirements, session, spark_home
 
     if client_config and not Path(client_config).is_file():
-        raise bad_usage(f"--client-config {client_config}: there is no such file")
+        raise bad_usage(f"--client-config {client_config}: the file does not exist")
     if client_config:
         from headrace.cli import client
 
