@@ -65,7 +65,7 @@ SMALLRYE: Headers = (
     ("dead-letter-reason", b"Something went wrong"),
 )
 QUARANTINE: Headers = (
-    ("error", b"value: the registry knows no schema with id 99"),
+    ("error", b"value: the registry has no schema with id 99"),
     ("topic", b"orders"),
     ("partition", b"3"),
     ("offset", b"4711"),
@@ -89,7 +89,7 @@ QUARANTINE: Headers = (
             QUARANTINE,
             LetterKind.QUARANTINE,
             None,
-            "value: the registry knows no schema with id 99",
+            "value: the registry has no schema with id 99",
         ),
     ],
 )

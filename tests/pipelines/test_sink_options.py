@@ -88,7 +88,7 @@ def test_columns_of_sparks_own_sink_and_others_beside_them_are_taken() -> None:
 
 
 def test_rows_must_say_their_topic_somehow() -> None:
-    with pytest.raises(ClientError, match=r'give \.option\("topic", \.\.\.\) or a column'):
+    with pytest.raises(ClientError, match=r'set \.option\("topic", \.\.\.\) or a column'):
         check_schema(StructType([VALUE]), None)
 
 

@@ -340,12 +340,12 @@ def at_once(step: ColumnStep, pieces: list[bytes]) -> Decoded:
     ("kind", "piece", "why"),
     [
         ("int", b"\x80\x80\x80\x80\x20", "field 'x' has more than 32 bits"),
-        ("long", b"\xff" * 11, "field 'x' is no number: it has too many bytes"),
-        ("boolean", b"\x02", "field 'x' is no boolean"),
+        ("long", b"\xff" * 11, "field 'x' is not a number: it has too many bytes"),
+        ("boolean", b"\x02", "field 'x' is not a boolean"),
         ("string", b"\x01", "field 'x' reaches past the end of the value"),
         ("string", b"\x7e", "field 'x' reaches past the end of the value"),
         ("double", b"\x00" * 7, "field 'x' reaches past the end of the value"),
-        (ENUM, b"\x06", "field 'x' is none of the 3 symbols of its enum"),
+        (ENUM, b"\x06", "field 'x' is not one of the 3 symbols of its enum"),
         (["null", "int"], b"\x04", "field 'x' is none of the 2 types of its union"),
         (
             logical("long", "timestamp-millis"),

@@ -91,7 +91,7 @@ def test_a_registry_that_goes_on_failing_is_given_up(
     registry: ScriptedRegistry, attempts: int
 ) -> None:
     registry.failures = [(503, b'{"error_code": 50302, "message": "later"}')] * 10
-    with pytest.raises(SchemaRegistryError, match="says 503: later") as caught:
+    with pytest.raises(SchemaRegistryError, match="returned 503: later") as caught:
         SchemaClient((registry.url,), attempts=attempts).get("subjects")
     assert not isinstance(caught.value, RequestRefused)
     assert (caught.value.status, caught.value.code) == (503, 50302)
@@ -102,7 +102,7 @@ def test_the_next_url_is_asked_where_no_registry_answers(registry: ScriptedRegis
     registry.answers["/subjects"] = ["s"]
     nobody = f"http://127.0.0.1:{free_port()}"
     assert SchemaClient((nobody, registry.url), attempts=1).get("subjects") == ["s"]
-    with pytest.raises(SchemaRegistryError, match=f"no schema registry answers at {nobody}"):
+    with pytest.raises(SchemaRegistryError, match=f"no schema registry responds at {nobody}"):
         SchemaClient((nobody,), attempts=1).get("subjects")
 
 
@@ -111,7 +111,7 @@ def test_an_answer_that_is_not_a_registrys_is_an_error(registry: ScriptedRegistr
     with pytest.raises(SchemaRegistryError, match="is not a schema registry"):
         SchemaClient((registry.url,), attempts=1).get("subjects")
     registry.answers["/schemas/ids/1"] = ["s"]
-    with pytest.raises(SchemaRegistryError, match="not the answer of a schema registry"):
+    with pytest.raises(SchemaRegistryError, match="not a response of a schema registry"):
         SchemaClient((registry.url,)).by_id(1)
 
 

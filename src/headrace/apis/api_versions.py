@@ -101,7 +101,7 @@ def _take_software(caller: Caller, buf: bytearray, view: memoryview, pos: int, e
     for _ in range(2):
         size, pos = read_uvarint(buf, pos)
         if size == 0 or pos + size - 1 > end:
-            raise MalformedRequest("the client's software name extends past the end of the request")
+            raise MalformedRequest("the client's software name reaches past the end of the request")
         text = bytes(view[pos : pos + size - 1]).decode("ascii", "replace")
         if not _SOFTWARE_NAME.fullmatch(text):
             return False

@@ -1,4 +1,4 @@
-"""The client of a cluster as Spark's options describe it: the same for source and sink."""
+"""The client of a cluster from Spark's options, for source and sink."""
 
 import os
 from collections.abc import Mapping
@@ -8,15 +8,15 @@ from headrace.client.config import ClientConfig, client_config
 
 CLIENT_ID = "headrace-spark"
 BOOTSTRAP_VARIABLE = "HEADRACE_BOOTSTRAP"
-"""The environment variable in which `headrace spark run` names the cluster."""
+"""The environment variable with which `headrace spark run` passes the cluster's address."""
 
 
 def cluster_client(
     properties: Mapping[str, str], environment: Mapping[str, str] = os.environ
 ) -> ClientConfig:
-    """What the options `kafka.*` mean, given without that prefix; ClientError names it.
+    """The client for the options `kafka.*`, given without that prefix; ClientErrors include it.
 
-    Where they name no cluster, it is the one that `headrace spark run` was told.
+    Without an address in the options, the cluster of `headrace spark run` is used.
     """
     known = dict(properties)
     if "bootstrap.servers" not in known and environment.get(BOOTSTRAP_VARIABLE):

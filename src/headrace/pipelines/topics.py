@@ -1,11 +1,11 @@
-"""A topic to write to: how many partitions it has, made first where brokers make topics."""
+"""The partitions of a target topic, which is created if brokers create topics automatically."""
 
 from headrace.client.cluster import Cluster
 from headrace.wire.primitives import TopicName
 
 
 def ready_topic(cluster: Cluster, name: str) -> int:
-    """The number of partitions; a missing topic is asked for, as Kafka's producers do."""
+    """The number of partitions; a missing topic is requested, as by Kafka's producers."""
     from kio.schema.metadata.v12.request import MetadataRequest, MetadataRequestTopic
     from kio.schema.metadata.v12.response import MetadataResponse
 

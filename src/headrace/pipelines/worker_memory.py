@@ -1,8 +1,8 @@
-"""What a Python worker of Spark keeps between tasks.
+"""Garbage collection in Spark's Python workers.
 
-Spark's worker collects garbage after every task, before it takes the next one, and each of these
-collections visits every object of every module that is loaded. With PyArrow, pandas and our modules
-that takes tens of milliseconds of CPU, many times as long as a task with a few hundred records.
+Spark's worker collects garbage after every task, before the next one, and each of these collections
+visits every object of every loaded module. With PyArrow, pandas and our modules that takes tens of
+milliseconds of CPU time, many times as long as a task with a few hundred records.
 """
 
 import gc
@@ -11,15 +11,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 REUSED = "SPARK_REUSE_WORKER"
-"""Set in workers that take one task after the other."""
+"""Set in workers that are reused for several tasks."""
 
 _frozen = False
 
 
 @contextmanager
 def modules_frozen_after() -> Iterator[None]:
-    """Around the work of a task: after the first one of a worker, when all modules that tasks need
-    are loaded, whatever is there by then is left out of later collections."""
+    """A context for the work of a task: after the first task of a worker, when all modules are
+    loaded, all existing objects are excluded from later collections."""
     global _frozen
     try:
         yield

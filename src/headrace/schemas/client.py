@@ -1,7 +1,7 @@
 """The client of schema registries: Headrace's, Confluent's, and others with the same HTTP API.
 
-The command line and Spark use it. It is a value that can be sent to Spark's tasks; a connection is
-made for each request.
+The command line and Spark use it. It can be sent to Spark's tasks; each request opens its own
+connection.
 """
 
 import base64
@@ -25,46 +25,46 @@ ATTEMPTS = 4
 FIRST_PAUSE_S = 0.2
 NOT_FOUND_STATUS = 404
 UNPROCESSABLE_STATUS = 422
-"""Of a schema that does not have the form that was requested."""
+"""The HTTP status if a schema does not have the requested format."""
 
 
 class SchemaRegistryError(ClientError):
-    """The registry does not answer, or answers with an error; says where and why."""
+    """The registry does not respond, or responds with an error."""
 
     def __init__(self, message: str, status: int = 0, code: int = 0, reason: str = "") -> None:
         super().__init__(message)
         self.status = status
-        """The HTTP status; 0 if there was no answer."""
+        """The HTTP status; 0 without a response."""
         self.code = code
-        """The registry's own code; the HTTP status if the answer has none."""
+        """The registry's own code; the HTTP status if the response has none."""
         self.reason = reason
         """The registry's own message, if there is one."""
 
 
 class RequestRefused(SchemaRegistryError):
-    """The registry understood the request and refuses it. Sending it again does not help."""
+    """The registry refuses the request. A retry would not help."""
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaClient:
-    """Where the registry is, and how to ask it. Several URLs are tried in turn."""
+    """The addresses and credentials of a registry. Several URLs are tried in turn."""
 
     urls: tuple[str, ...]
     user_info: str | None = field(default=None, repr=False)
-    """USER:PASSWORD for Basic authentication; without it, that of the URL if it has one."""
+    """USER:PASSWORD for Basic authentication; by default those in the URL, if any."""
     ca_file: str | None = None
-    """Certificates (PEM) that may sign the registry's; without it, those of the system."""
+    """Trusted CA certificates (PEM); by default those of the system."""
     timeout_s: float = ANSWER_TIMEOUT_S
     token: str | None = field(default=None, repr=False)
     """A bearer token, instead of user and password."""
     certificate_file: str | None = None
-    """Certificate and private key (PEM) of this client, if the registry asks for one."""
+    """Certificate and private key (PEM) of this client, if the registry requires one."""
     attempts: int = ATTEMPTS
-    """How often all URLs are tried before giving up, with pauses in between."""
+    """How often all URLs are tried, with pauses in between."""
 
     def by_id(self, schema_id: int, kind: str | None = None) -> RegisteredSchema:
-        """The schema with this id, in the form that values need. Saves a request if its type is
-        known."""
+        """The schema with this id, in the format that values need. A known type saves a
+        request."""
         return self._schema(("schemas", "ids", str(schema_id)), kind, schema_id)
 
     def by_version(self, subject: str, version: str, kind: str | None = None) -> RegisteredSchema:
@@ -72,7 +72,7 @@ class SchemaClient:
         return self._schema(("subjects", subject, "versions", version), kind)
 
     def register(self, subject: str, kind: str, text: str) -> int:
-        """The id of this schema, which is a version of the subject from now on."""
+        """Register a schema as a version of the subject; returns its id."""
         return self._id(("subjects", subject, "versions"), {"schema": text, "schemaType": kind})
 
     def registered(self, subject: str, kind: str, text: str) -> int:
@@ -118,7 +118,7 @@ class SchemaClient:
     def _collect(
         self, found: Mapping[str, object], kind: str, known: dict[str, SchemaDependency]
     ) -> None:
-        """Adds what a schema refers to, each after what it refers to itself."""
+        """Add the references of a schema, each after its own references."""
         references = found.get("references") or []
         for each in references if isinstance(references, list) else []:
             name = str(each["name"])
@@ -134,7 +134,7 @@ class SchemaClient:
     def _request(
         self, method: str, path: tuple[str, ...], query: Mapping[str, object], body: object = None
     ) -> object:
-        """The answer; tried again while no registry gives one."""
+        """The response; retried while no registry responds."""
         pause_s = FIRST_PAUSE_S
         for attempt in range(self.attempts):
             if attempt:
@@ -187,20 +187,20 @@ class SchemaClient:
         except OSError as error:
             reason = getattr(error, "reason", error)
             text = getattr(reason, "strerror", None) or reason
-            raise SchemaRegistryError(f"no schema registry answers at {shown}: {text}") from None
+            raise SchemaRegistryError(f"no schema registry responds at {shown}: {text}") from None
         except ValueError:
             raise SchemaRegistryError(
-                f"{shown} is not a schema registry: its answer is not JSON"
+                f"{shown} is not a schema registry: its response is not JSON"
             ) from None
 
 
 def split_urls(text: str) -> tuple[str, ...]:
-    """The URLs of a list with commas."""
+    """The URLs of a comma-separated list."""
     return tuple(filter(None, (each.strip() for each in text.split(","))))
 
 
 def _form(kind: str | None) -> dict[str, object]:
-    """The query for a schema's text in the form that values of its format need."""
+    """The query for a schema's text in the format that its values need."""
     found = FORMATS.get(kind or "")
     return {"format": found.readable_form} if found is not None and found.readable_form else {}
 
@@ -210,7 +210,7 @@ def _word(value: object) -> str:
 
 
 def _without_user_info(url: str) -> tuple[str, str | None]:
-    """The URL without user and password, and these."""
+    """The URL without user and password, and both as USER:PASSWORD."""
     parts = urlsplit(url)
     user_info, at, host = parts.netloc.rpartition("@")
     shown = parts._replace(netloc=host).geturl().rstrip("/")
@@ -245,7 +245,7 @@ def _failed(url: str, error: urllib.error.HTTPError) -> SchemaRegistryError:
         code, reason = int(body["error_code"]), str(body["message"])
     except (ValueError, KeyError, TypeError, OSError):
         pass
-    text = f"the schema registry at {url} says {error.code}: {(reason or error.reason)[:500]}"
+    text = f"the schema registry at {url} returned {error.code}: {(reason or error.reason)[:500]}"
     if error.code in (401, 403):
         text += (
             "; check user and password (schema.registry.basic.auth.user.info=USER:PASSWORD), or "
@@ -258,6 +258,6 @@ def _failed(url: str, error: urllib.error.HTTPError) -> SchemaRegistryError:
 def _as_object(answer: object) -> dict[str, object]:
     if not isinstance(answer, dict):
         raise SchemaRegistryError(
-            f"not the answer of a schema registry, which is an object: {str(answer)[:100]}"
+            f"not a response of a schema registry, which is an object: {str(answer)[:100]}"
         )
     return answer

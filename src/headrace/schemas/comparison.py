@@ -1,11 +1,11 @@
-"""What the comparisons of all formats share: the names of the two schemas, and the limit."""
+"""Common parts of the comparisons of all formats: the names of both schemas, the limit."""
 
 from dataclasses import dataclass
 
 from headrace.schemas.errors import TooManyPairs
 
 COMPARED_PAIRS = 200_000
-"""Pairs of types that a comparison looks at."""
+"""The default limit of compared pairs of types."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,7 @@ class Sides:
     reader: str
     writer: str
     pairs: int = COMPARED_PAIRS
-    """Most pairs of types that are compared."""
+    """The limit of compared pairs of types."""
 
 
 class Budget:

@@ -4,7 +4,7 @@ from headrace.client.errors import ClientError
 
 
 class InvalidSchema(ClientError):
-    """A schema that cannot be used; the message says why."""
+    """An invalid schema; the message has the reason."""
 
 
 class TooManyPairs(InvalidSchema):
@@ -15,16 +15,16 @@ class TooManyPairs(InvalidSchema):
 
 
 class BadValue(ClientError):
-    """A value that does not match its schema; the message says where."""
+    """A value that does not match its schema; the message has the position."""
 
 
 class BadColumn(ClientError):
-    """A column that cannot be written with its schema; the message says which and why."""
+    """A column that cannot be written with its schema; the message has its name and the reason."""
 
 
 class Unreadable(Exception):
-    """Values of one schema cannot be read with another; the message names the field."""
+    """Values of one schema cannot be read with another; the message has the field."""
 
 
 def unknown_form(form: str, known: str) -> InvalidSchema:
-    return InvalidSchema(f"There is no format {form[:50]!r} of this schema type; known: {known}")
+    return InvalidSchema(f"Unknown format {form[:50]!r} of this schema type; known: {known}")

@@ -1,4 +1,4 @@
-"""The table of schema formats. Whoever needs a format asks here; nothing else lists them."""
+"""The table of schema formats. No other module lists them."""
 
 from collections.abc import Mapping, Sequence
 

@@ -10,7 +10,7 @@ HEADER = struct.Struct(">bI")
 
 
 def header(schema_id: int) -> bytes:
-    """What a value of this schema begins with."""
+    """The first bytes of a value of this schema."""
     return HEADER.pack(MAGIC, schema_id)
 
 

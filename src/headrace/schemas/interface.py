@@ -1,7 +1,7 @@
-"""What every format of schemas does, and the schemas that it does it with.
+"""The interface of schema formats, and the schemas that it uses.
 
-A format is asked for the schema (`parse`), for compatibility (`ParsedSchema.problems`), for single
-values (`values`) and for columns of values (`column_reader`, `column_writer`).
+A format parses schemas (`parse`), checks compatibility (`ParsedSchema.problems`), and encodes
+single values (`values`) and columns of values (`column_reader`, `column_writer`).
 """
 
 from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ class SchemaDependency:
 
 @dataclass(frozen=True, slots=True)
 class RegisteredSchema:
-    """A schema of a registry with everything that it refers to, each after its own dependencies."""
+    """A schema of a registry with its dependencies, each after its own dependencies."""
 
     kind: str
     text: str
@@ -54,21 +54,21 @@ class ParsedSchema(Protocol):
         """The text in another format of the type."""
 
     def problems(self, writer: "ParsedSchema", sides: Sides) -> list[str]:
-        """Why data of `writer` cannot be read with this schema; empty if it can."""
+        """The reasons why data of `writer` cannot be read with this schema; empty if it can."""
 
 
 class ValueCodec(Protocol):
     """Encodes and decodes single values of one schema, without the schema id before them."""
 
     def encode(self, value: object) -> bytes:
-        """The bytes of a value as JSON has it; raises BadValue."""
+        """The bytes of a value that has JSON's types; raises BadValue."""
 
     def decode(self, data: bytes) -> object:
         """The value; any exception means that the bytes do not match the schema."""
 
 
 class ColumnReader(Protocol):
-    """Reads values that any number of schemas wrote into columns of one schema."""
+    """Reads values of any number of schemas into columns of one schema."""
 
     @property
     def spark_type(self) -> "DataType": ...
@@ -92,15 +92,15 @@ class SchemaFormat(Protocol):
     """A type of schemas. Its libraries are imported when a method needs them."""
 
     name: str
-    """As registries call it: AVRO, JSON, PROTOBUF."""
+    """The name in registries: AVRO, JSON, PROTOBUF."""
     file_suffix: str
     is_json: bool
     """Whether a schema's text is JSON."""
     quick_characters: int
     """Texts up to this size are parsed and compared in about ten milliseconds."""
     readable_form: str
-    """The form in which `values` and columns need the text, for a registry's `?format=`; empty for
-    the text as it is stored."""
+    """The format of the text that `values` and columns need, for a registry's `?format=`; empty for
+    the stored text."""
 
     def parse(self, text: str, dependencies: Sequence[SchemaDependency]) -> ParsedSchema:
         """The schema; raises InvalidSchema."""
@@ -113,7 +113,7 @@ class SchemaFormat(Protocol):
         """Encodes and decodes single values; raises InvalidSchema."""
 
     def column_reader(self, schema: RegisteredSchema, message: str | None) -> ColumnReader:
-        """Reads columns with this schema; `message` names one of a Protobuf file."""
+        """Reads columns with this schema; `message` selects one of a Protobuf file."""
 
     def column_writer(
         self, schema: RegisteredSchema, message: str | None, kind: "DataType", column: str

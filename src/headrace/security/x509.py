@@ -197,5 +197,5 @@ def _read(der: bytes, at: int) -> tuple[int, int, int]:
         size = int.from_bytes(der[at : at + count], "big")
         at += count
     if at + size > len(der):
-        raise NotACertificate("an element extends past the end")
+        raise NotACertificate("an element reaches past the end")
     return tag, at, at + size

@@ -77,7 +77,7 @@ def parse_produce(
     for _ in range(count):
         size = _i16(buf, pos)[0]
         if size < 0 or pos + size > end:
-            raise MalformedRequest("a topic name extends past the end of the request")
+            raise MalformedRequest("a topic name reaches past the end of the request")
         key = bytes(view[pos + 2 : pos + 2 + size])
         pos += 2 + size
         partition_count = _i32(buf, pos)[0]
@@ -120,7 +120,7 @@ def _parse_flexible_produce(
         else:
             size, pos = read_uvarint(buf, pos)
         if size == 0 or pos + size > end + 1:
-            raise MalformedRequest("a topic name extends past the end of the request")
+            raise MalformedRequest("a topic name reaches past the end of the request")
         key = bytes(view[pos : pos + size - 1])
         partition_count, pos = read_uvarint(buf, pos + size - 1)
         listed += partition_count if partition_count > 0 else 1
@@ -470,7 +470,7 @@ def _tagged_replica(buf: Buffer, pos: int, end: int, replica_id: int) -> tuple[i
 def _name(buf: Buffer, view: memoryview, pos: int, end: int) -> tuple[TopicKey, int]:
     size = _i16(buf, pos)[0]
     if size < 0 or pos + 2 + size > end:
-        raise MalformedRequest("a topic name extends past the end of the request")
+        raise MalformedRequest("a topic name reaches past the end of the request")
     return bytes(view[pos + 2 : pos + 2 + size]), pos + 2 + size
 
 
@@ -483,7 +483,7 @@ def _flexible_key(
         size, pos = read_uvarint(buf, pos)
         size -= 1
     if size < 0 or pos + size > end:
-        raise MalformedRequest("a topic name extends past the end of the request")
+        raise MalformedRequest("a topic name reaches past the end of the request")
     return bytes(view[pos : pos + size]), pos + size
 
 

@@ -294,7 +294,7 @@ def test_a_table_cannot_be_partitioned_by_all_of_its_columns(lake: Lake) -> None
 @pytest.mark.parametrize(
     ("first", "then", "complaint"),
     [
-        (("topic",), ("partition",), r"by topic, .* asks for partitionBy\(partition"),
+        (("topic",), ("partition",), r"by topic, .* specifies partitionBy\(partition"),
         (("topic",), ("topic", "partition"), "is partitioned by topic"),
         ((), ("topic",), "is not partitioned"),
     ],

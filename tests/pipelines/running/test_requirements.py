@@ -57,7 +57,7 @@ def test_a_java_home_without_java_is_named(tmp_path: Path) -> None:
 
 
 def test_something_else_called_java_is_no_java(tmp_path: Path) -> None:
-    with pytest.raises(NotReady, match="does not say which Java"):
+    with pytest.raises(NotReady, match="does not report its Java version"):
         requirements.check_java(java_that_prints(tmp_path, "hello"))
 
 

@@ -58,7 +58,10 @@ def test_a_failure_of_the_machine_is_answered_by_a_restart(
     streaming: Starts, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert program(streaming).next_life(Captured()) == Restarts(1, 1, NOT_STARTED)
-    assert "restarted from its checkpoints in 1 s (restart 1 of 3 in a row)" in caplog.text
+    assert (
+        "restarting the program from its checkpoints in 1 s (restart 1 of 3 in a row)"
+        in caplog.text
+    )
 
 
 def test_restarts_in_a_row_are_bounded_and_wait_longer_each_time(

@@ -89,7 +89,7 @@ def _parse(
             size = _i16.unpack_from(buf, pos)[0]
             pos += 2
         if pos + max(size, 0) > end:
-            raise MalformedRequest("a topic name extends past the end of the request")
+            raise MalformedRequest("a topic name reaches past the end of the request")
         name = None
         if size >= 0:
             name = str(view[pos : pos + size], "utf-8")

@@ -1,1 +1,1 @@
-"""Tables in the lake: Delta and Iceberg sinks without a jar, and the proof of completeness."""
+"""Tables in the lake: Delta and Iceberg sinks without a jar, and their verification."""

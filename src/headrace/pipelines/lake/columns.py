@@ -1,17 +1,17 @@
-"""The columns of a table and of a DataFrame: made alike, compared, and added where they are new."""
+"""Columns of tables and DataFrames: converts types, compares schemas, finds new columns."""
 
 import pyarrow as pa
 
 
 class ColumnsDiffer(ValueError):
-    """A DataFrame does not fit into a table; says which column and what to do."""
+    """A DataFrame does not match a table. The message has the column and what to do."""
 
 
 def plain(schema: pa.Schema, *, widen: bool = False) -> pa.Schema:
-    """The schema in the types that Parquet readers of all kinds share, all columns nullable.
+    """The schema in types that all readers of Parquet support, with all columns nullable.
 
-    Times become microseconds in UTC; `widen` also makes 32 bits of the smaller integers, which
-    Iceberg does not have.
+    Times become microseconds in UTC. `widen` also converts smaller integers to 32 bits, because
+    Iceberg does not have them.
     """
     return pa.schema([_field(field, widen) for field in schema])
 
@@ -28,9 +28,9 @@ def fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def additions(table: pa.Schema, data: pa.Schema, name: str) -> list[pa.Field]:
-    """The columns that `data` has and the table lacks; ColumnsDiffer if a type changed.
+    """The columns of `data` that the table lacks; ColumnsDiffer if a type changed.
 
-    Both schemas are `plain`. A column that the data lacks stays null in the new rows.
+    Both schemas are `plain`. A column that the data lacks is null in the new rows.
     """
     known = {field.name.lower(): field for field in table}
     added = []
@@ -47,7 +47,7 @@ def additions(table: pa.Schema, data: pa.Schema, name: str) -> list[pa.Field]:
             raise ColumnsDiffer(
                 f"the column {field.name!r} is {there.type} in the table {name} and {field.type} "
                 "in the DataFrame; cast it, or write to another column: only new columns are "
-                "added by themselves"
+                "added automatically"
             )
     return added
 

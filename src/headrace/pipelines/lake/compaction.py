@@ -1,10 +1,10 @@
-"""Small files of a table rewritten into larger ones, while queries go on writing to it.
+"""Rewrites small files of a table into larger ones, while queries write to it.
 
 Rows do not change: the files of a bin are read in order and written again, and one commit replaces
-the old files by the new ones. That commit is made only on a version of the table in which all of
-the old files still are; if another writer was faster, it is tried again on the newer version, and a
-bin whose files another writer has replaced or deleted is skipped. The old files stay on disk for
-readers of older versions until the table's own clean-up removes them.
+the old files by the new ones. The commit is made only on a version of the table that still has all
+old files. If another writer committed first, it is retried on the newer version, and a bin whose
+files another writer has replaced or deleted is skipped. The old files stay on disk for readers of
+older versions until the table's own clean-up removes them.
 """
 
 import logging
@@ -21,9 +21,9 @@ from headrace.pipelines.lake.files import TableFolder, epoch_of
 from headrace.pipelines.lake.open_files import WrittenFile
 from headrace.pipelines.lake.partitioning import FileLayout, Values
 
-# A file of this share of the target is left as it is.
+# A file of this fraction of the target size is not rewritten.
 LARGE_ENOUGH = 0.75
-# So much is rewritten before it is committed; a conflict then costs no more than that.
+# Bytes that are rewritten before a commit; a conflict loses no more work than that.
 COMMIT_BYTES = 1 << 30
 COMMIT_ATTEMPTS = 20
 
@@ -36,7 +36,7 @@ class CommitRefused(Exception):
 
 
 class FilesGone(Exception):
-    """Files that were to be replaced are no longer in the table, or have deleted rows."""
+    """Files to replace are no longer in the table, or have deleted rows."""
 
     def __init__(self, paths: frozenset[str]) -> None:
         super().__init__(f"{len(paths)} files")
@@ -44,12 +44,12 @@ class FilesGone(Exception):
 
 
 class CompactionFailed(Exception):
-    """The compaction cannot go on; what it committed before stays. Says what to do."""
+    """The compaction cannot continue; earlier commits remain. The message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A data file of the table that may be rewritten; `path` as the table's metadata has it."""
+    """A data file that may be rewritten; `path` is the path in the table's metadata."""
 
     path: str
     size_bytes: int
@@ -60,17 +60,17 @@ class StoredFile:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """One version of a table: its files that may be rewritten, and how to write them."""
+    """One version of a table: its files that may be rewritten, and their layout."""
 
     layout: FileLayout
     files: tuple[StoredFile, ...]
-    # Files that stay as they are: rows deleted in place, another format or partitioning.
+    # Files that are not rewritten: rows deleted in place, another format or partitioning.
     left_alone: int
 
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """Files of one partition, and those that hold the same rows."""
+    """Files of one partition, and new files with the same rows."""
 
     old: tuple[StoredFile, ...]
     new: tuple[WrittenFile, ...]
@@ -81,24 +81,24 @@ class Replacement:
 
 
 class CompactableTable(Protocol):
-    """What a kind of table does for a compaction."""
+    """The operations of a table for a compaction."""
 
     def contents(self) -> Contents:
-        """The table as it is now."""
+        """The current version of the table."""
 
     def folder(self) -> TableFolder:
-        """Where the table's files are."""
+        """The folder of the table's files."""
 
     def has(self, files: Sequence[WrittenFile]) -> bool:
         """Whether one of these files is in the table now."""
 
     def replace(self, layout: FileLayout, replacements: Sequence[Replacement]) -> None:
-        """Replace files in one commit; CommitRefused or FilesGone if that cannot be done."""
+        """Replace files in one commit; may raise CommitRefused or FilesGone."""
 
 
 @dataclass(slots=True)
 class Report:
-    """What a compaction did, or would do."""
+    """The result of a compaction, or its preview."""
 
     files_before: int = 0
     files_removed: int = 0
@@ -113,7 +113,7 @@ class Report:
 
 
 def plan(files: Iterable[StoredFile], target_bytes: int) -> list[tuple[StoredFile, ...]]:
-    """Which files become one: small neighbours of a partition, until they reach the target."""
+    """The files to combine: small neighbours in a partition, up to the target size."""
     partitions: dict[Values, list[StoredFile]] = {}
     for file in files:
         if file.size_bytes < target_bytes * LARGE_ENOUGH:
@@ -133,7 +133,7 @@ def plan(files: Iterable[StoredFile], target_bytes: int) -> list[tuple[StoredFil
 
 
 def preview(table: CompactableTable, target_bytes: int) -> Report:
-    """What `compact` would rewrite now; the number of new files is that of the bins."""
+    """The files that `compact` would rewrite now; one new file per bin."""
     contents = table.contents()
     bins = plan(contents.files, target_bytes)
     return Report(
@@ -147,7 +147,7 @@ def preview(table: CompactableTable, target_bytes: int) -> Report:
 
 
 def compact(table: CompactableTable, target_bytes: int, progress: Progress) -> Report:
-    """Rewrite the small files of a table; safe beside queries that write to it."""
+    """Rewrite the small files of a table; queries may write to it at the same time."""
     contents = table.contents()
     bins = plan(contents.files, target_bytes)
     folder = table.folder()
@@ -159,7 +159,7 @@ def compact(table: CompactableTable, target_bytes: int, progress: Progress) -> R
             progress("rewriting", done, len(bins))
             waiting.append(Replacement(each, _rewritten(folder, each, contents.layout)))
             if done + 1 == len(bins) or sum(one.old_bytes for one in waiting) >= COMMIT_BYTES:
-                # From here on only a commit that was surely refused may remove files.
+                # From here on files may be removed only after a commit that was definitely refused.
                 committing, waiting = waiting, []
                 _commit(table, contents.layout, committing, report)
         progress("rewriting", len(bins), len(bins))
@@ -178,8 +178,8 @@ def _rewritten(
     if None not in expected and sum(each or 0 for each in expected) != found:
         folder.remove([file.path for file in new])
         raise CompactionFailed(
-            f"the table says that {len(old)} files from {old[0].path} on have "
-            f"{sum(each or 0 for each in expected)} rows, but {found} were read; nothing was "
+            f"the table's metadata have {sum(each or 0 for each in expected)} rows for {len(old)} "
+            f"files from {old[0].path} on, but {found} were read; nothing was "
             "replaced: check the table with `headrace lake verify`"
         )
     return new
@@ -222,12 +222,12 @@ def _commit(
 
 
 def _went_through(table: CompactableTable, replacements: Sequence[Replacement]) -> bool:
-    """Whether a commit that was reported as refused is in the table: its answer may be lost."""
+    """Whether a commit that seemed refused is in the table, because its response was lost."""
     return table.has([file for one in replacements for file in one.new])
 
 
 def _age(file: StoredFile) -> tuple[bool, str, int, str]:
-    """In the order of the epochs; files of earlier compactions and of other writers come first."""
+    """A sort key: files of earlier compactions and other writers first, then by epoch."""
     epoch = epoch_of(file.path)
     if epoch is None:
         return False, "", 0, file.path

@@ -1,7 +1,7 @@
 """Delta tables through `deltalake`: the sink's table, and its files for a compaction.
 
-The epoch is Delta's own application transaction (`txn`: the query's id and the epoch), which two
-writers cannot both commit; the offsets stand in the same commit's `commitInfo`.
+An epoch is stored as Delta's application transaction (`txn`: the query's id and the epoch), which
+two writers cannot both commit; its offsets are in the `commitInfo` of the same commit.
 """
 
 import random
@@ -37,20 +37,20 @@ from headrace.pipelines.lake.writers import COMPACTION, EPOCH, QUERY, EpochCommi
 from headrace.pipelines.sink.epoch import Epoch
 
 COMMIT_ATTEMPTS = 10
-# Delta's log encodes other characters in paths; such files of other writers are not rewritten.
+# Delta's log encodes other characters in paths; such files are not rewritten.
 PLAIN_PATH = re.compile(r"[A-Za-z0-9_./=-]+")
 
 
 @dataclass(frozen=True, slots=True)
 class DeltaLake:
-    """A Delta table by its address, with the options of its object store."""
+    """A Delta table at an address, with the options of its object store."""
 
     uri: str
     storage: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> "DeltaLake":
-        """By Spark's options: `path`, and `storage.*` for the object store."""
+        """From Spark's options: `path`, and `storage.*` for the object store."""
         check_options("headrace-delta", options, ("path", "table", "storage.*"))
         path = options.get("path") or options.get("table")
         if not path:
@@ -66,7 +66,7 @@ class DeltaLake:
         return cls(path, storage)
 
     def table(self) -> DeltaTable:
-        """The table as it is now; TableNotFoundError if there is none."""
+        """The current version of the table; TableNotFoundError if it does not exist."""
         return DeltaTable(self.uri, storage_options=dict(self.storage))
 
     def prepare(self, schema: pa.Schema, partition_by: tuple[str, ...] | None = None) -> FileLayout:
@@ -93,7 +93,7 @@ class DeltaLake:
     def folder(self) -> TableFolder:
         place = urlsplit(self.uri)
         if place.scheme in ("", "file"):
-            # A process that is killed leaves a file that `sweep` can see.
+            # A killed process leaves a file that `sweep` finds.
             path = unquote(place.path) if place.scheme else self.uri
             return TableFolder(pafs.LocalFileSystem(), str(Path(path).absolute()))
         handler = DeltaStorageHandler(self.uri, dict(self.storage))
@@ -112,7 +112,7 @@ class DeltaLake:
             try:
                 self._commit(table, commit)
             except CommitFailedError as error:
-                # Delta refuses a second commit of the same transaction; look which it was.
+                # Delta refuses a second commit of the same transaction; check which one it was.
                 failure = error
                 time.sleep(random.uniform(0, 0.01 * 2**attempt))
                 continue
@@ -123,8 +123,8 @@ class DeltaLake:
         wanted = (epoch.query, str(epoch.number))
         for info in self.table().history():
             if (info.get(QUERY), info.get(EPOCH)) == wanted:
-                # As of that version: somebody may have rewritten the table since, and the files
-                # are still part of its past.
+                # As of that version: the table may have been rewritten since, and the files are
+                # still part of its history.
                 then = DeltaTable(self.uri, info["version"], storage_options=dict(self.storage))
                 return named_in(then.file_uris(), epoch)
         return None
@@ -177,8 +177,8 @@ class DeltaLake:
                 "append",
                 table.schema(),
                 partition_by=list(layout.partition_by),
-                # On this very version or not at all: delta-rs does not see that another commit has
-                # removed the same files.
+                # On this version only: delta-rs does not detect that another commit has removed the
+                # same files.
                 commit_properties=CommitProperties(
                     custom_metadata={COMPACTION: str(len(removed))}, max_commit_retries=0
                 ),
@@ -191,13 +191,13 @@ class DeltaLake:
         table.create_write_transaction(
             [_action(file, commit.layout, now_ms) for file in commit.files],
             "overwrite" if commit.overwrite else "append",
-            # An append may lack columns of the table; the table's schema stays what it is.
+            # An append may lack columns of the table; the table's schema does not change.
             table.schema(),
             partition_by=list(commit.layout.partition_by),
             commit_properties=CommitProperties(
                 custom_metadata=commit.properties(),
-                # An overwrite removes the files that it has seen. If a compaction has replaced them
-                # meanwhile, it must look again instead of being committed on top of that.
+                # An overwrite removes the files that it has read. If a compaction has replaced them
+                # meanwhile, the commit must be retried on the new version.
                 max_commit_retries=0 if commit.overwrite else None,
                 app_transactions=[Transaction(commit.epoch.query, commit.epoch.number, now_ms)],
             ),
@@ -219,6 +219,6 @@ def _removal(file: StoredFile, layout: FileLayout, now_ms: int) -> RemoveAction:
 
 
 def _actions(table: DeltaTable) -> dict[str, dict[str, Any]]:
-    """What the log says of each file of the table, by its path."""
+    """The entries of the log for each file of the table, by its path."""
     rows = pa.table(table.get_add_actions(flatten=True)).to_pylist()
     return {row["path"]: row for row in rows}

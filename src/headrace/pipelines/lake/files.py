@@ -3,8 +3,8 @@
     <table>/data/headrace/<query>/<epoch>/<task>-<number>-<uuid>.parquet
     <table>/data/headrace/compacted/<compaction>-<number>-<uuid>.parquet
 
-A file belongs to the table only once a commit names it. All others in an epoch's folder were left
-by attempts that failed, and `sweep` removes them when the epoch is committed.
+A file belongs to the table only when a commit refers to it. All others in an epoch's folder are
+left over from failed attempts, and `sweep` removes them when the epoch is committed.
 """
 
 import logging
@@ -25,7 +25,7 @@ from headrace.pipelines.sink.epoch import Epoch
 from headrace.types import TopicPartition
 
 FOLDER = "data/headrace"
-# Files of compactions are not of one epoch.
+# Files of compactions do not belong to one epoch.
 COMPACTED = f"{FOLDER}/compacted"
 
 _log = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TaskFiles(WriterCommitMessage):  # type: ignore[misc]
-    """What a task tells the driver; no file if it had no row."""
+    """The result of a task for the driver; without files if it had no rows."""
 
     epoch: Epoch
     files: tuple[WrittenFile, ...]
@@ -42,7 +42,7 @@ class TaskFiles(WriterCommitMessage):  # type: ignore[misc]
 
 @dataclass(frozen=True, slots=True)
 class TableFolder:
-    """A table's root on some file system."""
+    """The root of a table on a file system."""
 
     filesystem: pafs.FileSystem
     root: str
@@ -53,7 +53,7 @@ class TableFolder:
     def write(
         self, epoch: Epoch, task: int, batches: Iterator[pa.RecordBatch], layout: FileLayout
     ) -> TaskFiles:
-        """All rows, one file for each partition; a failure leaves nothing behind."""
+        """Write all rows, one file for each partition; a failure removes the files."""
         counter = RangeCounter()
         tracked = offset_ranges.tracked(layout.schema)
         with OpenTableFiles(self, epoch_folder(epoch), f"{task:05d}", layout) as files:
@@ -69,7 +69,7 @@ class TableFolder:
     def rewrite(
         self, batches: Iterator[pa.RecordBatch], layout: FileLayout
     ) -> tuple[WrittenFile, ...]:
-        """Rows of several files in new ones, for a compaction."""
+        """Write the rows of several files into new ones, for a compaction."""
         with OpenTableFiles(self, COMPACTED, str(uuid.uuid4()), layout) as files:
             for batch in batches:
                 if batch.num_rows:
@@ -77,17 +77,17 @@ class TableFolder:
             return files.finish()
 
     def remove(self, paths: Collection[str]) -> None:
-        """Delete files; what is gone already or cannot be deleted is only worth a line."""
+        """Delete files; failures are only logged."""
         for path in paths:
             try:
                 self.filesystem.delete_file(self.at(path))
             except FileNotFoundError:
                 continue
             except OSError as error:
-                _log.warning("could not remove the orphan %s: %s", self.at(path), error)
+                _log.warning("cannot remove the orphaned file %s: %s", self.at(path), error)
 
     def sweep(self, epoch: Epoch, keep: Collection[str]) -> list[str]:
-        """Remove what failed attempts left in the folder of an epoch; the names of it."""
+        """Remove the files of failed attempts from the folder of an epoch; returns their names."""
         folder = epoch_folder(epoch)
         selector = pafs.FileSelector(self.at(folder), allow_not_found=True)
         found = [f"{folder}/{info.base_name}" for info in self.filesystem.get_file_info(selector)]
@@ -97,12 +97,12 @@ class TableFolder:
 
 
 def epoch_folder(epoch: Epoch) -> str:
-    """Where the files of an epoch are, relative to the table."""
+    """The folder of an epoch's files, relative to the table."""
     return f"{FOLDER}/{epoch.query}/{epoch.number}"
 
 
 def epoch_of(path: str) -> Epoch | None:
-    """The epoch that wrote a file, by its path; None for other people's files."""
+    """The epoch that wrote a file, by its path; None for files of other writers."""
     _, found, rest = path.rpartition(f"{FOLDER}/")
     parts = rest.split("/")
     if not found or len(parts) != 3 or not parts[1].isdigit():
@@ -111,6 +111,6 @@ def epoch_of(path: str) -> Epoch | None:
 
 
 def named_in(paths: Iterable[str], epoch: Epoch) -> frozenset[str]:
-    """Those of some files that an epoch wrote, relative to the table as `sweep` names them."""
+    """Those of the files that an epoch wrote, relative to the table, as in `sweep`."""
     names = (path.rpartition("/")[2] for path in paths if epoch_of(path) == epoch)
     return frozenset(f"{epoch_folder(epoch)}/{name}" for name in names)

@@ -1,8 +1,8 @@
 """Iceberg tables through `pyiceberg`: the sink's table, and its files for a compaction.
 
-The epoch of each query is a table property, set in the same metadata swap that adds the files, and
-the offsets are in the snapshot's summary. Catalogs are PyIceberg's own: a catalog of its
-configuration file by name, any by `catalog.*` options, or a folder with a SQLite catalog in it.
+The epoch of each query is a table property, set in the metadata swap that adds the files, and the
+offsets are in the snapshot's summary. Catalogs are PyIceberg's: a catalog of its configuration file
+by name, any catalog by `catalog.*` options, or a folder with a SQLite catalog in it.
 """
 
 import random
@@ -58,7 +58,7 @@ NO_RETRY = {"commit.retry.num-retries": "0"}
 
 @dataclass(frozen=True, slots=True)
 class IcebergLake:
-    """An Iceberg table by its identifier, and the catalog that knows it."""
+    """An Iceberg table with its identifier and its catalog."""
 
     identifier: str
     catalog: str = "default"
@@ -66,7 +66,7 @@ class IcebergLake:
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> "IcebergLake":
-        """By Spark's options: `table`, and `warehouse`, `catalog` or `catalog.*`."""
+        """From Spark's options: `table`, and `warehouse`, `catalog` or `catalog.*`."""
         known = ("table", "path", "warehouse", "catalog", "catalog.*")
         check_options("headrace-iceberg", options, known)
         identifier = options.get("table") or options.get("path")
@@ -92,7 +92,7 @@ class IcebergLake:
         return load_catalog(self.catalog, **properties)
 
     def table(self) -> Table:
-        """The table as it is now; NoSuchTableError if there is none."""
+        """The current version of the table; NoSuchTableError if it does not exist."""
         return self.load_catalog().load_table(self.identifier)
 
     def prepare(self, schema: pa.Schema, partition_by: tuple[str, ...] | None = None) -> FileLayout:
@@ -114,7 +114,7 @@ class IcebergLake:
     def folder(self) -> TableFolder:
         table = self.table()
         io = table.io
-        assert isinstance(io, PyArrowFileIO), "load_catalog asks for PyArrow's files"
+        assert isinstance(io, PyArrowFileIO), "load_catalog selects PyArrow's files"
         scheme, netloc, path = io.parse_location(table.location())
         return TableFolder(io.fs_by_scheme(scheme, netloc), path)
 
@@ -128,13 +128,13 @@ class IcebergLake:
             last = _last_epoch(table, epoch.query)
             if last is not None and last >= epoch.number:
                 raise EpochTaken
-            # PyIceberg would repeat a refused commit on top of whatever won, and that may be this
-            # very epoch.
+            # PyIceberg would retry a refused commit on top of the newer version, which may contain
+            # this epoch.
             _do_not_retry(table)
             try:
                 self._commit(table, commit)
             except (CommitFailedException, FileNotFoundError) as error:
-                # A file is gone when the other driver of this epoch has committed and swept.
+                # A file is missing if the other driver of this epoch has committed and swept.
                 failure: Exception = error
                 time.sleep(random.uniform(0, 0.05 * 2**attempt))
                 continue
@@ -229,7 +229,7 @@ class IcebergLake:
 
 
 def in_warehouse(folder: str, identifier: str) -> IcebergLake:
-    """A table in a folder of this machine with a SQLite catalog, `catalog.db`, in it."""
+    """A table in a local folder with a SQLite catalog, `catalog.db`."""
     path = Path(urlsplit(folder).path if folder.startswith("file:") else folder).absolute()
     path.mkdir(parents=True, exist_ok=True)
     return IcebergLake(
@@ -260,14 +260,14 @@ def _partition_columns(table: Table, name: str) -> tuple[str, ...]:
 
 
 def _do_not_retry(table: Table) -> None:
-    """Have a refused commit fail at once. Changes the copy in memory and not the table."""
+    """Disable retries of refused commits, in the copy in memory only."""
     table.metadata = table.metadata.model_copy(
         update={"properties": {**table.metadata.properties, **NO_RETRY}}
     )
 
 
 def _rewritable(task: FileScanTask, metadata: TableMetadata) -> bool:
-    """Whether a file holds nothing but rows of the table's present partitioning."""
+    """Whether a file has only rows of the table's present partitioning."""
     file = task.file
     return (
         not task.delete_files
@@ -277,7 +277,7 @@ def _rewritable(task: FileScanTask, metadata: TableMetadata) -> bool:
 
 
 def _name_columns(change: Transaction) -> None:
-    """Have readers find columns by name: files are written without Iceberg's field ids."""
+    """Map columns by name, because files are written without Iceberg's field ids."""
     if change.table_metadata.name_mapping() is None:
         mapping = change.table_metadata.schema().name_mapping.model_dump_json()
         change.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping})

@@ -1,8 +1,8 @@
-"""The Parquet files that a task writes at the same time: one for each partition of its rows.
+"""The Parquet files that a task writes concurrently: one for each partition of its rows.
 
-Rows wait in memory until they are a row group, or until all that wait are too many. The number
-of open files is bounded: the one that was not written to for longest is closed, and further rows
-of its partition begin another file.
+Rows are buffered until they fill a row group, or until all buffers together are too large. The
+number of open files is bounded: the least recently written one is closed, and further rows of its
+partition begin another file.
 """
 
 import uuid
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 # A row group is what a reader skips or reads as a whole; Spark sends batches of 10,000 rows.
 GROUP_ROWS = 1 << 17
 GROUP_BYTES = 64 << 20
-# Of all partitions together.
+# The limit of all partitions together.
 WAITING_BYTES = 128 << 20
 OPEN_FILES = 32
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """A data file that no commit names yet; `path` is relative to the table."""
+    """A data file that is not committed yet; `path` is relative to the table."""
 
     path: str
     rows: int
     size_bytes: int
     partition: Values
-    # As Delta's log has them.
+    # In the format of Delta's log.
     statistics: str
 
 
@@ -59,7 +59,7 @@ class _Open:
 
 
 class OpenTableFiles:
-    """Takes batches and leaves files, in one folder of a table. A failure leaves none behind."""
+    """Writes batches to files in one folder of a table. A failure removes the files."""
 
     def __init__(self, table: "TableFolder", folder: str, name: str, layout: FileLayout) -> None:
         self._table = table
@@ -85,13 +85,13 @@ class OpenTableFiles:
     ) -> None:
         if kind is not None:
             for each in self._open.values():
-                # What made the task fail may make this fail again; the first error counts.
+                # This may fail for the same reason as the task; the first error is raised.
                 with suppress(Exception):
                     each.resources.close()
             self._table.remove(self._paths)
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take rows in the columns of the layout."""
+        """Add rows with the columns of the layout."""
         for values, rows in split(batch, self._layout.partition_by):
             waiting = self._waiting.setdefault(values, _Waiting())
             waiting.batches.append(rows.select(self._schema.names))
@@ -104,7 +104,7 @@ class OpenTableFiles:
             self._make_room()
 
     def finish(self) -> tuple[WrittenFile, ...]:
-        """Write what waits and close everything; the files."""
+        """Write the buffered rows and close all files; returns the files."""
         for values in list(self._waiting):
             self._write(values)
             self._close(values)
@@ -131,7 +131,7 @@ class OpenTableFiles:
         file.writer.write_table(rows, row_group_size=GROUP_ROWS)
 
     def _create(self) -> _Open:
-        # The number keeps the files of one partition in order.
+        # The number preserves the order of the files of one partition.
         path = f"{self._folder}/{self._name}-{len(self._paths):05d}-{uuid.uuid4()}.parquet"
         if not self._paths:
             self._table.filesystem.create_dir(self._table.at(self._folder), recursive=True)

@@ -1,4 +1,4 @@
-"""The options of the lake sinks: an option that no sink reads is refused, never passed over."""
+"""The options of the lake sinks: unknown options are refused."""
 
 import difflib
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ PARTITION_BY = "partitionBy"
 
 
 def check_options(sink: str, given: Mapping[str, str], known: tuple[str, ...]) -> None:
-    """ValueError for an option that the sink does not have; `name.*` stands for a family."""
+    """ValueError for an unknown option; `name.*` stands for all names with that prefix."""
     names = {name.lower(): name for name in (*known, PARTITION_BY)}
     families = tuple(name[:-1] for name in names if name.endswith(".*"))
     for name in given:
@@ -23,5 +23,5 @@ def check_options(sink: str, given: Mapping[str, str], known: tuple[str, ...]) -
 
 
 def partition_columns(options: Mapping[str, str]) -> tuple[str, ...] | None:
-    """The columns of the option `partitionBy`; None if the query does not say."""
+    """The columns of the option `partitionBy`; None if it is not set."""
     return partitioning.parse(options.get(PARTITION_BY))

@@ -1,7 +1,7 @@
 """Partition columns of a table: which are allowed, and how a batch is split by them.
 
-Partition values are kept in the table's metadata and never in file paths, so that no value needs
-escaping and none is too long for a file name.
+Partition values are stored in the table's metadata and never in file paths, so that no value needs
+escaping or is too long for a file name.
 """
 
 import json
@@ -37,7 +37,7 @@ class FileLayout:
 
 
 def parse(text: str | None) -> tuple[str, ...] | None:
-    """The option `partitionBy`: names with commas between them, or a JSON list; None if absent."""
+    """The option `partitionBy`: names separated by commas, or a JSON list; None if absent."""
     if text is None:
         return None
     if text.lstrip().startswith("["):
@@ -80,13 +80,13 @@ def check(names: Sequence[str], schema: pa.Schema, table: str) -> None:
 def agreed(
     wanted: tuple[str, ...] | None, there: tuple[str, ...], schema: pa.Schema, table: str
 ) -> tuple[str, ...]:
-    """The table's partition columns; ColumnsDiffer if the query asks for others."""
+    """The table's partition columns; ColumnsDiffer if the query specifies others."""
     if wanted is not None and wanted != there:
         have = f"is partitioned by {', '.join(there)}" if there else "is not partitioned"
         ask = f"partitionBy({', '.join(wanted)})" if wanted else "no partition columns"
         raise ColumnsDiffer(
-            f"the table {table} {have}, and the query asks for {ask}; a table keeps its "
-            "partitioning: leave partitionBy out, or write to another table"
+            f"the table {table} {have}, but the query specifies {ask}; the partitioning of a table "
+            "cannot change: leave partitionBy out, or write to another table"
         )
     check(there, schema, table)
     return there
@@ -107,9 +107,9 @@ def split(batch: pa.RecordBatch, names: Sequence[str]) -> Iterator[tuple[Values,
 
 
 def delta_text(value: object) -> str | None:
-    """A partition value as Delta's log has it.
+    """A partition value in the format of Delta's log.
 
-    The protocol has no empty string: it stands for null, as in every other Delta writer.
+    The protocol has no empty string: it becomes null, as in every other Delta writer.
     """
     if value is None or value == "":
         return None
@@ -129,13 +129,13 @@ def _codes(batch: pa.RecordBatch, names: Sequence[str]) -> npt.NDArray[np.int64]
     for name in names:
         encoded = batch.column(name).dictionary_encode(null_encoding="encode")
         column = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-        # Small numbers again after each column, so that many columns do not overflow.
+        # The codes are renumbered after each column, so that many columns do not overflow.
         _, codes = np.unique(codes * len(encoded.dictionary) + column, return_inverse=True)
     return codes
 
 
 def _allowed(kind: pa.DataType) -> bool:
-    """Not fractions: equal ones have several texts, and delta-rs misreads a decimal like -0.01."""
+    """No fractions: equal values have several texts, and delta-rs misreads some decimals."""
     types = pa.types
     return bool(
         types.is_string(kind)

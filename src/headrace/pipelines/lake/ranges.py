@@ -1,8 +1,8 @@
-"""Which offsets of which topic-partitions went into a file or a commit.
+"""The offsets of topic-partitions in a file or a commit.
 
-A range is (first, last, count), both ends included. The count is less than last - first + 1 where
-the log itself has holes (transaction markers, aborted records, compaction) or where the query
-left records out; only the topic can tell these apart, and `verify.py` asks it.
+A range is (first, last, count), both ends included. The count is less than last - first + 1 if the
+log has holes (transaction markers, aborted records, compaction) or if the query filtered records;
+only the topic can distinguish these cases, and `verify.py` reads it.
 """
 
 import json
@@ -20,7 +20,7 @@ COLUMNS = ("topic", "partition", "offset")
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Offsets from `first` to `last`, of which `count` are there."""
+    """Offsets from `first` to `last`, of which `count` are present."""
 
     first: int
     last: int
@@ -35,7 +35,7 @@ Ranges = Mapping[TopicPartition, tuple[Range, ...]]
 
 
 def tracked(schema: pa.Schema) -> bool:
-    """Whether rows of this schema say which record they come from."""
+    """Whether rows of this schema have topic, partition and offset."""
     try:
         topic, partition, offset = (schema.field(name).type for name in COLUMNS)
     except KeyError:
@@ -81,7 +81,7 @@ class RangeCounter:
         self._seen: dict[TopicPartition, Range] = {}
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Count the rows of one more batch."""
+        """Add the rows of a batch."""
         for place, offsets in offsets_by_place(batch).items():
             found = Range(int(offsets.min()), int(offsets.max()), len(offsets))
             seen = self._seen.get(place)
@@ -94,12 +94,12 @@ class RangeCounter:
             self._seen[place] = found
 
     def ranges(self) -> dict[TopicPartition, tuple[Range, ...]]:
-        """What was counted so far."""
+        """The ranges so far."""
         return {place: (found,) for place, found in self._seen.items()}
 
 
 def merge(many: Iterable[Ranges]) -> dict[TopicPartition, tuple[Range, ...]]:
-    """The ranges of several files as one list a partition; neighbours without holes are joined."""
+    """The ranges of several files as one list per partition; adjacent dense ranges are joined."""
     collected: dict[TopicPartition, list[Range]] = {}
     for ranges in many:
         for place, found in ranges.items():
@@ -118,7 +118,7 @@ def _join(found: list[Range]) -> list[Range]:
 
 
 def to_json(ranges: Ranges) -> str:
-    """As it stands in a table's commit: topic, partition, list of [first, last, count]."""
+    """The format in a table's commit: topic, partition, list of [first, last, count]."""
     out: dict[str, dict[str, list[list[int]]]] = {}
     for place, found in ranges.items():
         listed = [[each.first, each.last, each.count] for each in found]
@@ -127,7 +127,7 @@ def to_json(ranges: Ranges) -> str:
 
 
 def from_json(text: str) -> dict[TopicPartition, tuple[Range, ...]]:
-    """What `to_json` wrote; ValueError if it is something else."""
+    """Parse the output of `to_json`; ValueError if it is malformed."""
     try:
         return {
             TopicPartition(topic, int(partition)): tuple(Range(*map(int, each)) for each in found)

@@ -1,6 +1,6 @@
-"""Statistics of a data file as Delta's log has them, from the footer of the Parquet file.
+"""Statistics of a data file for Delta's log, from the footer of the Parquet file.
 
-Readers skip files by them, so a bound may be too wide and never too narrow: what cannot be
+Readers skip files by them, so a bound may be too wide but never too narrow: a value that cannot be
 expressed exactly is widened or left out.
 """
 
@@ -13,10 +13,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-# As many as Delta's other writers give by default.
+# The default of Delta's other writers.
 COLUMNS = 32
 STRING_CHARACTERS = 32
-# Digits that a JSON number keeps in every reader.
+# Digits of a JSON number that every reader preserves.
 EXACT_DIGITS = 15
 
 
@@ -25,7 +25,7 @@ def delta_statistics(
 ) -> str:
     """The `stats` of an add action: numRecords, minValues, maxValues and nullCount.
 
-    `without_bounds` names columns with NaN, which Parquet's own bounds pass over.
+    `without_bounds` are columns with NaN, which Parquet's own bounds ignore.
     """
     lowest: dict[str, Any] = {}
     highest: dict[str, Any] = {}
@@ -57,7 +57,7 @@ def delta_statistics(
 def _bounds(groups: list[Any], kind: pa.DataType) -> tuple[Any, Any] | None:
     if pa.types.is_boolean(kind) or pa.types.is_binary(kind):
         return None
-    # A group of nulls has no bounds and needs none; any other group without them forbids all.
+    # A group of nulls needs no bounds; if another group lacks them, the file has none.
     bounded = [each for each in groups if each is not None and each.has_min_max]
     if not bounded or any(
         each is None or (not each.has_min_max and each.num_values) for each in groups
@@ -66,7 +66,7 @@ def _bounds(groups: list[Any], kind: pa.DataType) -> tuple[Any, Any] | None:
     try:
         low, high = min(each.min for each in bounded), max(each.max for each in bounded)
     except (OverflowError, ValueError):
-        # A time beyond the years that Python has.
+        # A time outside the range of Python's datetime.
         return None
     lowest, highest = _low(low), _high(high)
     return None if lowest is None or highest is None else (lowest, highest)
@@ -82,7 +82,7 @@ def _low(value: object) -> Any:
 
 def _high(value: object) -> Any:
     if isinstance(value, str) and len(value) > STRING_CHARACTERS:
-        # Larger than everything that begins so, unless the last character itself comes next.
+        # An upper bound of all strings with this prefix.
         last = "\U0010ffff"
         return None if value[STRING_CHARACTERS] == last else value[:STRING_CHARACTERS] + last
     if isinstance(value, datetime):
@@ -101,13 +101,13 @@ def _plain(value: object) -> Any:
 
 
 def _time(value: datetime) -> str:
-    """In milliseconds, as Delta's readers expect it."""
+    """A time in milliseconds, as Delta's readers expect it."""
     text = value.replace(tzinfo=None).isoformat(timespec="milliseconds")
     return text if value.tzinfo is None else f"{text}Z"
 
 
 def _leaves(kind: pa.DataType) -> int:
-    """How many columns of Parquet a type becomes."""
+    """The number of Parquet columns of a type."""
     if pa.types.is_struct(kind):
         return sum(_leaves(kind.field(number).type) for number in range(kind.num_fields))
     if pa.types.is_map(kind):

@@ -1,11 +1,11 @@
-"""The proof that a table holds every record of a topic once and in order.
+"""Verifies that a table has every record of a topic once and in order.
 
-The rows' own offsets are read from the data files and laid side by side. Where two rows claim one
-offset there is a duplicate; where a later epoch or row has the smaller offset, a reordering. A hole
-is not yet a loss: transaction markers, aborted records and compaction leave holes in the log
-itself. So every hole is looked up in the topic, as a read_committed consumer sees it, and only what
-the topic still shows there is missing. Holes in what retention has already deleted are explained by
-the ranges that the sink left in the table's commits, or reported as unknown.
+The offsets of the rows are read from the data files and compared. Two rows with one offset are a
+duplicate; a smaller offset in a later epoch or row is a reordering. A hole is not necessarily a
+loss: transaction markers, aborted records and compaction leave holes in the log itself. So every
+hole is looked up in the topic, as a read_committed consumer reads it, and only records that the
+topic still has there are missing. Holes in a range that retention has already deleted are explained
+by the ranges that the sink stored in the table's commits, or reported as unknown.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -31,10 +31,10 @@ MISSING, DUPLICATE, REORDERED, UNKNOWN, FOREIGN = (
 
 
 class TopicReader(Protocol):
-    """The topic as a read_committed consumer sees it."""
+    """The topic, read as a read_committed consumer."""
 
     def bounds(self, topic: str) -> Mapping[int, tuple[int, int]]:
-        """Of each partition the first offset and the one after the last."""
+        """The first offset and the end offset of each partition."""
 
     def offsets(self, place: TopicPartition, first: int, last: int) -> Offsets:
         """The offsets of all visible records from `first` to `last`."""
@@ -42,7 +42,7 @@ class TopicReader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TableFinding:
-    """Something wrong with the offsets from `first` to `last`, `count` of them."""
+    """A problem with `count` of the offsets from `first` to `last`."""
 
     kind: str
     place: TopicPartition
@@ -54,7 +54,7 @@ class TableFinding:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to be proven, and how thoroughly."""
+    """The options of a verification."""
 
     topic: str
     from_table_start: bool = False
@@ -65,7 +65,7 @@ class Wanted:
 
 @dataclass(slots=True)
 class PartitionReport:
-    """One partition: what the topic has, what the table has, and what is wrong."""
+    """One partition: the offsets of the topic, those of the table, and the problems."""
 
     place: TopicPartition
     log_start: int
@@ -137,7 +137,7 @@ def _check(
     _check_against_topic(report, covered, commits, wanted, log)
     next_offset = max(next_offset, report.log_start)
     report.behind = max(0, report.log_end - next_offset)
-    # Near the end it is worth a look how many of these are records and how many are markers.
+    # Near the end, count how many of these are records and not markers.
     if report.behind and (wanted.complete or report.behind <= LOOKED_AT_BEHIND):
         behind = log.offsets(report.place, next_offset, report.log_end - 1)
         report.behind = len(behind)
@@ -153,7 +153,7 @@ def _check_against_topic(
     wanted: Wanted,
     log: TopicReader,
 ) -> None:
-    """Findings about holes, and about rows that the topic does not have."""
+    """Add the findings about holes, and about rows that are not in the topic."""
     if report.first is None or report.last is None:
         return
     place, start, end = report.place, report.log_start, report.log_end
@@ -191,7 +191,7 @@ def _explained(
     covered: tuple[Offsets, Offsets],
     commits: Iterable[TableCommit],
 ) -> bool:
-    """Whether a sink saw this hole in the log itself, and the table has lost nothing since."""
+    """Whether a commit's ranges contain this hole, and the table still has its rows."""
     for commit in commits:
         for each in commit.ranges.get(place, ()):
             if each.first <= first and last <= each.last:
@@ -250,7 +250,7 @@ def complement(covered: tuple[Offsets, Offsets], first: int, last: int) -> tuple
 
 
 def inside(offsets: Offsets, covered: tuple[Offsets, Offsets]) -> npt.NDArray[np.bool_]:
-    """Which offsets lie in joined intervals."""
+    """Which offsets are in joined intervals."""
     if not len(covered[0]):
         return np.zeros(len(offsets), np.bool_)
     index = np.searchsorted(covered[0], offsets, side="right") - 1
@@ -267,7 +267,7 @@ def _expanded(covered: tuple[Offsets, Offsets], first: int, last: int) -> Offset
 
 
 def _spans(holes: tuple[Offsets, Offsets], lowest: int, highest: int) -> list[tuple[int, int]]:
-    """What to read of the topic to look into all holes: near ones are read in one go."""
+    """The ranges of the topic to read for all holes; close ones are read together."""
     near = 1000
     spans: list[tuple[int, int]] = []
     for first, last in zip(*holes, strict=True):
@@ -287,9 +287,9 @@ def _spans(holes: tuple[Offsets, Offsets], lowest: int, highest: int) -> list[tu
 def _reordered(
     place: TopicPartition, runs: list[Runs], doubled: tuple[Offsets, Offsets]
 ) -> list[TableFinding]:
-    """Rows that come after a row with a larger offset: in one file, or in an earlier epoch.
+    """Rows after a row with a larger offset: in one file, or in an earlier epoch.
 
-    Only of files that an epoch wrote: a compaction joins files in an order of its own.
+    Only files of epochs are checked: a compaction joins files in its own order.
     """
     findings = []
     queries: dict[str, dict[int, list[Runs]]] = {}
@@ -320,7 +320,7 @@ def _moved(
     doubled: tuple[Offsets, Offsets],
     where: str,
 ) -> list[TableFinding]:
-    """Reorderings; a run that is all duplicates is reported as that and not once more."""
+    """Reorderings, without runs that are already reported as duplicates."""
     again = inside(starts, doubled) & inside(ends, doubled)
     return [
         _finding(REORDERED, place, first, last, where)

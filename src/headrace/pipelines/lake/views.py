@@ -1,4 +1,4 @@
-"""Tables as `verify` reads them: the files, who wrote them, and the offsets in them."""
+"""Tables for `verify`: their files with the epoch and the offsets of each."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class TableUnreadable(Exception):
-    """What was named is no table that can be verified; says why and what to do."""
+    """The table cannot be verified. The message says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class TableFile:
 
 @dataclass(frozen=True, slots=True)
 class TableCommit:
-    """What a commit of one of the sinks says that it brought."""
+    """The epoch and ranges in a commit of one of the sinks."""
 
     epoch: Epoch
     ranges: Ranges
@@ -50,7 +50,7 @@ class TableView:
 
 
 def open_view(table: str, *, warehouse: str | None = None, catalog: str | None = None) -> TableView:
-    """The table as it is now.
+    """The current version of the table.
 
     `table` is the folder or address of a Delta table, the folder or `*.metadata.json` of an Iceberg
     table, or, with a warehouse or a catalog, an Iceberg identifier `namespace.name`.
@@ -68,14 +68,14 @@ def open_view(table: str, *, warehouse: str | None = None, catalog: str | None =
 def open_table(
     table: str, *, warehouse: str | None = None, catalog: str | None = None
 ) -> "DeltaLake | IcebergLake":
-    """A table that can be changed, named as for `open_view`; an Iceberg table by its name only."""
+    """A table that can be changed, as for `open_view`; an Iceberg table by its name only."""
     from headrace.pipelines.lake.delta import DeltaLake
 
     if warehouse is not None or catalog is not None:
         return _iceberg_lake(table, warehouse, catalog)
     if table.endswith(".metadata.json") or Path(table, "metadata").is_dir():
         raise TableUnreadable(
-            f"{table} is an Iceberg table, which is changed through its catalog only: give its "
+            f"{table} is an Iceberg table, which can be changed through its catalog only: use its "
             "name as namespace.name, and --warehouse or --catalog"
         )
     return DeltaLake(table)
@@ -91,7 +91,7 @@ def _delta(uri: str) -> TableView:
     except TableNotFoundError as error:
         raise TableUnreadable(
             f"no table at {uri}: it has neither a _delta_log nor a metadata folder; for an Iceberg "
-            "table by name give --warehouse or --catalog"
+            "table by name add --warehouse or --catalog"
         ) from error
     except DeltaError as error:
         raise TableUnreadable(f"the Delta table {uri} cannot be read: {error}") from error
@@ -114,7 +114,7 @@ def _iceberg_by_name(identifier: str, warehouse: str | None, catalog: str | None
     try:
         return _iceberg(_iceberg_lake(identifier, warehouse, catalog).table(), identifier)
     except (NoSuchTableError, NoSuchNamespaceError) as error:
-        raise TableUnreadable(f"the catalog knows no table {identifier}: {error}") from error
+        raise TableUnreadable(f"the catalog has no table {identifier}: {error}") from error
     except ValueError as error:
         raise TableUnreadable(f"cannot open the catalog {catalog}: {error}") from error
 
@@ -154,7 +154,7 @@ def _iceberg(table: Any, name: str) -> TableView:
     scan = table.scan(selected_fields=COLUMNS)
 
     def reader(task: Any) -> Callable[[], pa.Table]:
-        # Through PyIceberg, because it knows of deleted rows and renamed columns.
+        # Through PyIceberg, because it handles deleted rows and renamed columns.
         arrow = ArrowScan(table.metadata, table.io, scan.projection(), AlwaysTrue())
         return lambda: arrow.to_table([task])
 
@@ -188,6 +188,6 @@ def _commit(properties: Mapping[str, Any]) -> TableCommit:
 def _check_columns(schema: pa.Schema, name: str) -> None:
     if not tracked(schema):
         raise TableUnreadable(
-            f"the table {name} does not say which records its rows come from: write the source's "
+            f"the rows of the table {name} cannot be matched to records: write the source's "
             "columns topic (string), partition (int) and offset (long) with them"
         )

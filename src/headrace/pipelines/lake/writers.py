@@ -1,8 +1,8 @@
-"""The sinks of Spark for a table in the lake: tasks write files, the driver commits once.
+"""The Spark sinks for tables in the lake: tasks write files, the driver commits once.
 
-What differs between Delta and Iceberg is behind `LakeTable`. The rules are here: an epoch is
-committed once, together with its number and the offsets in it; a replayed epoch adds nothing;
-files that no commit names are removed, and never one that a commit may name.
+The differences between Delta and Iceberg are behind `LakeTable`. The common rules are here: an
+epoch is committed once, together with its number and its offsets; a replayed epoch adds nothing;
+files without a commit are removed, but never one that a commit may refer to.
 """
 
 import logging
@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 QUERY = "headrace.query"
 EPOCH = "headrace.epoch"
 OFFSETS = "headrace.offsets"
-# Of a compaction: how many files it replaced.
+# The property of a compaction: how many files it replaced.
 COMPACTION = "headrace.compaction"
 
 
@@ -39,30 +39,31 @@ class EpochTaken(Exception):
 
 
 class LakeTable(Protocol):
-    """A table that takes an epoch's files in one commit. Picklable: it travels to the tasks."""
+    """A table that adds an epoch's files in one commit. Picklable: it is sent to the tasks."""
 
     def prepare(self, schema: pa.Schema, partition_by: tuple[str, ...] | None = None) -> FileLayout:
-        """Create the table or add new columns; how files are to be written.
+        """Create the table or add new columns; returns the layout of files.
 
-        Without `partition_by` an existing table keeps its partitioning, and a new one has none.
+        Without `partition_by` an existing table keeps its partitioning, and a new one is not
+        partitioned.
         """
 
     def folder(self) -> TableFolder:
-        """Where the table's files are."""
+        """The folder of the table's files."""
 
     def last_epoch(self, query: str) -> int | None:
         """The newest epoch of the query that is in the table."""
 
     def append(self, commit: "EpochCommit") -> None:
-        """Add the files with their properties in one commit; EpochTaken if that was done."""
+        """Add the files and properties in one commit; EpochTaken if the epoch is committed."""
 
     def files_of(self, epoch: Epoch) -> frozenset[str] | None:
-        """The files that the epoch's commit named; None if the table no longer knows it."""
+        """The files of the epoch's commit; None if the commit is no longer in the history."""
 
 
 @dataclass(frozen=True, slots=True)
 class EpochCommit:
-    """All that one commit brings."""
+    """The content of one commit."""
 
     epoch: Epoch
     files: tuple[WrittenFile, ...]
@@ -71,7 +72,7 @@ class EpochCommit:
     overwrite: bool
 
     def properties(self) -> dict[str, str]:
-        """What the table's own commit says about it."""
+        """The properties that are stored in the table's commit."""
         return {
             QUERY: self.epoch.query,
             EPOCH: str(self.epoch.number),
@@ -80,7 +81,7 @@ class EpochCommit:
 
 
 class LakeSink:
-    """What both writers do."""
+    """The common part of both writers."""
 
     def __init__(
         self,
@@ -96,12 +97,12 @@ class LakeSink:
         self._layout = table.prepare(to_arrow_schema(schema, timezone="UTC"), partition_by)
 
     def write(self, epoch: Epoch, batches: Iterator[pa.RecordBatch]) -> TaskFiles:
-        """In a task: a Parquet file for each partition."""
+        """In a task: write a Parquet file for each partition."""
         with modules_frozen_after():
             return self._table.folder().write(epoch, epochs.task_number(), batches, self._layout)
 
     def commit(self, messages: Sequence[TaskFiles | None]) -> None:
-        """In the driver: all files of the epoch in one commit, once."""
+        """In the driver: commit all files of the epoch once."""
         done = [message for message in messages if message is not None]
         if not done:
             return
@@ -118,21 +119,21 @@ class LakeSink:
         except EpochTaken:
             _log.warning("epoch %d of query %s is in the table already", epoch.number, epoch.query)
             keep = self._table.files_of(epoch)
-            # It may have been this very commit, if its answer was lost on the way.
+            # It may have been this commit, if its response was lost.
             folder.remove([path for path in paths if keep is None or path not in keep])
             if keep is None:
                 return
         else:
             keep = frozenset(paths)
         try:
-            # After a replay, too: who committed may have been killed before it came to this line.
+            # After a replay, too: the process that committed may have been killed before this line.
             folder.sweep(epoch, keep)
         except OSError as error:
-            # The commit stands. An exception here would make Spark abort what is committed.
-            _log.warning("could not look for orphans of epoch %d: %s", epoch.number, error)
+            # The commit is valid. An exception here would make Spark abort a committed epoch.
+            _log.warning("cannot remove orphaned files of epoch %d: %s", epoch.number, error)
 
     def abort(self, messages: Sequence[TaskFiles | None]) -> None:
-        """In the driver: remove the files, unless the commit went through and only seemed lost."""
+        """In the driver: remove the files, unless the commit succeeded and only seemed lost."""
         done = [message for message in messages if message is not None]
         if not done:
             return

@@ -1,1 +1,1 @@
-"""Spark programs as `headrace spark` starts them: what is set up, and how they are watched."""
+"""Spark programs under `headrace spark`: configuration, start, restarts, progress."""

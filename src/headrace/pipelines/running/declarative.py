@@ -1,8 +1,8 @@
-"""Spark's own pipelines command, with the session set up: what `headrace spark pipelines` becomes.
+"""Runs Spark's pipelines command with a configured session, for `headrace spark pipelines`.
 
 Spark's `spark-pipelines` script refuses `--master`, because its session is always one of Spark
-Connect. Started from Python in connect mode, PySpark starts the Connect server by itself on
-whatever master there is, with the settings that are set up for any of our programs.
+Connect. Started from Python in connect mode, PySpark starts the Connect server itself on any
+master, with the settings of our programs.
 """
 
 import os
@@ -10,7 +10,7 @@ import sys
 
 
 def main(words: list[str]) -> int:
-    """Run `spark-pipelines` with these words; the exit code."""
+    """Run `spark-pipelines` with these arguments; the exit code."""
     from pyspark.errors import PySparkException
     from pyspark.pipelines import cli
 

@@ -1,7 +1,8 @@
 """The process in which a program runs: `python -m headrace.pipelines.running.driver app.py ...`.
 
-`headrace spark` becomes this process. PySpark starts its Java as a child of it, which ends when we
-end, however that comes about. The program is run as Python would run it, with sessions watched.
+`headrace spark` replaces itself with this process. PySpark starts its Java as a child process,
+which ends when this process ends. The program is run as Python would run it, with listeners on its
+sessions.
 """
 
 import os
@@ -30,15 +31,15 @@ def main(words: list[str]) -> int:
     starts.watch()
     program, *_ = words
     sys.argv = words
-    # Where Python looks first when it starts a program: beside it.
+    # Python's first search path is the folder of the program.
     sys.path[0] = str(Path(program).resolve().parent)
     return watched(lambda: runpy.run_path(program, run_name="__main__"), life)
 
 
 def watched(run: Callable[[], Any], life: "RestartedProgram | None" = None) -> int:
-    """Run with a listener on every session, and end its queries in good order.
+    """Run with a listener on every session, and stop its queries at the end.
 
-    With `life` the program is run again after a failure that is the machine's.
+    With `life` the program is run again after an environmental failure.
     """
     from headrace.pipelines.running.listener import watch_sessions
     from headrace.pipelines.running.partition_columns import hand_on_partition_columns
@@ -56,8 +57,8 @@ def watched(run: Callable[[], Any], life: "RestartedProgram | None" = None) -> i
         if following is None:
             raise
     finally:
-        # The main thread's line to Java may hang in the call that a signal broke off, such as
-        # awaitTermination; another thread has one of its own.
+        # The main thread's connection to Java may be blocked in a call that a signal interrupted,
+        # such as awaitTermination; another thread has its own connection.
         stopping = threading.Thread(target=_stop_queries, daemon=True)
         stopping.start()
         stopping.join(ENDS_WITHIN_S)
@@ -73,16 +74,16 @@ def _terminated(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def _stop_queries() -> None:
-    """Stop what still runs, so that its end is told; the checkpoint has what it needs anyway."""
+    """Stop running queries, so that their end is published; checkpoints are not affected."""
     from pyspark.sql import SparkSession
 
     spark = SparkSession._instantiatedSession
-    # A session that the program has stopped has no Java context any more.
+    # A stopped session has no Java context.
     if spark is None or spark.sparkContext._jsc is None:
         return
     active = spark.streams.active
     if active:
-        # Interrupted batches log long errors that are expected here.
+        # Interrupted batches log long errors, which are expected here.
         spark.sparkContext.setLogLevel("OFF")
     for query in active:
         query.stop()

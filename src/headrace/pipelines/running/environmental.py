@@ -1,7 +1,7 @@
-"""Failures of Spark that a busy machine causes and that a restart mends: a closed list.
+"""Failures of Spark that a busy machine causes and that a restart resolves: a closed list.
 
 They are recognised by the class and the message of Java's exceptions, never by a text that the
-program or its Python functions could have written.
+program or its Python functions could have produced.
 """
 
 import re
@@ -10,7 +10,7 @@ from typing import Any
 
 SPARK = "org.apache.spark.SparkException"
 TIMEOUT = "java.net.SocketTimeoutException"
-# What a Python function of the program, or of a data source, has raised.
+# Exceptions of Python functions of the program or of a data source.
 PROGRAMS_OWN = frozenset(
     {"org.apache.spark.api.python.PythonException", "py4j.Py4JException"},
 )
@@ -33,7 +33,7 @@ _CHANGED_MEANWHILE = re.compile(
 
 
 def reason(chain: Sequence[tuple[str, str]]) -> str | None:
-    """Which failure of the list a chain of Java's exceptions is, as (class, message); else None."""
+    """The failure of the list that matches a chain of (class, message); else None."""
     if any(name in PROGRAMS_OWN for name, _ in chain):
         return None
     for name, message in chain:
@@ -47,9 +47,9 @@ def reason(chain: Sequence[tuple[str, str]]) -> str | None:
 
 
 def java_chain(error: BaseException) -> list[tuple[str, str]]:
-    """Class and message of the Java exception that PySpark has turned into `error`, and its causes.
+    """Class and message of the Java exception behind a PySpark `error`, and of its causes.
 
-    Empty if the program raised the error itself, even if it did so because of one of Spark's.
+    Empty if the program raised the error itself, even if one of Spark's errors caused it.
     """
     thrown: Any = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
     chain: list[tuple[str, str]] = []
@@ -58,6 +58,6 @@ def java_chain(error: BaseException) -> list[tuple[str, str]]:
             chain.append((str(thrown.getClass().getName()), str(thrown.getMessage() or "")))
             thrown = thrown.getCause()
     except Exception:
-        # Java has ended, and with it the exception; nothing is known about it.
+        # Java has ended, so the exception is not available.
         return []
     return chain

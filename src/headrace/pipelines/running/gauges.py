@@ -1,8 +1,8 @@
-"""The numbers of streaming queries for Prometheus, in the registry that Spark serves already.
+"""Metrics of streaming queries for Prometheus, in Spark's own metrics registry.
 
-Spark's servlet shows what its metrics registry holds, and lag is not among it. Accumulators can be
-put there, so each number is one, moved by the difference to what it was. Only for classic
-sessions: a Connect client has no Java beside it.
+Spark's servlet serves its metrics registry, which has no lag. Accumulators can be registered there,
+so each metric is an accumulator that is changed by the difference to its last value. This works for
+classic sessions only: a Connect client has no local Java.
 """
 
 import re
@@ -12,19 +12,19 @@ from headrace.pipelines.running.progress import Query
 
 
 class Gauges:
-    """One accumulator for each number of each query."""
+    """One accumulator for each metric of each query."""
 
     def __init__(self, session: Any) -> None:
         context = session.sparkContext
         self._jvm = context._jvm
-        # A Scala object whose class has methods of the same name, hence no static ones.
+        # A Scala object whose class has methods of the same name, so it has no static methods.
         sources = getattr(self._jvm.org.apache.spark.metrics.source, "DoubleAccumulatorSource$")
         self._sources = getattr(sources, "MODULE$")
         self._context = context._jsc.sc()
         self._shown: dict[str, tuple[Any, float]] = {}
 
     def show(self, query: Query) -> None:
-        """Set a query's numbers."""
+        """Set the metrics of a query."""
         for name, value in values(query).items():
             accumulator, before = self._shown.get(name) or (self._register(name), 0.0)
             accumulator.add(value - before)
@@ -39,7 +39,7 @@ class Gauges:
 
 
 def values(query: Query) -> dict[str, float]:
-    """The numbers of a query under the names that Prometheus shows."""
+    """The metrics of a query by their names in Prometheus."""
     found: dict[str, float | None] = {
         "lag_records": query.lag_records,
         "input_rows_per_second": query.input_rows_per_s,
@@ -62,5 +62,5 @@ def values(query: Query) -> dict[str, float]:
 
 
 def _word(text: str) -> str:
-    """Dots would look like a level more."""
+    """A name without dots, which would add a level."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", text)

@@ -1,7 +1,7 @@
-"""Spark's listener for streaming queries: every event goes to the progress topic and the gauges.
+"""Spark's listener for streaming queries: publishes events to the progress topic and the gauges.
 
-It runs in the driver, called by Spark after each batch. Whatever fails here is logged and never
-reaches the query.
+It runs in the driver, called by Spark after each batch. Errors here are logged and never reach the
+query.
 """
 
 import json
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 class ProgressListener(StreamingQueryListener):  # type: ignore[misc]  # PySpark's types are not followed
-    """Keeps the state of the session's queries and tells it on."""
+    """Tracks the state of the session's queries and publishes it."""
 
     def __init__(self, publisher: Publisher, gauges: Gauges | None, name: str, id_: str) -> None:
         self._restarts = Restarts.from_environment(os.environ)
@@ -57,12 +57,12 @@ class ProgressListener(StreamingQueryListener):  # type: ignore[misc]  # PySpark
         error = event.exception and explained(event.exception)
         ended = progress.ended(known, at, error)
         if error != event.exception:
-            # The program's traceback has only Spark's own words.
+            # The program's traceback has only Spark's message.
             log.error("query %s failed: %s", ended.title, ended.error)
         self._tell(ended)
 
     def wait_for_ends(self, timeout_s: float) -> None:
-        """Wait until every query's end was heard of, and until all that was told has left."""
+        """Wait until the end of every query is known and all records are sent."""
         with self._changed:
             self._changed.wait_for(
                 lambda: not any(each.state.alive for each in self._queries.values()), timeout_s
@@ -97,9 +97,9 @@ class ProgressListener(StreamingQueryListener):  # type: ignore[misc]  # PySpark
 def publish_progress(
     spark: Any, bootstrap: str, properties: Mapping[str, str] | None = None
 ) -> ProgressListener:
-    """Tell of all streaming queries of a SparkSession, from now on.
+    """Publish the progress of all streaming queries of a SparkSession from now on.
 
-    `headrace spark run` does it by itself; a program that is started otherwise may call it.
+    `headrace spark run` calls it automatically; other programs may call it themselves.
     """
     publisher = Publisher(bootstrap, properties or {})
     if "connect" in type(spark).__module__:
@@ -115,10 +115,10 @@ def publish_progress(
 
 
 def watch_sessions(environment: Mapping[str, str] = os.environ) -> list[ProgressListener]:
-    """Attach a listener to every session that the program gets, whenever it asks for one.
+    """Attach a listener to every session of the program.
 
-    The list that is returned grows with them. The program's own code stays as it is: it calls
-    `SparkSession.builder.getOrCreate()` as always.
+    The returned list grows with the sessions. The program does not change: it calls
+    `SparkSession.builder.getOrCreate()` as usual.
     """
     from pyspark.sql import SparkSession
 
@@ -133,7 +133,7 @@ def watch_sessions(environment: Mapping[str, str] = os.environ) -> list[Progress
             try:
                 listeners.append(_attach(spark, environment))
             except Exception:
-                # A program must not fail because nobody can watch it.
+                # A program must not fail because its progress cannot be published.
                 log.warning("progress of queries will not be published", exc_info=True)
         return spark
 

@@ -1,8 +1,8 @@
 """`.partitionBy(...)` of PySpark's writers, for the lake sinks.
 
-Spark does not tell a Python data source its partition columns: a stream drops them silently, and a
-batch write is refused because the table that Spark asked the source for has none. So PySpark's
-writers are changed here to hand the columns on as the option `partitionBy`, which the sinks read.
+Spark does not pass partition columns to a Python data source: a stream drops them silently, and a
+batch write is refused because the table that Spark requested from the source has none. So PySpark's
+writers are changed here to pass the columns as the option `partitionBy`, which the sinks read.
 """
 
 import json
@@ -14,10 +14,10 @@ OPTION = "partitionBy"
 
 
 def hand_on_partition_columns() -> None:
-    """Change PySpark's writers in this process; a second call changes nothing.
+    """Change PySpark's writers in this process; a second call has no effect.
 
-    `headrace spark run` and `headrace spark shell` do it, and `headrace.pyspark_import` does it
-    in other programs. Where neither runs, as under spark-submit, a program may call it before it
+    `headrace spark run` and `headrace spark shell` call it, and `headrace.pyspark_import` calls it
+    in other programs. If neither runs, as under spark-submit, a program may call it before it
     writes, or set the option `partitionBy`.
     """
     from pyspark.sql.readwriter import DataFrameWriter

@@ -1,7 +1,7 @@
-"""What is known of a streaming query: a value that Spark's events advance, and that JSON carries.
+"""The state of a streaming query: an immutable value that Spark's events update, with a JSON form.
 
-Pure: Spark's progress comes in as the dictionary of its JSON. Lag is what the source's offsets say,
-topic by topic; sources that are no logs have none.
+It is pure: Spark's progress is passed as the dictionary of its JSON. Lag is computed from the
+source's offsets by topic; sources that are not logs have none.
 """
 
 import json
@@ -13,7 +13,7 @@ from typing import Any
 
 
 class QueryState(StrEnum):
-    """How a query is doing."""
+    """The state of a query."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -37,13 +37,13 @@ class Source:
     lag_records: int | None
     # Lag by topic.
     topics: Mapping[str, int] = field(default_factory=dict)
-    # How far it has read, by topic: the sum of its partitions' offsets.
+    # The position by topic: the sum of its partitions' offsets.
     positions: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A streaming query as its last event left it."""
+    """A streaming query after its last event."""
 
     id: str
     run: str
@@ -67,19 +67,19 @@ class Query:
     state_rows: int = 0
     state_bytes: int = 0
     late_rows: int = 0
-    # How often its program was restarted because of the machine, and why the last time.
+    # How often its program was restarted, and the reason of the last restart.
     restarts: int = 0
     restart_reason: str | None = None
     watermark: str | None = None
 
     @property
     def title(self) -> str:
-        """What people call it."""
+        """The name of the query, or a replacement."""
         return self.name or self.id
 
     @property
     def lag_records(self) -> int | None:
-        """Records that wait in all sources together; None where no source can tell."""
+        """The lag of all sources together in records; None if it is unknown."""
         known = [each.lag_records for each in self.sources if each.lag_records is not None]
         return sum(known) if known else None
 
@@ -88,7 +88,7 @@ class Query:
 
 
 def from_json(found: Mapping[str, Any]) -> Query:
-    """The value that `as_json` wrote; fields that a newer version added are passed over."""
+    """Parse the output of `as_json`; fields of newer versions are ignored."""
     known = {name: found[name] for name in Query.__dataclass_fields__ if name in found}
     known["state"] = QueryState(known["state"])
     known["sources"] = tuple(
@@ -127,19 +127,19 @@ def advanced(query: Query, progress: Mapping[str, Any]) -> Query:
 
 
 def idle(query: Query, at_ms: int) -> Query:
-    """The query when Spark says that it waits for data."""
+    """The query when Spark reports that it waits for data."""
     return replace(query, state=QueryState.IDLE, time_ms=at_ms, rows=0, input_rows_per_s=0.0)
 
 
 def ended(query: Query, at_ms: int, error: str | None) -> Query:
-    """The query after its end; an error keeps its first line."""
+    """The query after its end, with the first line of an error."""
     state = QueryState.FAILED if error else QueryState.STOPPED
     line = next(iter((error or "").strip().splitlines()), None)
     return replace(query, state=state, time_ms=at_ms, error=line, input_rows_per_s=0.0)
 
 
 def time_ms(text: str) -> int:
-    """Spark's time, such as 2026-01-31T12:00:00.000Z."""
+    """Parse Spark's time, such as 2026-01-31T12:00:00.000Z."""
     return round(datetime.fromisoformat(text).timestamp() * 1000)
 
 
@@ -159,10 +159,10 @@ def _source(found: Mapping[str, Any]) -> Source:
 
 
 def topic_lags(end: object, latest: object) -> dict[str, int] | None:
-    """Records behind, by topic, from offsets as Kafka's source writes them; None if they are not.
+    """The lag in records by topic, from offsets in the format of Kafka's source; else None.
 
-    {"orders": {"0": 17, "1": 4}} on both sides; partitions that are in one only are passed over.
-    What our source keeps beside the partitions, such as the topic's id, is passed over as well.
+    {"orders": {"0": 17, "1": 4}} in both arguments; partitions in only one of them are ignored, and
+    so are the other keys of our source, such as the topic's id.
     """
     ends, latests = _offsets(end), _offsets(latest)
     if ends is None or latests is None:
@@ -197,7 +197,7 @@ def _offsets(found: object) -> dict[str, dict[str, int]] | None:
 
 
 def _rate(found: object) -> float | None:
-    """A rate, unless Spark could not tell one: it says NaN or leaves it out."""
+    """A rate, or None if Spark reports NaN or no rate."""
     if not isinstance(found, int | float) or found != found or found in (float("inf"),):
         return None
     return round(float(found), 1)

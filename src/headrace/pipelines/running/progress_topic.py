@@ -1,7 +1,7 @@
-"""The compacted topic that holds the last word of every streaming query: who writes, who reads.
+"""The compacted topic with the last state of every streaming query: its publisher and its reader.
 
-Key: the query's id, which its checkpoint keeps over restarts. Value: `progress.Query` as JSON.
-An ordinary topic of any Kafka cluster.
+Key: the query's id, which its checkpoint keeps across restarts. Value: `progress.Query` as JSON. It
+is an ordinary topic of any Kafka cluster.
 """
 
 import json
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message, Producer
 
 TOPIC = "__headrace_queries"
-# What nobody has touched for a week is of no interest to those who look at what runs.
+# Queries without an update for a week are deleted.
 TOPIC_SETTINGS = {
     "cleanup.policy": "compact,delete",
     "retention.ms": "604800000",
@@ -66,7 +66,7 @@ def create(bootstrap: str, properties: Mapping[str, str]) -> None:
 
 
 class Publisher:
-    """Writes queries to the topic. It never blocks or fails the query that it tells about."""
+    """Writes queries to the topic. It never blocks or fails a query."""
 
     def __init__(self, bootstrap: str, properties: Mapping[str, str]) -> None:
         self._bootstrap = bootstrap
@@ -95,7 +95,7 @@ class Publisher:
             return None
 
     def publish(self, query: Query) -> None:
-        """Send a query's state; a cluster that does not take it is complained about once."""
+        """Send a query's state; a failing cluster is logged once."""
         from confluent_kafka import KafkaException
 
         if self._producer is None:
@@ -110,8 +110,8 @@ class Publisher:
             self._complain(str(error))
 
     def _made_topic(self) -> bool:
-        """Whether the topic is there. A cluster that does not answer is not asked at every event:
-        asking takes long, and Spark's events come one after the other."""
+        """Whether the topic exists. After a failure it is not checked at every event, because
+        an attempt takes long and Spark's events are handled one after the other."""
         if not self._ready and time.monotonic() >= self._try_after_s:
             self._try_after_s = time.monotonic() + TRY_EVERY_S
             create(self._bootstrap, self._properties)
@@ -138,7 +138,7 @@ class Publisher:
 
 
 class QueryWatcher:
-    """All queries of a cluster, as the topic tells of them so far. The consumer is the caller's."""
+    """All queries of a cluster in the topic so far. The caller owns the consumer."""
 
     def __init__(self, consumer: "Consumer") -> None:
         from confluent_kafka import OFFSET_BEGINNING, TopicPartition
@@ -148,11 +148,11 @@ class QueryWatcher:
         consumer.assign([TopicPartition(TOPIC, 0, OFFSET_BEGINNING)])
 
     def catch_up(self, timeout_s: float) -> bool:
-        """Read to the end of the topic; False if that did not come in time."""
+        """Read to the end of the topic; False if it was not reached in time."""
         return any(self._read(timeout_s))
 
     def advance(self, timeout_s: float) -> None:
-        """Take in what comes within this time."""
+        """Process the records that arrive within this time."""
         for _ in self._read(timeout_s):
             pass
 
@@ -181,4 +181,4 @@ class QueryWatcher:
             self.queries[name] = from_json(json.loads(value))
         except (ValueError, KeyError, TypeError):
             # A record of another program or of a later version.
-            log.debug("%s holds a record under %r that is no query", TOPIC, name)
+            log.debug("ignoring a record of %s with the key %r, which is not a query", TOPIC, name)

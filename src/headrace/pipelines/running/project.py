@@ -1,8 +1,8 @@
-"""A project of Spark Declarative Pipelines that works with our source and sink: what `init` writes.
+"""The template of a Spark Declarative Pipelines project with our source and sink, for `init`.
 
-Spark's own template knows no source; this one reads a topic, counts in a materialized view and
-writes to another topic. Its catalog is kept in a Derby database beside it, because with the
-catalog in memory a second run finds tables that it does not know.
+Spark's own template has no source. This one reads a topic, counts in a materialized view and writes
+to another topic. Its catalog is a Derby database in the project's folder, because with a catalog in
+memory a second run finds tables that are not in its catalog.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ libraries:
   - glob:
       include: transformations/**
 # Runtime settings only, all as text. Static ones, such as spark.driver.memory, are refused here:
-# give them with `headrace spark pipelines run --conf NAME=VALUE`.
+# set them with `headrace spark pipelines run --conf NAME=VALUE`.
 configuration:
   headrace.topic: {topic}
 """
@@ -75,11 +75,11 @@ GROUP BY key
 
 
 class ProjectExists(Exception):
-    """The folder is there already."""
+    """The folder exists already."""
 
 
 def create(folder: Path, topic: str) -> list[Path]:
-    """Write a project into a new folder; the files."""
+    """Write a project into a new folder; returns the files."""
     if folder.exists():
         raise ProjectExists(str(folder))
     texts = {
@@ -95,7 +95,7 @@ def create(folder: Path, topic: str) -> list[Path]:
 
 
 def find_spec(named: Path | None, start: Path) -> Path | None:
-    """The project's file: the one that was named, else the nearest above."""
+    """The project's file: the given one, else the nearest in the folders above."""
     if named is not None:
         return named if named.is_file() else None
     for folder in (start, *start.parents):
@@ -106,7 +106,7 @@ def find_spec(named: Path | None, start: Path) -> Path | None:
 
 
 def catalog_settings(folder: Path) -> Mapping[str, str]:
-    """Spark settings for a catalog that outlives a run."""
+    """Spark settings for a persistent catalog."""
     home = folder.resolve()
     return {
         "spark.sql.catalogImplementation": "hive",

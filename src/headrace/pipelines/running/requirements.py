@@ -1,4 +1,4 @@
-"""What Spark needs before it can start: PySpark, the same Spark, a Java. Nothing is imported."""
+"""Checks the requirements of Spark: PySpark, a matching Spark, Java. Imports none of them."""
 
 import importlib.metadata
 import re
@@ -12,13 +12,13 @@ OLDEST_PYSPARK = (4, 2)
 INSTALL_JAVA = (
     "Spark 4 needs Java 17 or 21. On Debian or Ubuntu: sudo apt-get install "
     "openjdk-17-jre-headless; on a Mac: brew install openjdk@17. "
-    "JAVA_HOME names it when there are several."
+    "Set JAVA_HOME if there are several."
 )
 INSTALL_SPARK = "Install it with: pip install 'headrace[spark]'"
 
 
 class NotReady(Exception):
-    """Spark cannot start on this machine; says what is wrong and what to install."""
+    """Spark cannot start on this machine. The message says why and what to install."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(f"{message}. {hint}")
@@ -27,14 +27,14 @@ class NotReady(Exception):
 
 
 def check_spark(environment: Mapping[str, str]) -> None:
-    """Raises NotReady unless PySpark, its own Spark and a Java that it can use are here."""
+    """Raises NotReady unless PySpark, its Spark and a suitable Java are installed."""
     check_pyspark()
     check_spark_home(environment)
     check_java(environment)
 
 
 def check_pyspark() -> None:
-    """Raises NotReady unless a PySpark with the data source API that we need is installed."""
+    """Raises NotReady unless a PySpark with the needed data source API is installed."""
     try:
         found = importlib.metadata.version("pyspark")
     except importlib.metadata.PackageNotFoundError:
@@ -61,7 +61,7 @@ def check_spark_home(environment: Mapping[str, str]) -> None:
 
 
 def check_java(environment: Mapping[str, str]) -> None:
-    """Raises NotReady unless the Java that Spark would take is there and new enough."""
+    """Raises NotReady unless the Java that Spark would use exists and is new enough."""
     program = java_program(environment)
     if program is None:
         raise no_java(environment)
@@ -73,15 +73,15 @@ def check_java(environment: Mapping[str, str]) -> None:
         raise NotReady(f"{program} cannot be started: {error.strerror}", INSTALL_JAVA) from None
     version = java_version(done.stderr + done.stdout)
     if version is None:
-        raise NotReady(f"{program} does not say which Java it is", INSTALL_JAVA)
+        raise NotReady(f"{program} does not report its Java version", INSTALL_JAVA)
     if version < OLDEST_JAVA:
         raise NotReady(f"{program} is Java {version}", INSTALL_JAVA)
 
 
 def no_java(environment: Mapping[str, str]) -> NotReady:
-    """That there is no Java, and how to get one."""
+    """The error without Java, with installation hints."""
     home = environment.get("JAVA_HOME")
-    where = f"JAVA_HOME is {home}, where there is no bin/java" if home else "No Java was found"
+    where = f"JAVA_HOME is {home}, which has no bin/java" if home else "No Java was found"
     return NotReady(where, INSTALL_JAVA)
 
 
@@ -95,6 +95,6 @@ def java_program(environment: Mapping[str, str]) -> Path | None:
 
 
 def java_version(text: str) -> int | None:
-    """The feature release in what `java -version` prints: 17 in "17.0.15", 8 in "1.8.0_392"."""
+    """The feature release in the output of `java -version`: 17 in "17.0.15", 8 in "1.8.0_392"."""
     found = re.search(r'version "(?:1\.)?(\d+)', text)
     return int(found.group(1)) if found else None

@@ -1,8 +1,8 @@
-"""Whether a program is run again after a failure of the machine, and how.
+"""Restarts of a program after environmental failures.
 
-The program holds its queries and waits for them, so a query alone cannot be replaced below it: the
-whole driver is started again, in the same process id, and the queries go on from their checkpoints.
-How often that was done, and why, passes from one life of the driver to the next in the environment.
+The program holds its queries and waits for them, so a single query cannot be replaced: the whole
+driver is started again, with the same process id, and the queries continue from their checkpoints.
+The number of restarts and the reason are passed to the next driver in the environment.
 """
 
 import json
@@ -21,7 +21,7 @@ from headrace.pipelines.running.starts import Starts
 
 FIRST_WAIT_S = 1.0
 LONGEST_WAIT_S = 60.0
-# A driver that lived so long has recovered: its next failure is a first one.
+# After this time without a failure, the count of restarts in a row begins again.
 RECOVERED_S = 600.0
 JAVA_ENDS_WITHIN_S = 30.0
 
@@ -30,11 +30,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Restarts:
-    """What earlier lives of this driver have gone through."""
+    """The restarts of this driver so far."""
 
-    # All since `headrace spark run` was called.
+    # All restarts since `headrace spark run` was called.
     count: int = 0
-    # Without a recovery in between; this is what is bounded.
+    # Restarts in a row, without a recovery; this number is bounded.
     in_a_row: int = 0
     reason: str | None = None
 
@@ -50,24 +50,24 @@ class Restarts:
 
     @property
     def wait_s(self) -> float:
-        """How long to wait before this restart: twice as long as before the last."""
+        """The wait before this restart, which doubles each time."""
         return float(min(FIRST_WAIT_S * 2 ** max(self.in_a_row - 1, 0), LONGEST_WAIT_S))
 
 
 class RestartedProgram:
-    """A program in one of its lives."""
+    """A program that may be restarted."""
 
     def __init__(self, starts: Starts, environment: Mapping[str, str]) -> None:
         self._starts = starts
         self._limit = int(environment.get(MAX_RESTARTS_VARIABLE, "0"))
         self._so_far = Restarts.from_environment(environment)
-        # As they were before the program could change them.
+        # The values before the program could change them.
         self._environment = dict(environment)
         self._folder = os.getcwd()
         self._begun = time.monotonic()
 
     def next_life(self, error: BaseException) -> Restarts | None:
-        """What to restart with if `error` ended the program; None if it is not to be restarted."""
+        """The state for a restart after `error`; None if the program is not restarted."""
         reason = environmental.reason(environmental.java_chain(error))
         if reason is None:
             return None
@@ -76,11 +76,10 @@ class RestartedProgram:
         if why_not is None and following.in_a_row > self._limit:
             why_not = f"it was restarted {self._so_far.in_a_row} times in a row (--restarts)"
         if why_not is not None:
-            _log.warning("%s; the program is not restarted: %s", reason, why_not)
+            _log.warning("%s; not restarting the program: %s", reason, why_not)
             return None
         _log.warning(
-            "%s; the program is restarted from its checkpoints in %.0f s (restart %d of %d in a "
-            "row)",
+            "%s; restarting the program from its checkpoints in %.0f s (restart %d of %d in a row)",
             reason,
             following.wait_s,
             following.in_a_row,
@@ -94,12 +93,12 @@ class RestartedProgram:
         if names := self._starts.without_checkpoint:
             return (
                 f"the query {', '.join(names)} has no checkpoint that a restart would find, and "
-                "could lose or repeat rows; give it a queryName or the option checkpointLocation"
+                "could lose or repeat rows; set a queryName or the option checkpointLocation"
             )
         return None
 
     def run_again(self, following: Restarts) -> NoReturn:
-        """Become the driver again, with a new Java; the process keeps its id."""
+        """Replace this process by a new driver with a new Java; the process id stays."""
         _end_java()
         time.sleep(following.wait_s)
         sys.stdout.flush()
@@ -110,13 +109,13 @@ class RestartedProgram:
 
 
 def _end_java() -> None:
-    """Wait for Spark's Java to end, so that ports and locks are free for the next one."""
+    """Wait until Spark's Java has ended, so that its ports and locks are free."""
     from pyspark import SparkContext
 
     java: Any = getattr(SparkContext._gateway, "proc", None)
     if java is None:
         return
-    # It ends by itself when its parent's end of the pipe is closed.
+    # It ends when its parent's end of the pipe is closed.
     java.stdin.close()
     try:
         java.wait(JAVA_ENDS_WITHIN_S)

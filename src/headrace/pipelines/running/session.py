@@ -1,7 +1,7 @@
-"""What a Spark program finds set up when `headrace spark` starts it: settings and environment.
+"""Settings and environment of a Spark program under `headrace spark`.
 
-Decisions only: nothing is started here and PySpark is not imported. What we set are defaults; what
-the user gives with `--conf` comes after them, and what the program itself sets comes last.
+Only decisions: nothing is started here and PySpark is not imported. Our settings are defaults; the
+user's `--conf` overrides them, and the program's own settings override both.
 """
 
 import os
@@ -19,11 +19,11 @@ STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreP
 PROMETHEUS = "org.apache.spark.metrics.sink.PrometheusServlet"
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 
-# Read inside the program: by the listener, and by the program itself.
+# Read in the program: by the listener, and by the program itself.
 CLIENT_CONFIG_VARIABLE = "HEADRACE_CLIENT_CONFIG"
-# How often in a row the driver may start itself again after a failure of the machine.
+# The limit of restarts in a row after environmental failures.
 MAX_RESTARTS_VARIABLE = "HEADRACE_SPARK_RESTARTS"
-# What it tells its next life; a new program begins without.
+# The state of restarts for the next driver; a new program has none.
 RESTARTED_VARIABLE = "HEADRACE_SPARK_RESTARTED"
 
 
@@ -35,10 +35,10 @@ class Launch:
     bootstrap: str
     master: str
     checkpoints: str
-    # What `--conf` said.
+    # The settings of `--conf`.
     chosen: Mapping[str, str] = field(default_factory=dict)
     client_config: str | None = None
-    # Where the program's own modules are.
+    # The folders of the program's own modules.
     folders: tuple[Path, ...] = ()
     restarts: int = 0
 
@@ -49,7 +49,7 @@ class Launch:
 
 
 def settings(launch: Launch, environment: Mapping[str, str]) -> dict[str, str]:
-    """All Spark settings of the program: ours, and over them the user's."""
+    """All Spark settings of the program: ours, overridden by the user's."""
     ours = {
         "spark.app.name": launch.name,
         "spark.sql.streaming.checkpointLocation": launch.checkpoints,
@@ -60,14 +60,14 @@ def settings(launch: Launch, environment: Mapping[str, str]) -> dict[str, str]:
         "spark.sql.streaming.metricsEnabled": "true",
         "spark.metrics.conf.*.sink.prometheusServlet.class": PROMETHEUS,
         "spark.metrics.conf.*.sink.prometheusServlet.path": "/metrics/prometheus",
-        # Names that stay the same from one run to the next.
+        # Names that do not change between runs.
         "spark.metrics.namespace": "${spark.app.name}",
     }
     if launch.local:
-        # A machine whose name leads nowhere would stop Spark before it begins.
+        # Spark does not start if the machine's name cannot be resolved.
         ours["spark.driver.host"] = "127.0.0.1"
         ours["spark.driver.bindAddress"] = "127.0.0.1"
-        # 200 tasks for each shuffle are for clusters.
+        # Spark's default of 200 tasks per shuffle is for clusters.
         ours["spark.sql.shuffle.partitions"] = str(local_cores(launch.master))
     else:
         ours[f"spark.executorEnv.{BOOTSTRAP_VARIABLE}"] = launch.bootstrap
@@ -76,7 +76,7 @@ def settings(launch: Launch, environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def local_cores(master: str) -> int:
-    """How many tasks run at once on `local`, `local[3]`, `local[*]` or `local[3,2]`."""
+    """The number of concurrent tasks on `local`, `local[3]`, `local[*]` or `local[3,2]`."""
     inside = master.partition("[")[2].rstrip("]").partition(",")[0].strip()
     if inside.isdecimal():
         return max(int(inside), 1)
@@ -84,9 +84,9 @@ def local_cores(master: str) -> int:
 
 
 def environment(launch: Launch, inherited: Mapping[str, str]) -> dict[str, str]:
-    """The environment in which the driver runs, and with it its Java and its local workers."""
+    """The environment of the driver, its Java and its local workers."""
     made = dict(inherited)
-    # Another Python on the workers would miss our package, or be another version.
+    # Another Python on the workers may lack our package, or have another version.
     made["PYSPARK_PYTHON"] = made["PYSPARK_DRIVER_PYTHON"] = sys.executable
     made["PYTHONPATH"] = python_path(launch, inherited)
     made[BOOTSTRAP_VARIABLE] = launch.bootstrap
@@ -94,17 +94,17 @@ def environment(launch: Launch, inherited: Mapping[str, str]) -> dict[str, str]:
     made.pop(RESTARTED_VARIABLE, None)
     if launch.client_config:
         made[CLIENT_CONFIG_VARIABLE] = str(Path(launch.client_config).resolve())
-    # Where declarative pipelines look, which have their session from Spark Connect.
+    # For declarative pipelines, whose session is one of Spark Connect.
     made["MASTER"] = launch.master
     made["PYSPARK_SUBMIT_ARGS"] = submit_words(launch, inherited)
     return made
 
 
 def submit_words(launch: Launch, inherited: Mapping[str, str]) -> str:
-    """What PySpark hands to spark-submit when it starts its Java."""
+    """The arguments that PySpark passes to spark-submit."""
     words = ["--master", launch.master]
     found = settings(launch, inherited)
-    # Spark takes options of the driver's Java only here: it is running when settings are read.
+    # Options of the driver's Java work only here: it is running when settings are read.
     log = f"-Dlog4j2.configurationFile=file:{LOG_SETTINGS}"
     found["spark.driver.extraJavaOptions"] = " ".join(
         filter(None, (log, found.get("spark.driver.extraJavaOptions")))
@@ -115,10 +115,10 @@ def submit_words(launch: Launch, inherited: Mapping[str, str]) -> str:
 
 
 def python_path(launch: Launch, inherited: Mapping[str, str]) -> str:
-    """PYTHONPATH for driver and workers: our package where it is not installed, the program's."""
+    """PYTHONPATH for driver and workers: our package if not installed, the program's modules."""
     folders = [str(folder) for folder in launch.folders]
     source = str(Path(headrace.__file__).parents[1])
-    # Site-packages come by themselves, and in front of the standard library they would do harm.
+    # Site-packages are found anyway, and must not precede the standard library.
     if source not in site.getsitepackages():
         folders.append(source)
     folders += [word for word in inherited.get("PYTHONPATH", "").split(os.pathsep) if word]

@@ -1,4 +1,4 @@
-"""What `headrace spark shell` runs before its prompt: PySpark's own shell, watched."""
+"""The start-up script of `headrace spark shell`: PySpark's own shell with listeners."""
 
 import atexit
 import os

@@ -1,10 +1,10 @@
 """A SPARK_HOME with which Spark's Python processes start three times as fast.
 
-Spark puts `$SPARK_HOME/python/lib/pyspark.zip` in front of its Python processes' path. Modules in a
-zip have no compiled form, so that each of these processes compiles PySpark again: 0.9 s of a
-processor instead of 0.3 s, for a dozen processes before the first row. For the one that plans a
-stream Spark waits ten seconds and no longer, which on a busy machine was not enough. Here
-everything is linked except the zips; Python then finds PySpark where it is installed.
+Spark puts `$SPARK_HOME/python/lib/pyspark.zip` first on the path of its Python processes. Modules
+in a zip have no compiled form, so each of these processes compiles PySpark again: 0.9 s of CPU time
+instead of 0.3 s, for a dozen processes before the first row. Spark waits only ten seconds for the
+process that plans a stream, which was not enough on a busy machine. This SPARK_HOME links
+everything except the zips; Python then finds the installed PySpark.
 """
 
 import hashlib
@@ -18,9 +18,10 @@ from pathlib import Path
 
 
 def without_zips(environment: Mapping[str, str]) -> Path | None:
-    """The folder to be SPARK_HOME, made if need be.
+    """The folder for SPARK_HOME, created if necessary.
 
-    None if Spark is not pip's, or the folder cannot be made: then Spark's own does as well.
+    None if Spark was not installed by pip, or the folder cannot be created; Spark then uses its
+    own.
     """
     installed = _installed()
     home = environment.get("HOME")
@@ -38,7 +39,7 @@ def without_zips(environment: Mapping[str, str]) -> Path | None:
 
 
 def _installed() -> Path | None:
-    """Where pip has put Spark; PySpark is not imported."""
+    """The folder of the installed Spark; PySpark is not imported."""
     found = importlib.util.find_spec("pyspark")
     if found is None or found.origin is None:
         return None
@@ -47,7 +48,7 @@ def _installed() -> Path | None:
 
 
 def _make(installed: Path, folder: Path) -> None:
-    """At once or not at all: several programs may begin at the same time."""
+    """Create the folder atomically, because several programs may start at the same time."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     made = Path(tempfile.mkdtemp(dir=folder.parent))
     try:

@@ -1,8 +1,8 @@
-"""The streaming queries of a program, started one after the other.
+"""Starts the streaming queries of a program one after the other.
 
 Spark gives each Python process of a data source ten seconds to start. Queries that are planned at
-the same time start theirs at the same time, and on a busy machine some are too late. So a query is
-started only when the first planning of the one before it has ended.
+the same time start their processes at the same time, and on a busy machine some are too late. So a
+query is started only when the first planning of the previous one has ended.
 """
 
 import logging
@@ -15,19 +15,19 @@ from typing import Any
 
 PLANNED_WITHIN_S = 60.0
 LOOK_S = 0.05
-# What a query's status says when it has planned and has nothing to do.
+# The status of a query that has planned and is idle.
 WAITING = ("Waiting for data to arrive", "Waiting for next trigger")
 
 _log = logging.getLogger(__name__)
 
 
 class Starts:
-    """Changes PySpark's readers and writers of streams so that they wait, and notes the queries."""
+    """Changes PySpark's stream readers and writers so that they wait, and records queries."""
 
     def __init__(self) -> None:
-        # Whether the program has got so far as to use a stream.
+        # Whether the program has used a stream.
         self.streaming = False
-        # Queries whose next start would not find the checkpoint of this one.
+        # Queries that would not find their checkpoint after a restart.
         self.without_checkpoint: list[str] = []
         self._last: Any = None
         self._turn = threading.RLock()
@@ -64,13 +64,12 @@ class Starts:
 
 
 def wait_until_planned(query: Any) -> None:
-    """Wait until the query's first planning is over, in whatever way, but not for ever."""
+    """Wait until the query's first planning has ended, with a time-out."""
     deadline = time.monotonic() + PLANNED_WITHIN_S
     while query is not None and not _planned(query):
         if time.monotonic() > deadline:
             _log.warning(
-                "the query %s has not planned its first batch within %d s; the next one starts "
-                "beside it",
+                "the query %s has not planned its first batch within %d s; starting the next query",
                 query.name or query.id,
                 PLANNED_WITHIN_S,
             )
@@ -87,19 +86,19 @@ def _planned(query: Any) -> bool:
             return True
         if query.lastProgress is not None or query.status["message"] in WAITING:
             return True
-        # Spark names the group of a query's jobs after its run.
+        # The job group of a query is its run id.
         return bool(context.statusTracker().getJobIdsForGroup(str(query.runId)))
     except Exception:
-        # The session ends; what the program does next is not to fail because of this look.
+        # The session is ending; the program must not fail because of this check.
         return True
 
 
 def has_checkpoint(query: Any) -> bool:
-    """Whether the same program, started again, would find the checkpoint of this query."""
+    """Whether a restarted program would find the checkpoint of this query."""
     try:
         path = str(query._jsq.streamingQuery().resolvedCheckpointRoot())
     except Exception:
-        # A program must not fail because Spark does not say where the checkpoint is.
+        # A program must not fail because the checkpoint's location is unknown.
         _log.warning("cannot find the checkpoint of the query %s", query.id, exc_info=True)
         return False
     return lasting(path, query.name)
@@ -108,7 +107,7 @@ def has_checkpoint(query: Any) -> bool:
 def lasting(checkpoint: str, name: str | None) -> bool:
     """Whether a checkpoint's path is the same in every run.
 
-    Without a location and a name Spark makes one up: `<root>/<uuid>`, or a temporary folder.
+    Without a location and a name Spark generates one: `<root>/<uuid>`, or a temporary folder.
     """
     last = PurePosixPath(checkpoint).name
     if last.startswith("temporary-"):

@@ -1,12 +1,12 @@
-"""The columns that the sink takes, those of Spark's own Kafka sink, and rows sorted by partition.
+"""The columns of the sink, which are those of Spark's Kafka sink, and rows by partition.
 
-    value      string or binary, must be there; null is a tombstone; with value.format of any type
+    value      string or binary, required; null is a tombstone; with value.format of any type
     key        string or binary; with key.format of any type
-    topic      string; the option `topic` goes before it
-    partition  integer; where it is null or missing, Kafka's own partitioner decides
+    topic      string; the option `topic` overrides it
+    partition  integer; if it is null or missing, Kafka's default partitioner is used
     headers    list of (key string, value binary)
 
-Other columns are left out, as Spark's sink does.
+Other columns are ignored, as in Spark's sink.
 """
 
 import itertools
@@ -41,7 +41,7 @@ EXPECTED = {
 
 
 class ColumnError(ClientError):
-    """A column is missing or of the wrong type; says which and what is expected."""
+    """A column is missing or has the wrong type."""
 
 
 def check_schema(
@@ -56,7 +56,7 @@ def check_schema(
         )
     if topic is None and "topic" not in types:
         raise ColumnError(
-            "no topic: give .option(\"topic\", ...) or a column 'topic' of type string"
+            "no topic: set .option(\"topic\", ...) or a column 'topic' of type string"
         )
     for name, expected in EXPECTED.items():
         if name in types and name not in typed and not _fits(name, types[name]):
@@ -92,7 +92,7 @@ class PartitionRecords:
 
 
 class RowSorter:
-    """Gives each row its partition. Rows without a key stay together and move on with each call."""
+    """Assigns rows to partitions. Rows without a key go to one partition, the next at each call."""
 
     def __init__(self, topic: str | None, partitions: Callable[[str], int], start: int) -> None:
         self._topic = topic
@@ -135,7 +135,7 @@ class RowSorter:
     def _chosen(
         self, topic: str, rows: pa.RecordBatch, columns: RecordArrays, count: int
     ) -> npt.NDArray[np.int32] | None:
-        """The partition of each row; None if nothing tells them apart."""
+        """The partition of each row; None if all rows go to one partition."""
         named = _column(rows, "partition")
         keys = columns.keys
         if named is None and (keys is None or keys.null_count == len(keys)):
@@ -151,7 +151,7 @@ class RowSorter:
             wrong = wanted[(wanted < 0) | (wanted >= count)]
             if len(wrong):
                 raise ColumnError(
-                    f"the column 'partition' says {wrong[0]}; topic {topic} has 0 to {count - 1}"
+                    f"the column 'partition' has {wrong[0]}; topic {topic} has 0 to {count - 1}"
                 )
         return wanted.astype(np.int32)
 

@@ -1,7 +1,7 @@
-"""Columns into record batches of magic 2, without a loop over records.
+"""Encodes columns into record batches of magic 2, without a loop over records.
 
-What stands before, between and after a record's key and value is computed for all records at once
-with numpy; Arrow joins the pieces. The layouts are in `wire/batch.py` and `wire/records.py`.
+The bytes before, between and after the keys and values are computed for all records at once with
+numpy; Arrow joins the pieces. The layouts are in `wire/batch.py` and `wire/records.py`.
 """
 
 from collections.abc import Iterator
@@ -27,14 +27,15 @@ from headrace.wire.compression import LZ4, compress
 
 Ints = npt.NDArray[np.int64]
 
-# A length, attributes, two deltas, two lengths: at most this many bytes beside the contents.
+# A length, attributes, two deltas, two lengths: at most this many bytes in addition to the
+# contents.
 LARGEST_FRAME_BYTES = 24
 # Kafka's clients use lz4's fast mode; the codec's own default is a slow one.
 LZ4_FAST = 0
 
 
 def _scalar(value: bytes) -> pa.BinaryScalar:
-    """Without pa.scalar, which imports pandas: a third of a second in processes that only plan."""
+    """A scalar without pa.scalar, which imports pandas and delays planning by 0.3 s."""
     bounds = np.array([0, len(value)], np.int32)
     buffers = [None, pa.py_buffer(bounds), pa.py_buffer(value)]
     return pa.Array.from_buffers(pa.binary(), 1, buffers)[0]
@@ -46,7 +47,7 @@ _NO_HEADERS = _scalar(b"\0")
 
 @dataclass(frozen=True, slots=True)
 class RecordArrays:
-    """Records side by side: binary arrays of one length; `headers` as `encode_headers` makes it."""
+    """Records as binary arrays of equal length; `headers` is a result of `encode_headers`."""
 
     keys: pa.BinaryArray | None
     values: pa.BinaryArray
@@ -84,7 +85,7 @@ class RecordArrays:
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """What the header of a batch says about its producer and its time."""
+    """The fields of a batch header about its producer and its time."""
 
     producer_id: int
     producer_epoch: int
@@ -94,7 +95,7 @@ class Stamp:
 
 
 def cuts(sizes: Ints, batch_bytes: int) -> list[int]:
-    """Where batches begin, and the end of the last; a record larger than a batch stands alone."""
+    """The bounds of batches; a record larger than a batch gets its own."""
     ends = np.cumsum(sizes)
     bounds = [0]
     while bounds[-1] < len(sizes):
@@ -107,7 +108,7 @@ def cuts(sizes: Ints, batch_bytes: int) -> list[int]:
 def encode(
     columns: RecordArrays, bounds: list[int], stamp: Stamp, sequences: list[int]
 ) -> Iterator[bytearray]:
-    """One batch for each pair of neighbours in `bounds`, with its first sequence number."""
+    """One batch for each pair of adjacent `bounds`, with its first sequence number."""
     starts = np.array(bounds[:-1])
     deltas = np.arange(bounds[-1]) - np.repeat(starts, np.diff(bounds))
     offsets, data = parts_of(_records(columns, deltas))
@@ -117,7 +118,7 @@ def encode(
 
 
 def encode_headers(column: pa.Array) -> pa.BinaryArray:
-    """Headers of each record with their number, from a list of (key, value)."""
+    """The encoded headers of each record with their number, from a list of (key, value)."""
     lists = column.cast(_HEADER_LIST)
     items = lists.flatten()
     names, values = items.field("key"), items.field("value")
@@ -143,7 +144,7 @@ def lengths(array: pa.BinaryArray) -> Ints:
 
 
 def _records(columns: RecordArrays, deltas: Ints) -> pa.BinaryArray:
-    """Every record with its length before it, one after the other."""
+    """All records, each preceded by its length."""
     count = len(deltas)
     keys, values = columns.keys, columns.values
     key_sizes = np.full(count, -1, np.int64) if keys is None else lengths(keys)
@@ -195,7 +196,7 @@ def _zigzag(values: Ints) -> Ints:
 
 
 def _width(raw: Ints) -> Ints:
-    """How many bytes each number takes."""
+    """The encoded size of each number."""
     width = np.ones(len(raw), np.int64)
     for limit in (1 << 7, 1 << 14, 1 << 21, 1 << 28):
         more = raw >= limit
@@ -206,7 +207,7 @@ def _width(raw: Ints) -> Ints:
 
 
 def _put(out: npt.NDArray[np.uint8], at: Ints, raw: Ints, width: Ints) -> None:
-    """Write each number at its place, seven bits a byte."""
+    """Write each number at its position, seven bits per byte."""
     out[at] = np.where(width > 1, raw & 0x7F | 0x80, raw)
     for byte in range(1, int(width.max(initial=1))):
         rows = np.flatnonzero(width > byte)

@@ -1,4 +1,4 @@
-"""Which epoch of which query a task works for: the name under which its work is done only once."""
+"""The query and the epoch of a task, which identify its work."""
 
 import uuid
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class Epoch:
 
 
 def batch_job() -> Epoch:
-    """A name for a batch write: every run is another query."""
+    """The epoch of a batch write: every run is a new query."""
     return Epoch(str(uuid.uuid4()), 0)
 
 
@@ -29,8 +29,8 @@ def of_stream() -> Epoch:
     number = task and task.getLocalProperty(EPOCH_ID)
     if not query or number is None:
         raise RuntimeError(
-            f"Spark did not say which epoch this task belongs to ({QUERY_ID}={query!r}, "
-            f"{EPOCH_ID}={number!r}); without it a replayed epoch could not be recognised"
+            f"Spark did not pass the epoch of this task ({QUERY_ID}={query!r}, "
+            f"{EPOCH_ID}={number!r}); without it a replayed epoch cannot be recognised"
         )
     return Epoch(str(query), int(number))
 

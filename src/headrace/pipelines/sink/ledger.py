@@ -1,18 +1,18 @@
-"""The ledger of exactly-once writes: which epoch of a query is decided, and what it consists of.
+"""The ledger of exactly-once writes: the decided epochs of a query, and their transactions.
 
-Tasks write in transactions that they leave open. The driver writes their producers' ids and epochs
-into the ledger, and from then on the epoch is decided: a restart after a crash commits the same
-transactions. The ledger is the text beside a committed offset of a group that has no members, the
-offset is the next epoch. It is itself written in a transaction of the driver, so that an older
-driver that still runs is fenced. A marker in each task's own transaction, an offset in a group of
-the task, tells afterwards whether that transaction was committed or lost to its timeout.
+Tasks write in transactions that they leave open. The driver writes the ids and epochs of their
+producers into the ledger; then the epoch is decided: a restart after a crash commits the same
+transactions. The ledger is the metadata of a committed offset of a group without members; the
+offset is the next epoch. The driver writes it in its own transaction, so that an older driver that
+still runs is fenced. A marker in each task's transaction, an offset in a group of the task, shows
+later whether the transaction was committed or aborted by its timeout.
 
-    group and transactional id           offset       text
+    group and transactional id           offset       metadata
     PREFIX.QUERY                         epoch + 1    the number of tasks and the first entries
     PREFIX.QUERY.more-N                  epoch + 1    further entries, written before
     PREFIX.QUERY.TASK                    epoch + 1    (the marker)
 
-All offsets are of partition 0 of one topic, which must exist: the topic that is written to.
+All offsets are of partition 0 of the target topic, which must exist.
 """
 
 import base64
@@ -29,9 +29,9 @@ from headrace.errors import ErrorCode, KafkaError
 from headrace.pipelines.sink.epoch import Epoch
 from headrace.types import TopicPartition
 
-# Brokers keep up to 4,096 bytes of text beside an offset (`offset.metadata.max.bytes`).
+# Brokers accept up to 4,096 bytes of metadata of an offset (`offset.metadata.max.bytes`).
 ENTRIES_A_GROUP = 250
-# A living driver needs a few milliseconds to decide.
+# A live driver needs a few milliseconds to decide.
 PENDING_S = 2.0
 _HEAD = struct.Struct(">I")
 _ENTRY = struct.Struct(">qh")
@@ -44,11 +44,11 @@ LOST = frozenset(
         ErrorCode.INVALID_PRODUCER_ID_MAPPING,
     }
 )
-"""The errors of a transaction that a timeout or a newer producer has ended."""
+"""The errors of a transaction that was ended by a timeout or a newer producer."""
 
 
 class LedgerError(RuntimeError):
-    """The ledger forbids to go on; says why, and what to do."""
+    """The ledger does not permit this write. The message says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class LedgerEntry:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What the ledger says: an epoch that is decided, with the producer of each task."""
+    """An entry of the ledger: a decided epoch, with the producer of each task."""
 
     epoch: int
     entries: tuple[LedgerEntry, ...]
@@ -69,7 +69,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """The ledger of one query; goes to executors as it is."""
+    """The ledger of one query; picklable for executors."""
 
     prefix: str
     topic: str
@@ -80,7 +80,7 @@ class Ledger:
         return f"{self.prefix}.{epoch.query}.{task}"
 
     def read(self, cluster: Cluster, query: str) -> Page | None:
-        """The newest decided epoch; None if there never was one, or if it is forgotten."""
+        """The newest decided epoch; None if there is none, or if its offset has expired."""
         head = self._read(cluster, query, f"{self.prefix}.{query}")
         if head is None:
             return None
@@ -100,11 +100,11 @@ class Ledger:
         return Page(number - 1, tuple(entries))
 
     def begin(self, cluster: Cluster, query: str) -> ProducerIdentity:
-        """Become the query's only driver; who was it before can write nothing more."""
+        """Become the query's only driver; the previous one is fenced."""
         return producing.init_producer(cluster, f"{self.prefix}.{query}", self.timeout_ms)
 
     def decide(self, cluster: Cluster, driver: ProducerIdentity, query: str, page: Page) -> None:
-        """Write a page. When this returns the epoch is decided; if it raises, perhaps."""
+        """Write a page. After a return the epoch is decided; after an exception it may be."""
         entries = page.entries
         pages = [
             entries[start : start + ENTRIES_A_GROUP]
@@ -118,20 +118,20 @@ class Ledger:
         producing.end_transaction(cluster, driver, commit=True)
 
     def mark(self, cluster: Cluster, task: ProducerIdentity, epoch: int) -> None:
-        """Put the marker into a task's transaction."""
+        """Add the marker to a task's transaction."""
         self._write(cluster, task, task.in_transactions, epoch, "")
 
     def marked(self, cluster: Cluster, task: ProducerIdentity, epoch: int) -> bool:
         """Whether a transaction of this task and epoch was committed.
 
-        Called by the task's newest producer, so that no older transaction is open any more.
+        Called by the task's newest producer, so that no older transaction is open.
         """
         found = groups.committed_offsets(cluster, task.in_transactions, [self._place()])
         committed = found.get(self._place())
         return committed is not None and committed.offset > epoch
 
     def end(self, cluster: Cluster, name: str, entry: LedgerEntry) -> bool:
-        """Commit a decided transaction; False if it was lost. Again is as good as once."""
+        """Commit a decided transaction; False if it was lost. Idempotent."""
         producer = ProducerIdentity(entry.producer_id, entry.producer_epoch, name)
         try:
             producing.end_transaction(cluster, producer, commit=True)
@@ -158,7 +158,7 @@ class Ledger:
                     error.code == ErrorCode.UNSTABLE_OFFSET_COMMIT
                 )
             if pending:
-                # A driver died while it decided. Its successor's id makes an end of it, either way.
+                # A driver died while it decided. Its successor completes or aborts the transaction.
                 self.begin(cluster, query)
         found = offsets.get(place)
         return None if found is None else (found.offset, base64.b64decode(found.metadata))
@@ -172,11 +172,11 @@ class Ledger:
 
 
 def check_history(page: Page | None, epoch: Epoch, prefix: str, *, begin_anew: bool) -> None:
-    """LedgerError if this epoch cannot be told from a replay, or is older than the ledger."""
+    """LedgerError if this epoch may be a replay, or is older than the ledger."""
     if page is None and epoch.number > 0 and not begin_anew:
         raise LedgerError(
-            f"query {epoch.query} is at epoch {epoch.number}, but there is no ledger of the epochs "
-            f"before; {_forgotten(prefix, epoch.query)}"
+            f"query {epoch.query} is at epoch {epoch.number}, but the ledger of earlier epochs is "
+            f"missing; {_forgotten(prefix, epoch.query)}"
         )
 
 
@@ -184,7 +184,7 @@ def _forgotten(prefix: str, query: str) -> str:
     return (
         f"the broker keeps the group {prefix}.{query} for offsets.retention.minutes after its "
         "last commit and as long as its topic exists, and a query that wrote with "
-        "delivery=at-least-once has none. If the last run ended in good order, begin a new ledger "
+        "delivery=at-least-once has none. If the last run ended normally, begin a new ledger "
         'with .option("ledger", "new")'
     )
 

@@ -1,4 +1,4 @@
-"""The options of the sink: those of Spark's own Kafka sink, and how often a record may arrive."""
+"""The options of the sink: those of Spark's Kafka sink, and the delivery guarantee."""
 
 import difflib
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ NAMES = (
     *TYPED,
 )
 SPARKS_OWN = frozenset({"checkpointlocation", "path", "queryname", "outputmode", "numrows"})
-"""What Spark hands to every sink."""
+"""The options that Spark passes to every sink."""
 
 READ_FROM_KAFKA = frozenset(
     {
@@ -61,29 +61,29 @@ WITHOUT_EFFECT = frozenset(
         "socket.connection.setup.timeout.max.ms",
     }
 )
-"""They tune the Java producer; there is nothing of it here that they could tune."""
+"""Settings of the Java producer without an effect here."""
 REFUSED = {
     "interceptor.classes": "there is no Java producer here",
-    "key.serializer": "give the key as binary or string",
-    "partitioner.class": "give a column partition",
+    "key.serializer": "use a binary or string key",
+    "partitioner.class": "use a column partition",
     "transactional.id": "the sink chooses it; see transactionalIdPrefix",
-    "value.serializer": "give the value as binary or string",
+    "value.serializer": "use a binary or string value",
 }
 
 DEFAULT_BATCH_BYTES = 512 << 10
-# A broker's largest message, unless it is told otherwise, is 1 MiB with its header.
+# The default message.max.bytes of brokers is 1 MiB including the header.
 DEFAULT_REQUEST_BYTES = 1 << 20
-# Brokers allow no more unless they are told to (transaction.max.timeout.ms).
+# The default transaction.max.timeout.ms of brokers.
 DEFAULT_TRANSACTION_MS = 900_000
 
 
 class SinkOptionError(ClientError):
-    """An option that cannot be used; says which, and what is expected."""
+    """An invalid option. The message has its name and what is expected."""
 
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """Everything that the sink was told; goes to executors as it is."""
+    """The options of the sink; picklable for executors."""
 
     client: ClientConfig
     topic: str | None
@@ -99,7 +99,7 @@ class SinkOptions:
 
 
 def parse_options(given: Mapping[str, str]) -> SinkOptions:
-    """What the options mean, or a SinkOptionError."""
+    """Parse the options, or raise SinkOptionError."""
     plain, kafka = _split(given)
     topic = plain.get("topic") or None
     try:
@@ -111,7 +111,7 @@ def parse_options(given: Mapping[str, str]) -> SinkOptions:
     if kafka.get("acks", "all") not in ("all", "-1"):
         raise SinkOptionError(
             f"kafka.acks={kafka['acks']}: the sink always waits for all in-sync replicas; leave it "
-            "out or give all"
+            "out or set all"
         )
     batch_bytes = _number(kafka, "batch.size", DEFAULT_BATCH_BYTES)
     return SinkOptions(
@@ -154,7 +154,7 @@ def _check_kafka(name: str) -> None:
 
 
 def _choice(plain: Mapping[str, str], name: str, allowed: tuple[str, ...]) -> str:
-    """The first is the default."""
+    """One of the allowed values; the first is the default."""
     value = plain.get(name, allowed[0]).lower()
     if value not in allowed:
         raise SinkOptionError(f"{name}={value}: expected one of {', '.join(allowed)}")
@@ -164,7 +164,7 @@ def _choice(plain: Mapping[str, str], name: str, allowed: tuple[str, ...]) -> st
 def _number(kafka: Mapping[str, str], name: str, default: int) -> int:
     text = kafka.get(name, str(default))
     if not text.isdigit() or not 0 < int(text) < 1 << 31:
-        raise SinkOptionError(f"kafka.{name}={text}: expected a whole number from 1 on")
+        raise SinkOptionError(f"kafka.{name}={text}: expected a whole number of at least 1")
     return int(text)
 
 

@@ -1,7 +1,7 @@
-"""Output modes that the sinks do not have, and the way that works instead.
+"""Output modes that the sinks do not support, and the alternatives.
 
 Spark refuses `update` before it calls a Python sink, so that only the listener of
-`headrace spark run` can explain it; `complete` reaches the sink as an overwrite.
+`headrace spark run` can explain it; `complete` is passed to the sink as an overwrite.
 """
 
 import re
@@ -12,7 +12,7 @@ _UPDATE_REFUSED = re.compile(r"\b(headrace[\w-]*) does not support Update mode")
 
 
 def batch_per_epoch(format_: str) -> str:
-    """How to write results that change with a sink of this format."""
+    """How to write changing results with a sink of this format."""
     return (
         'Write each epoch as a batch: .outputMode("update").foreachBatch(lambda rows, epoch: '
         f'rows.write.format("{format_}").options(...).mode("append").save()). An epoch that Spark '
@@ -28,7 +28,7 @@ COMPLETE_REFUSED = (
 
 
 def explained(error: str) -> str:
-    """A query's error, with the way that works behind its first line if Spark refused `update`."""
+    """A query's error, with the alternative after its first line if Spark refused `update`."""
     refused = _UPDATE_REFUSED.search(error)
     if refused is None:
         return error

@@ -1,4 +1,4 @@
-"""Which partition a record goes to, as Kafka's own producers decide it: murmur2 of the key."""
+"""The default partitioner of Kafka's producers: murmur2 of the key."""
 
 import numpy as np
 import numpy.typing as npt
@@ -9,11 +9,11 @@ MULTIPLIER = np.uint32(0x5BD1E995)
 
 
 def murmur2(keys: pa.BinaryArray) -> npt.NDArray[np.uint32]:
-    """Kafka's 32-bit murmur2 of every key; what is null gets the hash of nothing."""
+    """Kafka's 32-bit murmur2 of every key; null has the hash of an empty key."""
     offsets, data = parts_of(keys)
     starts, lengths = offsets[:-1], np.diff(offsets)
     hashes = SEED ^ lengths.astype(np.uint32)
-    # Keys by length, longest first: word after word, those that still have one are a prefix.
+    # Keys are sorted by length, longest first: those with an n-th word are a prefix.
     order = np.argsort(-lengths, kind="stable")
     starts, sorted_lengths, hashes = starts[order], lengths[order], hashes[order]
     padded = np.concatenate((data, np.zeros(4, np.uint8)))
@@ -37,7 +37,7 @@ def murmur2(keys: pa.BinaryArray) -> npt.NDArray[np.uint32]:
 
 
 def by_key(keys: pa.BinaryArray, partitions: int) -> npt.NDArray[np.int32]:
-    """The partition of each key among so many."""
+    """The partition of each key."""
     positive = (murmur2(keys) & np.uint32(0x7FFFFFFF)).astype(np.int32)
     return positive % np.int32(partitions)
 

@@ -1,8 +1,8 @@
-"""An idempotent producer of whole batches: several requests on their way, none lost or doubled.
+"""An idempotent producer of whole batches, with several requests in flight.
 
-Up to five requests a broker wait for their answers, as many batches as a broker remembers of a
-producer. When an answer is an error or a connection breaks, everything without an answer is sent
-again, batch by batch and in order: the sequence numbers let the broker drop what it has already.
+Up to five requests per broker wait for their responses, because brokers keep the last five batches
+of a producer. After an error or a broken connection, all batches without a response are sent again,
+one by one and in order: with the sequence numbers the broker drops duplicates.
 """
 
 from collections import deque
@@ -24,14 +24,14 @@ Batches = Mapping[TopicPartition, bytearray]
 
 @dataclass(slots=True)
 class _Line:
-    """A connection to a broker and the requests on it that have no answer yet."""
+    """A connection to a broker and its requests without a response."""
 
     connection: Connection
     waiting: deque[Batches]
 
 
 class BatchProducer:
-    """Sends batches that carry their producer's id and sequence; not for several threads."""
+    """Sends batches with a producer id and sequence; not thread-safe."""
 
     def __init__(
         self, cluster: Cluster, identity: ProducerIdentity, in_flight: int = MAX_IN_FLIGHT
@@ -50,7 +50,7 @@ class BatchProducer:
         return first
 
     def send(self, batches: Batches) -> None:
-        """One batch for each partition; waits only while too many are on their way."""
+        """Send one batch for each partition; waits only while too many are in flight."""
         self._add_to_transaction(batches)
         unsent = dict(batches)
         try:
@@ -62,7 +62,7 @@ class BatchProducer:
             self._recover(unsent)
 
     def flush(self) -> None:
-        """Wait until every batch has its answer."""
+        """Wait until every batch has a response."""
         try:
             for line in self._lines.values():
                 while line.waiting:
@@ -111,7 +111,7 @@ class BatchProducer:
         line.waiting.popleft()
 
     def _recover(self, unsent: Batches) -> None:
-        """Send everything without an answer again, each batch patiently and by itself."""
+        """Send all batches without a response again, one by one with retries."""
         again = [batches for line in self._lines.values() for batches in line.waiting]
         self.close()
         self._cluster.forget()

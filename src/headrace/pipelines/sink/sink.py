@@ -1,13 +1,13 @@
-"""The sink `headrace` of Spark: rows into topics, at least once or exactly once.
+"""The Spark sink `headrace`: writes rows to topics, at least once or exactly once.
 
-At least once: a task produces with an idempotent producer and is done. A task or an epoch that
-Spark runs again writes its rows again.
+At least once: a task writes with an idempotent producer. A task or an epoch that Spark runs again
+writes its rows again.
 
 Exactly once: a task writes in a transaction and leaves it open; the driver decides about all tasks
-of the epoch together, in the ledger, and then commits them. A replayed epoch finds in the ledger
-what was decided: its transactions are committed if they are not yet, and nothing is added. Only if
-the brokers gave up a decided transaction meanwhile (its timeout passed) is that task's part written
-again, which asks that a replay gives a task the same rows.
+of the epoch together, in the ledger, and then commits them. A replayed epoch finds the decision in
+the ledger: its transactions are committed if they are not yet, and nothing is added. Only if the
+brokers aborted a decided transaction meanwhile (its timeout passed) is that task's part written
+again, which requires that a replay gives a task the same rows.
 """
 
 import contextlib
@@ -49,7 +49,7 @@ ABORT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class TaskDone(WriterCommitMessage):  # type: ignore[misc]
-    """What a task tells the driver; `entry` None if it has left no transaction open."""
+    """The result of a task for the driver; `entry` is None without an open transaction."""
 
     epoch: Epoch
     task: int
@@ -58,7 +58,7 @@ class TaskDone(WriterCommitMessage):  # type: ignore[misc]
 
 
 class Sink:
-    """What both writers do. Picklable: it travels to the tasks."""
+    """The common part of both writers. Picklable: it is sent to the tasks."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         typed = options.typed
@@ -66,13 +66,13 @@ class Sink:
         check_schema(schema, options.topic, frozenset(names))
         if options.exactly_once and options.ledger_topic is None:
             raise SinkOptionError(
-                "delivery=exactly-once keeps its ledger beside a topic: give the option topic, or, "
-                "where topics come from the column, ledgerTopic with one that exists"
+                "delivery=exactly-once stores its ledger with a topic: set the option topic, or, "
+                "if topics come from the column, set ledgerTopic to an existing topic"
             )
         self._options = options
         self._typed = None
         if typed is not None:
-            # Late: the formats take a third of a second to import.
+            # Imported here, because the formats take a third of a second to import.
             from headrace.pipelines.typed.writing import prepare
 
             self._typed = prepare(typed, schema)
@@ -83,7 +83,7 @@ class Sink:
     def write(
         self, epoch: Epoch, task: int, batches: Iterator[pa.RecordBatch], ledger: bool
     ) -> TaskDone:
-        """Produce all rows, as the delivery asks."""
+        """Write all rows with the delivery guarantee of the options."""
         with modules_frozen_after(), Cluster(self._options.client) as cluster:
             if not self._options.exactly_once:
                 identity = producing.init_producer(cluster)
@@ -96,20 +96,20 @@ class Sink:
             return self._write_in_transaction(cluster, epoch, task, batches, ledger)
 
     def _decided(self, cluster: Cluster, epoch: Epoch, task: int) -> bool:
-        """Whether this task's part of the epoch is in the topic, if need be by ending it now."""
+        """Whether this task's part of the epoch is in the topic; commits it if necessary."""
         page = self._ledger.read(cluster, epoch.query)
         check_history(page, epoch, self._options.prefix, begin_anew=self._options.begin_anew)
         if page is None or page.epoch < epoch.number:
             return False
         if page.epoch > epoch.number:
             raise LedgerError(
-                f"epoch {epoch.number} of query {epoch.query} is over: the ledger is at epoch "
+                f"epoch {epoch.number} of query {epoch.query} has ended: the ledger is at epoch "
                 f"{page.epoch}; another driver runs this query, or an older checkpoint was restored"
             )
         if task < len(page.entries):
             name = self._ledger.task_id(epoch, task)
             return self._ledger.end(cluster, name, page.entries[task])
-        # Fewer tasks wrote the epoch: this one has nothing to add if theirs are all there.
+        # Fewer tasks wrote the epoch: this one adds nothing if all of theirs are committed.
         lost = _end_all(cluster, self._ledger, epoch, dict(enumerate(page.entries)))
         if lost:
             raise _other_tasks(epoch, page, lost)
@@ -128,7 +128,7 @@ class Sink:
             identity = producing.init_producer(cluster, name, self._options.transaction_ms)
         except KafkaError as error:
             raise _explained(error, self._options) from error
-        # From here on no older attempt can write or be committed. Was one, a moment ago?
+        # From here on no older attempt can write or commit; check whether one has committed.
         if ledger and self._ledger.marked(cluster, identity, epoch.number):
             return TaskDone(epoch, task, 0, None)
         try:
@@ -140,7 +140,7 @@ class Sink:
                 producing.end_transaction(again, identity, commit=False)
             raise
         if not records and not ledger:
-            # Brokers refuse to commit a transaction that holds nothing.
+            # Brokers refuse to commit an empty transaction.
             return TaskDone(epoch, task, 0, None)
         entry = LedgerEntry(identity.producer_id, identity.epoch)
         return TaskDone(epoch, task, records, entry)
@@ -177,7 +177,7 @@ class Sink:
     # ----------------------------------------------------------------------------- in the driver
 
     def commit(self, messages: Sequence[TaskDone | None], ledger: bool) -> None:
-        """All tasks of the epoch are done: decide, and end their transactions."""
+        """Decide an epoch whose tasks are done, and commit their transactions."""
         done = sorted(filter(None, messages), key=lambda message: message.task)
         if not done or not self._options.exactly_once:
             return
@@ -191,27 +191,27 @@ class Sink:
             lost = _end_all(cluster, self._ledger, epoch, open_tasks)
         if lost:
             raise LedgerError(
-                f"the transactions of tasks {lost} of epoch {epoch.number} are gone before they "
-                "could be committed: a later attempt took their place, or "
+                f"the transactions of tasks {lost} of epoch {epoch.number} were lost before they "
+                "could be committed: a later attempt replaced them, or "
                 f"kafka.transaction.timeout.ms={self._options.transaction_ms} is shorter than the "
-                "epoch. Run the query again: what is missing is written then"
+                "epoch. Run the query again: it writes the missing rows"
             )
 
     def _decide(self, cluster: Cluster, epoch: Epoch, done: Sequence[TaskDone]) -> Page:
-        """The ledger's page for this epoch, written unless it was and still holds."""
+        """The ledger's page for this epoch; it is written unless it is there and still valid."""
         driver = self._ledger.begin(cluster, epoch.query)
         page = self._ledger.read(cluster, epoch.query)
         if page is not None and page.epoch > epoch.number:
             raise LedgerError(
                 f"another driver of query {epoch.query} is at epoch {page.epoch} already; this one "
-                f"wanted to commit epoch {epoch.number} and gives up"
+                f"cannot commit epoch {epoch.number}"
             )
         if page is None or page.epoch < epoch.number:
             missing = [each.task for each in done if each.entry is None]
             if missing:
                 raise LedgerError(
-                    f"tasks {missing} of epoch {epoch.number} were committed by a run that the "
-                    f"ledger of query {epoch.query} does not know; was the ledger deleted?"
+                    f"tasks {missing} of epoch {epoch.number} were committed by a run that is not "
+                    f"in the ledger of query {epoch.query}; was the ledger deleted?"
                 )
             entries = tuple(each.entry for each in done if each.entry is not None)
             decided = Page(epoch.number, entries)
@@ -223,7 +223,7 @@ class Sink:
         return decided
 
     def abort(self, messages: Sequence[TaskDone | None], ledger: bool) -> None:
-        """Abort what the tasks left open, unless it is decided that it is to be committed."""
+        """Abort the open transactions of the tasks, unless the epoch is decided."""
         done = [message for message in messages if message is not None and message.entry]
         if not done:
             return
@@ -289,7 +289,7 @@ def make_sink(
 
 
 def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Small batches together, large ones in pieces."""
+    """Combine small batches, and split large ones."""
     held: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
@@ -331,7 +331,7 @@ def _encoded(
 def _layers(
     batches: dict[TopicPartition, list[bytearray]],
 ) -> Iterator[dict[TopicPartition, bytearray]]:
-    """One batch of each partition at a time, because a request takes no more."""
+    """One batch of each partition at a time, which is the limit of a request."""
     for index in range(max(map(len, batches.values()), default=0)):
         yield {each: parts[index] for each, parts in batches.items() if index < len(parts)}
 
@@ -342,7 +342,7 @@ def _layers(
 def _end_all(
     cluster: Cluster, ledger: Ledger, epoch: Epoch, entries: Mapping[int, LedgerEntry]
 ) -> list[int]:
-    """Commit the transactions of these tasks; the tasks whose transactions were lost."""
+    """Commit the transactions of these tasks; returns the tasks with lost transactions."""
     return [
         task
         for task, entry in entries.items()
@@ -351,7 +351,7 @@ def _end_all(
 
 
 def _replaced(epoch: Epoch, page: Page, done: Sequence[TaskDone]) -> Page:
-    """The page with the tasks that had to write again; the others stay as they were decided."""
+    """The page with new entries for the tasks that wrote again; the others do not change."""
     again = {each.task: each.entry for each in done if each.entry is not None}
     if again and len(done) != len(page.entries):
         raise _other_tasks(epoch, page, sorted(again))
@@ -362,14 +362,14 @@ def _replaced(epoch: Epoch, page: Page, done: Sequence[TaskDone]) -> Page:
 def _other_tasks(epoch: Epoch, page: Page, lost: Sequence[int]) -> LedgerError:
     return LedgerError(
         f"epoch {epoch.number} of query {epoch.query} was decided with {len(page.entries)} tasks, "
-        f"the brokers have given up the transactions of tasks {list(lost)} since, and the replay "
+        f"the brokers have aborted the transactions of tasks {list(lost)} since, and the replay "
         "has another number of tasks: it is unknown which rows are missing. Run the query with "
-        "as many partitions as before"
+        "the same number of partitions as before"
     )
 
 
 def _briefly(options: SinkOptions) -> Cluster:
-    """For aborting, which spares readers the wait for a timeout but is not worth a long one."""
+    """A client with a short timeout for aborts, which only save readers a wait."""
     return Cluster(replace(options.client, total_timeout_s=ABORT_S))
 
 
@@ -377,6 +377,6 @@ def _explained(error: KafkaError, options: SinkOptions) -> Exception:
     if error.code == ErrorCode.INVALID_TRANSACTION_TIMEOUT:
         return SinkOptionError(
             f"kafka.transaction.timeout.ms={options.transaction_ms} is more than the brokers' "
-            "transaction.max.timeout.ms; give a smaller one that is longer than an epoch takes"
+            "transaction.max.timeout.ms; set a smaller value that is longer than an epoch"
         )
     return error

@@ -1,1 +1,1 @@
-"""Typed topics: bytes with a schema's id become columns, and columns become such bytes."""
+"""Typed topics: converts bytes with a schema id to columns, and columns to such bytes."""

@@ -1,8 +1,8 @@
 """The schemas that a Spark worker has fetched, by id.
 
-An id always means the same schema, so a process asks once for each. A registry that does not answer
-ends the task, and Spark repeats it: the record is not at fault. An id that the registry does not
-know is the record's fault.
+An id always refers to the same schema, so a process requests each once. If the registry does not
+respond, the task fails and Spark repeats it, because the record is not at fault. An id that is not
+in the registry is an error of the record.
 """
 
 from typing import ClassVar
@@ -22,11 +22,11 @@ CACHED_QUERIES = 32
 class KnownSchemas:
     """The schemas of one type that this process has fetched for one query.
 
-    An id that was not found is not asked for again by the same task, but by the next one.
+    A missing id is not requested again by the same task, but by the next one.
     """
 
-    # A worker of Spark outlives its tasks, and so do these. Not longer than a query: another query
-    # may have another registry at the same address.
+    # A Spark worker outlives its tasks, and so does this cache. It is per query, because another
+    # query may have another registry at the same address.
     _of_queries: ClassVar[dict[str, dict[int, RegisteredSchema]]] = {}
 
     def __init__(self, client: SchemaClient, kind: str, query: str) -> None:
@@ -38,7 +38,7 @@ class KnownSchemas:
         self._missing: dict[int, str] = {}
 
     def get(self, schema_id: int) -> RegisteredSchema | str:
-        """The schema, or why there is none."""
+        """The schema, or the reason why it is missing."""
         found = self._found.get(schema_id)
         if found is None and schema_id not in self._missing:
             try:
@@ -57,8 +57,8 @@ class KnownSchemas:
 
     def _reason(self, error: RequestRefused, schema_id: int) -> str:
         if error.status == NOT_FOUND_STATUS:
-            return f"the registry knows no schema with id {schema_id}"
+            return f"the registry has no schema with id {schema_id}"
         if error.status == UNPROCESSABLE_STATUS and FORMATS[self._kind].readable_form:
-            # It was requested in a form that other types do not have.
+            # It was requested in a format that other types do not have.
             return f"schema {schema_id} is not of type {self._kind}"
         raise error

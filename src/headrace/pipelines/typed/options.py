@@ -1,11 +1,11 @@
 """The options of typed topics, for source and sink: which format, which registry, which subject.
 
 - `value.format`, `key.format`: avro, json or protobuf
-- `value.subject`: TOPIC-value unless it is said
+- `value.subject`: by default TOPIC-value
 - `value.subject.version`: the schema to read or write with: latest, or a version
-- `value.message`: of a Protobuf file with several messages, the one that is meant
+- `value.message`: the message, if a Protobuf file has several
 - `value.schema`: the text of a schema to write with
-- `auto.register.schemas`: false if what is written with has to be in the registry already
+- `auto.register.schemas`: false if the schema to write with has to be in the registry already
 - `schema.registry.url`, and how to log in to it: `schema.registry.basic.auth.user.info` or
   `schema.registry.bearer.auth.token`; `schema.registry.ssl.ca.location`,
   `schema.registry.ssl.certificate.location`
@@ -20,7 +20,7 @@ from headrace.schemas.formats import FORMATS as KNOWN_FORMATS
 
 ERROR, RAW = "_error", "_raw"
 QUARANTINE = (ERROR, RAW)
-"""Columns: why a record could not be decoded, and its bytes. Both are null where it could."""
+"""Columns: the error of a record that cannot be decoded, and its bytes; else both null."""
 FORMATS = tuple(sorted(name.lower() for name in KNOWN_FORMATS))
 PARTS = ("key", "value")
 URL = "schema.registry.url"
@@ -38,7 +38,7 @@ SINK_NAMES = (*SOURCE_NAMES, REGISTER, *(f"{part}.schema" for part in PARTS))
 
 
 class TypedOptionError(ClientError):
-    """An option of typed topics that cannot be used; says which, and what is expected."""
+    """An invalid option of typed topics. The message has its name and what is expected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +47,10 @@ class PartOptions:
 
     part: str
     kind: str
-    """The registry's word for the format: AVRO, JSON, PROTOBUF."""
+    """The registry's name of the format: AVRO, JSON, PROTOBUF."""
     subject: str
     version: str | None
-    """`latest` or a number, where one is named."""
+    """`latest` or a number, if it is set."""
     message: str | None
     schema: str | None = None
     register: bool = True
@@ -58,14 +58,14 @@ class PartOptions:
 
 @dataclass(frozen=True, slots=True)
 class TypedOptions:
-    """Where the schemas are, and what has one."""
+    """The registry, and which of keys and values are typed."""
 
     client: SchemaClient
     parts: tuple[PartOptions, ...]
 
 
 def parse_typed(given: Mapping[str, str], topic: str | None) -> TypedOptions | None:
-    """What the options say; None if nothing is typed. `topic` is the only one, where there is one.
+    """Parse the options; None if nothing is typed. `topic` is set if there is only one.
 
     Names are expected in lower case.
     """
@@ -76,7 +76,7 @@ def parse_typed(given: Mapping[str, str], topic: str | None) -> TypedOptions | N
             raise TypedOptionError(f"{name} needs {part}.format: one of {', '.join(FORMATS)}")
         if given.get(name) and not typed:
             raise TypedOptionError(
-                f"{name} is given, but nothing is typed: give value.format or key.format as one of "
+                f"{name} is set, but nothing is typed: set value.format or key.format to one of "
                 f"{', '.join(FORMATS)}"
             )
     if not typed:
@@ -90,7 +90,7 @@ def _client(given: Mapping[str, str]) -> SchemaClient:
         raise TypedOptionError(f"a format needs {URL}, such as http://localhost:8081")
     for url in urls:
         if not url.startswith(("http://", "https://")):
-            raise TypedOptionError(f"{URL}={url} is no address: expected http://HOST:PORT")
+            raise TypedOptionError(f"{URL}={url} is not a URL: expected http://HOST:PORT")
     user_info = given.get(USER_INFO)
     if user_info is not None and ":" not in user_info:
         raise TypedOptionError(f"{USER_INFO}: expected USER:PASSWORD")
@@ -118,7 +118,7 @@ def _part(given: Mapping[str, str], part: str, topic: str | None) -> PartOptions
     version = (given.get(f"{part}.subject.version") or "").lower() or None
     if version not in (None, "latest") and not (version.isdecimal() and 0 < int(version) < 1 << 31):
         raise TypedOptionError(
-            f"{part}.subject.version={version}: expected latest or a version from 1 on"
+            f"{part}.subject.version={version}: expected latest or a version of at least 1"
         )
     message = given.get(f"{part}.message") or None
     if message is not None and form != "protobuf":
@@ -126,7 +126,7 @@ def _part(given: Mapping[str, str], part: str, topic: str | None) -> PartOptions
     schema = given.get(f"{part}.schema") or None
     if schema is not None and version is not None:
         raise TypedOptionError(
-            f"{part}.schema and {part}.subject.version both say what to write with; give one"
+            f"{part}.schema and {part}.subject.version select a schema; set only one"
         )
     register = given.get(REGISTER, "true").lower()
     if register not in ("true", "false"):

@@ -1,9 +1,9 @@
 """Keys and values of a topic as typed columns, and a quarantine for what cannot be decoded.
 
-    0x00 | the schema's id, 4 bytes | Avro's binary form, or JSON, or Protobuf's with its message
+    0x00 | the schema id, 4 bytes | Avro's binary form, or JSON, or Protobuf's with its message
 
-The reader's schema is asked for once, when a query starts, and does not change while it runs;
-records of all other schemas are read as it says.
+The reader's schema is requested once, when a query starts, and does not change while it runs;
+records of all other schemas are converted to it.
 """
 
 import uuid
@@ -49,15 +49,15 @@ class TypedPart:
 
 @dataclass(frozen=True, slots=True)
 class TypedTopic:
-    """What the driver has found out; goes to the tasks as it is."""
+    """The schemas that the driver has looked up; picklable for the tasks."""
 
     client: SchemaClient
     parts: tuple[TypedPart, ...]
     query: str
-    """Schemas are kept in a worker for as long as a query needs them."""
+    """The id of the query; a worker caches schemas per query."""
 
     def spark_types(self) -> dict[str, DataType]:
-        """The columns that are not what an untyped topic has."""
+        """The columns that differ from those of an untyped topic."""
         types: dict[str, DataType] = {
             part.options.part: column_reader(part).spark_type for part in self.parts
         }
@@ -65,7 +65,7 @@ class TypedTopic:
 
 
 def look_up(options: TypedOptions) -> TypedTopic:
-    """The readers' schemas, as the registry has them now."""
+    """Look up the reader's schemas in the registry."""
     parts = tuple(TypedPart(part, _schema(options.client, part)) for part in options.parts)
     return TypedTopic(options.client, parts, uuid.uuid4().hex)
 
@@ -76,7 +76,7 @@ def _schema(client: SchemaClient, part: PartOptions) -> RegisteredSchema:
     except RequestRefused as error:
         if error.status == NOT_FOUND_STATUS:
             raise TypedOptionError(
-                f"the registry has no {_version(part)}; register a schema first, or name another "
+                f"the registry has no {_version(part)}; register a schema first, or select another "
                 f"with {part.part}.subject and {part.part}.subject.version"
             ) from None
         if error.status != UNPROCESSABLE_STATUS:
@@ -99,7 +99,7 @@ def column_reader(part: TypedPart) -> ColumnReader:
 
 
 class TypedReading:
-    """One task's work."""
+    """The decoding of one task."""
 
     def __init__(self, topic: TypedTopic) -> None:
         self._parts = {
@@ -132,7 +132,7 @@ class TypedReading:
 
 
 class PartReading:
-    """Keys or values of one topic."""
+    """The decoding of the keys or values of one topic."""
 
     def __init__(self, part: TypedPart, client: SchemaClient, query: str) -> None:
         self._reader = column_reader(part)
@@ -141,7 +141,7 @@ class PartReading:
         self._known.add(part.schema)
 
     def read(self, octets: Bytes, at: Numbers, length: Numbers) -> tuple[pa.Array, dict[int, str]]:
-        """The column, and why some rows are null in it; rows without a value are null too."""
+        """The column, and the errors of rows that are null; rows without a value are null too."""
         framed, bad = _framed(octets, at, length)
         parts = []
         ids = _ids(octets, at[framed])
@@ -162,14 +162,14 @@ class PartReading:
 
 
 def _framed(octets: Bytes, at: Numbers, length: Numbers) -> tuple[Numbers, dict[int, str]]:
-    """The rows that begin with an id, and what is wrong with the others that are not null."""
+    """The rows that begin with an id, and the errors of the others that are not null."""
     short = (length >= 0) & (length < HEADER.size)
     long = length >= HEADER.size
     first = octets[np.where(long, at, 0)]
     rows = np.flatnonzero(long & (first == MAGIC))
-    bad = {row: f"{length[row]} bytes are too few for a schema's id" for row in _places(short)}
+    bad = {row: f"{length[row]} bytes are too few for a schema id" for row in _places(short)}
     for row in _places(long & (first != MAGIC)):
-        bad[row] = f"begins with 0x{first[row]:02x}, and not with 0x00 and a schema's id"
+        bad[row] = f"begins with 0x{first[row]:02x}, not with 0x00 and a schema id"
     return rows, bad
 
 

@@ -1,8 +1,7 @@
-"""Typed columns into keys and values that begin with a schema's id.
+"""Encodes typed columns into keys and values that begin with a schema id.
 
-The driver decides on a schema when a write begins: the one that is given, a version that the
-subject has, or the one that the column's type has by itself; and registers it if need be. Tasks
-only encode.
+The driver selects the schema when a write begins: the given one, a version of the subject, or the
+one that is derived from the column's type; and registers it if necessary. Tasks only encode.
 """
 
 import re
@@ -34,7 +33,7 @@ class WrittenPart:
 
 @dataclass(frozen=True, slots=True)
 class TypedWriting:
-    """What the driver has decided; goes to the tasks as it is."""
+    """The schemas that the driver has selected; picklable for the tasks."""
 
     parts: tuple[WrittenPart, ...]
 
@@ -43,13 +42,13 @@ class TypedWriting:
 
 
 class TypedEncoder:
-    """One task's work."""
+    """The encoding of one task."""
 
     def __init__(self, writing: TypedWriting) -> None:
         self._parts = [(part, column_writer(part)) for part in writing.parts]
 
     def encode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows with their typed columns as bytes; a null stays one."""
+        """The rows with their typed columns as bytes; null stays null."""
         for part, writer in self._parts:
             place = batch.schema.get_field_index(part.options.part)
             prefix = pa.scalar(header(part.schema.id), pa.binary())
@@ -68,7 +67,7 @@ def column_writer(part: WrittenPart) -> ColumnWriter:
 
 
 def prepare(options: TypedOptions, schema: StructType) -> TypedWriting:
-    """Decide on the schemas, and make sure that the registry has them."""
+    """Select the schemas, and register them if necessary."""
     types = {field.name: field.dataType for field in schema.fields}
     return TypedWriting(tuple(_prepared(options.client, part, types) for part in options.parts))
 
@@ -83,7 +82,7 @@ def _prepared(
             f"columns are: {', '.join(types)}"
         )
     made = WrittenPart(part, kind, _schema(client, part, kind))
-    # Whether the column fits its schema shows before the first row is written.
+    # Check that the column matches its schema before the first row is written.
     column_writer(made).encode(pa.nulls(0, to_arrow_type(kind, timezone="UTC")))
     return made
 
@@ -112,7 +111,7 @@ def _schema(client: SchemaClient, part: PartOptions, kind: DataType) -> Register
 
 
 def derived(client: SchemaClient, part: PartOptions, kind: DataType) -> str:
-    """The schema that a column's type has by itself."""
+    """The schema that is derived from a column's type."""
     name = re.sub(r"\W|^(?=\d)", "_", part.subject, flags=re.ASCII)
     return FORMATS[part.kind].derived(kind, name, lambda: _latest(client, part))
 
@@ -128,7 +127,7 @@ def _latest(client: SchemaClient, part: PartOptions) -> RegisteredSchema | None:
 
 def _explained(error: RequestRefused, part: PartOptions) -> TypedOptionError:
     return TypedOptionError(
-        f"the schema of the column {part.part!r} cannot be had from subject {part.subject!r}: "
-        f"{error}. Give {part.part}.schema, or {part.part}.subject.version=latest to write with "
-        "what the subject has"
+        f"the schema of the column {part.part!r} cannot be used for subject {part.subject!r}: "
+        f"{error}. Set {part.part}.schema, or {part.part}.subject.version=latest to write with "
+        "the schema of the subject"
     )

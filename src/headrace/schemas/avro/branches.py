@@ -12,9 +12,9 @@ from headrace.schemas.avro.tree import AvroNode
 from headrace.schemas.columns.cursors import Cursors, Rows, Uneven, scattered
 from headrace.wire.columns import Numbers
 
-# Branches whose number fits into one byte.
+# The limit of branches, so that their number fits into one byte.
 BRANCHES_MAX = 64
-# Items of the longest array or map that is read together with others.
+# The longest array or map that is read together with others.
 TURNS_MAX = 256
 PYTHON_TYPES: dict[str, tuple[type, ...]] = {
     "null": (type(None),),
@@ -32,7 +32,7 @@ PYTHON_TYPES: dict[str, tuple[type, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class UnionBranch:
-    """One of the writer's union: how it is read, or why the reader cannot."""
+    """A branch of the writer's union: its step, or the error if the reader cannot read it."""
 
     node: AvroNode
     step: ColumnStep | None
@@ -41,7 +41,7 @@ class UnionBranch:
 
 @dataclass(frozen=True, slots=True)
 class UnionStep:
-    """union: of the writer. The reader's type is the same for all its branches."""
+    """A union of the writer. The reader's type is the same for all its branches."""
 
     path: str
     type: pa.DataType
@@ -71,7 +71,7 @@ class UnionStep:
                 continue
             part = cursors.subset(rows)
             if isinstance(branch.step, BytesStep) and self._is_optional():
-                # Text is copied once, with the nulls already in their places.
+                # Text is copied once, with the nulls in their places.
                 at, length = np.zeros(count, np.int64), np.full(count, -1, np.int64)
                 at[rows], length[rows] = branch.step.span(part)
                 cursors.rejoin(rows, part)
@@ -117,14 +117,14 @@ class UnionStep:
         )
 
     def _branch_of(self, value: object) -> int:
-        """fastavro names records, enums and fixed; all others are told by their Python type."""
+        """The branch by the name of a record, enum or fixed, else by the Python type."""
         for number, branch in enumerate(self.branches):
             if isinstance(value, tuple):
                 if branch.node.name == value[0]:
                     return number
             elif type(value) in PYTHON_TYPES.get(branch.node.kind, ()):
                 return number
-        raise ValueError(f"{self.path} is of no type of its union")
+        raise ValueError(f"{self.path} does not match any type of its union")
 
 
 def _bare(value: object) -> object:
@@ -133,13 +133,13 @@ def _bare(value: object) -> object:
 
 @dataclass(frozen=True, slots=True)
 class ItemsStep:
-    """array and map: blocks of items, each after their number, and a zero at the end."""
+    """An array or map: blocks of items, each preceded by their number, and a zero at the end."""
 
     path: str
     type: pa.DataType
     step: ColumnStep
     key: BytesStep | None = None
-    """Of a map."""
+    """The step of keys, for a map."""
 
     @property
     def vector(self) -> bool:
@@ -162,7 +162,7 @@ class ItemsStep:
         return self._made(counts, keys, inner)
 
     def _read(self, cursors: Cursors, *, keep: bool) -> pa.Array:
-        """One item of each record in each turn; blocks are opened as they come."""
+        """Read one item of each record per round; block headers are read when they are reached."""
         left = np.zeros(len(cursors), np.int64)
         ended = np.zeros(len(cursors), np.bool_)
         places: list[Numbers] = []
@@ -194,7 +194,7 @@ class ItemsStep:
         counts = np.bincount(owner, minlength=len(cursors)).astype(np.int64)
         names = keys[0]
         if self.key is not None:
-            # A key that is not UTF-8 is null here, and its record is bad already.
+            # A key that is not UTF-8 is null here; its record is already marked as bad.
             names = pa.concat_arrays(keys).take(order).fill_null("")
             _check_once(names, np.sort(owner))
         return self._made(counts, names, pa.concat_arrays(items).take(order))
@@ -205,7 +205,7 @@ class ItemsStep:
         self.step.skip(cursors)
 
     def _block(self, cursors: Cursors) -> Numbers:
-        """How many items come; a number below zero has the block's size behind it."""
+        """The number of items; a negative number is followed by the block's size."""
         count = cursors.zigzag(self.path)
         sized = np.flatnonzero(count < 0)
         if len(sized):
@@ -213,7 +213,7 @@ class ItemsStep:
             part.zigzag(self.path)
             cursors.rejoin(sized, part)
             count = np.abs(count)
-        # An item has a byte at least, and the end of the blocks has one too.
+        # An item has at least one byte, and so has the end of the blocks.
         bad = (count < 0) | (count > cursors.end - cursors.at)
         cursors.fail(bad, f"{self.path} has more items than bytes")
         return np.where(bad, 0, count)
@@ -226,7 +226,7 @@ class ItemsStep:
 
 
 def _check_once(keys: pa.Array, owner: Numbers) -> None:
-    """Uneven if a map has a key twice: then the last one counts, as in Python's."""
+    """Uneven if a map has a duplicate key; fastavro then keeps the last one."""
     coded = keys.dictionary_encode()
     codes = coded.indices.to_numpy().astype(np.int64)
     if len(np.unique(owner * max(len(coded.dictionary), 1) + codes)) != len(codes):
@@ -234,7 +234,7 @@ def _check_once(keys: pa.Array, owner: Numbers) -> None:
 
 
 def takes_room(step: ColumnStep) -> bool:
-    """Whether every value has a byte at least: of others there might be any number in no bytes."""
+    """Whether every value has at least one byte; otherwise the number of items is unbounded."""
     if isinstance(step, RecordStep):
         return any(takes_room(part.step) for part in step.parts)
     return not isinstance(step, NullStep) and not (isinstance(step, BytesStep) and step.size == 0)
@@ -242,16 +242,16 @@ def takes_room(step: ColumnStep) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class DroppedStep:
-    """A type that the reader leaves out and that cannot be walked over with numpy."""
+    """A type that the reader leaves out and that cannot be skipped with numpy."""
 
     type: pa.DataType
     vector: ClassVar[bool] = False
 
     def read(self, cursors: Cursors) -> pa.Array:
-        raise AssertionError("a step that is no vector is not read")
+        raise AssertionError("a step without vector is not read")
 
     def skip(self, cursors: Cursors) -> None:
-        raise AssertionError("a step that is no vector is not read")
+        raise AssertionError("a step without vector is not read")
 
     def gather(self, values: Raw, rows: Rows) -> pa.Array:
-        raise AssertionError("what the reader leaves out is not gathered")
+        raise AssertionError("a dropped field is not gathered")

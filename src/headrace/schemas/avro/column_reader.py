@@ -1,4 +1,4 @@
-"""Avro values as columns: with numpy where the schema allows it, else record by record."""
+"""Reads Avro values into columns: with numpy if the schema permits it, else one by one."""
 
 import io
 from collections.abc import Callable
@@ -18,7 +18,7 @@ ReadOne: TypeAlias = Callable[[io.BytesIO], object]
 
 
 class AvroColumnReader:
-    """Reads with one reader's schema what any number of writer's schemas wrote."""
+    """Reads values of any number of writers' schemas with one reader's schema."""
 
     def __init__(self, reader: RegisteredSchema) -> None:
         self._reader = parse(reader)
@@ -54,7 +54,7 @@ class AvroColumnReader:
 
 
 def decode_vector(step: ColumnStep, values: Values) -> Decoded | None:
-    """All values at once; None if they differ too much for that."""
+    """Decode all values at once; None if they differ too much for that."""
     cursors = start(values)
     try:
         array = step.read(cursors)
@@ -65,7 +65,7 @@ def decode_vector(step: ColumnStep, values: Values) -> Decoded | None:
 
 
 def decode_singly(step: ColumnStep, values: Values, read: ReadOne) -> Decoded:
-    """One value after the other."""
+    """Decode one value after the other."""
     reasons = Reasons(len(values))
     found: list[object] = []
     good: list[int] = []
@@ -74,7 +74,7 @@ def decode_singly(step: ColumnStep, values: Values, read: ReadOne) -> Decoded:
         try:
             value = read(stream)
         except Exception as error:
-            # Whatever a decoder stumbles over in bytes that are not what they say.
+            # Decoders raise many kinds of exceptions for malformed bytes.
             reasons.add(np.array([row]), f"not of its schema: {type(error).__name__} {error}")
             continue
         if stream.tell() != len(piece):
@@ -90,7 +90,7 @@ def decode_singly(step: ColumnStep, values: Values, read: ReadOne) -> Decoded:
 
 
 def single_reader(writer: RegisteredSchema) -> ReadOne:
-    """A function that reads one record as plain numbers and bytes, whatever their logical type."""
+    """A function that reads one record as plain numbers and bytes, without logical types."""
     import fastavro
 
     from headrace.schemas.avro.values import fastavro_schema

@@ -1,7 +1,7 @@
-"""Columns into Avro's binary form, for all rows at once.
+"""Encodes columns in Avro's binary form, for all rows at once.
 
-Each type becomes an array of pieces of bytes, and Arrow joins the pieces of a row. Also the schema
-that a Spark type has by itself.
+Each type becomes an array of byte strings, and Arrow joins the strings of a row. The module also
+derives the schema of a Spark type.
 """
 
 import json
@@ -59,10 +59,10 @@ VARINT_BYTES_MAX = 10
 
 
 def derived(kind: DataType, name: str) -> str:
-    """The schema of a column; its records get names that begin with this one.
+    """The schema of a column; the names of its records begin with `name`.
 
-    Whatever is inside may be null, whether Spark knows of a null or not: that it does not is often
-    an accident of the query, and only such fields may be added and left out later.
+    All inner fields may be null, whether Spark declares that or not: Spark's declaration is often
+    an accident of the query, and only nullable fields can be added and removed later.
     """
     return json.dumps(_schema(kind, name, name))
 
@@ -93,7 +93,7 @@ def _schema(kind: DataType, name: str, path: str) -> object:
         }
     if type(kind) in SIMPLE:
         return SIMPLE[type(kind)]
-    raise BadColumn(f"{path} is {kind.simpleString()}, for which Avro has no type; convert it")
+    raise BadColumn(f"{path} is {kind.simpleString()}, which has no Avro type; convert it")
 
 
 def _in(path: str, field: StructField) -> str:
@@ -116,13 +116,13 @@ class AvroColumnWriter:
 
 
 def encoded(node: AvroNode, array: pa.Array, path: str) -> pa.Array:
-    """Each value's bytes; BadColumn where one does not fit."""
+    """The bytes of each value; BadColumn if one does not match."""
     if node.kind == "union":
         return _union(node, array, path)
     if node.kind == "null":
         return pa.array([b""] * len(array), pa.binary())
     if array.null_count:
-        raise BadColumn(f"{path} is null in a row, and its schema allows no null")
+        raise BadColumn(f"{path} is null in a row, but its schema does not allow null")
     if node.kind == "record":
         return _record(node, array, path)
     if node.kind in ("array", "map"):
@@ -130,7 +130,7 @@ def encoded(node: AvroNode, array: pa.Array, path: str) -> pa.Array:
     if node.kind == "enum":
         return _enum(node, array, path)
     if node.kind == "recursive":
-        raise BadColumn(f"{path} is {node.name}, which contains itself: that has no column")
+        raise BadColumn(f"{path} is {node.name}, a recursive type, which has no column")
     return _single(node, _cast(array, arrow_type(node), path), path)
 
 
@@ -138,7 +138,7 @@ def _cast(array: pa.Array, kind: pa.DataType, path: str) -> pa.Array:
     try:
         return array.cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
-        raise BadColumn(f"{path} is {array.type}, and its schema says {kind}: {error}") from None
+        raise BadColumn(f"{path} is {array.type}, but its schema has {kind}: {error}") from None
 
 
 def _single(node: AvroNode, array: pa.Array, path: str) -> pa.Array:
@@ -164,7 +164,9 @@ def _single(node: AvroNode, array: pa.Array, path: str) -> pa.Array:
     lengths = pc.binary_length(octets).to_numpy(zero_copy_only=False).astype(np.int64)
     if node.kind == "fixed":
         if (lengths != node.size).any():
-            raise BadColumn(f"{path} does not always have {node.size} bytes, as its schema asks")
+            raise BadColumn(
+                f"{path} does not always have {node.size} bytes, as its schema requires"
+            )
         return octets
     return pc.binary_join_element_wise(zigzags(lengths), octets, _EMPTY)
 
@@ -172,10 +174,10 @@ def _single(node: AvroNode, array: pa.Array, path: str) -> pa.Array:
 def _union(node: AvroNode, array: pa.Array, path: str) -> pa.Array:
     values = without_null(node)
     if len(values) != 1:
-        raise BadColumn(f"{path} is a union of several types; a column has only one")
+        raise BadColumn(f"{path} is a union of several types; a column has one type")
     numbers = {branch.kind == "null": place for place, branch in enumerate(node.branches)}
     if array.null_count and True not in numbers:
-        raise BadColumn(f"{path} is null in a row, and its schema allows no null")
+        raise BadColumn(f"{path} is null in a row, but its schema does not allow null")
     valid = array.is_valid().to_numpy(zero_copy_only=False)
     inner = encoded(values[0], array.filter(pa.array(valid)), path)
     branch = pa.scalar(bytes([numbers[False] * 2]), pa.binary())
@@ -186,7 +188,7 @@ def _union(node: AvroNode, array: pa.Array, path: str) -> pa.Array:
 
 def _record(node: AvroNode, array: pa.Array, path: str) -> pa.Array:
     if not pa.types.is_struct(array.type):
-        raise BadColumn(f"{path} is {array.type}, and its schema is the record {node.name}")
+        raise BadColumn(f"{path} is {array.type}, but its schema is the record {node.name}")
     names = {field.name for field in array.type}
     known = {field.name for field in node.fields}
     if unknown := [field.name for field in array.type if field.name not in known]:
@@ -202,12 +204,12 @@ def _part(field: AvroField, array: pa.Array, names: set[str], path: str) -> pa.A
         return encoded(field.type, pc.struct_field(array, field.name), path)
     if any(branch.kind == "null" for branch in field.type.branches):
         return encoded(field.type, pa.nulls(len(array), arrow_type(field.type)), path)
-    raise BadColumn(f"{path} is in the schema and not in the column, and it may not be null")
+    raise BadColumn(f"{path} is missing in the column, and its schema does not allow null")
 
 
 def _several(node: AvroNode, array: pa.Array, path: str) -> pa.Array:
     assert node.items is not None
-    # A copy, so that keys and items are those of these rows and no others.
+    # A copy, so that it has only the keys and items of these rows.
     array = array.take(pa.array(np.arange(len(array))))
     if pa.types.is_map(array.type) and node.kind == "map":
         counts = np.diff(array.offsets.to_numpy()).astype(np.int64)
@@ -218,11 +220,11 @@ def _several(node: AvroNode, array: pa.Array, path: str) -> pa.Array:
         counts = np.diff(array.offsets.to_numpy()).astype(np.int64)
         inner = encoded(node.items, array.flatten(), f"{path}[]")
     else:
-        raise BadColumn(f"{path} is {array.type}, and its schema is an {node.kind}")
+        raise BadColumn(f"{path} is {array.type}, but its schema is of type {node.kind}")
     bounds = pa.array(np.concatenate(([0], np.cumsum(counts))).astype(np.int32))
     joined = pc.binary_join(pa.ListArray.from_arrays(bounds, inner), _EMPTY)
     whole = pc.binary_join_element_wise(zigzags(counts), joined, _ZERO, _EMPTY)
-    # A block of no items is the end, and stands alone.
+    # A block without items is the end of the blocks.
     return pc.if_else(pa.array(counts == 0), _ZERO, whole)
 
 
@@ -230,7 +232,7 @@ def _enum(node: AvroNode, array: pa.Array, path: str) -> pa.Array:
     places = pc.index_in(_cast(array, pa.string(), path), pa.array(node.symbols, pa.string()))
     if places.null_count:
         wrong = array.filter(places.is_null())[0].as_py()
-        raise BadColumn(f"{path} is {wrong!r}, which is no symbol of the enum {node.name}")
+        raise BadColumn(f"{path} is {wrong!r}, which is not a symbol of the enum {node.name}")
     return zigzags(places.to_numpy().astype(np.int64))
 
 

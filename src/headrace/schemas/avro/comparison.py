@@ -1,7 +1,7 @@
 """Whether data of one Avro schema can be read with another: "Schema Resolution" of Avro 1.12.
 
 Apache's Python checker gives the same results, which a test verifies, but it loses the path of a
-problem inside a union and does not resolve aliases against a namespace. Messages name the field.
+problem inside a union and does not resolve aliases against a namespace. Messages include the field.
 """
 
 from typing import cast
@@ -20,7 +20,7 @@ from avro.schema import (
 
 from headrace.schemas.comparison import Budget, Sides
 
-# What a reader of the type on the left may be given.
+# The types that a reader of the type on the left can read.
 PROMOTIONS = {
     "long": {"int"},
     "float": {"int", "long"},
@@ -39,7 +39,7 @@ class AvroComparison:
     def __init__(self, sides: Sides) -> None:
         self._sides = sides
         self._budget = Budget(sides.pairs)
-        # A pair under way counts as readable: a recursive type is readable if the rest of it is.
+        # A pair in progress counts as readable, because a recursive type is if its rest is.
         self._results: dict[tuple[int, int], list[str]] = {}
 
     def problems(self, reader: Schema, writer: Schema, path: str = "") -> list[str]:
@@ -58,7 +58,7 @@ class AvroComparison:
 
     def _compare(self, reader: Schema, writer: Schema, path: str) -> list[str]:
         self._budget.spend()
-        # By the name of the type: the library's classes are abstract, and asking for one is slow.
+        # By the name of the type: isinstance is slow with the library's abstract classes.
         if writer.type == "union":
             return self._from_union(reader, cast(UnionSchema, writer), path)
         if reader.type == "union":
@@ -111,7 +111,7 @@ class AvroComparison:
         ]
 
     def _nearest(self, reader: UnionSchema, writer: Schema, path: str) -> list[str] | None:
-        """The problems of the member with the same name; none if any member can read it."""
+        """The problems of the member with the same name; None if any member can read it."""
         nearest: list[str] | None = None
         for branch in reader.schemas:
             found = self.problems(branch, writer, path)

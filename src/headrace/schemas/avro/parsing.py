@@ -16,7 +16,7 @@ from headrace.schemas.comparison import Sides
 from headrace.schemas.errors import InvalidSchema, unknown_form
 from headrace.schemas.interface import ParsedSchema, SchemaDependency
 
-# What the library raises for invalid schemas.
+# The exceptions of the library for invalid schemas.
 _LIBRARY_ERRORS = (AvroException, AttributeError, KeyError, TypeError, ValueError, RecursionError)
 
 
@@ -24,11 +24,11 @@ _SHARED: dict[str, Schema] = {name: make_avsc_object(name) for name in PRIMITIVE
 
 
 class KnownNames(Names):
-    """The names that the library looks types up by, and among them those that Avro begins with.
+    """The names of types for the library, including Avro's primitive types.
 
-    Most types in a schema are a bare "string" or "long". The library looks for a user's type of
-    that name first, and then makes an object of each: two thirds of the time that it takes. One
-    object for all also keeps what is remembered of a schema small.
+    Most types in a schema are a plain "string" or "long". The library first looks for a user's type
+    of that name, and then creates an object for each: two thirds of the parsing time. Shared
+    objects also make cached schemas smaller.
     """
 
     def has_name(self, name_attr: str, space_attr: str | None = None) -> bool:
@@ -66,7 +66,7 @@ class AvroSchema:
 
 
 def parse(text: str, dependencies: Sequence[SchemaDependency]) -> AvroSchema:
-    """The schema, with the named types of its dependencies known to it."""
+    """Parse a schema that may use the named types of its dependencies."""
     data = _data(text)
     known = [(_data(each.text), each.name) for each in dependencies]
     try:

@@ -1,6 +1,6 @@
-"""How a writer's Avro schema is read as the reader's: "Schema Resolution" of the specification.
+"""Plans how values of a writer's schema are read with a reader's: Avro's "Schema Resolution".
 
-Names of records are compared only where a union has several; elsewhere there is no choice.
+Names of records are compared only if a union has several; elsewhere there is no choice.
 """
 
 import numpy as np
@@ -24,19 +24,19 @@ from headrace.schemas.avro.tree import AvroField, AvroNode, merged, spark_type, 
 from headrace.schemas.columns.cursors import Reasons, Rows
 from headrace.schemas.errors import InvalidSchema, Unreadable
 
-# What may be read as the type on the left. That a long may be read as an int is not Avro's: it lets
-# a query go on whose subject widens a field, as long as the numbers are not wider themselves.
+# The types that can be read as the type on the left. Reading a long as an int is not in Avro: it
+# lets a query continue after its subject widens a field, as long as the values fit.
 WHOLE = {"int": {"int", "long"}, "long": {"int", "long"}}
 REAL = {"float": {"int", "long", "float"}, "double": {"int", "long", "float", "double"}}
 
 
 def arrow_type(node: AvroNode) -> pa.DataType:
-    """Exactly the type that Spark expects for it."""
+    """The Arrow type that Spark expects for it."""
     return to_arrow_type(spark_type(node), timezone="UTC")
 
 
 def resolve(writer: AvroNode, reader: AvroNode, path: str = "") -> ColumnStep:
-    """How to read; Unreadable says which field cannot be."""
+    """The steps to read it; Unreadable with the field that cannot be read."""
     kind = arrow_type(reader)
     if writer.kind == "union":
         branches = [_branch(each, reader, path) for each in writer.branches]
@@ -62,7 +62,7 @@ def _single(writer: AvroNode, reader: AvroNode, where: str, kind: pa.DataType) -
     if writer.kind in ("int", "long"):
         wide = WHOLE.get(reader.kind, set()) | REAL.get(reader.kind, set())
         if writer.kind in wide:
-            # The writer knows best what its numbers count.
+            # The unit of the numbers is that of the writer.
             unit = (writer.unit or reader.unit) if reader.unit else 0
             return IntegerStep(where, kind, "int" in (writer.kind, reader.kind), unit)
     if writer.kind in ("float", "double") and writer.kind in REAL.get(reader.kind, ()):
@@ -107,7 +107,7 @@ def _into_union(writer: AvroNode, reader: AvroNode, path: str, kind: pa.DataType
     if single is not None:
         return resolve(writer, single, path)
     members = without_null(reader)
-    # The same type by name, then the same kind of type, then whatever can read it.
+    # The type with the same name, then the same kind of type, then any that can read it.
     order = sorted(
         range(len(members)),
         key=lambda place: (
@@ -164,7 +164,7 @@ def _dropped(field: AvroField, place: str) -> ColumnStep:
 
 
 def _default(field: AvroField, place: str) -> pa.Array:
-    """An array of one: the reader's default."""
+    """The reader's default as an array of length 1."""
     step = resolve(field.type, field.type, place)
     try:
         raw = _raw(field.default, field.type)
@@ -178,7 +178,7 @@ def _default(field: AvroField, place: str) -> pa.Array:
 
 
 def _raw(default: object, node: AvroNode) -> object:
-    """A default as fastavro would have read it."""
+    """A default in the form in which fastavro reads values."""
     if node.kind == "union":
         branch = _branch_of_default(default, node)
         made = _raw(default, branch)
@@ -200,7 +200,7 @@ def _raw(default: object, node: AvroNode) -> object:
 
 
 def _branch_of_default(default: object, node: AvroNode) -> AvroNode:
-    """The first branch, as Avro has it, unless only null tells that it is another one."""
+    """The first branch, as in Avro, unless null shows that it is another one."""
     null = [each for each in node.branches if each.kind == "null"]
     if default is None and null:
         return null[0]

@@ -1,8 +1,8 @@
-"""How each Avro type is read into an Arrow array: many values at once, or from Python's values.
+"""Steps that read each Avro type into an Arrow array: many values at once, or from Python values.
 
-A step stands for a writer's type that is read as a reader's. `read` moves cursors over Avro's
-binary form, for all records together; `gather` takes what fastavro has made of each record. Both
-give the same array and find the same records bad. A step without `vector` can only gather.
+A step reads a writer's type as a reader's type. `read` moves cursors over Avro's binary form, for
+all records together; `gather` converts the values that fastavro has read for each record. Both
+return the same array and find the same bad records. A step without `vector` can only gather.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ DECIMAL_BYTES = 16
 
 
 class ColumnStep(Protocol):
-    """One type."""
+    """The step of one type."""
 
     @property
     def type(self) -> pa.DataType: ...
@@ -66,7 +66,7 @@ class IntegerStep:
             fitting = [value if -LONG_MAX - 1 <= value <= LONG_MAX else 0 for value in whole]
             numbers = np.array(fitting, np.int64)
             bad = np.array([a != b for a, b in zip(whole, fitting, strict=True)], np.bool_)
-            rows.fail(bad, f"{self.path} is no number: it has too many bytes")
+            rows.fail(bad, f"{self.path} is not a number: it has too many bytes")
         return self._made(numbers, rows.fail)
 
     def _made(self, numbers: Numbers, fail: Fail) -> pa.Array:
@@ -125,7 +125,7 @@ class BooleanStep:
 
     def read(self, cursors: Cursors) -> pa.Array:
         octet = cursors.octet()
-        cursors.fail(octet > 1, f"{self.path} is no boolean")
+        cursors.fail(octet > 1, f"{self.path} is not a boolean")
         self.skip(cursors)
         return pa.array(octet == 1)
 
@@ -144,14 +144,14 @@ class BytesStep:
     path: str
     type: pa.DataType
     size: int | None = None
-    """Of a fixed."""
+    """The size of a fixed."""
     vector: ClassVar[bool] = True
 
     def read(self, cursors: Cursors) -> pa.Array:
         return self.made(cursors, *self.span(cursors))
 
     def span(self, cursors: Cursors) -> tuple[Numbers, Numbers]:
-        """Where each lies, and how long it is."""
+        """The position and the length of each."""
         if self.size is None:
             length = cursors.zigzag(self.path)
         else:
@@ -194,7 +194,7 @@ class BytesStep:
 
     def _decimals(self, cursors: Cursors, at: Numbers, length: Numbers) -> pa.Array:
         places = np.arange(DECIMAL_BYTES)
-        # A decimal has its largest byte first, and Arrow's has it last, with the sign before it.
+        # Avro's decimals are big-endian, Arrow's are little-endian and sign-extended.
         from_end = (at + length - 1)[:, None] - places
         there = places < length[:, None]
         negative = (length > 0) & (cursors.octets[np.minimum(at, cursors.park)] >= 0x80)
@@ -237,7 +237,7 @@ def _text(piece: bytes | None) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class EnumStep:
-    """enum: the writer's symbols, and what each is to the reader."""
+    """An enum: the writer's symbols, and the reader's symbol for each."""
 
     path: str
     type: pa.DataType
@@ -248,7 +248,7 @@ class EnumStep:
     def read(self, cursors: Cursors) -> pa.Array:
         number = cursors.zigzag(self.path)
         bad = (number < 0) | (number >= len(self.written))
-        cursors.fail(bad, f"{self.path} is none of the {len(self.written)} symbols of its enum")
+        cursors.fail(bad, f"{self.path} is not one of the {len(self.written)} symbols of its enum")
         return self._made(np.where(bad, 0, number), cursors.fail)
 
     def skip(self, cursors: Cursors) -> None:
@@ -286,7 +286,7 @@ class NullStep:
 
 @dataclass(frozen=True, slots=True)
 class WrittenField:
-    """A field as it is written: where in the reader's record it goes, None if nowhere."""
+    """A field of the writer, and its index in the reader's record; None if dropped."""
 
     name: str
     step: ColumnStep
@@ -295,7 +295,7 @@ class WrittenField:
 
 @dataclass(frozen=True, slots=True)
 class RecordStep:
-    """record: the writer's fields in their order, and defaults for those that it does not have."""
+    """A record: the writer's fields in their order, and defaults for missing ones."""
 
     type: pa.DataType
     parts: tuple[WrittenField, ...]
@@ -340,7 +340,7 @@ class RecordStep:
 
 @dataclass(frozen=True, slots=True)
 class MemberStep:
-    """A type that is one of several in the reader's union: one field of a struct."""
+    """A type of the reader's union of several: one field of a struct."""
 
     type: pa.DataType
     step: ColumnStep

@@ -1,9 +1,9 @@
 """The canonical text of an Avro schema: what Java's `Schema.toString()` prints.
 
-Registries compare schemas by this text, and it comes from Java in all of them. Attributes that Avro
-reserves are written only where they have a meaning: `{"type":"int","name":"x"}` is `"int"`. All
-other attributes are properties of the user and keep their order. The schema has been checked
-before; nothing is checked here.
+Registries compare schemas by this text, which Java generates in all of them. Attributes that Avro
+reserves are written only if they have a meaning: `{"type":"int","name":"x"}` is `"int"`. All other
+attributes are properties of the user and keep their order. The schema is already validated; nothing
+is checked here.
 """
 
 import json
@@ -16,8 +16,8 @@ from json.encoder import encode_basestring
 from headrace.schemas.avro.comparison import NAMED, PRIMITIVES
 
 TYPES = PRIMITIVES | NAMED | {"array", "map"}
-# What no schema may have as a property. An enum has a default of its own; for every other type
-# "default" and "order" are properties like any other.
+# Names that cannot be properties of a schema. An enum has a default; for every other type "default"
+# and "order" are ordinary properties.
 RESERVED = frozenset(
     {"doc", "fields", "items", "name", "namespace", "size", "symbols", "values", "type", "aliases"}
 )
@@ -32,7 +32,7 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 def canonical_text(schema: object, *, normalize: bool = False) -> str:
-    """The schema's text. Normalized, what has no order of its own is sorted."""
+    """The schema's text. If normalized, parts whose order has no meaning are sorted."""
     arranged = _schema(schema, "", normalize)
     text = _ENCODER.encode(arranged)
     if not _MAY_DIFFER.search(text):
@@ -43,9 +43,9 @@ def canonical_text(schema: object, *, normalize: bool = False) -> str:
 
 
 def respelled(schema: object) -> object:
-    """The schema as Java's parser reads it, where that is more generous than the Python library.
+    """The schema as Java's parser reads it, if Java is more permissive than the Python library.
 
-    Java takes `{"type": "Name"}` for the type of that name, and any case in a field's `order`.
+    Java accepts `{"type": "Name"}` for the type of that name, and any case in a field's `order`.
     """
     if isinstance(schema, list):
         return [respelled(each) for each in schema]
@@ -142,7 +142,7 @@ def _field(data: Mapping[str, object], space: str, normalize: bool) -> dict[str,
 
 
 def _default(text: str, kind: object) -> str | float:
-    """Java reads the text "1.5" as the number where the field is a float or a double."""
+    """The default; Java reads the text "1.5" of a float or double field as a number."""
     if isinstance(kind, dict):
         kind = kind["type"]
     return float(text) if kind in ("float", "double") and _NUMBER.fullmatch(text) else text

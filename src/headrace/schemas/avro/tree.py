@@ -1,7 +1,7 @@
-"""Avro schemas as trees, and the Spark type in which each is shown.
+"""Avro schemas as trees, and their Spark types.
 
-The types are those of Spark's own `from_avro`. A type that contains itself has no columns: a reader
-cannot have one, a writer may if the reader leaves it out.
+The types are those of Spark's own `from_avro`. A recursive type has no columns: a reader cannot
+have one, but a writer may if the reader leaves it out.
 """
 
 import json
@@ -42,7 +42,7 @@ PRIMITIVES = {
     "string": StringType(),
 }
 UNITS = {"millis": 1_000, "micros": 1, "nanos": -1_000}
-"""By what a number is multiplied to be microseconds; below zero: divided."""
+"""The factor that converts to microseconds; a negative one divides."""
 LARGEST_PRECISION = 38
 
 
@@ -69,7 +69,7 @@ class AvroNode:
 
     @property
     def unit(self) -> int:
-        """Of a timestamp, as in UNITS; 0 if it is none."""
+        """The factor of a timestamp in UNITS; 0 for other types."""
         first, _, unit = self.logical.rpartition("-")
         fits = self.kind == "long" and first in ("timestamp", "local-timestamp")
         return UNITS.get(unit, 0) if fits else 0
@@ -81,7 +81,7 @@ class AvroNode:
 
 @dataclass(frozen=True, slots=True)
 class AvroField:
-    """One of a record."""
+    """A field of a record."""
 
     name: str
     type: AvroNode
@@ -91,7 +91,7 @@ class AvroField:
 
 
 def parse(schema: RegisteredSchema) -> AvroNode:
-    """The tree of a registered schema; InvalidSchema where it is none."""
+    """The tree of a registered schema; InvalidSchema if it is malformed."""
     names: dict[str, AvroNode] = {}
     try:
         for each in schema.dependencies:
@@ -99,7 +99,7 @@ def parse(schema: RegisteredSchema) -> AvroNode:
         return _node(json.loads(schema.text), "", names)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InvalidSchema(
-            f"schema {schema.id} is no Avro schema: {type(error).__name__} {error}"
+            f"schema {schema.id} is not an Avro schema: {type(error).__name__} {error}"
         ) from None
 
 
@@ -158,7 +158,7 @@ def _record(about: dict[str, object], space: str, names: dict[str, AvroNode]) ->
 
 
 def _with_logical(node: AvroNode, about: dict[str, object]) -> AvroNode:
-    """The node with a logical type that can be shown; any other is ignored, as Avro asks."""
+    """The node with its logical type; unsupported ones are ignored, as Avro requires."""
     logical = str(about.get("logicalType", ""))
     if logical == "decimal" and node.kind in ("bytes", "fixed"):
         precision = int(cast(int, about["precision"]))
@@ -184,14 +184,14 @@ def _aliases(about: dict[str, object], space: str) -> tuple[str, ...]:
 
 
 def without_null(node: AvroNode) -> list[AvroNode]:
-    """The types that a value may have."""
+    """The branches of a union without null."""
     if node.kind != "union":
         return [node]
     return [branch for branch in node.branches if branch.kind != "null"]
 
 
 def merged(node: AvroNode) -> AvroNode | None:
-    """The one type that holds every branch of a union, null aside; None if there is none."""
+    """The type that can hold every branch of a union except null; None if there is none."""
     kinds = without_null(node)
     if len(kinds) == 1:
         return kinds[0]
@@ -205,7 +205,7 @@ def merged(node: AvroNode) -> AvroNode | None:
 
 
 def spark_type(node: AvroNode, path: str = "") -> DataType:
-    """As what Spark shows it. Everything may be null: a record may be bad."""
+    """The Spark type. All fields are nullable, because a record may be bad."""
     if node.kind == "union":
         single = merged(node)
         if single is not None:
@@ -228,8 +228,8 @@ def spark_type(node: AvroNode, path: str = "") -> DataType:
         return MapType(StringType(), spark_type(node.items, f"{path}{{}}"))
     if node.kind == "recursive":
         raise InvalidSchema(
-            f"field {path!r} is {node.name}, which contains itself: that has no columns in Spark. "
-            "Read the topic without value.format, or give a version of the schema without it"
+            f"field {path!r} is {node.name}, a recursive type, which has no columns in Spark. "
+            "Read the topic without value.format, or select a version of the schema without it"
         )
     if node.is_decimal:
         return DecimalType(node.precision, node.scale)

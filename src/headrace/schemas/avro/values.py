@@ -12,7 +12,7 @@ from headrace.schemas.interface import RegisteredSchema
 
 
 class AvroValues:
-    """Values as fastavro has them, logical types included."""
+    """Values in fastavro's form, with logical types."""
 
     def __init__(self, schema: RegisteredSchema) -> None:
         self._schema = fastavro_schema(schema)

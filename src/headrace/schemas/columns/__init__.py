@@ -1,1 +1,1 @@
-"""Columns of encoded values as Arrow arrays: what the column readers of all formats share."""
+"""Common parts of the column readers of all formats: encoded values as Arrow arrays."""

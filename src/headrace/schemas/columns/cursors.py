@@ -1,7 +1,7 @@
-"""A place in each of many values, moved on for all of them at once.
+"""Positions in many values that are advanced together.
 
-A value that turns out to be bad is parked behind the last one, where there are only zeros: it goes
-on through all further steps, harms nobody, and its row is told in the end why it is bad.
+The cursor of a bad value is parked after the last value, where there are only zeros: it takes part
+in all further steps without an effect, and the reason is reported for its row at the end.
 """
 
 from dataclasses import dataclass
@@ -17,14 +17,14 @@ Flags: TypeAlias = npt.NDArray[np.bool_]
 Words: TypeAlias = npt.NDArray[np.uint64]
 
 PADDING_BYTES = 32
-"""Zeros behind the last value: as far as a step looks ahead."""
+"""Zeros after the last value: the longest look-ahead of a step."""
 VARINT_BYTES_MAX = 10
 REASON_CHARACTERS = 500
 
 _TOP_BITS = np.uint64(0x8080808080808080)
 _LOW_BITS = np.uint64(0x7F7F7F7F7F7F7F7F)
 _ONE = np.uint64(1)
-# Seven bits of each byte, then fourteen of each two, then 28 of each four, pushed together.
+# Combines 7 bits of each byte, then 14 of each two bytes, then 28 of each four.
 _PUSHES = tuple(
     (np.uint64(even), np.uint64(odd), np.uint64(shift))
     for even, odd, shift in (
@@ -40,7 +40,7 @@ class Uneven(Exception):
 
 
 class Reasons:
-    """Which rows are bad, and why: the first reason counts."""
+    """The bad rows with the first reason of each."""
 
     __slots__ = ("_codes", "_texts")
 
@@ -54,7 +54,7 @@ class Reasons:
             self._codes[new] = self._texts.setdefault(why[:REASON_CHARACTERS], len(self._texts) + 1)
 
     def found(self) -> dict[int, str]:
-        """By row."""
+        """The reasons by row."""
         bad = np.flatnonzero(self._codes)
         texts = ["", *self._texts]
         return {row: texts[self._codes[row]] for row in bad.tolist()}
@@ -62,7 +62,7 @@ class Reasons:
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """Pieces of one buffer, in order; every piece is there."""
+    """Pieces of one buffer, in order, without nulls."""
 
     octets: Bytes
     at: Numbers
@@ -75,14 +75,14 @@ class Values:
         return Values(self.octets, self.at[rows], self.length[rows])
 
     def pieces(self) -> list[bytes]:
-        """Each as bytes of its own."""
+        """Each piece as bytes."""
         view = memoryview(self.octets)  # type: ignore[arg-type]  # an array is a buffer
         ends = (self.at + self.length).tolist()
         return [bytes(view[at:end]) for at, end in zip(self.at.tolist(), ends, strict=True)]
 
 
 class Rows:
-    """Rows of which some may turn out to be bad; for those who read values one by one."""
+    """Rows of which some may be bad, for reading values one by one."""
 
     __slots__ = ("reasons", "rows")
 
@@ -94,13 +94,13 @@ class Rows:
         return Rows(self.rows[chosen], self.reasons)
 
     def fail(self, bad: Flags, why: str) -> None:
-        """Give up those rows, if there are any."""
+        """Mark these rows as bad, if there are any."""
         if bad.any():
             self.reasons.add(self.rows[bad], why)
 
 
 class Cursors:
-    """Where reading stands in each value."""
+    """The reading position in each value."""
 
     __slots__ = ("at", "end", "octets", "park", "reasons", "rows", "words")
 
@@ -127,7 +127,7 @@ class Cursors:
         return len(self.at)
 
     def subset(self, chosen: Numbers) -> "Cursors":
-        """Some of them, to be moved on alone; then `rejoin`."""
+        """A subset that is advanced separately; then call `rejoin`."""
         return Cursors(
             self.octets,
             self.at[chosen],
@@ -142,31 +142,31 @@ class Cursors:
         self.end[chosen] = part.end
 
     def fail(self, bad: Flags, why: str) -> None:
-        """Give up those rows, if there are any."""
+        """Mark these rows as bad and park their cursors."""
         if bad.any():
             self.reasons.add(self.rows[bad], why)
             self.at[bad] = self.park
             self.end[bad] = self.park
 
     def parked(self) -> Flags:
-        """Which were given up."""
+        """Which cursors are parked."""
         found: Flags = self.end == self.park
         return found
 
     def settle(self, path: str) -> None:
-        """After a step: nobody may have gone past the end of the value."""
+        """Fail the cursors that are past the end of their value after a step."""
         self.fail(self.at > self.end, f"{path} reaches past the end of the value")
 
     def octet(self) -> Bytes:
-        """The next byte of each, without moving on."""
+        """The next byte of each, without advancing."""
         return self.octets[self.at]
 
     def word(self) -> Words:
-        """The next eight bytes of each as a number, without moving on."""
+        """The next eight bytes of each as a number, without advancing."""
         return self.words[self.at]
 
     def unsigned(self, path: str) -> Numbers:
-        """Variable-length integers, seven bits a byte, as 64 bits."""
+        """Variable-length integers, seven bits per byte, as 64 bits."""
         first = self.octet()
         if not len(first) or first.max() < 0x80:
             self.at += 1
@@ -188,7 +188,7 @@ class Cursors:
         return found
 
     def _long(self, rows: Numbers, path: str) -> tuple[Numbers, Numbers]:
-        """Numbers of nine and ten bytes: rare, and where nonsense shows."""
+        """Numbers of nine and ten bytes, which are rare and may be invalid."""
         at = self.at[rows]
         found = np.zeros(len(rows), np.int64)
         for byte in range(VARINT_BYTES_MAX):
@@ -196,12 +196,12 @@ class Cursors:
         ninth, tenth = self.octets[at + 8], self.octets[at + 9]
         short = ninth < 0x80
         found[short] &= (1 << 63) - 1
-        # Ten bytes have room for six bits more than a number has.
+        # Ten bytes have six bits more than a 64-bit number.
         endless = ~short & (tenth > 1)
         if endless.any():
             bad = np.zeros(len(self), np.bool_)
             bad[rows[endless]] = True
-            self.fail(bad, f"{path} is no number: it has too many bytes")
+            self.fail(bad, f"{path} is not a number: it has too many bytes")
         return found, np.where(endless, 0, np.where(short, 9, 10))
 
     def zigzag(self, path: str) -> Numbers:
@@ -212,8 +212,8 @@ class Cursors:
 
 
 def start(values: Values, skip: int = 0) -> Cursors:
-    """At the beginning of each value, or so many bytes behind it. The bytes are copied together,
-    so that they are near."""
+    """Cursors at the beginning of each value, or `skip` bytes after it. The bytes are copied
+    together, so that they are contiguous."""
     first = int(values.at.min()) if len(values) else 0
     last = int((values.at + values.length).max()) if len(values) else 0
     octets = np.zeros(last - first + PADDING_BYTES, np.uint8)
@@ -221,12 +221,12 @@ def start(values: Values, skip: int = 0) -> Cursors:
     at = values.at - first
     rows = np.arange(len(values))
     reasons = Reasons(len(values))
-    # One byte behind the last value, so that who is parked can be told from who is at its end.
+    # One byte after the last value, so that a parked cursor differs from one at its end.
     return Cursors(octets, at + skip, at + values.length, rows, reasons, last - first + 1)
 
 
 def scattered(parts: list[tuple[Numbers, pa.Array]], count: int, kind: pa.DataType) -> pa.Array:
-    """One array of all parts, each value at its row; null where no part has one."""
+    """One array of all parts, each value at its row; null if no part has one."""
     parts = [(rows, array) for rows, array in parts if len(rows)]
     if not parts:
         return pa.nulls(count, kind)

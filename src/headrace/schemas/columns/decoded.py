@@ -1,4 +1,4 @@
-"""What a format makes of values: an array, and why some rows have none."""
+"""Decoded values: an array, and the reasons of bad rows."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,8 +27,8 @@ def decode_in_parts(
     at_once: Callable[[Values], Decoded | None],
     singly: Callable[[Values], Decoded],
 ) -> Decoded:
-    """All values at once; where that fails, in smaller parts, so that an odd one slows down only
-    its neighbours."""
+    """Decode all values at once; if that fails, in smaller parts, so that an unusual value slows
+    down only its neighbours."""
     found = at_once(values)
     if found is not None:
         return found

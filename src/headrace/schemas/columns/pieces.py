@@ -8,14 +8,14 @@ from headrace.wire.columns import Bytes, Numbers
 
 
 def byte_array(payload: Buffer | Bytes, at: Numbers, length: Numbers) -> pa.Array:
-    """The pieces of the payload at these places, copied together; a length of -1 is a null."""
+    """The pieces of the payload at these positions, copied together; a length of -1 is a null."""
     count = len(at)
     null = length < 0
     if null.all():
         return pa.nulls(count, pa.binary())
-    # One array over the whole payload, in which every other slot is a gap: the pieces and what
-    # lies between them. Taking every second slot makes one copy, in C. Pieces may lie in any order;
-    # Arrow only looks that the first bound is not behind the last.
+    # One array over the whole payload, in which every other slot is a gap: the pieces and the bytes
+    # between them. Taking every second slot makes one copy, in C. Pieces may be in any order; Arrow
+    # only checks that the first bound is not after the last.
     bounds = np.empty(2 * count + 2, np.int32)
     bounds[0], bounds[-1] = 0, len(payload)
     bounds[1:-1:2] = at

@@ -1,4 +1,4 @@
-"""JSON values as columns: by Arrow's parser if every document pleases it, else one by one."""
+"""Reads JSON values into columns: with Arrow's parser if it accepts all, else one by one."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ LARGEST = {"integer": 1 << 63, "int32": 1 << 31}
 
 
 class JsonColumnReader:
-    """Reads with one reader's schema; the writer's does not change what a document says."""
+    """Reads with one reader's schema; the writer's schema is not needed."""
 
     def __init__(self, reader: RegisteredSchema) -> None:
         self._json_type = parse(reader)
@@ -32,11 +32,11 @@ class JsonColumnReader:
         return decode_in_parts(values, self._parse_all, self._parse_singly)
 
     def _parse_all(self, values: Values) -> Decoded | None:
-        """All documents in one go; None if one of them needs a closer look."""
+        """Parse all documents at once; None if one of them must be parsed separately."""
         from pyarrow import json as arrow_json
 
-        # A document that begins like an object is at least one row to the parser, so that with as
-        # many rows as documents each is exactly one.
+        # The parser makes at least one row of a document that begins like an object, so if there
+        # are as many rows as documents, each is exactly one row.
         if (values.octets[np.where(values.length > 0, values.at, 0)] != ord("{")).any():
             return None
         count = len(values)
@@ -79,18 +79,18 @@ class JsonColumnReader:
                 found.append(json.loads(piece.decode(), parse_constant=_refuse))
                 good.append(row)
             except (ValueError, RecursionError) as error:
-                reasons.add(np.array([row]), f"no JSON: {error}")
+                reasons.add(np.array([row]), f"not JSON: {error}")
         rows = np.array(good, np.int64)
         array = column(self._json_type, found, Rows(rows, reasons), "")
         return without_bad(scattered([(rows, array)], len(values), self._type), reasons)
 
 
 def _refuse(word: str) -> object:
-    raise ValueError(f"{word} is no JSON value")
+    raise ValueError(f"{word} is not a JSON value")
 
 
 def column(json_type: JsonType, values: Sequence[object], rows: Rows, path: str) -> pa.Array:
-    """Values of one type as an array; rows where one is of another type are bad."""
+    """Values of one type as an array; rows with a value of another type are bad."""
     kind = to_arrow_type(spark_type(json_type), timezone="UTC")
     if json_type.kind == ANY:
         texts = [None if each is None else _text(each) for each in values]

@@ -1,7 +1,7 @@
 """JSON Schemas as types of columns.
 
-Only what says which fields there are and of which type is looked at: a reader does not validate.
-Where a schema leaves the type open, the column is the JSON text itself.
+Only fields and their types are read from a schema: a reader does not validate. If a schema does not
+determine a type, the column is the JSON text.
 """
 
 import json
@@ -34,7 +34,7 @@ SCALARS: dict[str, DataType] = {
     "string": StringType(),
     ANY: StringType(),
 }
-# What Connect's converters say about numbers; JSON itself knows only two kinds.
+# The number types of Connect's converters; JSON itself has only two.
 CONNECT = {"int8": "int32", "int16": "int32", "int32": "int32", "float32": "float32"}
 
 
@@ -48,7 +48,7 @@ class JsonType:
 
     @property
     def is_plain(self) -> bool:
-        """Whether Arrow's own parser makes the same of it: nothing open, no objects as maps."""
+        """Whether Arrow's parser gives the same result: no undetermined types, no maps."""
         if self.kind in ("map", ANY):
             return False
         parts = [*self.fields.values(), *([] if self.inner is None else [self.inner])]
@@ -56,17 +56,17 @@ class JsonType:
 
 
 def parse(schema: RegisteredSchema) -> JsonType:
-    """The type of a registered schema; InvalidSchema where it is none."""
+    """The type of a registered schema; InvalidSchema if it is malformed."""
     try:
         documents = {each.name: json.loads(each.text) for each in schema.dependencies}
         documents[""] = json.loads(schema.text)
         return _TypeReader(documents).type_of(documents[""], "", ())
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise InvalidSchema(f"schema {schema.id} is no JSON Schema: {error}") from None
+        raise InvalidSchema(f"schema {schema.id} is not a JSON Schema: {error}") from None
 
 
 class _TypeReader:
-    """One schema with the documents that it may refer to, by name; its own is ''."""
+    """One schema with the documents of its references, by name; its own is ''."""
 
     def __init__(self, documents: dict[str, object]) -> None:
         self._documents = documents
@@ -135,7 +135,7 @@ def _kind(data: dict[str, object]) -> str:
 
 
 def spark_type(json_type: JsonType) -> DataType:
-    """As what Spark shows it; everything may be null."""
+    """The Spark type; all fields are nullable."""
     if json_type.kind == "object":
         return StructType(
             [StructField(name, spark_type(each)) for name, each in json_type.fields.items()]

@@ -1,7 +1,7 @@
-"""Rows as JSON, and the JSON Schema that a Spark type has by itself.
+"""Encodes rows as JSON, and derives the JSON Schema of a Spark type.
 
-What is null is left out. Times and dates are text as ISO 8601 has it, decimals are text, and
-binary is base64, because JSON has nothing of its own for them.
+Null fields are left out. Times and dates are ISO 8601 strings, decimals are strings, and binary is
+base64, because JSON has no types for them.
 """
 
 import base64
@@ -50,8 +50,8 @@ SIMPLE: dict[type[DataType], dict[str, str]] = {
 
 
 def derived(kind: DataType, name: str) -> str:
-    """The schema of a column. It is closed, and all fields are optional, so that some may be added
-    and left out later."""
+    """The schema of a column. It is closed, and all fields are optional, so that fields can be
+    added and removed later."""
     draft = {"$schema": "http://json-schema.org/draft-07/schema#", "title": name}
     return json.dumps({**draft, **_schema(kind, name)})
 
@@ -70,7 +70,7 @@ def _schema(kind: DataType, path: str) -> dict[str, Any]:
         return {"type": "object", "additionalProperties": _optional(values)}
     if type(kind) in SIMPLE:
         return dict(SIMPLE[type(kind)])
-    raise BadColumn(f"{path} is {kind.simpleString()}, for which JSON has no type; convert it")
+    raise BadColumn(f"{path} is {kind.simpleString()}, which has no JSON type; convert it")
 
 
 def _optional(schema: dict[str, Any]) -> dict[str, Any]:
@@ -98,13 +98,13 @@ class JsonColumnWriter:
             )
         except ValueError:
             raise BadColumn(
-                f"a row of {self._column} has a number that JSON does not know: NaN or an infinity"
+                f"a row of {self._column} has a number that JSON does not have: NaN or infinity"
             ) from None
         return text.encode()
 
 
 def plain(kind: DataType) -> Callable[[Any], Any]:
-    """What makes a value of this type one that JSON knows."""
+    """A function that converts values of this type to JSON's types."""
     if isinstance(kind, StructType):
         parts = [(each.name, plain(each.dataType)) for each in kind.fields]
         return lambda row: {

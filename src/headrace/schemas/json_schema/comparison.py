@@ -1,9 +1,9 @@
-"""Whether every document that one JSON Schema allows is allowed by another one.
+"""Checks whether every document that one JSON Schema allows is allowed by another one.
 
-Each keyword of the reader's schema must follow from the writer's. Where that cannot be seen keyword
-by keyword (patterns, conditions, dependencies), both must say the same. A schema without
-`additionalProperties: false` allows any property: a reader may therefore not begin to restrict a
-property that the writer's documents may already have in another form.
+Each keyword of the reader's schema must follow from the writer's. If that cannot be determined
+keyword by keyword (patterns, conditions, dependencies), both must be equal. A schema without
+`additionalProperties: false` allows any property: a reader must therefore not restrict a property
+that the writer's documents may already have in another form.
 """
 
 import json
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 Data: TypeAlias = "dict[str, object] | bool"
 TYPES = frozenset({"null", "boolean", "number", "integer", "string", "array", "object"})
-# A larger value in the reader allows more, or a smaller one does.
+# Keywords whose larger (or smaller) value in the reader allows more.
 UPPER = ("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties")
 LOWER = ("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties")
 EXACT = (
     "pattern", "contains", "propertyNames", "if", "then", "else", "unevaluatedProperties",
     "unevaluatedItems", "minContains", "maxContains",
 )  # fmt: skip
-# Which types a keyword speaks of: for all other values it says nothing.
+# The types to which a keyword applies.
 ABOUT = {
     "maximum": "number", "exclusiveMaximum": "number", "minimum": "number",
     "exclusiveMinimum": "number", "maxLength": "string", "minLength": "string",
@@ -115,7 +115,7 @@ class JsonComparison:
         self._sides = sides
         self._budget = Budget(sides.pairs)
         self._results: dict[tuple[int, int], list[str]] = {}
-        # Nodes created during the comparison must live as long as their ids are used as keys.
+        # Nodes must live as long as their ids are used as keys.
         self._nodes: list[JsonNode] = []
 
     def problems(self, reader: JsonNode, writer: JsonNode, path: str = "") -> list[str]:
@@ -126,7 +126,7 @@ class JsonComparison:
         if pair not in self._results:
             self._budget.spend()
             self._nodes += (reader, writer)
-            # A pair under way counts as allowed: a recursive schema is if the rest of it is.
+            # A pair in progress counts as allowed, because a recursive schema is if its rest is.
             self._results[pair] = []
             self._results[pair] = self._compare(reader, writer, path)
         return self._results[pair]
@@ -135,7 +135,7 @@ class JsonComparison:
         if reader.data in (True, {}) or writer.data is False:
             return []
         if reader.data is False:
-            return [self._say(path, "allows nothing, and {w} allows something")]
+            return [self._say(path, "allows no value, but {w} allows some")]
         if (target := writer.target()) is not None:
             return self.problems(reader, target, path)
         if (target := reader.target()) is not None:
@@ -152,7 +152,7 @@ class JsonComparison:
     def _from_branches(
         self, reader: JsonNode, writer: JsonNode, word: str, branches: list[JsonNode], path: str
     ) -> list[str]:
-        """A union writes the documents of all its members."""
+        """Compare a writer's union: the reader must allow the documents of all its members."""
         assert isinstance(writer.data, dict)
         beside = {name: value for name, value in writer.data.items() if name != word}
         found: list[str] = []
@@ -198,7 +198,7 @@ class JsonComparison:
         if found:
             return found
         if _values(reader) is not None:
-            return [self._say(path, "allows only certain values, and {w} allows others")]
+            return [self._say(path, "allows only certain values, but {w} allows others")]
         found = self._bounds(reader, merged, path)
         if "object" in merged.types():
             found += self._object(reader, merged, path)
@@ -217,7 +217,7 @@ class JsonComparison:
             return []
         return [
             self._say(
-                path, f"allows {' or '.join(sorted(allowed))}, and {{w}} also {' or '.join(extra)}"
+                path, f"allows {' or '.join(sorted(allowed))}, but {{w}} also {' or '.join(extra)}"
             )
         ]
 
@@ -231,8 +231,8 @@ class JsonComparison:
             if about and not writer.types() & {about, "integer" if about == "number" else about}:
                 continue
             if not _follows(word, wanted, given):
-                shown = "nothing of the kind" if given is None else _short(given)
-                found.append(self._say(path, f"has {word} {_short(wanted)}, and {{w}} {shown}"))
+                shown = "no such limit" if given is None else _short(given)
+                found.append(self._say(path, f"has {word} {_short(wanted)}, but {{w}} has {shown}"))
         return found + self._conditions(reader, writer, path)
 
     def _conditions(self, reader: JsonNode, writer: JsonNode, path: str) -> list[str]:
@@ -241,15 +241,17 @@ class JsonComparison:
             wanted, given = reader.get(word), writer.get(word)
             for name, rule in wanted.items() if isinstance(wanted, dict) else ():
                 if not isinstance(given, dict) or given.get(name) != rule:
-                    found.append(self._say(_join(path, name), f"has {word} that {{w}} has not"))
+                    found.append(
+                        self._say(_join(path, name), f"has {word} that {{w}} does not have")
+                    )
         excluded = reader.get("not")
         if isinstance(excluded, dict | bool):
             other = writer.get("not")
-            # What the reader excludes, the writer must exclude too.
+            # The writer must exclude what the reader excludes.
             if not isinstance(other, dict | bool) or self.problems(
                 writer.part(other), reader.part(excluded), path
             ):
-                found.append(self._say(path, f"excludes {_short(excluded)}, and {{w}} does not"))
+                found.append(self._say(path, f"excludes {_short(excluded)}, but {{w}} does not"))
         return found
 
     def _object(self, reader: JsonNode, writer: JsonNode, path: str) -> list[str]:
@@ -261,7 +263,7 @@ class JsonComparison:
         for name in map(str, wanted if isinstance(wanted, list) else ()):
             has_default = name in mine and mine[name].get("default") is not None
             if name not in required and not has_default:
-                found.append(self._say(_join(path, name), "requires it, and {w} does not"))
+                found.append(self._say(_join(path, name), "requires it, but {w} does not"))
         for name, part in mine.items():
             source = theirs.get(name) or _other_property(writer, name)
             if source is None:
@@ -269,7 +271,7 @@ class JsonComparison:
                     found.append(
                         self._say(
                             _join(path, name),
-                            "restricts it, and {w} allows additional properties of any kind",
+                            "restricts it, but {w} allows additional properties of any kind",
                         )
                     )
             else:
@@ -287,7 +289,7 @@ class JsonComparison:
         if target is None or source.data is False:
             return []
         if target.data is False:
-            return [self._say(place, "does not allow it, and {w} has it")]
+            return [self._say(place, "does not allow it, but {w} has it")]
         return self.problems(target, source, place)
 
     def _additional(self, reader: JsonNode, writer: JsonNode, path: str) -> list[str]:
@@ -303,7 +305,7 @@ class JsonComparison:
                 found += self.problems(mine, source, _join(path, f"/{pattern}/"))
         if mine.data not in (True, {}) and _additional_of(writer).data is not False:
             if mine.data is False:
-                found.append(self._say(path, "allows no additional properties, and {w} does"))
+                found.append(self._say(path, "allows no additional properties, but {w} does"))
             else:
                 found += self.problems(mine, _additional_of(writer), _join(path, "*"))
         return found
@@ -324,7 +326,7 @@ class JsonComparison:
 
 
 def _merged(writer: JsonNode) -> JsonNode:
-    """The writer and the members of its `allOf`: each constraint of each of them holds."""
+    """The writer combined with the members of its `allOf`, whose constraints all apply."""
     parts = writer.listed("allOf")
     if not parts or not isinstance(writer.data, dict):
         return writer
@@ -380,7 +382,7 @@ def _pattern(text: str) -> "re.Pattern[str]":
     try:
         return re.compile(text)
     except re.error:
-        # Another dialect than Python's; it then matches nothing that we could tell.
+        # A dialect that Python does not support; it is treated as matching nothing.
         return re.compile(r"(?!)")
 
 

@@ -19,7 +19,7 @@ from headrace.schemas.interface import ParsedSchema, SchemaDependency
 from headrace.schemas.json_schema.comparison import JsonComparison, JsonNode
 
 Schema = dict[str, object] | bool
-# Of a schema without an $id: what its own references are relative to.
+# The base URI of a schema without an $id.
 HERE = "headrace:/schema"
 
 
@@ -47,7 +47,7 @@ class JsonSchema:
 
 
 def parse(text: str, dependencies: Sequence[SchemaDependency]) -> JsonSchema:
-    """The schema; a `$ref` may name a part of it, its `$id`, or one of the dependencies."""
+    """Parse a schema; a `$ref` may refer to a part of it, its `$id`, or a dependency."""
     data = _data(text, "the schema")
     kind: type[Validator] = validator_for(data, default=Draft7Validator)
     _check(kind, data)
@@ -66,8 +66,8 @@ def parse(text: str, dependencies: Sequence[SchemaDependency]) -> JsonSchema:
     except (Unresolvable, ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
         reason = f"{error}"[:300] or type(error).__name__
         raise InvalidSchema(
-            f"Invalid JSON Schema: a $ref leads nowhere: {reason}. Name what it refers to among "
-            "the schema's references"
+            f"Invalid JSON Schema: a $ref cannot be resolved: {reason}. Add its target to the "
+            "schema's references"
         ) from None
     return JsonSchema(data, node)
 
@@ -80,7 +80,7 @@ def _data(text: str, what: str) -> Schema:
     if not isinstance(data, dict | bool):
         raise InvalidSchema(f"Invalid JSON Schema: {what} must be an object, true or false")
     if isinstance(data, dict) and not isinstance(data.get("$schema", ""), str):
-        raise InvalidSchema(f"Invalid JSON Schema: the $schema of {what} must be a text")
+        raise InvalidSchema(f"Invalid JSON Schema: the $schema of {what} must be a string")
     return data
 
 

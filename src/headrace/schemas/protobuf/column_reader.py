@@ -1,9 +1,9 @@
-"""Protobuf values as columns.
+"""Reads Protobuf values into columns.
 
 message indexes | the message
 
-A message is parsed with the reader's descriptor, as Protobuf has it: by the numbers of its fields,
-leaving out those that it does not know. The writer's says which message of its file it is.
+A message is parsed with the reader's descriptor, as usual in Protobuf: by field numbers, ignoring
+unknown fields. The writer's schema determines which message of its file it is.
 """
 
 from collections.abc import Sequence
@@ -56,7 +56,7 @@ class ProtobufColumnReader:
         )
 
     def _decode_all(self, values: Values, writer: RegisteredSchema) -> Decoded | None:
-        """All messages at once, if they are all the file's first one and nothing is odd."""
+        """Decode all messages at once, if all are the file's first message and regular."""
         if not len(values) or (values.length == 0).any() or values.octets[values.at].any():
             return None
         try:
@@ -79,7 +79,7 @@ class ProtobufColumnReader:
                 found.append(parse_one(piece[start:]))
                 good.append(row)
             except Exception as error:
-                # Whatever a decoder stumbles over in bytes that are not what they say.
+                # Decoders raise many kinds of exceptions for malformed bytes.
                 reasons.add(np.array([row]), f"not of its schema: {type(error).__name__} {error}")
         rows = np.array(good, np.int64)
         array = scattered([(rows, self._columns(found, rows, reasons))], len(values), self._type)
@@ -101,7 +101,7 @@ class ProtobufColumnReader:
         return structs(self._message, kept, self._type)
 
     def _check(self, writer: RegisteredSchema, indexes: tuple[int, ...]) -> None:
-        """ValueError unless the value is of the message that is read."""
+        """ValueError unless the value is of the expected message."""
         name = self._names.get((writer.id, indexes))
         if name is None:
             if writer.id not in self._files:
@@ -112,7 +112,7 @@ class ProtobufColumnReader:
                 raise ValueError(f"the schema has no message at {list(indexes)}") from None
             self._names[writer.id, indexes] = name
         if name != self._message.full_name:
-            raise ValueError(f"a message {name}, and not {self._message.full_name}")
+            raise ValueError(f"a message {name}, not {self._message.full_name}")
 
 
 def structs(message: Descriptor, values: Sequence[Any], kind: pa.DataType) -> pa.Array:

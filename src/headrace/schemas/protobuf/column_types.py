@@ -1,7 +1,7 @@
 """The Spark type of a Protobuf message.
 
-Fields without presence have their default where they are not set; all others are null then.
-Numbers without a sign get a wider type, a Timestamp is a timestamp, a wrapper is its value.
+Fields without presence have their default if they are not set; all others are null. Unsigned
+numbers get a wider type, a Timestamp is a timestamp, a wrapper is its value.
 """
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -49,15 +49,15 @@ def is_map(field: FieldDescriptor) -> bool:
 
 
 def spark_type(message: Descriptor, above: tuple[str, ...] = ()) -> DataType:
-    """As what Spark shows a message."""
+    """The Spark type of a message."""
     if message.full_name == TIMESTAMP:
         return TimestampType()
     if message.full_name in WRAPPERS:
         return field_type(message.fields_by_name["value"], above)
     if message.full_name in above:
         raise InvalidSchema(
-            f"the message {message.full_name} contains itself: that has no columns in Spark. Read "
-            "the topic without value.format, or give a version of the schema without it"
+            f"the message {message.full_name} is recursive, which has no columns in Spark. Read "
+            "the topic without value.format, or select a version of the schema without it"
         )
     inner = (*above, message.full_name)
     return StructType(
@@ -66,7 +66,7 @@ def spark_type(message: Descriptor, above: tuple[str, ...] = ()) -> DataType:
 
 
 def repeated_type(field: FieldDescriptor, above: tuple[str, ...]) -> DataType:
-    """Of a field with all its values."""
+    """The type of a field with all its values."""
     if is_map(field):
         parts = field.message_type.fields_by_name
         return MapType(field_type(parts["key"], above), field_type(parts["value"], above))
@@ -75,7 +75,7 @@ def repeated_type(field: FieldDescriptor, above: tuple[str, ...]) -> DataType:
 
 
 def field_type(field: FieldDescriptor, above: tuple[str, ...]) -> DataType:
-    """Of one value of a field."""
+    """The type of one value of a field."""
     if field.message_type is not None:
         return spark_type(field.message_type, above)
     return SCALARS[field.type]

@@ -1,4 +1,4 @@
-"""Rows as Protobuf messages, and the file that a Spark type has by itself."""
+"""Encodes rows as Protobuf messages, and derives the file of a Spark type."""
 
 import base64
 import datetime
@@ -49,9 +49,9 @@ KEYS = (BooleanType, ByteType, ShortType, IntegerType, LongType, StringType)
 
 
 def derived(kind: DataType, name: str, before: RegisteredSchema | None) -> str:
-    """The file of a column, as a descriptor in base64. Fields keep the numbers they had before."""
+    """The file of a column, as a descriptor in base64. Fields keep their earlier numbers."""
     if not isinstance(kind, StructType):
-        raise BadColumn(f"a column of Protobuf is a struct, and this is {kind.simpleString()}")
+        raise BadColumn(f"a Protobuf column must be a struct, but this is {kind.simpleString()}")
     known = None if before is None else message_named(descriptor_of(before), None)
     file = FileDescriptorProto(name=f"{name}.proto", syntax="proto3")
     message = file.message_type.add(name=known.name if known is not None else name)
@@ -119,9 +119,7 @@ def _type(
         field.type = SIMPLE[type(kind)]
     else:
         where = f"{path}.{field.name}".lstrip(".")
-        raise BadColumn(
-            f"{where} is {kind.simpleString()}, for which Protobuf has no type; convert it"
-        )
+        raise BadColumn(f"{where} is {kind.simpleString()}, which has no Protobuf type; convert it")
 
 
 class ProtobufColumnWriter:
@@ -147,7 +145,7 @@ class ProtobufColumnWriter:
                 fill(message, self._message, row)
             except (TypeError, ValueError) as error:
                 raise BadColumn(
-                    f"a row of {self._column} is no {self._message.full_name}: {error}"
+                    f"a row of {self._column} is not a {self._message.full_name}: {error}"
                 ) from None
             made.append(self._prefix + message.SerializeToString())
         return pa.array(made, pa.binary())
@@ -156,7 +154,7 @@ class ProtobufColumnWriter:
 def check_fields(message: Descriptor, kind: pa.DataType, path: str) -> None:
     """BadColumn if a struct has a field that the message does not have."""
     if not pa.types.is_struct(kind):
-        raise BadColumn(f"{path} is {kind}, and its schema is the message {message.full_name}")
+        raise BadColumn(f"{path} is {kind}, but its schema is the message {message.full_name}")
     for inner in kind:
         field = message.fields_by_name.get(inner.name)
         if field is None:
@@ -169,7 +167,7 @@ def check_fields(message: Descriptor, kind: pa.DataType, path: str) -> None:
 
 
 def fill(message: Any, about: Descriptor, row: Mapping[str, Any]) -> None:
-    """Set the fields of a message; what is null stays unset."""
+    """Set the fields of a message; null fields stay unset."""
     for name, value in row.items():
         if value is None:
             continue
@@ -209,7 +207,7 @@ def _scalar(field: FieldDescriptor, value: Any) -> Any:
     if field.enum_type is not None and isinstance(value, str):
         found = field.enum_type.values_by_name.get(value)
         if found is None:
-            raise ValueError(f"{value!r} is no value of the enum {field.enum_type.full_name}")
+            raise ValueError(f"{value!r} is not a value of the enum {field.enum_type.full_name}")
         return found.number
     if field.type in (FieldDescriptor.TYPE_UINT64, FieldDescriptor.TYPE_FIXED64):
         return int(value)

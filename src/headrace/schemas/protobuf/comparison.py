@@ -1,7 +1,7 @@
 """Whether messages of one Protobuf file can be read with another: "Updating A Message Type".
 
-Fields are known by their numbers. Names, packages, enum values and the order of things do not
-matter on the wire; kinds of values, numbers and what shares a oneof do.
+Fields are identified by their numbers. Names, packages, enum values and order do not matter on the
+wire; types, numbers and the members of a oneof do.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ from headrace.schemas.comparison import Budget, Sides
 from headrace.schemas.protobuf.descriptor import SCALARS
 
 Field = FieldDescriptorProto
-# Types that are read as each other.
+# Types that can be read as each other.
 FAMILIES = (
     {Field.TYPE_INT32, Field.TYPE_UINT32, Field.TYPE_INT64, Field.TYPE_UINT64, Field.TYPE_BOOL,
      Field.TYPE_ENUM},
@@ -27,7 +27,7 @@ FAMILIES = (
     {Field.TYPE_STRING, Field.TYPE_BYTES},
 )  # fmt: skip
 FAMILY = {kind: number for number, family in enumerate(FAMILIES) for kind in family}
-# Of these the last one counts where one is expected; numbers may be packed into one piece.
+# Of these, a reader of a single value takes the last; numbers may be packed together.
 LENGTH_DELIMITED = {Field.TYPE_STRING, Field.TYPE_BYTES, Field.TYPE_MESSAGE}
 
 

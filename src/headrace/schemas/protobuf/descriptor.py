@@ -1,7 +1,7 @@
-"""A file descriptor as the parts of a .proto file.
+"""Converts a file descriptor to the parts of a .proto file.
 
-Some clients send a descriptor instead of text. Names of types are the full ones, with a leading
-dot, as a descriptor has them. Of custom options only Confluent's are known here.
+Some clients send a descriptor instead of text. Names of types are full names with a leading dot, as
+in a descriptor. Of custom options only Confluent's are supported.
 """
 
 from collections.abc import Iterable, Iterator
@@ -61,7 +61,7 @@ def elements_of(file: FileDescriptorProto) -> elements.ProtoFile:
 
 
 def _options(options: object) -> tuple[ProtoOption, ...]:
-    """Options that are known by name, in the order of existing registries."""
+    """Options with a known name, in the order of existing registries."""
     found: list[tuple[int, ProtoOption]] = []
     for field, value in options.ListFields():  # type: ignore[attr-defined]
         if field.name == "map_entry" or (field.message_type and not field.is_extension):
@@ -154,7 +154,7 @@ def _oneofs(
 
 
 def _oneof(field: FieldDescriptorProto) -> int | None:
-    """The oneof that the field is written in."""
+    """The index of the field's oneof."""
     if field.proto3_optional or not field.HasField("oneof_index"):
         return None
     return int(field.oneof_index)
@@ -177,7 +177,7 @@ def _field(
 def _group(
     field: FieldDescriptorProto, label: str, bodies: dict[str, DescriptorProto]
 ) -> elements.ProtoGroup:
-    # Groups exist in proto2 alone.
+    # Groups exist in proto2 only.
     body = _message(bodies[_last(field.type_name)], proto3=False)
     return elements.ProtoGroup(label, field.number, _field_options(field), body)
 
@@ -219,7 +219,7 @@ def _field_options(field: FieldDescriptorProto) -> tuple[ProtoOption, ...]:
 def _default(field: FieldDescriptorProto) -> Value:
     text = str(field.default_value)
     if field.type == Field.TYPE_BYTES:
-        # A descriptor has bytes already escaped.
+        # In a descriptor, bytes are already escaped.
         return unescaped(text).decode("utf-8", "surrogateescape")
     return text if field.type == Field.TYPE_STRING else ProtoWord(text)
 

@@ -1,7 +1,7 @@
 """The parts of a .proto file as they are written, without comments.
 
 `source.py` reads them from text, `descriptor.py` from a descriptor, `text.py` prints them
-and `normal.py` puts them in one order. Names of types are as the author wrote them.
+and `normal.py` normalizes them. Names of types are those of the text.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,18 +11,18 @@ from typing import TypeAlias
 HIGHEST_FIELD = 536_870_911
 HIGHEST_ENUM = 2**31 - 1
 SPECIAL_ORDER = {"default": 1, "json_name": 2}
-"""Parts of a field that are written like options, and printed behind all that are."""
+"""Parts of a field that are written like options, and printed after the options."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProtoWord:
-    """A value of an option that has no quotes: a number, a boolean, the name of an enum value."""
+    """A value of an option without quotes: a number, a boolean, the name of an enum value."""
 
     text: str
 
 
 Value: TypeAlias = "ProtoWord | str | Sequence[Value] | Mapping[str, Value]"
-"""A string is text; bytes that are no UTF-8 are in it as surrogates (PEP 383)."""
+"""A string is text; bytes that are not UTF-8 become surrogates (PEP 383)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class ProtoMessage:
 class ProtoMethod:
     name: str
     input: str
-    """With `stream ` before the type where it is one."""
+    """The type, with the prefix `stream ` for a stream."""
     output: str
     options: tuple[ProtoOption, ...] = ()
 
@@ -133,7 +133,7 @@ class ProtoService:
 @dataclass(frozen=True, slots=True)
 class ProtoFile:
     syntax: str = ""
-    """The first statement without its semicolon: `syntax = "proto3"`. It may be empty."""
+    """The first statement without the semicolon: `syntax = "proto3"`. It may be empty."""
     package: str = ""
     imports: tuple[str, ...] = ()
     public_imports: tuple[str, ...] = ()

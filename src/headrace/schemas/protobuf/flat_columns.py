@@ -1,8 +1,8 @@
-"""Flat Protobuf messages, read for all records at once.
+"""Reads flat Protobuf messages for all records at once.
 
-A message is a row of tags, each before its value, in any order. In each turn the next tag of every
-record is read, and the values behind equal tags together. Whatever is odd (a record that is bad, a
-field of another wire type than its own, a group) is left to the parser that reads one by one.
+A message is a sequence of tags, each followed by its value, in any order. Each round reads the next
+tag of every record, and the values of equal tags together. Irregular cases (a bad record, a field
+with an unexpected wire type, a group) are left to the parser that reads one by one.
 """
 
 from dataclasses import dataclass
@@ -24,23 +24,23 @@ WIRE = {
     F.TYPE_STRING: OCTETS, F.TYPE_BYTES: OCTETS,
 }  # fmt: skip
 UNKNOWN_FIELDS_MAX = 64
-"""Records with more fields than the reader has and these are read one by one."""
+"""Records with more unknown fields than this are read one by one."""
 LOW_HALF = 0xFFFFFFFF
 
 
 @dataclass(slots=True)
 class Column:
-    """One field of all records; of a field that comes twice the last value counts."""
+    """One field of all records; if it is repeated, the last value is used."""
 
     field: FieldDescriptor
     type: pa.DataType
     there: Flags
     numbers: Numbers
-    """Or where its bytes lie."""
+    """The positions of its bytes, for text and bytes."""
     lengths: Numbers
 
     def put(self, cursors: Cursors, rows: Numbers) -> None:
-        """The values that stand next in these records."""
+        """Read the next values of these records."""
         wire = WIRE[self.field.type]
         if wire == VARINT:
             self.numbers[rows] = cursors.unsigned("a number")
@@ -55,7 +55,7 @@ class Column:
         self.there[rows] = True
 
     def array(self, cursors: Cursors) -> pa.Array | None:
-        """None if only another parser can tell what it is."""
+        """The array; None if the other parser is needed."""
         made = self._octets(cursors) if WIRE[self.field.type] == OCTETS else self._numbers()
         if made is None or not self.field.has_presence or self.there.all():
             return made
@@ -99,14 +99,14 @@ class Column:
 
 
 def is_flat(message: Descriptor) -> bool:
-    """Whether every field is a single number, text or bytes."""
+    """Whether every field is a single number, string or bytes."""
     return bool(message.fields) and all(
         field.type in WIRE and not field.is_repeated for field in message.fields
     )
 
 
 def read_flat(message: Descriptor, kind: pa.DataType, values: Values) -> pa.Array | None:
-    """Structs of all messages; None if one of them has to be looked at more closely."""
+    """Structs of all messages; None if one of them must be parsed separately."""
     count = len(values)
     columns = {
         field.number: Column(
@@ -134,7 +134,7 @@ def read_flat(message: Descriptor, kind: pa.DataType, values: Values) -> pa.Arra
 
 
 def _turn(cursors: Cursors, rows: Numbers, columns: dict[int, Column]) -> bool:
-    """Read one field of each of these records; False if that cannot be done here."""
+    """Read one field of each of these records; False if the other parser is needed."""
     part = cursors.subset(rows)
     tags = part.unsigned("a tag")
     cursors.rejoin(rows, part)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ProtobufFormat:
-    """Protobuf; a value begins with the place of its message in the file."""
+    """Protobuf; a value begins with the indexes of its message in the file."""
 
     name = "PROTOBUF"
     file_suffix = ".proto"

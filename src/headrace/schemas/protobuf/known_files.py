@@ -1,8 +1,8 @@
 """Files that a Protobuf schema may import without a reference, apart from `google/protobuf/*`.
 
-They are the ones that existing registries know: Google's common types, from the package
-googleapis-common-protos, and Confluent's, which are described here. Readers of records need the
-same files. Nothing here needs protoc.
+They are those of existing registries: Google's common types, from the package
+googleapis-common-protos, and Confluent's, which are defined here. Readers of records need the same
+files. This module does not need protoc.
 """
 
 import importlib
@@ -24,26 +24,26 @@ GOOGLE_TYPES = (
     "timeofday",
 )  # fmt: skip
 META_NUMBER = 1088
-"""Of Confluent's extension of every kind of options."""
+"""The number of Confluent's extension of all kinds of options."""
 Field = FieldDescriptorProto
 
 
 def known_file(path: str) -> FileDescriptorProto | None:
-    """The file that is imported by this path; None where it is not one of those known here."""
+    """The file with this import path; None if it is not known here."""
     if path in _CONFLUENT:
         return _CONFLUENT[path]()
     return _google_type(path) if path.startswith("google/type/") else None
 
 
 def file_descriptor(raw: bytes) -> FileDescriptorProto:
-    """The descriptor that these bytes are, with Confluent's options among its known fields."""
+    """Parse a descriptor, with Confluent's options as known fields."""
     made: FileDescriptorProto = _descriptor_class().FromString(raw)
     return made
 
 
 @cache
 def _descriptor_class() -> type[FileDescriptorProto]:
-    # A pool of its own: what others register in the common one must not matter here.
+    # A separate pool, because other code may register files in the default one.
     pool = DescriptorPool()
     pool.AddSerializedFile(descriptor_pb2.DESCRIPTOR.serialized_pb)
     pool.Add(_meta())
@@ -54,7 +54,7 @@ def _descriptor_class() -> type[FileDescriptorProto]:
 
 
 def known_imports(paths: Iterable[str]) -> list[FileDescriptorProto]:
-    """The known files among these, and those that they import, each after what it imports."""
+    """The known files among these, and their imports, each after its own imports."""
     found: dict[str, FileDescriptorProto] = {}
 
     def visit(path: str) -> None:

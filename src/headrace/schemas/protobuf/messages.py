@@ -1,6 +1,6 @@
-"""Protobuf files as descriptors, and the messages in them that a value can be.
+"""Protobuf files as descriptors, and their messages.
 
-A value begins with the place of its message in the file: a count and as many indexes, each zigzag.
+A value begins with the indexes of its message in the file: a count and the indexes, each zigzag.
 
     count | index of a message | index of a message within it | ...     one 0 is the first message
 """
@@ -22,7 +22,7 @@ WELL_KNOWN = (
 MAIN = "headrace-main.proto"
 FIRST_MESSAGE = b"\0"
 INDEXES_MAX = 30
-"""Messages within messages."""
+"""The limit of nested messages."""
 
 
 def descriptor_of(schema: RegisteredSchema) -> FileDescriptor:
@@ -51,7 +51,7 @@ def _file(text: str, name: str) -> descriptor_pb2.FileDescriptorProto:
 
 
 def message_named(file: FileDescriptor, name: str | None) -> Descriptor:
-    """The message with this full or last name; the first of the file without a name."""
+    """The message with this full or last name; by default the first of the file."""
     found = list(file.message_types_by_name.values())
     if name is None and found:
         return found[0]
@@ -70,7 +70,7 @@ def message_named(file: FileDescriptor, name: str | None) -> Descriptor:
 
 
 def message_at(file: FileDescriptor, indexes: tuple[int, ...]) -> Descriptor:
-    """The message at this place: an index, then indexes of messages within it."""
+    """The message with these indexes: an index, then indexes of nested messages."""
     found = list(file.message_types_by_name.values())[indexes[0]]
     for index in indexes[1:]:
         found = found.nested_types[index]
@@ -78,7 +78,7 @@ def message_at(file: FileDescriptor, indexes: tuple[int, ...]) -> Descriptor:
 
 
 def message_indexes(data: bytes) -> tuple[tuple[int, ...], int]:
-    """The place of a value's message in its file, and where the message begins in `data`."""
+    """The indexes of a value's message in its file, and the start of the message in `data`."""
     if data[:1] == FIRST_MESSAGE:
         return (0,), 1
     count, at = _read_zigzag(data, 0)
@@ -104,11 +104,11 @@ def _read_zigzag(data: bytes, at: int) -> tuple[int, int]:
         shift += 7
         if byte < 0x80:
             return (found >> 1) ^ -(found & 1), at
-    raise ValueError("a message index of too many bytes")
+    raise ValueError("a message index has too many bytes")
 
 
 def indexes_of(message: Descriptor) -> bytes:
-    """The place of a message in its file, as values begin with it."""
+    """The encoded indexes of a message, with which values begin."""
     found: list[int] = []
     inner: Descriptor | None = message
     while inner is not None:

@@ -1,8 +1,8 @@
 """The normalized form of a .proto file.
 
-Names of types become full ones, fields, reserved numbers and options are sorted, and options that
-were set part by part become one message. The order of messages stays, because records name their
-message by its place.
+Names of types become full names, fields, reserved numbers and options are sorted, and options that
+were set in parts become one message. The order of messages is kept, because records identify their
+message by its index.
 """
 
 import re
@@ -45,11 +45,11 @@ def normalized(file: ProtoFile, types: Types) -> ProtoFile:
 
 
 class _Path(dict[str, Value]):
-    """A message of which options set one part each: `(o).a = 1` and `(o).b = 2` are one `(o)`."""
+    """A message whose fields are set by separate options: `(o).a = 1` and `(o).b = 2`."""
 
 
 class _Order:
-    """Arranges the parts of one file. `scope` is the full name of what a part stands in."""
+    """Arranges the parts of one file. `scope` is the full name of the enclosing element."""
 
     def __init__(self, types: Types, *, proto3: bool) -> None:
         self._types = types
@@ -116,7 +116,7 @@ class _Order:
         )
 
     def _extends(self, extends: Iterable[ProtoExtend], scope: str) -> tuple[ProtoExtend, ...]:
-        """All extensions of one message together."""
+        """Combine all extensions of one message."""
         found: dict[str, ProtoExtend] = {}
         for each in extends:
             name = self._type(each.type, scope)
@@ -193,7 +193,7 @@ class _Order:
         )
 
     def _put(self, values: list[Value], name: str, value: Value) -> None:
-        """A custom option has one value unless it is repeated."""
+        """Add a value; a custom option has one value unless it is repeated."""
         extension = self._types.extensions.get(f".{name}")
         repeated = extension is not None and (
             extension.label == FieldDescriptorProto.LABEL_REPEATED
@@ -225,7 +225,7 @@ class _Order:
 
 
 def _option_place(name: str) -> tuple[int, str]:
-    """By name, but `default` and `json_name`, which are no options, come last."""
+    """Sort by name; `default` and `json_name`, which are not options, come last."""
     return SPECIAL_ORDER.get(name, 0), name.strip("()")
 
 
@@ -264,7 +264,7 @@ def _first_number(oneof: ProtoOneOf) -> int:
 
 
 def _sorted_numbers(numbers: Iterable[ProtoNumbers]) -> tuple[ProtoNumbers, ...]:
-    """Each number, range and name as a statement of its own."""
+    """Each number, range and name as a separate statement."""
     single = [
         ProtoNumbers((_plain(value),), each.options) for each in numbers for value in each.values
     ]
@@ -286,7 +286,7 @@ def _place(value: int | ProtoRange | str) -> tuple[int, str]:
 
 
 def _number(text: str) -> str:
-    """A number as it is usually written: 16 for 0x10, 2 for 2.0f. Other words stay."""
+    """A number in its usual form: 16 for 0x10, 2 for 2.0f. Other words do not change."""
     if _INTEGER.match(text):
         digits = text.lstrip("-")
         octal = len(digits) > 1 and digits.isdigit() and digits[0] == "0"
@@ -298,5 +298,5 @@ def _number(text: str) -> str:
         rounded = exact.quantize(Decimal("0.001"))
     except InvalidOperation:
         return text
-    # Existing registries print three decimals at most; what that would change stays as it is.
+    # Existing registries print at most three decimals; numbers with more do not change.
     return format(rounded.normalize(), "f") if rounded == exact else text

@@ -1,7 +1,7 @@
-"""Protobuf schemas: .proto text, or a file descriptor in base64 as some clients send it.
+"""Parses Protobuf schemas: .proto text, or a file descriptor in base64 as some clients send it.
 
-protoc parses the text, from the wheel of grpcio-tools. It reads files, so the schema and what it
-imports are laid out in a folder of their own for the time of the call; nothing is ever run.
+protoc, from the wheel of grpcio-tools, parses the text. It reads files, so the schema and its
+imports are written to a temporary folder for the call; no code is executed.
 """
 
 import ast
@@ -34,13 +34,13 @@ WELL_KNOWN = Path(str(grpc_tools.__file__)).parent / "_proto"
 # protoc's Python output holds each file's descriptor as one literal.
 _LITERAL = re.compile(rb"AddSerializedFile\((b'(?:[^'\\]|\\.)*')\)")
 _PLAIN_NAME = re.compile(r"[\w.+-]+(/[\w.+-]+)*\Z", re.ASCII)
-# The first statement of a file, behind comments.
+# The first statement of a file, after comments.
 _SYNTAX = re.compile(r"(?:\s++|//[^\n]*+|/\*.*?\*/)*+(?:syntax|edition)\b", re.DOTALL)
 _IMPORT = re.compile(r"""\bimport\s+(?:public\s+|weak\s+)?["']([^"']+)["']""")
 BRACKET_DEPTH = 100
-"""Nesting of brackets; protoc recurses into them without a limit."""
+"""The limit of nested brackets; protoc recurses into them without a limit."""
 DEEPEST = 30
-"""Nesting of messages."""
+"""The limit of nested messages."""
 
 
 class ProtobufSchema:
@@ -58,7 +58,7 @@ class ProtobufSchema:
         try:
             return proto_text(read_file(self._text))
         except CannotRead:
-            # protoc knows more than the reader, for example of later editions.
+            # protoc supports more than the reader, for example later editions.
             return self._text.strip()
 
     def normalized(self) -> str:
@@ -80,7 +80,7 @@ class ProtobufSchema:
 
 
 def parse(text: str, dependencies: Sequence[SchemaDependency]) -> ProtobufSchema:
-    """The file, with the files of its dependencies to import from."""
+    """Parse a file that may import the files of its dependencies."""
     for dependency in dependencies:
         if not _PLAIN_NAME.match(dependency.name) or ".." in dependency.name:
             raise InvalidSchema(
@@ -117,7 +117,7 @@ def _from_base64(text: str) -> FileDescriptorProto | None:
 
 
 def _compile(text: str, others: dict[str, str]) -> list[FileDescriptorProto]:
-    """Descriptors of all files that are needed, each after what it imports; the schema is last."""
+    """Descriptors of all needed files, each after its imports; the schema is last."""
     for each in (text, *others.values()):
         _check_brackets(each)
     with tempfile.TemporaryDirectory(prefix="headrace-proto-") as name:
@@ -125,7 +125,7 @@ def _compile(text: str, others: dict[str, str]) -> list[FileDescriptorProto]:
         for path, content in _with_known({**others, MAIN: text}).items():
             target = folder / path
             target.parent.mkdir(parents=True, exist_ok=True)
-            # protoc takes proto2 where nothing is said, but complains on standard error.
+            # protoc assumes proto2 without a syntax statement, but warns on standard error.
             said = "" if _SYNTAX.match(content) else 'syntax = "proto2"; '
             target.write_text(said + content, "utf-8")
         include = [str(folder).encode(), str(WELL_KNOWN).encode()]
@@ -142,7 +142,7 @@ def _compile(text: str, others: dict[str, str]) -> list[FileDescriptorProto]:
 
 
 def _with_known(texts: dict[str, str]) -> dict[str, str]:
-    """The files by their names, and with them those that need no reference."""
+    """The files by their names, including those that need no reference."""
     imports = [path for text in texts.values() for path in _IMPORT.findall(text)]
     found = {
         file.name: proto_text(elements_of(file))
@@ -159,7 +159,7 @@ def _reason(error: Exception) -> str:
 
 
 def _check_brackets(text: str) -> None:
-    """protoc crashes on values of options that are nested some ten thousand levels deep."""
+    """Refuse deep nesting: protoc crashes on some ten thousand levels."""
     if sum(map(text.count, "{[<(")) <= BRACKET_DEPTH:
         return
     depth = 0

@@ -1,7 +1,7 @@
 """Reads the text of a .proto file into its parts.
 
-protoc decides whether a file is valid; this reader only takes apart what protoc has accepted, and
-raises `CannotRead` where it meets syntax that it does not know.
+protoc decides whether a file is valid; this reader only parses files that protoc has accepted, and
+raises `CannotRead` for syntax that it does not support.
 """
 
 import re
@@ -33,7 +33,7 @@ T = TypeVar("T")
 END = ""
 """Follows the last token."""
 LABELS = ("required", "optional", "repeated")
-# A word is an identifier or a number; strings that follow each other are one.
+# A word is an identifier or a number; adjacent strings are one.
 _TOKEN = re.compile(
     r"""\s+ | //[^\n]* | /\*.*?\*/
       | ( "(?:[^"\\\n]|\\.)*+" | '(?:[^'\\\n]|\\.)*+'
@@ -56,7 +56,7 @@ _SIMPLE = {
 
 
 class CannotRead(ValueError):
-    """Syntax that this reader does not know."""
+    """Syntax that this reader does not support."""
 
 
 def tokens(text: str) -> list[str]:
@@ -70,7 +70,7 @@ def read_file(text: str) -> ProtoFile:
 
 
 class _Reader:
-    """Goes through the tokens once."""
+    """Parses the tokens in one pass."""
 
     def __init__(self, found: list[str]) -> None:
         self._tokens = [*found, END]
@@ -89,7 +89,7 @@ class _Reader:
         return token
 
     def _skip(self, token: str) -> bool:
-        """Consumes the next token if it is this one; whether it was."""
+        """Consume the next token if it is this one; returns whether it was."""
         if self._tokens[self._next] != token:
             return False
         self._next += 1
@@ -167,7 +167,7 @@ class _Reader:
         return self._body(name)
 
     def _body(self, name: str) -> ProtoMessage:
-        """A message behind its opening brace."""
+        """The rest of a message after its opening brace."""
         reserved: list[ProtoNumbers] = []
         options: list[ProtoOption] = []
         fields: list[ProtoField] = []
@@ -366,7 +366,7 @@ class _Reader:
         return ProtoWord(self._take())
 
     def _literal(self) -> dict[str, Value]:
-        """A message in text format. A name that comes again makes a list."""
+        """A message in text format. A repeated name makes a list."""
         close = "}" if self._take() == "{" else ">"
         found: dict[str, Value] = {}
         while not self._skip(close):

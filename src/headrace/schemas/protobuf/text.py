@@ -34,7 +34,7 @@ INDENT = "  "
 _ESCAPES = {
     "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v",
     "\\": "\\\\", "'": "\\'", '"': '\\"', "\0": "\\000",
-    # Bytes that are no UTF-8.
+    # Bytes that are not UTF-8.
     **{chr(0xDC00 + byte): f"\\{byte:03o}" for byte in range(0x80, 0x100)},
 }  # fmt: skip
 _ESCAPING = str.maketrans(_ESCAPES)
@@ -72,7 +72,7 @@ def _indented(lines: Iterable[str]) -> list[str]:
 
 
 def _block(head: str, *sections: Sequence[str]) -> list[str]:
-    """A part in braces."""
+    """A block in braces."""
     lines: list[str] = []
     for section in sections:
         if section:
@@ -177,7 +177,7 @@ def _option_lines(options: Iterable[ProtoOption]) -> list[str]:
 
 
 def _with_options(head: str, options: Sequence[ProtoOption], end: str = ";") -> list[str]:
-    """A statement with options in brackets behind it."""
+    """A statement followed by options in brackets."""
     if not options:
         return [head + end]
     if len(options) == 1:
@@ -206,7 +206,7 @@ def _value(value: Value) -> list[str]:
 
 
 def _listed(entries: Iterable[list[str]]) -> list[str]:
-    """Entries with commas between them."""
+    """Entries separated by commas."""
     lines: list[str] = []
     for entry in entries:
         if lines:
