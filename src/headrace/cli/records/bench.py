@@ -195,7 +195,7 @@ def _read(cluster: "ClusterOptions", load: Load, partitions: int) -> Speed:
     with client.admin(cluster) as connected:
         places = [PartitionOf(load.topic, index) for index in range(partitions)]
         limits = positions.bounds(connected, places)
-    # acks=0 may lose records on the way; what the log holds is what can be read.
+    # With acks=0 records may be lost; only those in the log can be read.
     total = sum(each.end - each.begin for each in limits.values())
     started = shown_at = last_heard = time.perf_counter()
     received = 0
