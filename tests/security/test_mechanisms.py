@@ -140,3 +140,22 @@ def test_a_plain_login_may_name_itself_as_authorization_id(passwords: Passwords)
     exchange = make_exchange("PLAIN", passwords)
     asyncio.run(exchange.step("alice\0alice\0sésame".encode()))
     assert exchange.result == LoggedIn("alice")
+
+
+def test_an_unknown_user_has_the_iterations_and_the_mechanism_of_a_known_one(
+    cluster: Cluster, passwords: Passwords
+) -> None:
+    """Otherwise the challenge of SCRAM, and the time of PLAIN, would tell who exists."""
+    for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+        assert passwords.credential("nobody", mechanism).iterations == 4096
+    many = credential_from_password("SCRAM-SHA-512", "x", 10_000)
+    cluster.state = SecurityState().with_user("bob", {"SCRAM-SHA-512": many})
+    assert passwords.credential("nobody", "SCRAM-SHA-512").iterations == 10_000
+    assert passwords.credential("bob", "SCRAM-SHA-256").iterations == 4096
+    assert passwords._any_credential("nobody")[0] == "SCRAM-SHA-512"
+    more = credential_from_password("SCRAM-SHA-512", "x", 12_000)
+    cluster.state = cluster.state.with_user("carol", {"SCRAM-SHA-512": more})
+    names = [f"unknown-{number}" for number in range(100)]
+    found = [passwords.credential(name, "SCRAM-SHA-512").iterations for name in names]
+    assert set(found) == {10_000, 12_000}
+    assert found == [passwords.credential(name, "SCRAM-SHA-512").iterations for name in names]

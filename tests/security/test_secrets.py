@@ -3,7 +3,9 @@
 import base64
 import json
 import signal
+import ssl
 import subprocess
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -31,6 +33,17 @@ class Written:
     metrics: str
     texts: dict[str, str] = field(default_factory=dict)
 
+    def http(self, url: str, body: bytes | None = None, password: str = "") -> bytes:
+        """The answer of the registry or of the broker's page, to the user admin."""
+        password = password or secrets_of(self.broker.folder)["admin"]
+        login = base64.b64encode(f"admin:{password}".encode()).decode()
+        kind = "application/vnd.schemaregistry.v1+json"
+        headers = {"Content-Type": kind, "Authorization": f"Basic {login}"}
+        context = ssl.create_default_context(cafile=self.broker.folder / "ca.pem")
+        request = urllib.request.Request(url, body, headers)
+        with urllib.request.urlopen(request, timeout=60, context=context) as answer:
+            return bytes(answer.read())
+
     def run(self, *words: str, stdin: bytes = b"", config: Path | None = None) -> Result:
         file = config or self.broker.folder / "admin.properties"
         done = execute(*words, "--client-config", str(file), stdin=stdin)
@@ -41,13 +54,18 @@ class Written:
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
     home = tmp_path_factory.mktemp("secrets")
-    serve = ("--log-level", "debug", "--metrics", "127.0.0.1:0")
+    users = home / "security" / "http-users"
+    serve = (
+        "--log-level", "debug", "--metrics", "https://127.0.0.1:0",
+        "--set", f"headrace.metrics.users.file={users}",
+    )  # fmt: skip
     with InitializedBroker(home, serve=serve) as broker:
         log = home / "registry.log"
         file = str(broker.folder / "registry.properties")
         with log.open("ab") as output:
             registry = subprocess.Popen(
                 command("registry", "serve", "--client-config", file, "--listen", "127.0.0.1:0",
+                        "--config", str(broker.folder / "registry-http.properties"),
                         "--log-level", "debug"),
                 stdout=subprocess.PIPE, stderr=output, text=True,
             )  # fmt: skip
@@ -55,7 +73,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
         try:
             line = registry.stdout.readline()
             assert "ready on" in line, log.read_text()
-            url = line.split("ready on ")[1].split(",")[0].strip()
+            url = f"https://{line.split('ready on ')[1].split(',')[0].strip()}"
             metrics = broker.log().split("metrics are at ")[1].split()[0]
             yield Written(broker, url, log, [broker.pid, registry.pid], metrics)
         finally:
@@ -66,14 +84,8 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
 
 def register(written: Written, subject: str) -> int:
     body = json.dumps({"schema": '"string"'}).encode()
-    url = written.registry_url
-    request = urllib.request.Request(
-        f"{url if '//' in url else f'http://{url}'}/subjects/{subject}/versions",
-        body,
-        {"Content-Type": "application/vnd.schemaregistry.v1+json"},
-    )
-    with urllib.request.urlopen(request, timeout=60) as answer:
-        return int(json.load(answer)["id"])
+    url = f"{written.registry_url}/subjects/{subject}/versions"
+    return int(json.loads(written.http(url, body))["id"])
 
 
 def secrets_of(folder: Path) -> dict[str, str]:
@@ -84,7 +96,7 @@ def secrets_of(folder: Path) -> dict[str, str]:
         found[name] = text.split("sasl.password=")[1].splitlines()[0]
     text = (folder / "broker.properties").read_text()
     found["broker"] = text.split('password="')[1].split('"')[0]
-    for name in ("ca.key", "broker.pem"):
+    for name in ("ca.key", "broker.pem", "registry.pem"):
         key = (folder / name).read_text().split("PRIVATE KEY-----\n")[1]
         found[name] = key.splitlines()[1][:KEY_LINE]
     return found
@@ -114,6 +126,9 @@ def test_no_secret_is_written_anywhere(written: Written, tmp_path: Path) -> None
     assert run("topics", "list", config=wrong).code == 1
     wrong.write_text(wrong.read_text() + "sasl.jaas.config=x password=" + WRONG)
     assert run("topics", "list", config=wrong).code == 2
+    for url in (f"{written.registry_url}/subjects", written.metrics):
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            written.http(url, password=WRONG)
     assert run("produce", "orders", "--create", stdin=b"x\n").code == 0
     assert run("configs", "describe", "broker", "1", "--all", "--json").code == 0
     assert run("users", "list", "--json").code == 0
@@ -126,8 +141,7 @@ def test_no_secret_is_written_anywhere(written: Written, tmp_path: Path) -> None
     found["broker.log"] = written.broker.log().encode()
     found["registry.log"] = written.registry_log.read_bytes()
     found["init"] = written.broker.shown.encode()
-    with urllib.request.urlopen(written.metrics, timeout=60) as page:
-        found["metrics"] = page.read()
+    found["metrics"] = written.http(written.metrics)
     for pid in written.pids:
         for name in ("cmdline", "environ"):
             found[f"{name} of {pid}"] = Path(f"/proc/{pid}/{name}").read_bytes()

@@ -28,6 +28,7 @@ from headrace.security.scram import (
     DIGESTS,
     MIN_ITERATIONS,
     credential_from_password,
+    invented_choice,
     invented_credential,
 )
 from headrace.security.state import ScramCredential
@@ -192,8 +193,7 @@ class HttpUsers:
             {(one.mechanism, one.credential.iterations) for one in self._users.values()
              if one.credential is not None}
         ) or [(MECHANISM, ITERATIONS)]  # fmt: skip
-        choice = int.from_bytes(hmac.digest(self._key, name.encode(), "sha256")[:8])
-        mechanism, iterations = kinds[choice % len(kinds)]
+        mechanism, iterations = invented_choice(kinds, name, self._key)
         return mechanism, invented_credential(mechanism, name, self._key, iterations)
 
     def _read(self) -> Mapping[str, HttpUser]:

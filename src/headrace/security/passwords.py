@@ -9,14 +9,17 @@ import asyncio
 import hashlib
 import hmac
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TypeVar
 
 from headrace.security.scram import (
+    DIGESTS,
+    MIN_ITERATIONS,
     LoginRefused,
     TooManyLogins,
+    invented_choice,
     invented_credential,
     is_password,
 )
@@ -84,11 +87,16 @@ class Passwords:
         self._token_credentials: dict[tuple[str, str], ScramCredential] = {}
         self._key = secrets.token_bytes(32)
         self._checks = PasswordChecks()
+        self._seen_users: Mapping[str, Credentials] | None = None
+        self._iterations: dict[str, Sequence[int]] = {}
+        """The numbers of iterations that users have, by mechanism."""
+        self._first_mechanisms: Sequence[str] = ()
+        """The mechanisms whose credentials check passwords of PLAIN."""
 
     def credential(self, username: str, mechanism: str) -> ScramCredential:
         """The SCRAM credential of a user; an invented one for an unknown user."""
         credential = self._state().users.get(username, {}).get(mechanism)
-        return credential or invented_credential(mechanism, username, self._key)
+        return credential or self._invented(mechanism, username)
 
     async def token_credential(
         self, token_id: str, mechanism: str
@@ -96,6 +104,7 @@ class Passwords:
         """A delegation token and its SCRAM credential; an invented one for an unknown id."""
         token = self._tokens.valid(self._state(), token_id) if self._tokens is not None else None
         if token is None or self._tokens is None:
+            # The credentials of tokens have the least iterations, unlike those of users.
             return None, invented_credential(mechanism, token_id, self._key)
         key = (token_id, mechanism)
         known = self._token_credentials.get(key)
@@ -118,4 +127,24 @@ class Passwords:
         known: Credentials = self._state().users.get(username, {})
         for mechanism, credential in known.items():
             return mechanism, credential
-        return _DEFAULT_MECHANISM, invented_credential(_DEFAULT_MECHANISM, username, self._key)
+        self._follow_users()
+        mechanism = invented_choice(self._first_mechanisms, username, self._key)
+        return mechanism, self._invented(mechanism, username)
+
+    def _invented(self, mechanism: str, username: str) -> ScramCredential:
+        """A credential for an unknown user, with as many iterations as some user has."""
+        self._follow_users()
+        iterations = invented_choice(self._iterations[mechanism], username, self._key)
+        return invented_credential(mechanism, username, self._key, iterations)
+
+    def _follow_users(self) -> None:
+        """Learn what credentials users have, so that invented ones do not differ from them."""
+        users = self._state().users
+        if users is self._seen_users:
+            return
+        self._seen_users = users
+        firsts = {next(iter(one)) for one in users.values() if one}
+        self._first_mechanisms = sorted(firsts) or [_DEFAULT_MECHANISM]
+        for mechanism in DIGESTS:
+            found = {one[mechanism].iterations for one in users.values() if mechanism in one}
+            self._iterations[mechanism] = sorted(found) or [MIN_ITERATIONS]

@@ -8,10 +8,13 @@ import base64
 import hashlib
 import hmac
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from headrace.security.state import ScramCredential
+
+_Option = TypeVar("_Option")
 
 MIN_ITERATIONS = 4096
 MAX_ITERATIONS = 16_384
@@ -53,6 +56,12 @@ def is_password(mechanism: str, credential: ScramCredential, password: str) -> b
     salted = hashlib.pbkdf2_hmac(digest, password.encode(), credential.salt, credential.iterations)
     client_key = hmac.digest(salted, b"Client Key", digest)
     return hmac.compare_digest(hashlib.new(digest, client_key).digest(), credential.stored_key)
+
+
+def invented_choice(options: Sequence[_Option], username: str, secret: bytes) -> _Option:
+    """One of the options for a user who does not exist: the same one each time."""
+    digest = hmac.digest(secret, b"choice" + username.encode(), "sha256")
+    return options[int.from_bytes(digest[:8]) % len(options)]
 
 
 def invented_credential(

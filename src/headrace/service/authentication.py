@@ -14,7 +14,7 @@ from headrace.clock import SystemClock
 from headrace.errors import SettingError
 from headrace.security.audit import Audit
 from headrace.security.http_users import LOOPBACK, HttpUsers, Role, parse_basic
-from headrace.security.jwt import InvalidToken
+from headrace.security.jwt import LONGEST_USERNAME, InvalidToken
 from headrace.security.principals import ANONYMOUS, PrincipalRules
 from headrace.security.scram import LoginRefused, TooManyLogins
 from headrace.service.errors import HttpError
@@ -126,7 +126,8 @@ class Authentication:
             reason = str(error)
         except ValueError:
             reason = "the header cannot be read"
-        self._audit.login_failed(_Peer(client, self._service), method[:20], name, reason)
+        peer = _Peer(client, self._service)
+        self._audit.login_failed(peer, method[:20], name[:LONGEST_USERNAME], reason)
         raise self._unauthorized()
 
     async def _token_user(self, tokens: "BearerTokens", text: str) -> str:

@@ -103,6 +103,9 @@ REGISTRY_TABLE: dict[str, Setting] = {
         Setting("kafkastore.topic", Type.STRING, "_schemas",
                 "The compacted topic that stores the schemas; it is created if it does not exist.",
                 scope="service"),
+        Setting("inter.instance.protocol", Type.STRING, "http",
+                "Has no effect: instances do not call each other, but share the topic.",
+                one_of("http", "https"), scope="service"),
     )
 }  # fmt: skip
 
