@@ -11,7 +11,9 @@ export const NAVIGATION: readonly Entry[] = [
   { page: "", title: "Overview", section: "" },
   { page: "topics", title: "Topics", section: "Data" },
   { page: "groups", title: "Consumer groups", section: "Data" },
+  { page: "schemas", title: "Schemas", section: "Data" },
   { page: "retention", title: "Retention", section: "Data" },
   { page: "transactions", title: "Transactions", section: "Data" },
   { page: "brokers", title: "Brokers", section: "Cluster" },
+  { page: "access", title: "Access", section: "Cluster" },
 ];

@@ -1,7 +1,7 @@
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import type uPlot from "uplot";
-import { zone, isZone } from "../time";
+import { isZone, timeText, zone } from "../time";
 import { theme } from "../theme";
 
 export interface ChartSeries {
@@ -54,10 +54,10 @@ export function Chart({ label, times, series, height = 200, onRange }: ChartProp
           height,
           ...(name === undefined ? {} : { tzDate: (seconds: number) => Plot.tzDate(new Date(seconds * 1000), name) }),
           cursor: { drag: { setScale: false, x: true, y: false } },
-          legend: { live: true },
+          legend: { live: true, show: series.length > 1 },
           scales: { x: { time: true }, y: { range: fromZero }, right: { range: fromZero } },
           axes: [
-            axis,
+            { ...axis, values: (_, ticks, __, ___, step) => ticks.map((seconds) => tickText(seconds * 1000, step)) },
             { ...axis, size: 70, values: (_, ticks) => ticks.map(leftSeries.format) },
             ...(rightSeries === undefined ? [] : [{ ...axis, scale: "right", side: 1 as const, size: 70, grid: { show: false }, values: (_: uPlot, ticks: number[]) => ticks.map(rightSeries.format) }]),
           ],
@@ -101,6 +101,12 @@ export function Chart({ label, times, series, height = 200, onRange }: ChartProp
 
   useEffect(() => plot.current?.setData(data(times, series)), [times, series]);
   return <div class="chart" role="img" aria-label={label} ref={box} style={{ minHeight: `${height + 40}px` }} />;
+}
+
+function tickText(ms: number, stepSeconds: number): string {
+  const text = timeText(ms, false, false);
+  if (stepSeconds >= 86_400 || text.endsWith(" 00:00:00")) return text.slice(5, 10);
+  return stepSeconds >= 60 ? text.slice(11, 16) : text.slice(11);
 }
 
 function data(times: number[], series: ChartSeries[]): uPlot.AlignedData {

@@ -1,5 +1,8 @@
 import type { JSX } from "preact";
+import { useState } from "preact/hooks";
 import { useData } from "../api";
+import { Produce } from "../pages/produce";
+import { mayChange } from "../session";
 import { count } from "../numbers";
 import { Link, path } from "../router";
 import type { RecordRow } from "../records";
@@ -10,6 +13,7 @@ import { Shown } from "./states";
 /** Everything about one record. */
 export function RecordView({ topic, partition, offset }: { topic: string; partition: string; offset: string }): JSX.Element {
   const place = `/topics/${encodeURIComponent(topic)}/records/${partition}/${offset}`;
+  const [again, setAgain] = useState(false);
   const record = useData<RecordRow>(place);
   return (
     <Shown of={record}>
@@ -27,6 +31,13 @@ export function RecordView({ topic, partition, offset }: { topic: string; partit
               {timeText(row.timestamp)} <span class="muted">{row.append_time ? "set by the broker" : "set by the producer"}</span>
             </dd>
           </dl>
+          {mayChange() && (
+            <p>
+              <button type="button" onClick={() => setAgain(true)}>
+                Produce again
+              </button>
+            </p>
+          )}
           <h3>Key</h3>
           <ShownBlock of={row.key} download={`/api${place}/key`} />
           <h3>Value</h3>
@@ -47,6 +58,7 @@ export function RecordView({ topic, partition, offset }: { topic: string; partit
             </dl>
           )}
           {row.header_count > row.headers.length && <p class="muted">{count(row.header_count - row.headers.length)} more headers are not shown.</p>}
+          {again && <Produce topic={topic} from={row} onClose={() => setAgain(false)} />}
         </div>
       )}
     </Shown>

@@ -8,6 +8,7 @@ import { ErrorText } from "../components/states";
 import { param, setParams } from "../router";
 import type { RecordRow } from "../records";
 import { LiveRecords } from "./records_live";
+import { RecordVolume } from "./records_volume";
 import { RecordSearch } from "./records_search";
 
 interface RecordPage {
@@ -37,6 +38,7 @@ export function Records({ topic }: { topic: string }): JSX.Element {
           </button>
         ))}
       </div>
+      <RecordVolume topic={topic} />
       <div class={open.length === 2 ? "with-panel" : ""}>
         <div>
           {mode === "live" ? <LiveRecords topic={topic} /> : mode === "search" ? <RecordSearch topic={topic} /> : <Browse topic={topic} />}

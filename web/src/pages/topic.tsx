@@ -13,6 +13,7 @@ import { bytes, count } from "../numbers";
 import { Link, navigate, path } from "../router";
 import { mayChange } from "../session";
 import { durationText } from "../time";
+import { Produce } from "./produce";
 import { Records } from "./records";
 
 interface PartitionRow {
@@ -37,14 +38,20 @@ const PARTS: Record<string, string> = { records: "Records", partitions: "Partiti
 
 export function TopicPage({ name, part }: { name: string; part: string }): JSX.Element {
   const [deleting, setDeleting] = useState(false);
+  const [producing, setProducing] = useState(false);
   return (
     <div class="page">
       <div class="page-head">
         <h1>{name}</h1>
         {mayChange() && (
-          <button type="button" class="danger" onClick={() => setDeleting(true)}>
-            Delete topic
-          </button>
+          <>
+            <button type="button" class="primary" onClick={() => setProducing(true)}>
+              Produce
+            </button>
+            <button type="button" class="danger" onClick={() => setDeleting(true)}>
+              Delete topic
+            </button>
+          </>
         )}
       </div>
       <Tabs
@@ -52,6 +59,7 @@ export function TopicPage({ name, part }: { name: string; part: string }): JSX.E
         tabs={Object.entries(PARTS).map(([key, title]) => ({ to: path("topics", name, key), title, current: key === part }))}
       />
       {part === "settings" ? <ConfigTable place={`/topics/${encodeURIComponent(name)}/configs`} command={`topic ${quoted(name)}`} own="topic" /> : part === "partitions" ? <Partitions name={name} /> : part === "groups" ? <TopicGroups name={name} /> : <Records topic={name} />}
+      {producing && <Produce topic={name} onClose={() => setProducing(false)} />}
       {deleting && <DeleteTopic name={name} onClose={() => setDeleting(false)} />}
     </div>
   );

@@ -9,6 +9,7 @@ import { Table, byNumber, byText } from "../components/table";
 import { bytes, count } from "../numbers";
 import { Link, navigate, param, path, setParams } from "../router";
 import { mayChange } from "../session";
+import { TopicTree } from "./topic_tree";
 import type { TopicRow } from "./topics";
 
 interface Numbers {
@@ -26,6 +27,7 @@ export function TopicList(): JSX.Element {
   const [creating, setCreating] = useState(false);
   const text = param("q").toLowerCase();
   const internal = param("internal") === "yes";
+  const tree = param("view") === "tree";
   const shown = (topics.data?.topics ?? []).filter((row) => (internal || !row.internal) && row.name.toLowerCase().includes(text));
   return (
     <div class="page">
@@ -42,10 +44,13 @@ export function TopicList(): JSX.Element {
         <label>
           <input type="checkbox" checked={internal} onChange={(event) => setParams({ internal: event.currentTarget.checked ? "yes" : "" })} /> internal topics
         </label>
+        <label>
+          <input type="checkbox" checked={tree} onChange={(event) => setParams({ view: event.currentTarget.checked ? "tree" : "" })} /> as a tree
+        </label>
         <span class="muted">{topics.data && `${count(shown.length)} of ${count(topics.data.topics.length)}`}</span>
       </div>
       <Shown of={topics}>
-        {() => (
+        {() => tree ? <TopicTree rows={shown} /> : (
           <Table
             label="Topics"
             rows={shown}
