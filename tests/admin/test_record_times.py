@@ -7,7 +7,7 @@ from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as LibraryPartition
 from confluent_kafka.admin import AdminClient
 
-from headrace.admin.record_times import Gap, RecordTime, RecordTimes, time_at
+from headrace.admin.record_times import CACHED_S, Gap, RecordTime, RecordTimes, time_at
 from headrace.client.first_batches import PARTITION_BYTES, FirstBatches
 from headrace.errors import ErrorCode
 from headrace.types import TopicPartition
@@ -15,6 +15,12 @@ from headrace.wire.records import Record, encode_batch
 from tests.admin.conftest import CountingCluster, MakeTopic, produce
 
 DAY_2024 = 1_704_067_200_000
+
+
+def delete_before(bootstrap: str, topic: str, offset: int) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for deleted in admin.delete_records([LibraryPartition(topic, 0, offset)]).values():
+        deleted.result(60)
 
 
 @pytest.mark.parametrize("compression", ["none", "zstd"])
@@ -69,9 +75,10 @@ def test_a_transaction_marker_is_passed_over_and_said(
     producer.begin_transaction()
     producer.produce(topic, b"in a transaction", partition=0, timestamp=DAY_2024)
     producer.commit_transaction(60)
-    assert RecordTimes().look_up(cluster, {at: 1}) == {at: RecordTime(None, Gap.MARKER)}
+    times = RecordTimes()
+    assert times.look_up(cluster, {at: 1}) == {at: RecordTime(None, Gap.MARKER)}
     produce(bootstrap, topic, [DAY_2024 + 5])
-    assert RecordTimes().look_up(cluster, {at: 1}) == {at: RecordTime(DAY_2024 + 5, Gap.MARKER)}
+    assert times.look_up(cluster, {at: 1}) == {at: RecordTime(DAY_2024 + 5, Gap.MARKER)}
 
 
 def test_a_deleted_record_has_no_time(
@@ -79,9 +86,7 @@ def test_a_deleted_record_has_no_time(
 ) -> None:
     topic = make_topic()
     produce(bootstrap, topic, [DAY_2024] * 4)
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    for done in admin.delete_records([LibraryPartition(topic, 0, 2)]).values():
-        done.result(60)
+    delete_before(bootstrap, topic, 2)
     at = TopicPartition(topic, 0)
     assert RecordTimes().look_up(cluster, {at: 0}) == {at: RecordTime(None, Gap.DELETED)}
 
@@ -143,3 +148,17 @@ def test_the_cache_is_bounded(
     assert cluster.requests == before
     times.look_up(cluster, {at: 0})
     assert cluster.requests > before
+
+
+def test_a_cached_time_is_looked_up_again_after_a_while(
+    cluster: CountingCluster, bootstrap: str, make_topic: MakeTopic
+) -> None:
+    topic = make_topic()
+    produce(bootstrap, topic, [DAY_2024] * 4)
+    at, now_s = TopicPartition(topic, 0), [0.0]
+    times = RecordTimes(clock_s=lambda: now_s[0])
+    assert times.look_up(cluster, {at: 1}) == {at: RecordTime(DAY_2024)}
+    delete_before(bootstrap, topic, 2)
+    assert times.look_up(cluster, {at: 1}) == {at: RecordTime(DAY_2024)}
+    now_s[0] = CACHED_S + 1
+    assert times.look_up(cluster, {at: 1}) == {at: RecordTime(None, Gap.DELETED)}

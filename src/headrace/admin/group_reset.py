@@ -181,7 +181,7 @@ def shifted(
         raise AdminError(
             f"the group has no offset of {at.topic} partition {at.partition} to shift from",
             code="NO_OFFSET",
-            hint="Leave that partition out, or give it an offset with --to-earliest or another.",
+            hint="Leave that partition out, or set its offset to a position first.",
         )
     wanted = before + by.count
     after = limits.nearest(wanted)

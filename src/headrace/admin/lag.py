@@ -286,7 +286,7 @@ class LagHistory:
             return [] if series is None else series.points()
 
     def group_points(self, group: str) -> list[LagPoint]:
-        """The sums of a group over time; the delay is the longest of its partitions."""
+        """Sums of the partitions known at each time; the delay is the longest of them."""
         with self._lock:
             rows = [series.points() for series in self._groups.get(group, {}).values()]
         totals: dict[int, tuple[int, int, int]] = {}

@@ -1,12 +1,13 @@
 """The time of the record at an offset, for lag in seconds and forecasts.
 
 One record of each partition is read, many partitions with one request, and the time is cached by
-partition and offset. If there is no record at the offset, the next one counts, and the result says
-why there is none.
+partition and offset for some minutes. If there is no record at the offset, the next one counts, and
+the result says why there is none.
 """
 
+import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
@@ -18,10 +19,12 @@ from headrace.client.fetching import whole_batches
 from headrace.client.first_batches import FirstBatches, first_batches
 from headrace.errors import ErrorCode, KafkaError
 from headrace.types import TopicPartition
-from headrace.wire.batch import CONTROL, LOG_APPEND_TIME, read_header
+from headrace.wire.batch import CONTROL, read_header
 from headrace.wire.records import iterate
 
 CACHED_TIMES = 50_000
+CACHED_S = 300.0
+"""A record may be deleted or compacted away, and a topic created again under its name."""
 MAX_DECOMPRESSED_BYTES = 64 << 20
 
 
@@ -37,6 +40,9 @@ class Gap(StrEnum):
     UNAVAILABLE = "the leader of the partition does not answer"
 
 
+LASTING = (Gap.DELETED, Gap.NO_TIMESTAMP, Gap.UNREADABLE)
+
+
 @dataclass(frozen=True, slots=True)
 class RecordTime:
     """The time of the first record at or after an offset.
@@ -49,13 +55,22 @@ class RecordTime:
     gap: Gap | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Cached:
+    time: RecordTime
+    until_s: float
+
+
 class RecordTimes:
     """Looks up times of records, and keeps those that were used last; for any number of threads."""
 
-    def __init__(self, capacity: int = CACHED_TIMES) -> None:
+    def __init__(
+        self, capacity: int = CACHED_TIMES, clock_s: Callable[[], float] = time.monotonic
+    ) -> None:
         self._capacity = capacity
+        self._clock_s = clock_s
         self._lock = Lock()
-        self._known: OrderedDict[tuple[TopicPartition, int], RecordTime] = OrderedDict()
+        self._known: OrderedDict[tuple[TopicPartition, int], _Cached] = OrderedDict()
 
     def look_up(
         self, cluster: Cluster, positions: Mapping[TopicPartition, int]
@@ -63,33 +78,36 @@ class RecordTimes:
         """The time at each position. A position has to be below the end of its partition."""
         found: dict[TopicPartition, RecordTime] = {}
         missing: dict[TopicPartition, int] = {}
+        now_s = self._clock_s()
         with self._lock:
             for partition, offset in positions.items():
                 known = self._known.get((partition, offset))
-                if known is None:
+                if known is None or known.until_s < now_s:
                     missing[partition] = offset
                 else:
                     self._known.move_to_end((partition, offset))
-                    found[partition] = known
+                    found[partition] = known.time
         if missing:
             answers = first_batches(cluster, missing)
             with self._lock:
                 for partition, offset in missing.items():
-                    found[partition] = self._take(partition, offset, answers.get(partition))
+                    answer = answers.get(partition)
+                    found[partition] = self._take(partition, offset, answer, now_s + CACHED_S)
         return found
 
     def _take(
-        self, partition: TopicPartition, offset: int, answer: FirstBatches | None
+        self, partition: TopicPartition, offset: int, answer: FirstBatches | None, until_s: float
     ) -> RecordTime:
         if answer is None:
             return RecordTime(None, Gap.UNAVAILABLE)
-        time = time_at(answer, offset)
-        # What is not there yet may come; all other answers stay as they are.
-        if time.gap not in (Gap.EMPTY, Gap.UNAVAILABLE):
-            self._known[partition, offset] = time
+        found = time_at(answer, offset)
+        # Where there is no record yet, one may come at any time.
+        if found.timestamp_ms is not None or found.gap in LASTING:
+            self._known[partition, offset] = _Cached(found, until_s)
+            self._known.move_to_end((partition, offset))
             if len(self._known) > self._capacity:
                 self._known.popitem(last=False)
-        return time
+        return found
 
 
 def time_at(answer: FirstBatches, offset: int) -> RecordTime:
@@ -121,10 +139,8 @@ def _first_time(records: bytes, offset: int) -> RecordTime:
                 continue
             if record.offset > offset:
                 gap = gap or Gap.COMPACTED
-            by_broker = header.attributes & LOG_APPEND_TIME
-            timestamp = header.max_timestamp if by_broker else record.timestamp
-            if timestamp < 0:
+            if record.timestamp < 0:
                 return RecordTime(None, Gap.NO_TIMESTAMP)
-            return RecordTime(timestamp, gap)
+            return RecordTime(record.timestamp, gap)
         gap = gap or Gap.COMPACTED
     return RecordTime(None, gap or Gap.EMPTY)
