@@ -1,5 +1,7 @@
 """TLS, logins and roles of a service, over real HTTP."""
 
+import asyncio
+import base64
 import ssl
 import time
 from collections.abc import Iterator
@@ -9,7 +11,11 @@ import httpx
 import pytest
 
 from headrace.errors import SettingError
+from headrace.security import passwords
 from headrace.security.http_users import verifier_text, write_user
+from headrace.service.authentication import Authentication
+from headrace.service.errors import HttpError
+from headrace.service.request import Request
 from headrace.service.security import make_security
 from headrace.service.settings import ServiceSettings
 from headrace.settings.service_table import REGISTRY_TABLE
@@ -289,6 +295,10 @@ def _context(
         ({"listeners": "https://127.0.0.1:0"}, "ssl.keystore.location"),
         ({"ssl.keystore.location": "/x.pem"}, "use https://"),
         ({"ssl.client.authentication": "REQUIRED"}, "use https://"),
+        ({"ssl.truststore.location": "/ca.pem"}, "use https://"),
+        ({"headrace.authentication.anonymous.role": "read"}, "set authentication.method"),
+        ({"authentication.roles": "admin"}, "set authentication.method"),
+        ({"authentication.realm": 'a"b'}, "authentication.realm"),
         ({"headrace.authentication.users.file": "/x"}, "authentication.method"),
         (
             {"authentication.method": "BASIC", "listeners": "http://0.0.0.0:0",
@@ -310,3 +320,30 @@ def _until(done: object) -> None:
     while not done():
         assert time.monotonic() < deadline
         time.sleep(0.1)
+
+
+def test_a_flood_of_logins_is_told_to_come_again_and_costs_no_memory(
+    users: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More logins at a time than may wait: the rest gets 503, and the right password is served."""
+    monkeypatch.setattr(passwords, "WAITING", 2)
+    settings = {**BASIC, "headrace.authentication.users.file": str(users)}
+    authentication = Authentication("tiny", ServiceSettings(REGISTRY_TABLE, settings))
+
+    def request(password: str) -> Request:
+        login = base64.b64encode(f"reader:{password}".encode())
+        return Request("GET", {}, {}, {b"authorization": b"Basic " + login})
+
+    async def status(password: str) -> int:
+        try:
+            await authentication(request(password))
+        except HttpError as error:
+            return error.status
+        return 200
+
+    async def flood() -> list[int]:
+        return await asyncio.gather(*(status(f"wrong-{number}") for number in range(10)))
+
+    assert sorted(asyncio.run(flood())) == [401] * 2 + [503] * 8
+    assert asyncio.run(status(PASSWORDS["reader"])) == 200
+    authentication.close()

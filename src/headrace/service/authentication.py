@@ -37,6 +37,16 @@ TOKEN_S = 60.0
 longer than this."""
 
 
+_WITH_A_METHOD = (
+    USERS_FILE,
+    "oauthbearer.jwks.endpoint.url",
+    "authentication.roles",
+    "headrace.authentication.default.role",
+    "headrace.authentication.anonymous.role",
+)
+"""Settings that protect nothing without a method."""
+
+
 class HttpIdentity(NamedTuple):
     """The client of a request."""
 
@@ -159,9 +169,12 @@ class Authentication:
 def make_authentication(service: str, settings: ServiceSettings) -> Authentication | None:
     """The logins of a service; None if its settings ask for none."""
     if set(settings.words(METHOD)) <= {NONE}:
-        for name in (USERS_FILE, "oauthbearer.jwks.endpoint.url"):
-            if settings.text(name):
-                raise SettingError(f"{name} has no effect with {METHOD}=NONE; set {METHOD}")
+        for name in _WITH_A_METHOD:
+            if settings.is_changed(name):
+                raise SettingError(
+                    f"{name} has no effect with {METHOD}=NONE, with which everybody may do "
+                    f"everything; set {METHOD}"
+                )
         return None
     return Authentication(service, settings)
 

@@ -51,7 +51,8 @@ def make_security(service: str, settings: ServiceSettings) -> ServiceSecurity:
 
         tls = ServerTls(f"the {service}", settings, client_auth.lower())
         return ServiceSecurity(tls, authentication, client_auth != "NONE")
-    given = [name for name in KEY_STORES if settings.text(name)]
+    stores = (*KEY_STORES, "ssl.truststore.location", "ssl.truststore.certificates")
+    given = [name for name in stores if settings.text(name)]
     if client_auth != "NONE":
         given.append(f"{_CLIENT_AUTHENTICATION}={client_auth}")
     if given:

@@ -22,6 +22,7 @@ class ServiceSettings:
 
     def __init__(self, table: Mapping[str, Setting], given: Mapping[str, str]) -> None:
         """Raises SettingError for an unknown name or an invalid value."""
+        self._table = table
         self._values: dict[str, Value] = {name: row.default for name, row in table.items()}
         for name, text in given.items():
             check_setting(table, name, text)
@@ -32,6 +33,10 @@ class ServiceSettings:
         value = self._values[name]
         assert value is None or isinstance(value, str), name
         return value or ""
+
+    def is_changed(self, name: str) -> bool:
+        """Whether the value is another one than the default."""
+        return self._values[name] != self._table[name].default
 
     def integer(self, name: str) -> int:
         value = self._values[name]

@@ -9,6 +9,7 @@ from headrace.settings.setting import (
     Type,
     Value,
     at_least,
+    matching,
     one_of,
     some_of,
 )
@@ -53,7 +54,8 @@ _AUTHENTICATION = (
     _row("authentication.method", Type.LIST, ("NONE",), some_of(*METHODS),
          "How clients log in: BASIC with a user of headrace.authentication.users.file, BEARER with "
          "a token of an OAuth provider, CERTIFICATE with their TLS certificate."),
-    _row("authentication.realm", Type.STRING, "", None,
+    _row("authentication.realm", Type.STRING, "",
+         matching(r'[ !#-\[\]-~]*', "printable ASCII without quotes and backslashes"),
          "The realm that clients are told; without it, the name of the service."),
     _row("authentication.roles", Type.LIST, ("*",), some_of("*", *ROLES),
          "Users need one of these roles; * is any."),
