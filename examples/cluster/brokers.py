@@ -43,7 +43,7 @@ class Brokers:
         self._running[number] = process
 
     def kill(self, number: int) -> None:
-        """As a crash: nothing is flushed, closed or handed over."""
+        """Kill the process as in a crash: nothing is flushed, closed or handed over."""
         process = self._running.pop(number)
         process.kill()
         process.wait()

@@ -1,7 +1,7 @@
-"""Three brokers and a ZooKeeper on this machine; leaders are killed while clients go on.
+"""Three brokers and a ZooKeeper on this machine; leaders are killed while clients run.
 
 A producer writes numbers with acks=all, a consumer reads them, and every few seconds the leader of
-the topic dies (kill -9) and comes back. At the end everything that was acknowledged has to be
+the topic is killed (kill -9) and started again. At the end every acknowledged record has to be
 there, once and in order. `make cluster-up` runs it.
 """
 
@@ -30,7 +30,7 @@ PER_S = 500
 
 @dataclass
 class Summary:
-    """What happened, for people and for scripts."""
+    """The result of a run."""
 
     seconds: float = 0.0
     kills: int = 0
@@ -43,7 +43,7 @@ class Summary:
 
 
 class Clients:
-    """One who writes and one who reads, each in a thread."""
+    """A producer and a consumer, each in a thread."""
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
@@ -57,7 +57,7 @@ class Clients:
         self._writer.start()
 
     def finish(self) -> None:
-        """Stop writing; the reader ends once it has read what was acknowledged."""
+        """Stop writing; the reader ends when it has read all acknowledged records."""
         self._stop.set()
         self._writer.join()
         self._reader.join()
@@ -111,12 +111,12 @@ class Clients:
 
 
 def leader_of(bootstrap: str) -> tuple[int, list[int]]:
-    """Who leads the topic and who is in sync; -1 while nobody knows."""
+    """The leader of the topic and its in-sync replicas; -1 while the leader is unknown."""
     try:
         admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
         parts = admin.list_topics(TOPIC, timeout=2).topics[TOPIC].partitions
         return parts[0].leader, sorted(parts[0].isrs)
-    except Exception:  # between two leaders nobody may answer; the next look will tell
+    except Exception:  # no broker may respond during an election; the next call will
         return -1, []
 
 

@@ -1,4 +1,4 @@
-"""A ZooKeeper for the demonstration: one server, from the jars that `make tools` brings."""
+"""A ZooKeeper for the demonstration: one server, from the jars that `make tools` downloads."""
 
 import socket
 import subprocess
@@ -34,7 +34,7 @@ class ZooKeeper:
 
     @property
     def address(self) -> str:
-        """What a broker takes as `--metadata`."""
+        """The value of a broker's `--metadata`."""
         return f"zookeeper://127.0.0.1:{self.port}/demo"
 
     def stop(self) -> None:

@@ -1,6 +1,6 @@
 """At least once: the offset is committed after the work, so a crash repeats work, never loses it.
 
-The usual choice: right wherever doing something twice does no harm, or is found out later.
+The usual choice: suitable if doing something twice has no effect, or is detected later.
 """
 
 from workshop import Shop, run
@@ -13,7 +13,7 @@ def worker(shop: Shop) -> None:
         for message in batch:
             order = shop.receive(message)
             shop.append("mails.txt", order)
-        # A crash before this line brings the whole batch again, also what is done already.
+        # After a crash before this line the whole batch is delivered again.
         consumer.commit(message=batch[-1], asynchronous=False)
     consumer.close()
 

@@ -1,6 +1,6 @@
 """At most once: the offset is committed before the work, so a crash loses work, never repeats it.
 
-Right where a lost record is cheaper than a repeated one: samples, live positions, reminders.
+Suitable if a lost record is cheaper than a repeated one: samples, live positions, reminders.
 """
 
 from workshop import Shop, run
@@ -10,7 +10,7 @@ def worker(shop: Shop) -> None:
     consumer = shop.consumer()
     consumer.subscribe([shop.topic])
     for batch in shop.batches(consumer):
-        # From here on the group counts the batch as done, whatever becomes of it.
+        # From here on the batch is committed, whether it is processed or not.
         consumer.commit(message=batch[-1], asynchronous=False)
         for message in batch:
             order = shop.receive(message)

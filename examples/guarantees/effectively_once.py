@@ -1,6 +1,6 @@
-"""Effectively once: delivered at least once, and what comes again is recognised by its id.
+"""Effectively once: delivered at least once, and duplicates are recognised by their id.
 
-Right wherever the result is kept in a place that can refuse an id it has already: a table with a
+Suitable if the result is stored in a place that can refuse a duplicate id: a table with a
 primary key, a key-value store, a file named after the record.
 """
 

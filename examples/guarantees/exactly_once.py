@@ -1,7 +1,7 @@
 """Exactly once: the result and the offset are written in one database transaction.
 
-Either both are there after a crash or neither, so the worker goes on exactly behind its results.
-No ids are needed, and sums and counters come out right. The broker keeps no offset for this group.
+After a crash either both exist or neither, so the worker continues exactly after its results.
+No ids are needed, and sums and counters are correct. The broker has no offset of this group.
 """
 
 from confluent_kafka import Consumer, TopicPartition
@@ -10,14 +10,14 @@ from workshop import Shop, run
 
 def worker(shop: Shop) -> None:
     database = shop.database()
-    # No key keeps a repeated order out of this table: it must not be needed.
+    # This table has no key that would refuse a repeated order, because none is needed.
     database.execute("CREATE TABLE IF NOT EXISTS payments (order_id INTEGER)")
     database.execute(
         "CREATE TABLE IF NOT EXISTS positions (part INTEGER PRIMARY KEY, next INTEGER)"
     )
 
     def go_on(consumer: Consumer, assigned: list[TopicPartition]) -> None:
-        """Begin where the database ends, not where the group's offsets may be."""
+        """Begin at the position in the database, not at the group's offsets."""
         saved = dict(database.execute("SELECT part, next FROM positions"))
         for each in assigned:
             each.offset = saved.get(each.partition, 0)

@@ -1,6 +1,6 @@
-"""What the four examples share: orders in a topic, a worker that dies, and the count afterwards.
+"""The common part of the four examples: orders in a topic, a worker that dies, the final count.
 
-The examples themselves are the worker functions; nothing here decides about a guarantee.
+The examples themselves are the worker functions, which determine the guarantee.
 """
 
 import argparse
@@ -24,7 +24,7 @@ CRASH_AT = 12
 
 @dataclass(frozen=True)
 class Shop:
-    """One run: where the orders are, where the worker keeps its work, and when it dies."""
+    """One run: the topic of the orders, the folder of the results, and when the worker dies."""
 
     bootstrap: str
     topic: str
@@ -32,13 +32,13 @@ class Shop:
     crash_at: int | None
 
     def consumer(self) -> Consumer:
-        """A member of a group that commits only when the worker says so."""
+        """A member of a group that commits only when the worker calls it."""
         return Consumer(
             {
                 "bootstrap.servers": self.bootstrap,
                 "group.id": self.topic,
-                # With a name of its own, the worker that comes back takes the place of the one
-                # that died at once; a nameless one would wait for the session timeout.
+                # With an instance id, the restarted worker takes the place of the one
+                # that died immediately; without it would wait for the session timeout.
                 "group.instance.id": "worker",
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
@@ -50,7 +50,7 @@ class Shop:
         while True:
             batch = consumer.consume(BATCH, timeout=60)
             if not batch:
-                raise TimeoutError(f"no orders came from {self.bootstrap}")
+                raise TimeoutError(f"no orders received from {self.bootstrap}")
             for message in batch:
                 if message.error():
                     raise RuntimeError(message.error().str())
@@ -59,7 +59,7 @@ class Shop:
                 return
 
     def receive(self, message: Message) -> int:
-        """Note that an order reached the worker, and die if it is the fatal one."""
+        """Record that an order reached the worker, and die if it is the fatal one."""
         order = order_id(message)
         self.append("delivered.txt", order)
         if order == self.crash_at:
@@ -85,7 +85,7 @@ def order_id(message: Message) -> int:
 def run(
     title: str, worker: Callable[[Shop], None], processed: Callable[[Shop], Iterable[int]]
 ) -> None:
-    """Put orders into a new topic, run the worker until it dies and again, count what it did."""
+    """Produce orders to a new topic, run the worker until it dies and again, count the results."""
     arguments = argparse.ArgumentParser(description=title)
     arguments.add_argument("--bootstrap", default="localhost:9092", metavar="HOST:PORT")
     bootstrap = arguments.parse_args().bootstrap
@@ -97,7 +97,7 @@ def run(
         print(title)
         for crash_at in (CRASH_AT, None):
             shop = Shop(bootstrap, topic, Path(folder), crash_at)
-            # A process of its own, so that a crash takes everything in memory with it.
+            # A separate process, so that a crash loses everything in memory.
             process = multiprocessing.get_context("spawn").Process(target=worker, args=(shop,))
             process.start()
             process.join()

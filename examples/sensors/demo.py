@@ -1,6 +1,6 @@
-"""The demo: sensors produce, Spark computes, the terminal shows it live, a picture remains.
+"""The demo: sensors produce, Spark computes, the terminal shows it live, and a picture is drawn.
 
-make demo                                                     a minute, with a broker of its own
+make demo                                                     a minute, with its own broker
 python examples/sensors/demo.py --bootstrap localhost:9092    on your cluster, until Ctrl-C
 """
 
@@ -35,8 +35,8 @@ LINE_EVERY_S = 5.0
 FIRST_RESULT_WITHIN_S = 300.0
 SETTLES_WITHIN_S = 300.0
 PROBLEMS_SHOWN = 10
-# Spark waits ten seconds for a Python process that needs a third of one to start. Should a machine
-# be that busy, the checkpoint makes a second start safe.
+# Spark waits ten seconds for a Python process that needs a third of a second to start. If a machine
+# is that busy, the checkpoint makes a second start safe.
 TOO_BUSY = "Python worker failed to connect back"
 STARTS = 4
 
@@ -44,11 +44,11 @@ Show = Callable[[screen.View], None]
 
 
 class DemoFailed(Exception):
-    """The demo cannot go on; says why."""
+    """The demo cannot continue; the message has the reason."""
 
 
 class Pipeline:
-    """Spark in a process of its own, out of reach of the terminal's Ctrl-C."""
+    """Spark in a separate process that does not get the terminal's Ctrl-C."""
 
     def __init__(self, bootstrap: str, folder: Path) -> None:
         self.table = folder / "averages"
@@ -57,7 +57,7 @@ class Pipeline:
             *(sys.executable, "-m", "headrace.cli", "spark", "run", str(HERE / "pipeline.py")),
             *("--bootstrap", bootstrap, "--checkpoints", str(folder / "checkpoints")),
             *("--conf", "spark.ui.showConsoleProgress=false"),
-            # How soon a query says that it waits for more.
+            # How soon a query reports that it is idle.
             *("--conf", "spark.sql.streaming.noDataProgressEventInterval=1000"),
             *("--", "--table", str(self.table)),
         ]
@@ -73,7 +73,7 @@ class Pipeline:
             )
 
     def check(self) -> None:
-        """Raises DemoFailed if it is gone for good."""
+        """Raises DemoFailed if it has ended and cannot be restarted."""
         code = self._process.poll() if self._process else 0
         if code is None:
             return
@@ -85,7 +85,7 @@ class Pipeline:
         raise DemoFailed("\n".join([f"Spark ended ({code}). The end of {self.log}:", *lines]))
 
     def crash(self) -> None:
-        """What a power cut does to it."""
+        """Kill it, as a power failure would."""
         assert self._process is not None
         self._process.kill()
         self._process.wait()
@@ -104,7 +104,7 @@ class Pipeline:
 def run(
     bootstrap: str, folder: Path, seconds: float | None, rate: int, show: Show, *, crash: bool
 ) -> tuple[Findings, Observation]:
-    """Run the demo for so long after the first result, or until Ctrl-C; what came of it."""
+    """Run the demo for `seconds` after the first result, or until Ctrl-C; returns the results."""
     prepare(bootstrap, folder)
     production = Production(bootstrap, rate)
     pipeline = Pipeline(bootstrap, folder)
@@ -115,7 +115,7 @@ def run(
             try:
                 _watch(seen, pipeline, seconds, show, crash=crash)
             except KeyboardInterrupt:
-                # There is something to count once there was a result.
+                # Results can be counted after the first one.
                 if not seen.averages:
                     raise
             production.stop()
@@ -123,14 +123,14 @@ def run(
         finally:
             production.stop()
             pipeline.stop()
-        # What was still committed while it stopped.
+        # Results that were committed during the stop.
         seen.listen(1.0)
         rows = table_rows(pipeline.table)
         return compare(production.sent, seen.averages, seen.alerts, rows), seen
 
 
 def prepare(bootstrap: str, folder: Path) -> None:
-    """Topics and folder as if the demo had never run."""
+    """Create new topics and an empty folder."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     admin = AdminClient({"bootstrap.servers": bootstrap})
@@ -166,7 +166,7 @@ def _watch(
 
 
 def _settle(seen: Observation, pipeline: Pipeline, show: Show) -> None:
-    """Wait until what was produced has arrived everywhere; else the count will say so."""
+    """Wait until all readings are processed; otherwise the count reports it."""
     until = time.monotonic() + SETTLES_WITHIN_S
     while time.monotonic() < until:
         seen.listen(REDRAW_S)
@@ -182,7 +182,7 @@ def _settle(seen: Observation, pipeline: Pipeline, show: Show) -> None:
 
 @contextlib.contextmanager
 def shown(console: Console) -> Iterator[Show]:
-    """How the run is shown: redrawn in place on a terminal, else a line now and then."""
+    """Show the run: redrawn in place on a terminal, else as occasional lines."""
     if console.is_terminal:
         with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
             yield lambda view: live.update(screen.drawn(view), refresh=True)
@@ -212,7 +212,7 @@ def summarize(console: Console, found: Findings, folder: Path, picture: Path) ->
     if found.problems:
         for problem in found.problems[:PROBLEMS_SHOWN]:
             console.print(f"  [bold red]{problem}[/]")
-        verdict = f"{len(found.problems)} things are not as they should be"
+        verdict = f"{len(found.problems)} problems"
     style = "bold red" if found.problems else "bold green"
     console.print(f"  [{style}]exactly once: {verdict}[/]")
     console.print(f"  picture: {picture}", soft_wrap=True)
@@ -220,13 +220,15 @@ def summarize(console: Console, found: Findings, folder: Path, picture: Path) ->
 
 def main() -> int:
     words = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    words.add_argument("--bootstrap", metavar="HOST:PORT", help="else a broker of its own")
-    words.add_argument("--seconds", type=float, help="after the first result; else until Ctrl-C")
-    words.add_argument("--rate", type=int, default=1000, help="readings a second")
+    words.add_argument("--bootstrap", metavar="HOST:PORT", help="default: starts a broker")
+    words.add_argument(
+        "--seconds", type=float, help="after the first result; default: until Ctrl-C"
+    )
+    words.add_argument("--rate", type=int, default=1000, help="readings per second")
     words.add_argument(
         "--folder", type=Path, default=Path("data/demo"), help="emptied at the start"
     )
-    words.add_argument("--picture", type=Path, help="else demo.png in the folder")
+    words.add_argument("--picture", type=Path, help="default: demo.png in the folder")
     words.add_argument("--crash", action="store_true", help="kill Spark halfway, start it again")
     chosen = words.parse_args()
     console = Console(highlight=False)

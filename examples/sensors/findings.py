@@ -1,4 +1,4 @@
-"""What came out of a run, compared with what went in: every minute once, and the table the same."""
+"""Compares the results of a run with its readings: every minute once, in topic and table."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ Cell = tuple[datetime, str]
 
 @dataclass(frozen=True)
 class Findings:
-    """The count after a run; `problems` is empty when everything is there exactly once."""
+    """The counts of a run; `problems` is empty if every reading is counted exactly once."""
 
     produced: int
     averages: int
@@ -31,7 +31,7 @@ def compare(
     alerts: Sequence[Average],
     table: Sequence[Average],
 ) -> Findings:
-    """Judge topic and table by what the sensors sent."""
+    """Compare topic and table with the readings that were sent."""
     problems: list[str] = []
     times = Counter((row.minute, row.sensor) for row in averages)
     problems += [f"{_name(cell)} is {n} times in the topic" for cell, n in times.items() if n > 1]
@@ -84,7 +84,7 @@ def average(found: Mapping[str, Any]) -> Average:
 
 
 def table_rows(folder: Path) -> list[Average]:
-    """All rows of the Delta table; none when it is not there yet."""
+    """All rows of the Delta table; empty if it does not exist yet."""
     from deltalake import DeltaTable
     from deltalake.exceptions import TableNotFoundError
 

@@ -1,6 +1,6 @@
-"""What the demo agrees on: the places, their sensors and limits, and the names of topics.
+"""Constants of the demo: the places, their sensors and limits, and the names of topics.
 
-The pipeline, the sensors and the picture all take them from here.
+The pipeline, the sensors and the picture use them.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ ALERTS = "demo-alerts"
 
 @dataclass(frozen=True)
 class Place:
-    """A room and what its air should be like: degrees Celsius, percent of humidity."""
+    """A room and its limits: degrees Celsius, percent of humidity."""
 
     name: str
     sensors: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""What is seen of a run while it goes on: results from topics, and Spark's word on queries."""
+"""The observed state of a run: results from topics, and the progress of Spark's queries."""
 
 import json
 import time
@@ -22,7 +22,7 @@ RATE_OVER_S = 3.0
 
 
 class Observation:
-    """Grows with every `listen`."""
+    """The observations so far; `listen` adds to them."""
 
     def __init__(self, bootstrap: str, production: Production) -> None:
         self.averages: list[Average] = []
@@ -30,7 +30,7 @@ class Observation:
         self.flows: list[Flow] = []
         self._production = production
         self._by_sensor: dict[str, list[Average]] = defaultdict(list)
-        # When how many readings were done, over the last moments.
+        # Times and numbers of processed readings, for the current rate.
         self._done: list[tuple[float, int]] = []
         self._began_s = time.monotonic()
         self._began_ms = time.time_ns() // 1_000_000
@@ -54,7 +54,7 @@ class Observation:
         self._progress.close()
 
     def listen(self, seconds: float) -> None:
-        """Take in what comes within this time."""
+        """Process the records that arrive within this time."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             for message in self._results.consume(500, timeout=0.1):
@@ -82,7 +82,7 @@ class Observation:
         mine.sort(key=lambda each: each.minute)
 
     def query(self, name: str) -> Query | None:
-        """A query of this run, if it was heard of."""
+        """A query of this run, if it has reported progress."""
         mine = (
             each
             for each in self._watcher.queries.values()
@@ -103,12 +103,12 @@ class Observation:
 
     @property
     def settled(self) -> bool:
-        """Whether Spark has processed all that was produced and now waits for more."""
+        """Whether Spark has processed all readings and is idle."""
         first = self.query("averages")
         return first is not None and first.state is QueryState.IDLE and not self.waiting
 
     def view(self, remark: str) -> screen.View:
-        """What the terminal should show now."""
+        """The view for the terminal."""
         return screen.View(
             remark=remark,
             produced=self._production.count,
@@ -121,7 +121,7 @@ class Observation:
 
 
 def _reader(bootstrap: str) -> Consumer:
-    """A reader outside any group that sees what is committed."""
+    """A read_committed consumer without a group."""
     return Consumer(
         {
             "bootstrap.servers": bootstrap,

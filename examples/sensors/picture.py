@@ -35,7 +35,7 @@ class Average:
 
 @dataclass(frozen=True)
 class Flow:
-    """How things stood at a moment of the run."""
+    """The state of the run at one moment."""
 
     second: float
     produced_per_s: float
@@ -124,7 +124,7 @@ def _air(
 
 
 def _minutes_between_ticks(rows: Sequence[Average]) -> int:
-    """So that up to four fit."""
+    """The minutes between ticks, for at most four ticks."""
     times = [row.minute for row in rows]
     span = (max(times) - min(times)).total_seconds() / 60 if times else 0
     return next((step for step in (1, 2, 5, 10, 15, 20, 30) if span / step <= 3.5), 60)

@@ -5,8 +5,8 @@
 
     headrace spark run examples/sensors/pipeline.py -- --table data/demo/averages
 
-Three streaming queries in one program. Only the first keeps state; the other two read what it has
-committed. Each is a consumer group of its name, and each goes on where it was after a crash.
+Three streaming queries in one program. Only the first has state; the other two read what it has
+committed. Each is a consumer group of its name, and each continues where it was after a crash.
 """
 
 import argparse
@@ -43,7 +43,7 @@ def averages(readings: DataFrame) -> DataFrame:
 
 
 def alert() -> Column:
-    """What is wrong with the air of a place, or null."""
+    """The alert of a place, or null."""
     found = F.lit(None).cast("string")
     for place in PLACES:
         here = F.col("place") == place.name
@@ -65,7 +65,7 @@ class Log:
         self._bootstrap = bootstrap
 
     def read(self, topic: str, schema: str, group: str) -> DataFrame:
-        """What is committed in a topic, from its beginning."""
+        """The committed records of a topic, from its beginning."""
         records = (
             self._spark.readStream.format("headrace")
             .option("kafka.bootstrap.servers", self._bootstrap)
@@ -79,7 +79,7 @@ class Log:
         return records.select(value.alias("value")).select("value.*")
 
     def write(self, frame: DataFrame, topic: str, name: str) -> StreamingQuery:
-        """To a topic, exactly once."""
+        """Write to a topic, exactly once."""
         rows = frame.select(F.col("sensor").alias("key"), F.to_json(F.struct("*")).alias("value"))
         writer = (
             rows.writeStream.format("headrace")

@@ -1,4 +1,4 @@
-"""The sensors at work: a thread that sends readings at a steady rate and counts what it sent."""
+"""A thread that sends readings at a steady rate and counts them."""
 
 import json
 import threading
@@ -19,7 +19,7 @@ SEED = 7
 
 
 class Production:
-    """Sends until it is stopped. `sent` says how many readings each minute of a sensor had."""
+    """Sends until it is stopped. `sent` has the number of readings by minute and sensor."""
 
     def __init__(self, bootstrap: str, per_second: int) -> None:
         self.count = 0
@@ -43,14 +43,14 @@ class Production:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop, and wait until the log has everything."""
+        """Stop, and wait until all readings are acknowledged."""
         self._stopped.set()
         if self._thread.is_alive():
             self._thread.join()
         self._producer.flush(30)
 
     def rate_now(self) -> float:
-        """Readings a second, over the last moments."""
+        """The current readings per second."""
         now = time.monotonic()
         self._recent = [*(each for each in self._recent if each[0] > now - 3), (now, self.count)]
         (began, before), (_, after) = self._recent[0], self._recent[-1]

@@ -1,4 +1,4 @@
-"""What the terminal shows while the demo runs: places, queries and alerts. Drawing only."""
+"""Draws the terminal output of the demo: places, queries and alerts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -61,7 +61,7 @@ def drawn(view: View) -> RenderableType:
 
 
 def line(view: View, second: float) -> str:
-    """The same in one line, for where nothing can be redrawn."""
+    """The same in one line, for output that cannot be redrawn."""
     last = view.alerts[-1] if view.alerts else None
     news = f", last: {last.place} {last.alert} at {last.minute:%H:%M}" if last else ""
     averages = sum(len(each) for each in view.averages.values())
@@ -103,7 +103,7 @@ def _judged(value: float, low: float, high: float) -> Text:
 
 def _sparkline(values: Sequence[float], style: str) -> Text:
     low, high = min(values), max(values)
-    # Noise of a degree should not look like a mountain.
+    # Noise of a degree should not look large.
     span = max(high - low, 6.0)
     marks = (BARS[min(int((value - low) / span * len(BARS)), len(BARS) - 1)] for value in values)
     return Text("".join(marks), style=style)

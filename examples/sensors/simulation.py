@@ -1,8 +1,8 @@
-"""The sensors: what they measure at a moment of the simulated day, and what happens in it.
+"""Simulates the sensors and the events of a day.
 
-Time runs faster than ours, a minute in a second, so that an hour fits into the demo. In every hour
+A simulated minute takes a second, so that an hour fits into the demo. In every hour
 the cooling of the server room fails, the door of the cold store is left open, and the greenhouse is
-watered. Pure: the same seed gives the same day.
+watered. The functions are pure: the same seed gives the same day.
 """
 
 import math
@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from house_rules import PLACE_OF
 
 MINUTES_PER_SECOND = 1.0
-# Some gateways hand readings on a while after they were taken; all within the watermark.
+# Some gateways send readings late, but within the watermark.
 LONGEST_DELAY_S = 30.0
 
 USUAL = {
@@ -46,7 +46,7 @@ class Reading:
 
 
 def readings(begin: datetime, per_minute: int, seed: int) -> Iterator[Reading]:
-    """Readings without end, one sensor after the other, so many a simulated minute together."""
+    """Endless readings, one sensor after the other, `per_minute` in a simulated minute."""
     dice = random.Random(seed)
     sensors = list(PLACE_OF)
     step = timedelta(minutes=1 / per_minute)
@@ -68,7 +68,7 @@ def readings(begin: datetime, per_minute: int, seed: int) -> Iterator[Reading]:
 
 
 def air(sensor: str, minute: float) -> tuple[float, float]:
-    """Temperature and humidity around a sensor, so many minutes after the beginning."""
+    """Temperature and humidity at a sensor, `minute` minutes after the beginning."""
     place = PLACE_OF[sensor].name
     temperature, humidity = USUAL[place]
     second = float(sensor.endswith("2"))
@@ -77,7 +77,7 @@ def air(sensor: str, minute: float) -> tuple[float, float]:
     humidity += 2.5 * math.cos(minute / 31 + second)
     hour = minute % 60
     if place == "server room":
-        # The cooling fails for a quarter of an hour; the second rack feels it later.
+        # The cooling fails for a quarter of an hour; the second rack warms up later.
         heat = 11 * _swell(hour - 3 * second, 12, 30)
         temperature, humidity = temperature + heat, humidity - heat
     elif place == "cold store":
@@ -90,7 +90,7 @@ def air(sensor: str, minute: float) -> tuple[float, float]:
 
 
 def _swell(minute: float, begin: float, end: float) -> float:
-    """From nothing at `begin` to one, and back to nothing at `end`."""
+    """A curve from 0 at `begin` to 1 and back to 0 at `end`."""
     if not begin < minute < end:
         return 0.0
     return math.pow(math.sin(math.pi * (minute - begin) / (end - begin)), 1.5)

@@ -1,4 +1,4 @@
-"""Aggregation: what each sensor has measured so far. A result appears again whenever it changes."""
+"""Aggregation: the totals of each sensor so far. A result is written again whenever it changes."""
 
 from building import READINGS, Building, enter
 from pyspark.sql import DataFrame

@@ -1,6 +1,6 @@
-"""The building that the examples watch: its topics, what their records hold, how they are read.
+"""The topics of the examples, the schemas of their records, and how they are read and written.
 
-Every record is JSON with an event time. Nothing here is about a stream in particular; the examples
+Every record is JSON with an event time. This module has no stream logic; the examples
 themselves are one function each, from DataFrames to a DataFrame.
 """
 
@@ -14,23 +14,23 @@ from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 # A sensor measures: temperature in degrees Celsius, humidity in percent.
 READINGS = "id STRING, sensor STRING, temperature DOUBLE, humidity DOUBLE, time TIMESTAMP"
-# What is known of a sensor; a compacted topic, the last record of a sensor counts.
+# The properties of a sensor; a compacted topic with one record per sensor.
 SENSORS = "sensor STRING, room STRING, warmest DOUBLE"
-# Somebody moves in a room.
+# A motion in a room.
 MOTIONS = "room STRING, time TIMESTAMP"
-# An alarm goes off, and somebody answers it.
+# An alarm, and the answer of a guard.
 ALARMS = "alarm STRING, room STRING, time TIMESTAMP"
 ANSWERS = "alarm STRING, guard STRING, time TIMESTAMP"
 
 
 @dataclass(frozen=True)
 class Building:
-    """Where the topics are, and whether to stop when everything that is there has been read."""
+    """The cluster of the topics, and whether to stop after the existing records."""
 
     spark: SparkSession
     bootstrap: str
     once: bool = False
-    # Goes in front of the names of topics and queries.
+    # The prefix of the names of topics and queries.
     prefix: str = ""
 
     def stream(self, topic: str, schema: str) -> DataFrame:
@@ -56,9 +56,9 @@ class Building:
         return self._start(writer, topic)
 
     def publish_changes(self, frame: DataFrame, topic: str, key: str) -> StreamingQuery:
-        """Write results that change: each change is a record, and the last one of a key counts.
+        """Write results that change: each change is a record, and the last one of a key is valid.
 
-        A batch that is repeated after a crash repeats its records, which changes nothing.
+        A batch that is repeated after a crash repeats its records, which has no effect.
         """
 
         def write(batch: DataFrame, _: int) -> None:
@@ -85,7 +85,7 @@ class Building:
 
 
 def _records(frame: DataFrame, key: str) -> DataFrame:
-    """Rows as records of a topic: JSON under a key."""
+    """Rows as records of a topic: JSON with a key."""
     value = F.to_json(F.struct("*")).alias("value")
     return frame.select(F.col(key).cast("string").alias("key"), value)
 
@@ -96,10 +96,10 @@ def _fields(records: DataFrame, schema: str) -> DataFrame:
 
 
 def enter() -> Building:
-    """The building as the command line and the environment describe it."""
+    """The building from the command line and the environment."""
     words = argparse.ArgumentParser()
-    words.add_argument("--once", action="store_true", help="stop when all that is there is read")
-    words.add_argument("--prefix", default="", help="goes in front of the names of topics")
+    words.add_argument("--once", action="store_true", help="stop after the existing records")
+    words.add_argument("--prefix", default="", help="prefix of the names of topics")
     chosen, _ = words.parse_known_args()
     bootstrap = os.environ.get("HEADRACE_BOOTSTRAP", "localhost:9092")
     spark = SparkSession.builder.getOrCreate()

@@ -1,6 +1,6 @@
 """De-duplication: a gateway that sends readings again when it is not sure they arrived.
 
-A reading is known by its id. Ids are remembered for ten minutes of event time, not forever.
+A reading is identified by its id. Ids are kept for ten minutes of event time.
 """
 
 from building import READINGS, Building, enter

@@ -1,10 +1,10 @@
-"""Fills the topics of the examples: two hours in the life of a building, then the present.
+"""Fills the topics of the examples: two hours of a building's records, then new ones.
 
-    python examples/streams/feed.py                two hours at once, then a record a second each
-    python examples/streams/feed.py --once         two hours, and that is all
+    python examples/streams/feed.py                two hours at once, then each second a record
+    python examples/streams/feed.py --once         two hours, then it ends
 
-It plants what the examples find: readings that come twice or late, sensors that stay too warm,
-alarms that nobody answers.
+It includes the cases of the examples: duplicate or late readings, sensors that stay too warm,
+alarms without an answer.
 """
 
 import argparse
@@ -35,7 +35,7 @@ def main() -> None:
     words.add_argument(
         "--bootstrap", default=os.environ.get("HEADRACE_BOOTSTRAP", "localhost:9092")
     )
-    words.add_argument("--prefix", default="", help="goes in front of the names of topics")
+    words.add_argument("--prefix", default="", help="prefix of the names of topics")
     words.add_argument("--once", action="store_true", help="stop at the present")
     chosen = words.parse_args()
     create_topics(chosen.bootstrap, chosen.prefix)
@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def records(moment: datetime) -> Iterator[tuple[str, str, dict[str, object]]]:
-    """What happens in the building at one moment."""
+    """The records of one moment."""
     dice = random.Random(int(moment.timestamp()))
     stamp = moment.isoformat()
     for index, (sensor, (room, _)) in enumerate(SENSORS.items()):
@@ -92,7 +92,7 @@ def records(moment: datetime) -> Iterator[tuple[str, str, dict[str, object]]]:
 
 
 def create_topics(bootstrap: str, prefix: str) -> None:
-    """Make what is missing; the table of sensors is compacted."""
+    """Create missing topics; the table of sensors is compacted."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     compacted = {"cleanup.policy": "compact"}
     made = admin.create_topics(

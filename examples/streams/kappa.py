@@ -1,8 +1,8 @@
-"""Kappa: there is one pipeline, and the past is only its beginning.
+"""Kappa: one pipeline for history and new records.
 
-A changed pipeline does not need a second, nightly one to correct history. It is started beside the
-old one under another name, reads the topic from the beginning and writes to a topic of its own.
-When it has caught up and its results are liked, readers move over and the old one is stopped.
+A changed pipeline needs no second batch pipeline to correct history. It is started beside the
+old one under another name, reads the topic from the beginning and writes to another topic.
+When it has caught up and its results are correct, readers switch to it and the old one is stopped.
 
     headrace spark run examples/streams/kappa.py -- --version 1
     headrace spark run examples/streams/kappa.py -- --version 2
@@ -15,12 +15,12 @@ from building import READINGS, Building, enter
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-# It was found that these sensors show too much, and by how much.
+# Sensors that show too high a temperature, and the error.
 CORRECTIONS = {"cellar-1": -1.5, "attic-2": -0.5}
 
 
 def first(readings: DataFrame) -> DataFrame:
-    """The averages of every hour, as they were computed at first."""
+    """The averages of every hour, in the first version."""
     return (
         readings.withWatermark("time", "5 minutes")
         .groupBy(F.window("time", "1 hour"), "sensor")
@@ -30,7 +30,7 @@ def first(readings: DataFrame) -> DataFrame:
 
 
 def second(readings: DataFrame) -> DataFrame:
-    """The same with corrected temperatures, for the whole past too."""
+    """The same with corrected temperatures, for the whole history."""
     correction = F.create_map(*[F.lit(x) for pair in CORRECTIONS.items() for x in pair])
     corrected = F.col("temperature") + F.coalesce(correction[F.col("sensor")], F.lit(0.0))
     return first(readings.withColumn("temperature", corrected))

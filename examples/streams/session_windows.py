@@ -1,4 +1,4 @@
-"""Session windows: visits. Motions in a room belong together until it is still for five minutes."""
+"""Session windows: visits. Motions in a room belong together until it has none for 5 minutes."""
 
 from building import MOTIONS, Building, enter
 from pyspark.sql import DataFrame

@@ -1,6 +1,6 @@
-"""Sliding windows: the warmest moment of the last five minutes, looked at every minute.
+"""Sliding windows: the highest temperature of the last five minutes, every minute.
 
-A reading counts in all five windows that it falls into.
+A reading belongs to five windows.
 """
 
 from building import READINGS, Building, enter

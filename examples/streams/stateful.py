@@ -1,5 +1,5 @@
 """A stateful function: an alert for three readings above thirty degrees in a row, and one when it
-is over. What Spark keeps for each sensor is ours to define; here it is how many there were."""
+is over. The program defines the state of each sensor; here it is the number of hot readings."""
 
 from collections.abc import Iterator
 
@@ -21,7 +21,7 @@ class Heat(StatefulProcessor):  # type: ignore[misc]  # PySpark's types are not 
         self, key: tuple[str], rows: Iterator[Row], timers: object
     ) -> Iterator[Row]:
         hot = self._hot.get()[0] if self._hot.exists() else 0
-        # A batch brings a sensor's readings in any order.
+        # A batch has a sensor's readings in any order.
         for row in sorted(rows, key=lambda row: row.time):
             before, hot = hot, hot + 1 if row.temperature > HOT else 0
             if hot == IN_A_ROW:

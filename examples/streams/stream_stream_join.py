@@ -1,7 +1,7 @@
-"""Stream-stream join: alarms and their answers. Who answered, how fast; and which alarm nobody did.
+"""Stream-stream join: alarms and their answers, with the delay, and alarms without an answer.
 
-An answer counts within ten minutes of its alarm. An alarm without one is told of as soon as both
-streams have gone past that time.
+An answer is valid within ten minutes of its alarm. An alarm without one is published when both
+streams have passed that time.
 """
 
 from building import ALARMS, ANSWERS, Building, enter

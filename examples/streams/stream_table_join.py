@@ -1,7 +1,7 @@
-"""Stream-table join: readings that are too warm for the room in which their sensor hangs.
+"""Stream-table join: readings that are too warm for the room of their sensor.
 
-The table is a compacted topic, read anew for every batch: a sensor that is moved to another room is
-judged by that room's limit from then on.
+The table is a compacted topic, read again for every batch: a sensor that moves to another room is
+checked against that room's limit from then on.
 """
 
 from building import READINGS, SENSORS, Building, enter

@@ -1,7 +1,7 @@
 """Tumbling windows: the averages of every minute, each once, when the minute is over.
 
-A minute is over when readings two minutes younger have come. What comes later than that is late,
-and is left out: the average has been published.
+A minute is over when readings two minutes newer have arrived. Readings after that are late,
+and are left out, because the average has been published.
 """
 
 from building import READINGS, Building, enter

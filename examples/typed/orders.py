@@ -1,4 +1,4 @@
-"""Orders with a schema: written in two versions, read as columns, with a stranger's record aside.
+"""Orders with a schema: written in two versions, read as columns, beside a foreign record.
 
 headrace serve --data-dir /tmp/orders &
 headrace registry serve &
@@ -16,12 +16,12 @@ NEW = "struct(id, 'customer-' || id as customer, id * 1.5d as price) as value"
 
 
 def write(frame: DataFrame, options: Mapping[str, str], topic: str) -> None:
-    """Rows into the topic; what is a struct needs a format."""
+    """Write rows to the topic; a struct needs a format."""
     frame.write.format("headrace").mode("append").options(**options).option("topic", topic).save()
 
 
 def run(spark: SparkSession, cluster: Mapping[str, str], registry: str, topic: str) -> DataFrame:
-    """The topic as columns; the records of both versions are there, and one that is none."""
+    """The topic as columns, with records of both versions and one that is not an order."""
     typed = {**cluster, "schema.registry.url": registry, "value.format": "avro"}
     write(spark.range(0, 3).selectExpr(OLD), typed, topic)
     write(spark.range(3, 6).selectExpr(NEW), typed, topic)
