@@ -4,11 +4,13 @@ import time
 import uuid
 
 import pytest
+from confluent_kafka import Producer
 
 from headrace.admin.errors import NotFound
 from headrace.admin.group_view import PartitionLag, existing_groups, view_groups
-from headrace.admin.record_times import RecordTime, RecordTimes
+from headrace.admin.record_times import Gap, RecordTime, RecordTimes
 from tests.admin.conftest import CountingCluster, MakeTopic, commit, produce
+from tests.support.stores import eventually
 
 DAY_2024 = 1_704_067_200_000
 
@@ -58,6 +60,28 @@ def test_many_groups_and_topics_need_few_requests(
     views = view_groups(cluster, found, RecordTimes())
     assert [view.lag for view in views] == [1] * 15
     assert cluster.requests - before <= 6
+
+
+def test_a_marker_after_the_last_record_is_no_delay(
+    cluster: CountingCluster, bootstrap: str, make_topic: MakeTopic
+) -> None:
+    topic, group = make_topic(), f"g-{uuid.uuid4().hex[:8]}"
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": group})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    producer.produce(topic, b"v", partition=0)
+    producer.commit_transaction(60)
+    commit(bootstrap, group, {(topic, 0): 1})
+    groups = existing_groups(cluster, [group])
+
+    def row() -> PartitionLag:
+        return view_groups(cluster, groups, RecordTimes())[0].partitions[0]
+
+    # The answer to a commit comes before its markers are written.
+    eventually(lambda: row().end == 2, "the marker is written")
+    found = row()
+    assert (found.lag, found.delay_s, found.caught_up) == (1, 0.0, True)
+    assert found.delay_gap is Gap.ONLY_MARKERS
 
 
 def test_a_missing_group_is_reported_with_similar_names(

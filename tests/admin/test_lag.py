@@ -11,6 +11,7 @@ from headrace.admin.group_view import (
     PartitionLag,
 )
 from headrace.admin.lag import Commit, LagHistory, LagStatus, status_of_commits
+from headrace.admin.record_times import Gap, RecordTime
 from headrace.client.groups import MemberDescription
 
 MINUTE = 60_000
@@ -142,3 +143,13 @@ def test_the_history_is_bounded_by_moments_by_points_and_by_age() -> None:
     assert len(history.points("g", "t", 0)) == 20, "a hundred points for five partitions"
     history.observe([], 61 * MINUTE + 60)
     assert history.points("g", "t", 0) == []
+
+
+def test_a_group_before_transaction_markers_only_has_read_everything() -> None:
+    look = view(10, 11)
+    marked = RecordTime(None, Gap.ONLY_MARKERS)
+    row = replace(look.partitions[0], next_record=marked, delay_s=0.0)
+    assert row.caught_up
+    look = replace(look, partitions=(row,))
+    history, now_ms = observed(*[look] * 12)
+    assert history.status(look, now_ms).status is LagStatus.OK

@@ -9,10 +9,13 @@ from confluent_kafka.admin import AdminClient
 
 from headrace.admin.record_times import CACHED_S, Gap, RecordTime, RecordTimes, time_at
 from headrace.client.first_batches import PARTITION_BYTES, FirstBatches
+from headrace.client.offsets import LATEST, list_offsets
 from headrace.errors import ErrorCode
 from headrace.types import TopicPartition
+from headrace.wire.batch import CONTROL
 from headrace.wire.records import Record, encode_batch
 from tests.admin.conftest import CountingCluster, MakeTopic, produce
+from tests.support.stores import eventually
 
 DAY_2024 = 1_704_067_200_000
 
@@ -75,8 +78,10 @@ def test_a_transaction_marker_is_passed_over_and_said(
     producer.begin_transaction()
     producer.produce(topic, b"in a transaction", partition=0, timestamp=DAY_2024)
     producer.commit_transaction(60)
+    # The answer to a commit comes before its markers are written.
+    eventually(lambda: list_offsets(cluster, {at: LATEST}) == {at: 2}, "the marker is written")
     times = RecordTimes()
-    assert times.look_up(cluster, {at: 1}) == {at: RecordTime(None, Gap.MARKER)}
+    assert times.look_up(cluster, {at: 1}) == {at: RecordTime(None, Gap.ONLY_MARKERS)}
     produce(bootstrap, topic, [DAY_2024 + 5])
     assert times.look_up(cluster, {at: 1}) == {at: RecordTime(DAY_2024 + 5, Gap.MARKER)}
 
@@ -122,6 +127,12 @@ def test_a_compacted_record_gives_way_to_the_next() -> None:
     assert time_at(sent(3, 9), 3) == RecordTime(3)
     assert time_at(sent(3, 9), 5) == RecordTime(9, Gap.COMPACTED)
     assert time_at(sent(7, 9), 5) == RecordTime(7, Gap.COMPACTED)
+
+
+def test_markers_are_only_markers_if_the_answer_reaches_the_end() -> None:
+    marker = bytes(encode_batch([Record(4, 1, None, b"v")], 4, attributes=CONTROL))
+    for end, gap in ((5, Gap.ONLY_MARKERS), (6, Gap.MARKER)):
+        assert time_at(FirstBatches(marker, 0, end), 4) == RecordTime(None, gap)
 
 
 def test_what_cannot_be_read_says_why() -> None:

@@ -4,6 +4,7 @@ import time
 import uuid
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as LibraryPartition
 from confluent_kafka.admin import AdminClient
 
@@ -16,8 +17,11 @@ from headrace.admin.retention_forecast import (
     forecast_partition,
     retention_forecast,
 )
+from headrace.client.offsets import LATEST, list_offsets
 from headrace.settings import LogSettings
+from headrace.types import TopicPartition
 from tests.admin.conftest import CountingCluster, MakeTopic, commit, produce
+from tests.support.stores import eventually
 
 HOUR = 3_600_000
 NOW = 1_704_067_200_000
@@ -59,6 +63,24 @@ def test_records_that_are_gone_are_counted_as_lost(
     (found,) = forecast(cluster, group)
     assert (found.lost, found.unread, found.left_ms, found.limit) == (2, 2, None, None)
     assert found.next_record == RecordTime(NOW)
+
+
+def test_a_transaction_marker_is_nothing_to_lose(
+    cluster: CountingCluster, bootstrap: str, make_topic: MakeTopic
+) -> None:
+    topic, group = make_topic(), f"g-{uuid.uuid4().hex[:8]}"
+    at = TopicPartition(topic, 0)
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": group})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    producer.produce(topic, b"v", partition=0)
+    producer.commit_transaction(60)
+    eventually(lambda: list_offsets(cluster, {at: LATEST}) == {at: 2}, "the marker is written")
+    commit(bootstrap, group, {at: 1})
+    assert forecast(cluster, group) == []
+    commit(bootstrap, group, {at: 0})
+    (found,) = forecast(cluster, group)
+    assert found.unread == 2
 
 
 def test_many_partitions_need_few_requests(

@@ -88,6 +88,11 @@ class PartitionLag:
     """The lag in seconds: the age of that record, or 0 if the group has read everything."""
 
     @property
+    def caught_up(self) -> bool:
+        """Whether the group has read all records. Transaction markers may still make a lag."""
+        return self.lag == 0 or (self.next_record is not None and self.next_record.nothing_follows)
+
+    @property
     def delay_gap(self) -> Gap | None:
         """Why `delay_s` is unknown, or belongs to a record after the committed offset."""
         return None if self.next_record is None else self.next_record.gap
@@ -308,7 +313,7 @@ def _with_delay(
     if key is None:
         return row
     next_record = found[key]
-    stamp = next_record.timestamp_ms
+    stamp = now_ms if next_record.nothing_follows else next_record.timestamp_ms
     delay_s = None if stamp is None else max(now_ms - stamp, 0) / 1000
     return replace(row, next_record=next_record, delay_s=delay_s)
 

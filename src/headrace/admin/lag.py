@@ -155,7 +155,7 @@ def _is_rewound(commits: Sequence[Commit]) -> bool:
 class _Series:
     """The observations of one partition of one group, oldest first, in a few bytes each."""
 
-    __slots__ = ("committed", "delays", "ends", "owned", "times")
+    __slots__ = ("caught_up", "committed", "delays", "ends", "owned", "times")
 
     def __init__(self) -> None:
         self.times = array("q")
@@ -163,6 +163,7 @@ class _Series:
         self.ends = array("q")
         self.delays = array("q")
         self.owned = array("b")
+        self.caught_up = array("b")
 
     def add(self, row: PartitionLag, now_ms: int) -> None:
         self.times.append(now_ms)
@@ -170,6 +171,7 @@ class _Series:
         self.ends.append(_number(row.end))
         self.delays.append(NOTHING if row.delay_s is None else round(row.delay_s * 1000))
         self.owned.append(row.owner is not None)
+        self.caught_up.append(row.caught_up)
 
     def add_past(self, points: Sequence[PastPoint]) -> None:
         """Put points before the first observation."""
@@ -180,13 +182,16 @@ class _Series:
         self.ends[:0] = array("q", (each.end for each in past))
         self.delays[:0] = array("q", (NOTHING for _ in past))
         self.owned[:0] = array("b", (each.committing for each in past))
+        self.caught_up[:0] = array("b", (each.committed >= each.end for each in past))
 
     def cut(self, count: int) -> None:
         """Drop the oldest observations but for `count`."""
         excess = len(self.times) - count
         if excess > 0:
-            for column in (self.times, self.committed, self.ends, self.delays, self.owned):
+            for column in (self.times, self.committed, self.ends, self.delays):
                 del column[:excess]
+            for flags in (self.owned, self.caught_up):
+                del flags[:excess]
 
     def points(self) -> list[LagPoint]:
         return [
@@ -209,12 +214,13 @@ class _Series:
 
     def _commits(self, now_ms: int) -> list[Commit]:
         found: list[Commit] = []
-        for at, offset, end, owned in zip(
-            self.times, self.committed, self.ends, self.owned, strict=True
+        for at, offset, end, owned, caught_up in zip(
+            self.times, self.committed, self.ends, self.owned, self.caught_up, strict=True
         ):
             if offset < 0 or not (owned or not found or offset != found[-1].offset):
                 continue
-            found.append(Commit(at, offset, max(end - offset, 0) if end >= 0 else None))
+            lag = None if end < 0 else max(end - offset, 0)
+            found.append(Commit(at, offset, 0 if caught_up else lag))
         inside = [each for each in found if each.time_ms >= now_ms - WINDOW_MS]
         # The last commit counts however old it is: the group has not committed since.
         return inside or found[-1:]
@@ -224,7 +230,8 @@ def _status(
     row: PartitionLag, known: Mapping[TopicPartition, _Series], now_ms: int
 ) -> PartitionStatus:
     series = known.get(TopicPartition(row.topic, row.partition))
-    status, complete = (LagStatus.OK, False) if series is None else series.status(row.lag, now_ms)
+    lag = 0 if row.caught_up else row.lag
+    status, complete = (LagStatus.OK, False) if series is None else series.status(lag, now_ms)
     return PartitionStatus(row.topic, row.partition, status, complete, row.lag)
 
 

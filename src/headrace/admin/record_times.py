@@ -33,6 +33,7 @@ class Gap(StrEnum):
 
     COMPACTED = "the record was compacted away"
     MARKER = "a transaction marker stands there"
+    ONLY_MARKERS = "only transaction markers follow"
     EMPTY = "no record stands there or after it"
     DELETED = "the record was deleted"
     NO_TIMESTAMP = "the record has no timestamp"
@@ -41,6 +42,7 @@ class Gap(StrEnum):
 
 
 LASTING = (Gap.DELETED, Gap.NO_TIMESTAMP, Gap.UNREADABLE)
+NOTHING_FOLLOWS = (Gap.ONLY_MARKERS, Gap.EMPTY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,11 @@ class RecordTime:
 
     timestamp_ms: int | None
     gap: Gap | None = None
+
+    @property
+    def nothing_follows(self) -> bool:
+        """Whether there is no record from the offset on, although the partition ends later."""
+        return self.gap in NOTHING_FOLLOWS
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,19 +125,21 @@ def time_at(answer: FirstBatches, offset: int) -> RecordTime:
     if answer.error is not None:
         return RecordTime(None, Gap.UNAVAILABLE)
     try:
-        return _first_time(answer.records, offset)
+        return _first_time(answer, offset)
     except (KafkaError, ClientError, ValueError):
         return RecordTime(None, Gap.UNREADABLE)
 
 
-def _first_time(records: bytes, offset: int) -> RecordTime:
-    data = bytearray(records)
+def _first_time(answer: FirstBatches, offset: int) -> RecordTime:
+    data = bytearray(answer.records)
     positions, end = whole_batches(data, 0, len(data))
     gap: Gap | None = None
+    reached = offset
     for start, stop in pairwise([*positions, end]):
         header = read_header(data, start)
         if header.last_offset < offset:
             continue
+        reached = header.next_offset
         if header.attributes & CONTROL:
             gap = gap or Gap.MARKER
             continue
@@ -143,4 +152,6 @@ def _first_time(records: bytes, offset: int) -> RecordTime:
                 return RecordTime(None, Gap.NO_TIMESTAMP)
             return RecordTime(record.timestamp, gap)
         gap = gap or Gap.COMPACTED
-    return RecordTime(None, gap or Gap.EMPTY)
+    if positions and reached < answer.high_watermark:
+        return RecordTime(None, gap)
+    return RecordTime(None, Gap.ONLY_MARKERS if gap is Gap.MARKER else Gap.EMPTY)

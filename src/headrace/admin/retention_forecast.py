@@ -88,7 +88,12 @@ def retention_forecast(
     ]
     with_times = _with_times(cluster, found, facts, times)
     return sorted(
-        (forecast_partition(each, facts[_place(each)], now_ms) for each in with_times),
+        (
+            forecast_partition(each, facts[_place(each)], now_ms)
+            for each in with_times
+            # Transaction markers are no records that a group could lose.
+            if each.unread or each.lost
+        ),
         key=_urgency,
     )
 
@@ -134,7 +139,8 @@ def _with_times(
         for each in waiting:
             at = _place(each)
             if max(each.committed, facts[at].begin) == positions[at]:
-                yield replace(each, next_record=looked_up[at])
+                unread = 0 if looked_up[at].nothing_follows else each.unread
+                yield replace(each, next_record=looked_up[at], unread=unread)
             else:
                 rest.append(each)
         waiting = rest
