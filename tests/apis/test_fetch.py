@@ -34,7 +34,12 @@ class Consumer:
         self.sessions = SessionCache(SESSION_SLOTS, self.clock)
         self.wake = broker.services.waiting_fetches.wake
         self.fetch = Fetch(
-            broker.replicas, self.sessions, broker.services.waiting_fetches, 50_000_000, self.clock
+            broker.replicas,
+            self.sessions,
+            broker.services.waiting_fetches,
+            50_000_000,
+            self.clock,
+            broker.services.errors,
         )
 
     def append(self, topic: str, *values: bytes, partition: int = 0) -> int:

@@ -9,9 +9,10 @@ from collections.abc import Callable
 import pytest
 
 from headrace.broker.clock_watch import ClockWatch
-from headrace.broker.metrics import Metrics
+from headrace.broker.metrics.values import Metrics
 from headrace.clock import ManualClock
 from headrace.testing.running import RunningBroker
+from headrace.wire.steps import finish
 from tests.support.ports import free_port
 
 DAY_MS = 86_400_000
@@ -45,7 +46,7 @@ class Watched:
         self.watch.look()
 
     def shown(self, name: str) -> list[str]:
-        lines = self.metrics.render().splitlines()
+        lines = finish(self.metrics.render_steps()).splitlines()
         return [line for line in lines if line.startswith(name)]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headrace.broker.compaction import Compaction
-from headrace.broker.metrics import Metrics
+from headrace.broker.metrics.values import Metrics
 from headrace.client.cluster import Cluster
 from headrace.client.config import ClientConfig, parse_bootstrap
 from headrace.client.configs import alter_configs

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.broker.metrics import Metrics
+from headrace.broker.metrics.values import Metrics
 from headrace.broker.retention import CommittedOffsets, Retention
 from headrace.clock import ManualClock
 from headrace.cluster.controller import Alteration, ConfigChange, Operation
@@ -17,6 +17,7 @@ from headrace.log.indexes import TIME_ENTRY
 from headrace.log.log import Log
 from headrace.log.segment import NO_TIMESTAMP, TIME_INDEX
 from headrace.logs import JsonLines
+from headrace.wire.steps import finish
 from tests.apis.one_broker import NOW, OneBroker
 
 HOUR_MS = 3_600_000
@@ -60,7 +61,11 @@ class Kept:
         asyncio.run(self.retention.look())
 
     def shown(self, name: str) -> list[str]:
-        return [line for line in self.metrics.render().splitlines() if line.startswith(name)]
+        return [
+            line
+            for line in finish(self.metrics.render_steps()).splitlines()
+            if line.startswith(name)
+        ]
 
 
 @pytest.fixture

@@ -154,6 +154,7 @@ class InMemory:
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.length = len(data)
+        self.following = -1
 
     def read(self) -> bytes:
         return self.data

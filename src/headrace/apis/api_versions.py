@@ -14,7 +14,7 @@ import struct
 from collections.abc import Sequence
 
 from headrace.apis.context import Caller, Services
-from headrace.apis.routes import CLIENT_TELEMETRY, ROUTES, Route
+from headrace.apis.routes import API_VERSIONS, CLIENT_TELEMETRY, ROUTES, Route
 from headrace.cluster.features import FEATURES, FINALIZED_EPOCH
 from headrace.errors import ErrorCode, MalformedRequest
 from headrace.settings import Settings
@@ -35,6 +35,7 @@ class ApiVersions:
 
     def __init__(self, services: Services) -> None:
         offered = offered_routes(services.settings)
+        self._errors = services.errors
         self._ranges = [(row.key, row.min_version, row.max_version) for row in offered]
 
     def __call__(
@@ -53,6 +54,7 @@ class ApiVersions:
             version, code = 0, ErrorCode.UNSUPPORTED_VERSION
         elif version >= _FLEXIBLE_FROM and not _take_software(caller, buf, view, pos, end):
             code = ErrorCode.INVALID_REQUEST
+        self._errors.add(API_VERSIONS.key, code)
         body = api_versions_body(self._ranges, version, code, caller.throttle_ms)
         return frame_response(correlation_id, False, body)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from headrace.apis.records.long_batches import LongBatches
 from headrace.apis.records.waiting_fetches import WaitingFetches
+from headrace.apis.request_errors import RequestErrors
 from headrace.apis.slices import Slices
 from headrace.clock import Clock
 from headrace.cluster.metadata import Metadata
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from headrace.coordination.transaction_runtime import TransactionCoordinator
     from headrace.errors import KafkaError
     from headrace.wire.fast import FetchRequest
+    from headrace.wire.steps import Steps
 
 
 @dataclass(slots=True)
@@ -46,6 +48,8 @@ class Services:
     audit: Audit = field(default_factory=Audit)
     slices: Slices = field(init=False)
     """Shares the event loop between requests that take long."""
+    errors: RequestErrors = field(default_factory=RequestErrors, init=False)
+    """Error codes in responses."""
     long_batches: LongBatches = field(init=False)
     waiting_fetches: WaitingFetches = field(init=False)
     _groups: GroupCoordinator | None = field(default=None, init=False)
@@ -90,9 +94,14 @@ class Services:
             )
         return self._client_metrics
 
-    def render_client_metrics(self) -> str:
+    def render_client_metrics(self) -> Steps[str]:
         """The metrics that clients have pushed, for /metrics; nothing before a client has asked."""
-        return "" if self._client_metrics is None else self._client_metrics.render()
+        return "" if self._client_metrics is None else (yield from self._client_metrics.render())
+
+    @property
+    def transactions_if_started(self) -> TransactionCoordinator | None:
+        """The same; None if nobody has asked for it yet."""
+        return self._transactions
 
     def stop_coordinators(self) -> None:
         """Stop the coordinators that were created."""

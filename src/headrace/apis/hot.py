@@ -70,9 +70,11 @@ LongWork: TypeAlias = Callable[
 class LongRequest(Exception):
     """Raised for a hot request that is handled in slices, while its connection is not read."""
 
-    def __init__(self, work: LongWork) -> None:
+    def __init__(self, work: LongWork, *, waits: bool = False) -> None:
         super().__init__("this request takes long")
         self.work = work
+        self.waits = waits
+        """Whether the response may wait for records, as the client asked."""
 
 
 class CloseConnection(Exception):

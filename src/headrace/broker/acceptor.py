@@ -52,6 +52,11 @@ class Acceptor:
         self._resume: asyncio.TimerHandle | None = None
         self._log_from = 0.0
 
+    @property
+    def tls_failures(self) -> int:
+        """Clients that were closed because of their TLS handshake or certificate."""
+        return self._handshakes.failures if self._handshakes is not None else 0
+
     def start(self, reception: Reception) -> None:
         """Accept connections; needs a running event loop."""
         self._reception = reception

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from headrace.broker.clock_watch import ClockWatch
 from headrace.broker.connection import Connection
-from headrace.broker.metrics import Metrics
+from headrace.broker.metrics.values import Metrics
 from headrace.broker.receive_memory import ReceiveMemory
 from headrace.broker.retention import Retention
 from headrace.clock import Clock

@@ -18,7 +18,7 @@ from headrace.broker.clock_watch import ClockWatch
 from headrace.broker.connection import Connection
 from headrace.broker.dispatch import Dispatch
 from headrace.broker.metadata_stores import Opened
-from headrace.broker.metrics import Metrics
+from headrace.broker.metrics.values import Metrics
 from headrace.broker.receive_memory import ReceiveMemory
 from headrace.broker.retention import CommittedOffsets, Retention
 from headrace.clock import Clock

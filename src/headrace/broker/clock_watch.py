@@ -9,7 +9,7 @@ regularly.
 import logging
 from datetime import UTC, datetime
 
-from headrace.broker.metrics import Metrics
+from headrace.broker.metrics.values import Metrics
 from headrace.clock import Clock
 
 logger = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass
 
-from headrace.broker.metrics import Metrics
+from headrace.broker.metrics.values import Metrics
 from headrace.clock import Clock
 from headrace.errors import ErrorCode, KafkaError
 from headrace.log.compaction.job import (

@@ -10,19 +10,24 @@ exception is logged with its traceback and closes the connection too.
 
 import logging
 import struct
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from inspect import iscoroutine, isgenerator
 from time import perf_counter
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from headrace.apis.context import RequestContext, Services
-from headrace.apis.hot import Answer, CloseConnection, HotHandler, Later, LongRequest
+from headrace.apis.error_codes import count_error_codes
+from headrace.apis.hot import Answer, CloseConnection, HotHandler, Later, LongProduce, LongRequest
 from headrace.apis.parts import CUTS, CombinedResponse, Cut, Pace, is_large, parts, prepare
+from headrace.apis.records.waiting_fetches import WaitingFetch
 from headrace.apis.rights import RightCheck, check_before
 from headrace.apis.routes import ROUTES, HandlerKind, Route
 from headrace.broker.buffers import LARGEST_POOLED_BYTES
 from headrace.broker.connection import Connection
+from headrace.broker.request_times import RequestTimes
 from headrace.errors import KafkaError, MalformedRequest
+from headrace.prometheus import Histogram
 from headrace.wire.framing import (
     REQUEST_START_BYTES,
     frame_large_response,
@@ -30,10 +35,12 @@ from headrace.wire.framing import (
     read_client_id,
     request_start,
 )
-from headrace.wire.steps import Steps
+from headrace.wire.steps import Steps, finish
 from headrace.wire.varint import skip_tagged_fields
 
 logger = logging.getLogger(__name__)
+
+_Answer = TypeVar("_Answer")
 
 _UNREADABLE = (MalformedRequest, struct.error, IndexError, UnicodeDecodeError)
 _LARGE_BYTES = 4096
@@ -45,7 +52,7 @@ class _Row:
 
     __slots__ = (
         "before", "cut", "first", "flexible_from", "handler", "hot", "key", "last", "requests",
-        "route",
+        "route", "timed_next", "times",
     )  # fmt: skip
 
     def __init__(self, route: Route, services: Services) -> None:
@@ -57,6 +64,9 @@ class _Row:
         self.cut: Cut | None = CUTS.get(route.key)
         self.before = tuple(one for one in route.rights if one.check is RightCheck.BEFORE)
         self.requests = 0
+        self.times = RequestTimes()
+        self.timed_next = 0
+        """The number of the request that is timed next."""
         self.handler: Callable[..., Any] | None = None
         """The handler of a cold row; None before the first request."""
         self.hot: Callable[..., Answer | Later] | None = None
@@ -88,6 +98,19 @@ class Dispatch:
         self._services = services
         self._rows = {key: _Row(route, services) for key, route in ROUTES.items()}
         self._slices = services.slices
+        self._errors = services.errors
+        self.fetch_waits = Histogram()
+        """How long fetches waited for records, of those that are timed."""
+        self.polled_at: Callable[[], float] = perf_counter
+        """When the requests at hand were found, by `perf_counter`; 0 if only one was."""
+
+    def times(self) -> dict[str, Histogram]:
+        """How long requests took, by the API's name (`request_times.py`)."""
+        return {
+            row.route.name: row.times.seconds
+            for row in self._rows.values()
+            if row.times.seconds.count
+        }
 
     def requests(self) -> dict[str, int]:
         """The number of requests by API name, without APIs that had none."""
@@ -114,20 +137,50 @@ class Dispatch:
                 body = body + 1 if buf[body] == 0 else skip_tagged_fields(buf, body)
             hot = row.hot
             if hot is not None:
-                return hot(connection.caller, buf, view, body, end, version, correlation_id)
+                if row.requests < row.timed_next:
+                    return hot(connection.caller, buf, view, body, end, version, correlation_id)
+                began = self.polled_at() or perf_counter()
+                answer = hot(connection.caller, buf, view, body, end, version, correlation_id)
+                return self._timed(row, answer, began)
             client_id = read_client_id(buf, view, pos + REQUEST_START_BYTES, end, size)
             context = RequestContext(version, client_id, connection.caller)
             # A buffer that is not reused need not be copied.
             reused = len(buf) <= LARGEST_POOLED_BYTES
             request = bytes(view[body:end]) if reused else view[body:end]
-            return self._answer_cold(row, connection, request, context, correlation_id)
+            began = self.polled_at() or perf_counter()
+            answer = self._answer_cold(row, connection, request, context, correlation_id)
+            return self._timed(row, answer, began)
         except LongRequest as long:
             own = bytearray(view[body:end])
-            return self._answer_long(long, connection, own, version, correlation_id)
+            began = self.polled_at() or perf_counter()
+            answer = self._answer_long(long, connection, own, version, correlation_id)
+            assert row is not None, "only a handler raises LongRequest"
+            return answer if long.waits else self._timed(row, answer, began)
         except CloseConnection:
             raise
         except Exception as error:
             raise _closing(error, connection) from error
+
+    # ----------------------------------------------------------------------------------- times
+
+    def _timed(self, row: _Row, answer: Answer | Later, began: float) -> Answer | Later:
+        """The same answer; the time until it is there is counted."""
+        now = perf_counter()
+        row.timed_next = row.requests + row.times.pause(row.requests, now)
+        if answer is None or type(answer) is bytes or type(answer) is list:
+            row.times.seconds.observe(now - began)
+        elif isinstance(answer, WaitingFetch):
+            answer.on_answer = partial(self._fetched, row, now - began, now)
+        elif isinstance(answer, Coroutine):
+            return _finish_timed(answer, row.times.seconds, began)
+        elif isinstance(answer, LongProduce):
+            return LongProduce(_finish_timed(answer, row.times.seconds, began))
+        return answer
+
+    def _fetched(self, row: _Row, before_s: float, waited_from: float, woken: float) -> None:
+        """Count the time of a fetch that waited: the wait is the client's wish, not our work."""
+        self.fetch_waits.observe(woken - waited_from)
+        row.times.seconds.observe(before_s + perf_counter() - woken)
 
     # ---------------------------------------------------------------------------- hot requests
 
@@ -195,6 +248,7 @@ class Dispatch:
         if iscoroutine(response) or codec.holds_many(response):
             connection.hold()
             return self._finish_cold(row, request, response, context, correlation_id)
+        finish(count_error_codes(row.key, response, self._errors))
         encoded = codec.encode(row.key, context.version, response, context.caller.throttle_ms)
         return frame_response(correlation_id, context.version >= row.flexible_from, encoded)
 
@@ -272,10 +326,18 @@ class Dispatch:
         version, throttle_ms = context.version, context.caller.throttle_ms
         flexible = version >= row.flexible_from
         if not codec.holds_many(response):
+            finish(count_error_codes(row.key, response, self._errors))
             encoded = codec.encode(row.key, version, response, throttle_ms)
             return frame_response(correlation_id, flexible, encoded)
+        await self._slices.finish(count_error_codes(row.key, response, self._errors))
         steps = codec.encode_steps(row.key, version, response, throttle_ms)
         return frame_large_response(correlation_id, flexible, [await self._slices.finish(steps)])
+
+
+async def _finish_timed(work: Awaitable[_Answer], seconds: Histogram, began: float) -> _Answer:
+    answer = await work
+    seconds.observe(perf_counter() - began)
+    return answer
 
 
 async def _finish_long(work: Coroutine[None, None, Answer], connection: Connection) -> Answer:

@@ -12,6 +12,7 @@ import math
 import select
 import selectors
 from collections.abc import Callable, Mapping
+from time import perf_counter
 from typing import Protocol, TypeAlias, cast
 
 from headrace.wire.fast import Chunk
@@ -59,6 +60,8 @@ class Poller(selectors.BaseSelector):
         """Responses of hot sockets, to be sent at the end of the poll."""
         self.has_work = False
         """Set when a hot socket's handler schedules work in asyncio."""
+        self.polled_at = 0.0
+        """When several sockets were found to be ready, by `perf_counter`; 0 if it was only one."""
 
     # ------------------------------------------------------------------------- hot sockets
 
@@ -88,6 +91,8 @@ class Poller(selectors.BaseSelector):
         ready: list[tuple[selectors.SelectorKey, int]] = []
         for _ in range(_ROUNDS):
             polled = self._epoll.poll(timeout, len(self._hot) + len(self._keys) + 1)
+            # With one, nothing waits behind others. A look at the clock is dear for one request.
+            self.polled_at = perf_counter() if len(polled) > 1 else 0.0
             self._serve(polled, ready)
             self._settle()
             if ready or self.has_work or not polled:

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from typing import TypeAlias
 
-from headrace.broker.metrics import Metrics
+from headrace.broker.metrics.values import Metrics
 from headrace.clock import Clock
 from headrace.errors import KafkaError
 from headrace.log.retention import NOTHING_READ, Reason, Risk, decide, risks

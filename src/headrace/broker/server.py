@@ -17,10 +17,10 @@ from headrace.apis.context import Caller
 from headrace.broker.acceptor import Acceptor, Reception
 from headrace.broker.buffers import Buffers
 from headrace.broker.build import Surroundings, build
-from headrace.broker.cluster_metrics import ClusterMetrics
 from headrace.broker.connection import Connection, Handler, Limits
-from headrace.broker.damage_report import damage_warnings, watch_damage
 from headrace.broker.metadata_stores import open_store
+from headrace.broker.metrics.damage import damage_warnings
+from headrace.broker.metrics.sources import ServerMetrics
 from headrace.broker.poller import Poller
 from headrace.broker.quotas.connection_limits import ConnectionLimits
 from headrace.broker.quotas.serving import Serving
@@ -29,7 +29,7 @@ from headrace.broker.transport import Transport
 from headrace.clock import SystemClock
 from headrace.cluster.image import Broker, Endpoint
 from headrace.cluster.store import StoreError
-from headrace.disk import Disk, OpenFiles, RealDisk
+from headrace.disk import Disk, OpenFiles, TimedDisk
 from headrace.errors import KafkaError, SettingError
 from headrace.log.directories import LogDirectories
 from headrace.log.directory import FolderInUse, LogDirectory
@@ -40,11 +40,13 @@ from headrace.settings.listeners import PLAINTEXT, Listener
 from headrace.types import Address
 
 if TYPE_CHECKING:
-    from headrace.broker.metrics_page import MetricsPage
+    from headrace.broker.metrics.page import MetricsPage
+    from headrace.broker.metrics.process import ProcessMetrics
     from headrace.broker.setup.login import Login
     from headrace.broker.setup.logins import Logins
     from headrace.client.aio import Connect
     from headrace.disk.failpoints import Failpoints
+    from headrace.prometheus import Histogram
     from headrace.security.tls import ListenerTls
 
 logger = logging.getLogger(__name__)
@@ -76,7 +78,7 @@ class Server:
         self._stopping = False
         self._acceptors = [Acceptor(one, settings) for one in settings.listeners.all]
         clock = SystemClock()
-        disk, failpoints = _choose_disk(settings)
+        disk, failpoints, self._sync_seconds = _choose_disk(settings)
         self.directories = LogDirectories(data_dirs, disk, clock)
         self.directories.open()
         with ExitStack() as undo:
@@ -127,8 +129,18 @@ class Server:
             lambda: self.parts.metadata.image.security.quotas,
             clock.monotonic,
         )
+        self.parts.dispatch.polled_at = lambda: self._poller.polled_at
+        self._listening = False
         self._metrics_page: MetricsPage | None = None
-        self._watch()
+        self._process_metrics: ProcessMetrics | None = None
+        self._metrics = ServerMetrics(
+            self.parts,
+            settings,
+            self._acceptors,
+            self._limits_of_connections,
+            lambda: len(self._broken_folders()),
+            self._sync_seconds,
+        )
 
     @property
     def listeners(self) -> list[Listener]:
@@ -166,27 +178,6 @@ class Server:
         from headrace.broker.setup.logins import Logins
 
         return Logins(self.listeners, self._settings, self.parts, self.handler, self._limits)
-
-    def _watch(self) -> None:
-        """Register the metrics of this process."""
-        parts, metrics = self.parts, self.parts.metrics
-        metrics.watch("headrace_connections", lambda: len(parts.connections))
-        metrics.watch("headrace_receive_bytes", lambda: parts.memory.held_bytes)
-        metrics.watch("headrace_receive_waits", lambda: parts.memory.waiting)
-        metrics.watch_each("headrace_requests_total", parts.dispatch.requests)
-        metrics.watch("headrace_log_dirs_offline", lambda: len(self._broken_folders()))
-        watch_damage(metrics, self.directories)
-        metrics.append(parts.services.render_client_metrics)
-        metrics.watch("headrace_replica_moves", lambda: parts.replicas.moves.under_way)
-        metrics.watch_each(
-            "headrace_certificate_days_left",
-            lambda: {
-                acceptor.listener.name: acceptor.tls.days_left
-                for acceptor in self._acceptors
-                if acceptor.tls is not None
-            },
-        )
-        self._cluster_metrics = ClusterMetrics(metrics, parts.metadata, parts.replicas, parts.rules)
 
     def run(self) -> int:
         """Serve until SIGTERM or SIGINT, or until no data folder is left; the exit code."""
@@ -232,6 +223,7 @@ class Server:
         gc.freeze()
         # A collection of ten thousand new objects stops the event loop for 1 to 2 ms.
         gc.set_threshold(10_000, 10, 1_000)
+        self._listening = True
         first, *others = self.listeners
         addresses = ", ".join([str(first.bind), *map(str, others)])
         folders = ", ".join(directory.path for directory in self.directories.all)
@@ -241,6 +233,7 @@ class Server:
                 loop.run_in_executor(self.parts.executor, _check_advertised, listener.advertised)
         await stop.wait()
         logger.info("stopping")
+        self._listening = False
         await self.parts.stop()
         for acceptor in self._acceptors:
             acceptor.stop()
@@ -248,6 +241,8 @@ class Server:
             renewals.cancel()
         if self._metrics_page is not None:
             self._metrics_page.stop()
+        if self._process_metrics is not None:
+            self._process_metrics.stop()
         for connection in list(self._connections):
             connection.close()
         if self._logins is not None:
@@ -289,10 +284,20 @@ class Server:
         address = self._settings.text("headrace.metrics.address")
         if not address:
             return
-        from headrace.broker.metrics_page import make_metrics_page
+        from headrace.broker.metrics.page import HealthChecks, make_metrics_page
+        from headrace.broker.metrics.process import ProcessMetrics
 
+        self._metrics.watch()
+        self._process_metrics = ProcessMetrics(self.parts.metrics)
+        self._process_metrics.start()
+        checks = HealthChecks(
+            self._reasons_not_ready,
+            self._problems,
+            self._warnings,
+            self._metrics.cluster.count_steps,
+        )
         self._metrics_page, (host, port) = make_metrics_page(
-            self._settings, self.parts.metrics, self._problems, self._warnings
+            self._settings, self.parts.metrics, checks, self.parts.services.slices
         )
         try:
             bound = await self._metrics_page.start(host, port)
@@ -304,14 +309,26 @@ class Server:
         scheme = "https" if address.startswith("https:") else "http"
         logger.info("metrics are at %s://%s:%d/metrics", scheme, host, bound)
 
+    def _reasons_not_ready(self) -> list[str]:
+        """The reasons why this broker does not serve clients."""
+        if not self._listening:
+            return ["this broker is starting or stopping"]
+        return self._out_of_cluster()
+
+    def _out_of_cluster(self) -> list[str]:
+        if self.parts.replicas.stepped_down:
+            return [
+                "this broker is not in the cluster, because the metadata store is not reachable"
+            ]
+        return []
+
     def _problems(self) -> list[str]:
         """The reasons why this broker is not healthy."""
-        out = []
-        if self.parts.replicas.stepped_down:
-            out.append(
-                "this broker is not in the cluster, because the metadata store is not reachable"
-            )
-        return [*self._broken_folders(), *out, *self._cluster_metrics.problems()]
+        return [
+            *self._broken_folders(),
+            *self._out_of_cluster(),
+            *self._metrics.cluster.problems(),
+        ]
 
     def _warnings(self) -> list[str]:
         """Warnings for operators; a restart would not help."""
@@ -400,16 +417,16 @@ async def _end_tasks() -> None:
         await asyncio.wait(tasks, timeout=_END_WITHIN_S)
 
 
-def _choose_disk(settings: Settings) -> "tuple[Disk, Failpoints | None]":
-    """The machine's disk, with injected faults if a test configured them."""
+def _choose_disk(settings: Settings) -> "tuple[Disk, Failpoints | None, Histogram]":
+    """The machine's disk, with injected faults if a test configured them; its times of syncs."""
     granted, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    disk = RealDisk(OpenFiles(min(settings.integer("headrace.open.files.max"), granted // 2)))
+    disk = TimedDisk(OpenFiles(min(settings.integer("headrace.open.files.max"), granted // 2)))
     if FAULT_PORT not in os.environ:
-        return disk, None
+        return disk, None, disk.sync_seconds
     from headrace.disk.failpoints import FaultyDisk, armed_failpoints
 
     failpoints = armed_failpoints(os.environ.get(FAILPOINTS, "[]"))
-    return FaultyDisk(disk, failpoints), failpoints
+    return FaultyDisk(disk, failpoints), failpoints, disk.sync_seconds
 
 
 def _check_advertised(address: Address) -> None:

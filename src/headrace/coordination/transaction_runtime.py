@@ -21,16 +21,19 @@ from headrace.coordination.load import Latest, replay_transactions
 from headrace.coordination.outcome import Outcome, Token, answer
 from headrace.coordination.runtime import Runtime, Shard
 from headrace.coordination.transaction_records import Transaction, TransactionState
-from headrace.coordination.transactions import BUMPS_AT_END, Identity, Transactions
+from headrace.coordination.transactions import AT_REST, BUMPS_AT_END, Identity, Transactions
 from headrace.errors import ErrorCode, KafkaError
 from headrace.replication.partition import Partition
 from headrace.replication.peers import Peers
 from headrace.replication.replicas import Replicas
 from headrace.settings import Settings
 from headrace.types import BrokerId, TopicPartition
+from headrace.wire.steps import Steps
 
 logger = logging.getLogger(__name__)
 
+_STRIDE = 256
+"""Transactional ids between two yields."""
 _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 5.0
 """How long to wait before a marker that could not be written is tried again, more each time."""
@@ -72,6 +75,19 @@ class TransactionCoordinator(Runtime[Transactions]):
     def abort_timed_out(self) -> None:
         """Abort transactions that are open for too long."""
         self._sweep(Transactions.abort_timed_out)
+
+    def count_open_steps(self) -> Steps[tuple[int, float]]:
+        """How many transactions are open here, and the age of the oldest in seconds."""
+        count, now_ms = 0, self._clock.now_ms()
+        oldest_ms = now_ms
+        for shard in [*self._shards.values()]:
+            for number, one in enumerate([*shard.state.ids.values()]):
+                if one.state not in AT_REST:
+                    count += 1
+                    oldest_ms = min(oldest_ms, one.start_ms)
+                if not number % _STRIDE:
+                    yield
+        return count, (now_ms - oldest_ms) / 1000
 
     def forget_expired(self) -> None:
         """Expire transactional ids that were not used for long."""

@@ -33,7 +33,7 @@ BUMPS_AT_END = 2
 """The transaction version from which on every end of a transaction bumps the epoch."""
 
 _PREPARED = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
-_AT_REST = (
+AT_REST = (
     TransactionState.EMPTY,
     TransactionState.COMPLETE_COMMIT,
     TransactionState.COMPLETE_ABORT,
@@ -104,7 +104,7 @@ class Transactions:
             records=[
                 (TransactionKey(name), None)
                 for name, one in self.ids.items()
-                if one.state in _AT_REST and self.wall.ms - one.update_ms >= self._expiration_ms
+                if one.state in AT_REST and self.wall.ms - one.update_ms >= self._expiration_ms
             ]
         )
 
@@ -265,7 +265,7 @@ class Transactions:
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
         if one.state is wanted and (again or version < BUMPS_AT_END):
             return True
-        if version >= BUMPS_AT_END and not commit and not again and one.state in _AT_REST:
+        if version >= BUMPS_AT_END and not commit and not again and one.state in AT_REST:
             return False
         raise KafkaError(
             ErrorCode.INVALID_TXN_STATE,
@@ -349,7 +349,7 @@ class Transactions:
         ]
 
     def _runs_longer(self, one: Transaction, ms: int) -> bool:
-        return one.state not in _AT_REST and self.wall.ms - one.start_ms > ms
+        return one.state not in AT_REST and self.wall.ms - one.start_ms > ms
 
     def _written(self, name: str, new: Transaction, token: Token[Identity]) -> Outcome:
         outcome = answer(token, Identity(new.producer_id, new.epoch))

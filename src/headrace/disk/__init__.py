@@ -21,6 +21,7 @@ from headrace.disk.calls import (
 )
 from headrace.disk.memory import MemoryDisk
 from headrace.disk.open_files import OpenFiles
+from headrace.disk.timed import TimedDisk
 
 __all__ = [
     "CREATE",
@@ -33,6 +34,7 @@ __all__ = [
     "MemoryDisk",
     "OpenFiles",
     "RealDisk",
+    "TimedDisk",
     "is_broken",
     "read_file",
     "replace_file",

@@ -402,7 +402,7 @@ class Log:
             return self.read(offset, max_bytes, limit, whole_first)
         except OSError as error:
             raise self._disk_error(f"reading {self.folder} failed: {error}", error) from error
-        return Slice(file, position, stop - position)
+        return Slice(file, position, stop - position, following)
 
     def read_bytes(self, found: Slice) -> bytes:
         """The bytes of a slice that `read` returned."""

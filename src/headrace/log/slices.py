@@ -32,6 +32,8 @@ class Slice(NamedTuple):
     file: SegmentFile
     position: int
     length: int
+    following: int = -1
+    """The offset behind the last batch, if that is known."""
 
     def read(self) -> bytes:
         """The bytes themselves, for slices so small that copying them is the quicker way."""

@@ -353,6 +353,7 @@ class Fetcher:
             if self._throttle.is_on and self._throttle.applies_to(partition):
                 self._throttle.copied(fetched.end - fetched.start)
             log.append_replica(view, fetched.start, fetched.end, self._clock.now_ms())
+            partition.traffic.replication_bytes_in += fetched.end - fetched.start
         if fetched.log_start > log.start_offset:
             log.delete_records_before(min(fetched.log_start, log.end_offset))
         partition.follow_to(fetched.high_watermark)

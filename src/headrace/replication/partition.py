@@ -20,6 +20,7 @@ from headrace.replication.batch_rules import check_attributes, check_packed_coun
 from headrace.replication.examination import Examination, Examined
 from headrace.replication.leadership import Leadership
 from headrace.replication.schema_ids import SchemaIds
+from headrace.replication.traffic import Traffic
 from headrace.replication.verification import VerificationGuard
 from headrace.replication.waiters import CommitWaiters
 from headrace.settings import LONG_MAX, LogSettings
@@ -51,6 +52,7 @@ class Shared(Protocol):
     changed: list["Partition"]
     max_decompressed_bytes: int
     schema_ids: SchemaIds
+    traffic: Traffic
 
     def open_log(self, partition: "Partition") -> Log: ...
 
@@ -77,7 +79,7 @@ class Partition:
         "_checks_each_record", "_flushed", "_high_watermark", "_log", "_rewrites", "_shared",
         "_state", "_waiters", "closed", "flushes_first", "held", "hosted", "isr", "leader",
         "leader_epoch", "leadership", "leads", "name", "replicas", "serves", "settings", "topic_id",
-        "verifications", "watchers",
+        "traffic", "verifications", "watchers",
     )  # fmt: skip
 
     def __init__(
@@ -112,6 +114,7 @@ class Partition:
         self._state: PartitionState | None = None
         self._log: Log | None = None
         self._shared = shared
+        self.traffic = shared.traffic.of(name.topic)
         self.use_settings(settings)
         self.use_state(state)
 
@@ -317,6 +320,9 @@ class Partition:
                 buf, view, pos, end, header, now_ms, doubtful, examined
             )
         base = log.append(buf, view, pos, end, header, self.leader_epoch, now_ms)
+        traffic = self.traffic
+        traffic.records_in += count
+        traffic.bytes_in += end - pos
         if self.held:
             self._hold()
         else:
@@ -342,6 +348,8 @@ class Partition:
         self._check_in_sync()
         header = batch.unpack_header(buf, 0)
         base = log.append(buf, memoryview(buf), 0, len(buf), header, self.leader_epoch, now_ms)
+        self.traffic.records_in += log.end_offset - base
+        self.traffic.bytes_in += len(buf)
         if self.held:
             self._hold()
         else:

@@ -17,6 +17,7 @@ from headrace.replication.flusher import Flusher
 from headrace.replication.moves import Moves
 from headrace.replication.partition import Partition
 from headrace.replication.schema_ids import SchemaIds
+from headrace.replication.traffic import Traffic
 from headrace.settings import LogSettings, Settings, log_settings
 from headrace.types import Offset, TopicPartition
 
@@ -72,6 +73,7 @@ class Replicas:
             self.topic,
             lambda: self.max_decompressed_bytes,
         )
+        self.traffic = Traffic(settings.integer("headrace.metrics.topics.max"))
         self._settings = settings
         self._executor = executor
         self._flusher = Flusher(executor)
@@ -230,6 +232,7 @@ class Replicas:
 
     def _remove(self, topic: Topic) -> None:
         self.by_key.pop(topic.name.encode(), None)
+        self.traffic.forget(topic.name)
         removals = []
         for partition in self.by_key.pop(topic.id.bytes, ()):
             partition.close()

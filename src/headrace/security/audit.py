@@ -9,6 +9,7 @@ contain names and rules, never passwords, keys or tokens.
 import json
 import logging
 import os
+from collections import Counter
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -16,6 +17,7 @@ from headrace.clock import Clock, SystemClock
 from headrace.errors import SettingError
 from headrace.logs import timestamp
 from headrace.security.acls import AclOperation, ResourceType
+from headrace.settings.security_table import MECHANISMS
 
 logger = logging.getLogger("headrace.audit")
 
@@ -62,15 +64,20 @@ class Audit:
         self._handler = _open(path) if path else None
         self._rates: dict[tuple[str, ...], _Rate] = {}
         self._forgotten = 0
+        self.logins: Counter[tuple[str, str, str]] = Counter()
+        """Logins by listener, mechanism and result."""
 
     def login(self, client: Client, mechanism: str) -> None:
         """Record a successful login."""
+        self.logins[client.listener, mechanism, "success"] += 1
         event = self._event("login", client.principal, client.address, client.listener)
         cause = ("login", client.principal, _host(client.address), client.listener)
         self._write_some(cause, {**event, "mechanism": mechanism}, logging.DEBUG)
 
     def login_failed(self, client: Client, mechanism: str, user: str, reason: str) -> None:
         """Record a failed login; `user` is the name that the client sent, if any."""
+        known = mechanism if mechanism in MECHANISMS else ""
+        self.logins[client.listener, known, "failure"] += 1
         event = self._event("login_failed", None, client.address, client.listener)
         # The client chooses the name, so the limit must not depend on it.
         cause = ("login_failed", _host(client.address), client.listener)

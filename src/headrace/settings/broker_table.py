@@ -442,6 +442,15 @@ HEADRACE = (
          "dropped."),
     _row("headrace.client.metrics.max.series.per.client", INT, 2_000, at_least(0),
          "The same for one client."),
+    _row("headrace.metrics.kafka.names", BOOLEAN, False, None,
+         "Whether /metrics also has Kafka's own metrics, by the names that the JMX exporter gives "
+         "them with Strimzi's rules."),
+    _row("headrace.metrics.partitions", BOOLEAN, False, None,
+         "Whether /metrics has offsets, size and replicas of every partition: about ten lines for "
+         "each replica of this broker."),
+    _row("headrace.metrics.topics.max", INT, 1_000, at_least(0),
+         "Topics whose records and bytes /metrics shows separately; those that are created when "
+         "there are so many are shown together, as the topic with the empty name."),
     _row("headrace.open.files.max", INT, 10_000, at_least(10),
          "Files of segments that stay open at once, and never more than half of the descriptors "
          "that the system grants."),

@@ -31,6 +31,10 @@ class Records(Protocol):
     @property
     def length(self) -> int: ...
 
+    @property
+    def following(self) -> int:
+        """The offset behind the last batch; -1 if it is not known."""
+
     def read(self) -> bytes: ...
 
 

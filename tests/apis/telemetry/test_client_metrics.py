@@ -25,6 +25,7 @@ from headrace.settings import Settings
 from headrace.types import encode_uuid
 from headrace.wire.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress
 from headrace.wire.primitives import i8, i32
+from headrace.wire.steps import finish
 from tests.apis.one_broker import OneBroker
 from tests.support.otlp import counter, gauge, metrics_data, point
 
@@ -107,12 +108,12 @@ class Pushing:
 
     def shown(self) -> list[str]:
         """What /metrics shows of clients, without comments and the broker's own numbers."""
-        text = self.broker.services.render_client_metrics()
+        text = finish(self.broker.services.render_client_metrics())
         return [line for line in text.splitlines() if not line.startswith(("#", "headrace_"))]
 
     def own(self, name: str) -> int:
         """One of the broker's own numbers about clients."""
-        text = self.broker.services.render_client_metrics()
+        text = finish(self.broker.services.render_client_metrics())
         lines = dict(line.rsplit(" ", 1) for line in text.splitlines() if line[0] != "#")
         return int(lines.get(f"headrace_client_metrics_{name}", "0"))
 
@@ -203,7 +204,7 @@ def test_growth_is_added_up_and_gauges_show_the_last_value(pushing: Pushing) -> 
         f'{SHOWN}{{{labels},topic="a\\"b"}} 7',
         f"org_apache_kafka_producer_x{{{labels}}} 0.5",
     ]
-    text = pushing.broker.services.render_client_metrics()
+    text = finish(pushing.broker.services.render_client_metrics())
     assert f"# TYPE {SHOWN} counter\n" in text
     assert "# TYPE org_apache_kafka_producer_x gauge\n" in text
 

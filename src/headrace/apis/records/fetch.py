@@ -24,6 +24,8 @@ from headrace.apis.context import Caller, Services
 from headrace.apis.hot import LongRequest
 from headrace.apis.records.fetch_sessions import FetchSession, SessionCache, SessionPartition
 from headrace.apis.records.waiting_fetches import WaitingFetch, WaitingFetches
+from headrace.apis.request_errors import RequestErrors
+from headrace.apis.routes import FETCH
 from headrace.clock import Clock
 from headrace.errors import ErrorCode, KafkaError
 from headrace.log.slices import Slice
@@ -31,6 +33,7 @@ from headrace.replication.nearest import Nearest
 from headrace.replication.partition import Partition
 from headrace.replication.replicas import Replicas
 from headrace.replication.throttle import LeaderThrottle
+from headrace.replication.traffic import TopicTraffic
 from headrace.security.acls import CLUSTER_NAME, AclOperation, ResourceType
 from headrace.types import BrokerId, Offset
 from headrace.wire.fast import (
@@ -43,10 +46,11 @@ from headrace.wire.fast import (
     fetch_response,
     parse_fetch,
 )
-from headrace.wire.results import NO_REPLICA, FetchResult
+from headrace.wire.results import NO_REPLICA, FetchResult, Records
 from headrace.wire.usual_fetch import USUAL_FROM, parse_usual_fetch, usual_fetch_response
 
 READ_COMMITTED = 1
+_KEY = FETCH.key
 
 FindNearest: TypeAlias = Callable[[Partition, str, Offset], BrokerId]
 """The replica in a rack that has the records from an offset on; NO_REPLICA: fetch here."""
@@ -66,6 +70,7 @@ class Fetch:
         waiting: WaitingFetches,
         max_bytes: int,
         clock: Clock,
+        errors: RequestErrors,
         nearest: FindNearest | None = None,
     ) -> None:
         """`nearest` finds the replica for a rack; None if consumers fetch from leaders only."""
@@ -75,6 +80,7 @@ class Fetch:
         self.sessions = sessions
         self._waiting = waiting
         self._max_bytes = max_bytes
+        self._errors = errors
         self._nearest = nearest
 
     def __call__(
@@ -98,7 +104,7 @@ class Fetch:
             # Imported here, because it is rare.
             from headrace.apis.records.large_fetch import LargeFetch
 
-            raise LongRequest(LargeFetch(self)) from None
+            raise LongRequest(LargeFetch(self), waits=True) from None
         return self.answer(caller, request, version, correlation_id)
 
     def _at_once(
@@ -136,6 +142,11 @@ class Fetch:
             return None
         if records is None or records.length < least:
             return None
+        traffic = partition.traffic
+        traffic.bytes_out += records.length
+        following = records.following
+        if following > offset:
+            traffic.records_out += following - offset
         log, high_watermark = partition.log, partition.high_watermark
         stable, start = log.last_stable_offset(high_watermark), log.start_offset
         return usual_fetch_response(
@@ -154,6 +165,7 @@ class Fetch:
                 request, version >= FETCH_TOPIC_IDS_FROM
             )
         except KafkaError as error:
+            self._errors.add(_KEY, error.code)
             return fetch_response(version, correlation_id, caller.throttle_ms, error.code, 0, [])
         topics, ready = self.read(caller, session, request, incremental)
         if ready or request.max_wait_ms <= 0 or not session.entries:
@@ -198,8 +210,8 @@ class Fetch:
             if not incremental:  # an empty response would look like one without a session
                 self.sessions.drop(session_id)
                 session_id = 0
-        elif session_id:
-            self.sent(session, topics)
+        else:
+            self.sent(session, topics, to_follower=request.replica_id >= 0)
         return fetch_response(version, correlation_id, caller.throttle_ms, 0, session_id, topics)
 
     def read(
@@ -242,6 +254,7 @@ class Fetch:
                 left = max(left - records.length, 0)
             elif result.error_code:
                 failed = True
+                self._errors.add(_KEY, result.error_code)
             elif (
                 incremental
                 and result.high_watermark == entry.sent_high_watermark
@@ -363,16 +376,33 @@ class Fetch:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return partitions[entry.index]
 
-    def sent(self, session: FetchSession, topics: _Topics) -> None:
-        """Record what was sent to the client; move partitions with data to the end of the queue."""
+    def sent(self, session: FetchSession, topics: _Topics, *, to_follower: bool) -> None:
+        """Count what was sent to the client, and record it in the session.
+
+        Partitions with data move to the end of the queue.
+        """
         for key, results in topics:
             for result in results:
+                records = result.records
+                if records is None and not session.id:
+                    continue
                 entry = session.entries[key, result.partition_index]
-                entry.sent_high_watermark = result.high_watermark
-                entry.sent_start = result.log_start_offset
-                if result.records is not None and entry in session.dirty:
-                    del session.dirty[entry]
-                    session.dirty[entry] = None
+                if records is not None and entry.partition is not None:
+                    _count_sent(entry.partition.traffic, records, entry.offset, to_follower)
+                if session.id:
+                    entry.sent_high_watermark = result.high_watermark
+                    entry.sent_start = result.log_start_offset
+                    if records is not None and entry in session.dirty:
+                        del session.dirty[entry]
+                        session.dirty[entry] = None
+
+
+def _count_sent(traffic: TopicTraffic, records: Records, offset: Offset, to_follower: bool) -> None:
+    if to_follower:
+        traffic.replication_bytes_out += records.length
+    else:
+        traffic.bytes_out += records.length
+        traffic.records_out += max(records.following - offset, 0)
 
 
 def _forbidden(entry: SessionPartition) -> FetchResult:
@@ -386,7 +416,9 @@ def make_fetch(services: Services) -> Fetch:
     max_bytes = settings.integer("fetch.max.bytes")
     nearest = Nearest(services.metadata, services.node_id) if replicas.followers_serve else None
     sessions = SessionCache(slots, clock)
-    return Fetch(replicas, sessions, services.waiting_fetches, max_bytes, clock, nearest)
+    return Fetch(
+        replicas, sessions, services.waiting_fetches, max_bytes, clock, services.errors, nearest
+    )
 
 
 def _size(topics: _Topics) -> int:

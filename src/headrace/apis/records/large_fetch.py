@@ -55,6 +55,10 @@ class Read:
     topics: int = 0
     total_bytes: int = 0
     chunks: list[Chunk] = field(default_factory=list)
+    counted_later: list[tuple[FetchSession, list[tuple[TopicKey, list[FetchResult]]]]] = field(
+        default_factory=list
+    )
+    """What counts as sent only if this is the answer."""
 
     def response(self, correlation_id: int, throttle_ms: int) -> list[Chunk]:
         """The whole frame."""
@@ -88,6 +92,8 @@ class LargeFetch:
                 if quota is not None and quota.withholds(read.total_bytes):
                     self._fetch.sessions.drop(read.session_id)
                     read = Read(version)
+                for session, topics in read.counted_later:
+                    self._fetch.sent(session, topics, to_follower=request.replica_id >= 0)
                 return read.response(correlation_id, caller.throttle_ms)
             await asyncio.sleep(AGAIN_S)
 
@@ -174,7 +180,9 @@ def _read_some(
                     session, session.entries[key, result.partition_index], result, request
                 )
     if session.id:
-        fetch.sent(session, topics)
+        fetch.sent(session, topics, to_follower=request.replica_id >= 0)
+    else:
+        read.counted_later.append((session, topics))
     read.chunks += fetch_body(read.version, topics)
 
 

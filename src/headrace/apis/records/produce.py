@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 from headrace.apis.context import Caller, Services
 from headrace.apis.hot import CloseConnection, LongProduce, LongRequest
+from headrace.apis.routes import PRODUCE
 from headrace.errors import ErrorCode, KafkaError
 from headrace.replication.examination import Examination, Examined, TakesLong
 from headrace.security.acls import AclOperation, ResourceType
@@ -69,6 +70,7 @@ class Produce:
         self._permissions: WritePermissions | None = None
         self._slices = services.slices
         self._long_batches = services.long_batches
+        self._errors = services.errors
 
     def __call__(
         self,
@@ -96,7 +98,7 @@ class Produce:
                                 buf, view, start, stop, acks, self._clock.now_ms()
                             )
                         except KafkaError as error:
-                            failed = _refused(index, error)
+                            failed = self._refused(index, error)
                             return _answer(caller, acks, [(key, [failed])], version, correlation_id)
                         except TakesLong:
                             pass
@@ -119,7 +121,7 @@ class Produce:
         kind = ResourceType.TRANSACTIONAL_ID
         if not caller.may(AclOperation.WRITE, kind, request.transactional_id):
             code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-            return _refuse_all(caller, request, code, version, correlation_id)
+            return self._refuse_all(caller, request, code, version, correlation_id)
         writable = self._allowed(caller, request, version)
         permission = self._ask_permission(writable, buf, version)
         if isinstance(permission, Coroutine):
@@ -191,7 +193,7 @@ class Produce:
         """Append all batches. `buf` is copied before other requests, which may reuse it, run."""
         acks = request.acks
         if not -1 <= acks <= 1:
-            return _refuse_acks(caller, request, version, correlation_id)
+            return self._refuse_acks(caller, request, version, correlation_id)
         now_ms = self._clock.now_ms()
         topics: _Topics = []
         pending: _Pending = []
@@ -203,7 +205,7 @@ class Produce:
             results: list[ProduceResult] = []
             topics.append((key, results))
             if caller.permissions is not None and self._is_denied(caller, key, version):
-                results += (_forbidden(index) for index, _, _ in batches)
+                results += (self._forbidden(index) for index, _, _ in batches)
                 continue
             for index, start, end in batches:
                 wanted: Examination | None = None
@@ -218,13 +220,13 @@ class Produce:
                             wanted.batch = view[start - first : end - first]
                         found = yield wanted
                         if isinstance(found, KafkaError):
-                            results.append(_refused(index, found))
+                            results.append(self._refused(index, found))
                             break
                         examined = found
                         now_ms, until = self._clock.now_ms(), now() + _AT_ONCE_S
                     partitions = self._by_key.get(key)
                     if partitions is None or not 0 <= index < len(partitions):
-                        results.append(_unknown(index, partitions is None, version))
+                        results.append(self._unknown(index, partitions is None, version))
                         break
                     partition = partitions[index]
                     try:
@@ -233,7 +235,7 @@ class Produce:
                             None if permission is None else permission.of(partition), examined,
                         )  # fmt: skip
                     except KafkaError as error:
-                        results.append(_refused(index, error))
+                        results.append(self._refused(index, error))
                         break
                     except TakesLong as long:
                         wanted, pause = long.examination, True
@@ -246,8 +248,77 @@ class Produce:
                     results.append(ProduceResult(index, 0, base, append_time, log_start))
                     break
         if pending:
-            return _wait(caller, pending, topics, request.timeout_ms, version, correlation_id)
+            return self._wait(caller, pending, topics, request, version, correlation_id)
         return _answer(caller, acks, topics, version, correlation_id)
+
+    async def _wait(
+        self,
+        caller: Caller,
+        pending: _Pending,
+        topics: _Topics,
+        request: ProduceRequest,
+        version: int,
+        correlation_id: int,
+    ) -> bytes:
+        """Answer when every batch is committed, or after the request's `timeout_ms`."""
+        timeout_ms = request.timeout_ms
+        commits = [commit for _, _, commit in pending]
+        await asyncio.wait(commits, timeout=max(timeout_ms, 0) / 1000)
+        for results, place, commit in pending:
+            if not commit.done():
+                commit.cancel()
+                code, message = ErrorCode.REQUEST_TIMED_OUT, f"not committed within {timeout_ms} ms"
+            elif (error := commit.exception()) is not None:
+                code = (
+                    error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
+                )
+                message = str(error)
+            else:
+                continue
+            self._errors.add(PRODUCE.key, code)
+            start = results[place].log_start_offset
+            results[place] = ProduceResult(
+                results[place].partition_index, code, log_start_offset=start, error_message=message
+            )
+        return produce_response(version, correlation_id, caller.throttle_ms, topics)
+
+    def _refused(self, index: int, error: KafkaError) -> ProduceResult:
+        """The result of a batch that is not appended."""
+        self._errors.add(PRODUCE.key, error.code)
+        return ProduceResult(
+            index, error.code, error_message=error.message, record_errors=error.record_errors
+        )
+
+    def _forbidden(self, index: int) -> ProduceResult:
+        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        self._errors.add(PRODUCE.key, code)
+        return ProduceResult(index, code)
+
+    def _unknown(self, index: int, topic_unknown: bool, version: int) -> ProduceResult:
+        code, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "this broker has no such partition"
+        if topic_unknown and version >= PRODUCE_TOPIC_IDS_FROM:
+            code, message = ErrorCode.UNKNOWN_TOPIC_ID, "unknown topic id"
+        return self._refused(index, KafkaError(code, message))
+
+    def _refuse_acks(
+        self, caller: Caller, request: ProduceRequest, version: int, correlation_id: int
+    ) -> bytes | None:
+        code = ErrorCode.INVALID_REQUIRED_ACKS
+        return self._refuse_all(caller, request, code, version, correlation_id)
+
+    def _refuse_all(
+        self,
+        caller: Caller,
+        request: ProduceRequest,
+        code: ErrorCode,
+        version: int,
+        correlation_id: int,
+    ) -> bytes | None:
+        """The same error for all batches."""
+        self._errors.add(PRODUCE.key, code)
+        if request.acks == 0:
+            raise CloseConnection(f"a produce with acks=0 failed: {code.name}")
+        return refuse_produce(caller, request, code, version, correlation_id)
 
     def _allowed(self, caller: Caller, request: ProduceRequest, version: int) -> ProduceRequest:
         """The partitions that the client may write to. Only these are added to its transaction."""
@@ -285,21 +356,6 @@ class Produce:
                 return answer
 
 
-def _refuse_acks(
-    caller: Caller, request: ProduceRequest, version: int, correlation_id: int
-) -> bytes:
-    code = ErrorCode.INVALID_REQUIRED_ACKS
-    return refuse_produce(caller, request, code, version, correlation_id)
-
-
-def _refuse_all(
-    caller: Caller, request: ProduceRequest, code: ErrorCode, version: int, correlation_id: int
-) -> bytes | None:
-    if request.acks == 0:
-        raise CloseConnection(f"a produce with acks=0 failed: {code.name}")
-    return refuse_produce(caller, request, code, version, correlation_id)
-
-
 def _answer(
     caller: Caller, acks: int, topics: _Topics, version: int, correlation_id: int
 ) -> bytes | None:
@@ -311,58 +367,12 @@ def _answer(
     return None
 
 
-async def _wait(
-    caller: Caller,
-    pending: _Pending,
-    topics: _Topics,
-    timeout_ms: int,
-    version: int,
-    correlation_id: int,
-) -> bytes:
-    """Answer when every batch is committed, or after the request's `timeout_ms`."""
-    commits = [commit for _, _, commit in pending]
-    await asyncio.wait(commits, timeout=max(timeout_ms, 0) / 1000)
-    for results, place, commit in pending:
-        if not commit.done():
-            commit.cancel()
-            code, message = ErrorCode.REQUEST_TIMED_OUT, f"not committed within {timeout_ms} ms"
-        elif (error := commit.exception()) is not None:
-            code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
-            message = str(error)
-        else:
-            continue
-        start = results[place].log_start_offset
-        results[place] = ProduceResult(
-            results[place].partition_index, code, log_start_offset=start, error_message=message
-        )
-    return produce_response(version, correlation_id, caller.throttle_ms, topics)
-
-
 def _copy(request: ProduceRequest, view: memoryview) -> tuple[int, bytearray]:
     """A copy of the request's batches, and the position where they began in `view`."""
     places = [place for _, batches in request.topics for place in batches if place[1] >= 0]
     first = min((start for _, start, _ in places), default=0)
     last = max((end for _, _, end in places), default=0)
     return first, bytearray(view[first:last])
-
-
-def _forbidden(index: int) -> ProduceResult:
-    return ProduceResult(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-
-
-def _refused(index: int, error: KafkaError) -> ProduceResult:
-    return ProduceResult(
-        index, error.code, error_message=error.message, record_errors=error.record_errors
-    )
-
-
-def _unknown(index: int, topic_unknown: bool, version: int) -> ProduceResult:
-    if topic_unknown and version >= PRODUCE_TOPIC_IDS_FROM:
-        return _refused(index, KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "unknown topic id"))
-    return _refused(
-        index,
-        KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "this broker has no such partition"),
-    )
 
 
 def refuse_produce(

@@ -17,6 +17,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Generator
+from time import perf_counter
 from typing import TypeAlias
 
 from headrace.apis.records.fetch_sessions import FetchSession
@@ -69,6 +70,7 @@ class WaitingFetch:
 
     __slots__ = (
         "_answered", "_deadline", "_deadlines", "_max_wait_ms", "_missed", "_read", "_session",
+        "on_answer",
     )  # fmt: skip
 
     def __init__(
@@ -81,6 +83,8 @@ class WaitingFetch:
         self._deadline = -1
         self._answered: Answered | None = None
         self._missed = False
+        self.on_answer: Callable[[float], None] | None = None
+        """Called when there is an answer, with the time (`perf_counter`) when the wait was over."""
         session.waiting = self
 
     def start(self, answered: Answered) -> bool:
@@ -122,6 +126,8 @@ class WaitingFetch:
         answered = self._answered
         if answered is None:
             return
+        on_answer = self.on_answer
+        woken = perf_counter() if on_answer is not None else 0.0
         try:
             answer = self._read(expired)
         except Exception:
@@ -131,6 +137,8 @@ class WaitingFetch:
             self._session.watch()  # a partition may have been replaced
             return
         self._end()
+        if on_answer is not None:
+            on_answer(woken)
         answered(answer)
 
     def _end(self) -> None:

@@ -26,6 +26,7 @@ from headrace.clock import Clock
 from headrace.errors import ErrorCode, KafkaError
 from headrace.settings import Settings
 from headrace.wire import compression
+from headrace.wire.steps import Steps
 
 MAX_CLIENTS = 16_384
 """Clients that are remembered, as in Apache Kafka; beyond it the longest silent are dropped."""
@@ -138,7 +139,7 @@ class ClientMetrics:
         instance.last_error = code
         return self._refuse(code, why)
 
-    def render(self) -> str:
+    def render(self) -> Steps[str]:
         """The metrics of all clients, and how many there are, in Prometheus' text format."""
         self._follow()
         self._sweep()
@@ -150,7 +151,7 @@ class ClientMetrics:
             *_counters("refused", "Requests of pushing clients that were refused.", "error",
                        {code.name: count for code, count in self.refused.items()}),
         ]  # fmt: skip
-        return "\n".join(own) + "\n" + self.series.render()
+        return "\n".join(own) + "\n" + (yield from self.series.render())
 
     def _check(self, instance: ClientInstance, push: Push) -> None:
         name, now = instance.client.client_id, self.clock.monotonic()

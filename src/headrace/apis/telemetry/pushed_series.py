@@ -25,6 +25,8 @@ MAX_LABELS_CHARACTERS = 2000
 _KAFKA = "org_apache_kafka_"
 _OTHER = "client_"
 _POINTS_PER_STEP = 20
+_STRIDE = 64
+"""Lines of the page between two yields."""
 _NOT_IN_NAMES = re.compile("[^a-zA-Z0-9_]")
 _LEFT_OUT = ("client_id", "client_instance_id", "group_member_id")
 """Attributes that are no labels: the broker's own, and one that each rejoin would change."""
@@ -112,14 +114,16 @@ class SeriesTable:
         self.count -= series.count
         series.names, series.count, series.gone = {}, 0, True
 
-    def render(self) -> str:
+    def render(self) -> Steps[str]:
         """Everything in Prometheus' text format."""
         lines = []
-        for name, family in self._families.items():
+        for name, family in [*self._families.items()]:
             lines.append(f"# TYPE {name} {'counter' if family.counter else 'gauge'}")
-            lines += [
-                f"{name}{{{labels}}} {_number(value)}" for labels, value in family.values.items()
-            ]
+            for labels, value in [*family.values.items()]:
+                lines.append(f"{name}{{{labels}}} {_number(value)}")
+                if not len(lines) % _STRIDE:
+                    yield
+            yield
         return "\n".join(lines) + "\n" if lines else ""
 
     def _store(self, series: PushedSeries, asked: AskedMetrics, point: MetricPoint) -> str:

@@ -20,6 +20,7 @@ from headrace.apis import operations
 from headrace.apis.context import Caller, Services
 from headrace.apis.hot import Answer, LongRequest
 from headrace.apis.operations import NOT_ASKED
+from headrace.apis.routes import METADATA
 from headrace.apis.slices import Slices
 from headrace.cluster.controller import Defaults, NewTopic, check_topic_name
 from headrace.cluster.image import INTERNAL_TOPICS, NO_LEADER, Image, PartitionState, Topic
@@ -208,18 +209,18 @@ class MetadataHandler:
             found = topic.name if topic is not None else name
             if isinstance(found, str) and not _may_describe(caller, found):
                 if isinstance(name, bytes):
-                    parts.append(_missing(None, name, forbidden, version))
+                    parts.append(self._missing(None, name, forbidden, version))
                 else:
-                    parts.append(_missing(found, _ZERO_ID, forbidden, version))
+                    parts.append(self._missing(found, _ZERO_ID, forbidden, version))
             elif topic is not None:
                 bits = _asked(caller, request, topic)
                 parts.append((yield from self._known(topic, version, bits, absent)))
             elif isinstance(name, str):
                 missing.append(name)
             elif name is None:
-                parts.append(_missing(None, _ZERO_ID, ErrorCode.INVALID_REQUEST, version))
+                parts.append(self._missing(None, _ZERO_ID, ErrorCode.INVALID_REQUEST, version))
             else:
-                parts.append(_missing(None, name, ErrorCode.UNKNOWN_TOPIC_ID, version))
+                parts.append(self._missing(None, name, ErrorCode.UNKNOWN_TOPIC_ID, version))
             if len(missing) == _CREATED_AT_ONCE:
                 parts += yield from self._create(caller, missing, request, version, absent)
                 missing.clear()
@@ -231,6 +232,11 @@ class MetadataHandler:
                 parts.clear()
         parts += yield from self._create(caller, missing, request, version, absent)
         return [_count(count, version), *pieces, b"".join(parts)]
+
+    def _missing(self, name: str | None, topic_id: bytes, error: ErrorCode, version: int) -> bytes:
+        """A topic that is not described."""
+        self._services.errors.add(METADATA.key, error)
+        return _missing(name, topic_id, error, version)
 
     def _find(self, name: str | bytes | None) -> Topic | None:
         image = self._image()
@@ -312,7 +318,7 @@ class MetadataHandler:
         else:
             forbidden = [name for name in names if not _may_create(caller, name)]
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            parts += [_missing(name, _ZERO_ID, code, version) for name in forbidden]
+            parts += [self._missing(name, _ZERO_ID, code, version) for name in forbidden]
             names = [name for name in names if name not in forbidden] if forbidden else names
             defaults = Defaults(
                 settings.integer("num.partitions"), settings.integer("default.replication.factor")
@@ -324,7 +330,7 @@ class MetadataHandler:
                 results = [error for _ in names]
         for name, result in zip(names, results, strict=True):
             if isinstance(result, KafkaError):
-                parts.append(_missing(name, _ZERO_ID, result.code, version))
+                parts.append(self._missing(name, _ZERO_ID, result.code, version))
             else:
                 bits = _asked(caller, request, result)
                 parts.append((yield from self._known(result, version, bits, absent)))

@@ -50,7 +50,10 @@ class ConnectionLimits:
         listeners = settings.listeners
         self._protected = listeners.inter_broker_name if len(listeners.all) > 1 else None
         self._total = 0
-        self._per_listener: Counter[str] = Counter()
+        self.per_listener: Counter[str] = Counter()
+        """How many connections each listener has."""
+        self.accepted: Counter[str] = Counter()
+        """How many each listener has had since the start."""
         self._per_address: Counter[str] = Counter()
         self._broker_rate = Rate(self._windows)
         self._listener_rates = {one.name: Rate(self._windows) for one in listeners.all}
@@ -65,13 +68,14 @@ class ConnectionLimits:
     def opened(self, caller: Caller) -> None:
         """Count a connection."""
         self._total += 1
-        self._per_listener[caller.listener] += 1
+        self.per_listener[caller.listener] += 1
+        self.accepted[caller.listener] += 1
         self._per_address[caller.ip] += 1
 
     def closed(self, caller: Caller) -> None:
         """Stop counting a connection."""
         self._total -= 1
-        self._per_listener[caller.listener] -= 1
+        self.per_listener[caller.listener] -= 1
         self._per_address[caller.ip] -= 1
         if not self._per_address[caller.ip]:
             del self._per_address[caller.ip]
@@ -79,7 +83,7 @@ class ConnectionLimits:
     def is_full(self, listener: str) -> str:
         """The reason why a listener can accept no more connections; empty if it can."""
         limits = self._limits_of(listener)
-        if self._per_listener[listener] >= limits.of_listener:
+        if self.per_listener[listener] >= limits.of_listener:
             return f"the listener {listener} has max.connections={limits.of_listener}"
         if listener != self._protected and self._total >= limits.of_broker:
             return f"the broker has max.connections={limits.of_broker}"

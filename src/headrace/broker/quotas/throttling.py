@@ -17,7 +17,7 @@ from typing import Any
 from headrace.apis.hot import Answer, Later, LongProduce
 from headrace.apis.routes import FETCH, PRODUCE, ROUTES, QuotaClass
 from headrace.broker.connection import Connection, Handler
-from headrace.broker.metrics import Metrics
+from headrace.broker.metrics.values import Metrics
 from headrace.clock import Clock
 from headrace.errors import ErrorCode, KafkaError
 from headrace.security.quotas import (

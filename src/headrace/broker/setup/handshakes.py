@@ -62,6 +62,8 @@ class Handshakes:
         """What the worker works on."""
         self._worker: ThreadPoolExecutor | None = None
         self._logged: dict[tuple[str, str], float] = {}
+        self.failures = 0
+        """Clients that were closed because of their handshake or certificate."""
 
     def __len__(self) -> int:
         return len(self._under_way)
@@ -143,6 +145,7 @@ class Handshakes:
 
     def log_closing(self, host: str, port: int, why: str) -> None:
         """Log why a client is closed, at most every few seconds for one address and cause."""
+        self.failures += 1
         now = asyncio.get_running_loop().time()
         if self._logged.get((host, why), 0.0) > now:
             return

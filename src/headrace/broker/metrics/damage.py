@@ -1,6 +1,6 @@
 """Damaged partitions of this broker, for `/metrics` and `/health`: the known holes in its logs."""
 
-from headrace.broker.metrics import Metrics
+from headrace.broker.metrics.values import Metrics
 from headrace.log.directories import LogDirectories
 
 

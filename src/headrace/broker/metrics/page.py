@@ -3,17 +3,24 @@
 Off unless `headrace.metrics.address` is given. It implements a minimum of HTTP/1.1: one request per
 connection, no body, limits on time and size. Other HTTP interfaces belong in the services. TLS and
 Basic authentication are as in the services.
+
+`/health/live` says that the event loop runs, `/health/ready` that the broker serves clients, and
+`/health` what is wrong, such as partitions without a leader, which a restart would not repair.
 """
 
 import asyncio
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headrace.broker.metrics import Metrics
+from headrace.apis.slices import Slices
+from headrace.broker.metrics.values import Metrics
 from headrace.errors import SettingError
+from headrace.prometheus import CONTENT_TYPE
 from headrace.settings import Settings
 from headrace.types import Address
+from headrace.wire.steps import Steps
 
 if TYPE_CHECKING:
     from headrace.security.http_users import HttpUsers
@@ -21,32 +28,48 @@ if TYPE_CHECKING:
 
 _REQUEST_BYTES_MAX = 8192
 _REQUEST_S_MAX = 10
-_TEXT = "text/plain; version=0.0.4; charset=utf-8"
+_ANSWER_S_MAX = 60
+_TEXT = "text/plain; charset=utf-8"
 _JSON = "application/json"
+_OK = "200 OK"
+_UNAVAILABLE = "503 Service Unavailable"
+_UNAUTHORIZED = "401 Unauthorized"
 _ADDRESS = "headrace.metrics.address"
 _USERS = "headrace.metrics.users.file"
+_PATHS = "There are /metrics, /health, /health/live and /health/ready.\n"
+
+
+@dataclass(frozen=True, slots=True)
+class HealthChecks:
+    """What a broker says about its health."""
+
+    reasons_not_ready: Callable[[], list[str]]
+    """What keeps it from serving clients."""
+    problems: Callable[[], list[str]]
+    """What is wrong, if anything is."""
+    warnings: Callable[[], list[str]]
+    """For people: they do not make the broker unhealthy, since a restart would not help."""
+    prepare: Callable[[], Steps[None]]
+    """Has to be done before `problems` is called."""
 
 
 class MetricsPage:
-    """Answers requests for metrics and health.
-
-    `problems` says what is wrong, if anything is. `warnings` are for people: they do not make the
-    broker unhealthy, since a restart would not help.
-    """
+    """Answers requests for metrics and health."""
 
     def __init__(
         self,
         metrics: Metrics,
-        problems: Callable[[], list[str]],
-        warnings: Callable[[], list[str]],
+        checks: HealthChecks,
+        slices: Slices,
         tls: "ServerTls | None" = None,
         users: "HttpUsers | None" = None,
     ) -> None:
         self._metrics = metrics
-        self._problems = problems
-        self._warnings = warnings
+        self._checks = checks
+        self._slices = slices
         self._tls = tls
         self._users = users
+        self._rendering = asyncio.Lock()
         self._server: asyncio.Server | None = None
 
     async def start(self, host: str, port: int) -> int:
@@ -80,39 +103,50 @@ class MetricsPage:
         try:
             async with asyncio.timeout(_REQUEST_S_MAX):
                 head = await reader.readuntil(b"\r\n\r\n")
+            async with asyncio.timeout(_ANSWER_S_MAX):
                 request, *headers = head.split(b"\r\n")
                 allowed = self._users is None or await _is_user(self._users, headers)
-                writer.write(self._answer(request.decode("latin-1"), allowed))
+                writer.write(await self._answer(request.decode("latin-1"), allowed))
                 await writer.drain()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # a closed connection or a malformed request gets no response
         finally:
             writer.close()
 
-    def _answer(self, request: str, allowed: bool) -> bytes:
+    async def _answer(self, request: str, allowed: bool) -> bytes:
         method, _, rest = request.partition(" ")
         target = rest.partition(" ")[0].partition("?")[0]
-        status, kind, body = "404 Not Found", _TEXT, "There are /metrics and /health.\n"
-        more = ""
+        status, kind, body = "404 Not Found", _TEXT, _PATHS
         if method not in ("GET", "HEAD"):
             status, body = "405 Method Not Allowed", "Only GET and HEAD.\n"
         elif target == "/metrics" and not allowed:
-            status, body = "401 Unauthorized", "Log in with a user and a password.\n"
-            more = 'WWW-Authenticate: Basic realm="headrace"\r\n'
+            status, body = _UNAUTHORIZED, "Log in with a user and a password.\n"
         elif target == "/metrics":
-            status, body = "200 OK", self._metrics.render()
+            # In slices, and for one client at a time.
+            async with self._rendering:
+                body = await self._slices.finish(self._metrics.render_steps())
+            status, kind = _OK, CONTENT_TYPE
+        elif target == "/health/live":
+            status, kind, body = _OK, _JSON, json.dumps({"live": True})
+        elif target == "/health/ready":
+            reasons = self._checks.reasons_not_ready()
+            status, kind = _UNAVAILABLE if reasons else _OK, _JSON
+            ready: dict[str, object] = {"ready": not reasons}
+            body = json.dumps({**ready, "reasons": reasons} if allowed else ready)
         elif target == "/health":
-            problems = self._problems()
-            status = "503 Service Unavailable" if problems else "200 OK"
-            kind = _JSON
+            async with self._rendering:
+                await self._slices.finish(self._checks.prepare())
+            problems = self._checks.problems()
+            status, kind = _UNAVAILABLE if problems else _OK, _JSON
             answer: dict[str, object] = {"healthy": not problems}
             if allowed:
-                answer |= {"problems": problems, "warnings": self._warnings()}
-            body = json.dumps(answer) + "\n"
-        data = body.encode()
+                answer |= {"problems": problems, "warnings": self._checks.warnings()}
+            body = json.dumps(answer)
+        data = body.encode() if body.endswith("\n") else f"{body}\n".encode()
+        login = 'WWW-Authenticate: Basic realm="headrace"\r\n' if status is _UNAUTHORIZED else ""
         head = (
             f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(data)}\r\n"
-            f"{more}Connection: close\r\n\r\n"
+            f"{login}Connection: close\r\n\r\n"
         )
         return head.encode() + (b"" if method == "HEAD" else data)
 
@@ -137,8 +171,8 @@ async def _is_user(users: "HttpUsers", headers: list[bytes]) -> bool:
 def make_metrics_page(
     settings: Settings,
     metrics: Metrics,
-    problems: Callable[[], list[str]],
-    warnings: Callable[[], list[str]],
+    checks: HealthChecks,
+    slices: Slices,
 ) -> tuple[MetricsPage, Address]:
     """The page as the settings describe it, and where it listens; SettingError if it cannot."""
     text = settings.text(_ADDRESS)
@@ -160,4 +194,4 @@ def make_metrics_page(
                 f"read the passwords. Use https://{address}"
             )
         users = http_users.HttpUsers(_USERS, path)
-    return MetricsPage(metrics, problems, warnings, tls, users), Address(host, int(port))
+    return MetricsPage(metrics, checks, slices, tls, users), Address(host, int(port))

@@ -1,0 +1,1 @@
+"""What a broker shows on `/metrics` and `/health`."""
