@@ -97,8 +97,8 @@ class Metrics:
                 if not count % _STRIDE:
                     yield
         page = "\n".join(lines) + "\n"
-        for text in self._texts:
-            page += yield from text()
+        for more in self._texts:
+            page += yield from more()
         return page
 
     def _series(self, row: Metric) -> Series:
