@@ -12,6 +12,7 @@ from kio.serial import entity_reader, entity_writer
 
 from headrace.apis.context import Caller
 from headrace.apis.hot import LongRequest
+from headrace.apis.request_errors import RequestErrors
 from headrace.apis.slices import Slices
 from headrace.apis.topics.metadata import MetadataHandler
 from headrace.clock import SystemClock
@@ -38,6 +39,7 @@ def services(tmp_path: Path) -> SimpleNamespace:
         metadata=metadata,
         replicas=SimpleNamespace(stepped_down=False),
         node_id=1,
+        errors=RequestErrors(),
     )
 
 

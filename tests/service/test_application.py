@@ -8,6 +8,7 @@ import pytest
 
 from tests.service.running import running
 from tests.service.tiny_service import BODY_BYTES
+from tests.support.prometheus import complaints, needs_prometheus
 
 TOKEN = {"authorization": "Bearer secret"}
 
@@ -102,8 +103,20 @@ def test_metrics_count_requests_by_route_and_show_the_values_of_the_service(
     assert page.headers["content-type"].startswith("text/plain; version=0.0.4")
     counted = 'headrace_tiny_requests_total{method="GET",path="/notes/{name}",status="404"} '
     assert counted in page.text
-    assert 'headrace_tiny_request_seconds_total{method="GET",path="/notes/{name}"} ' in page.text
-    assert "# TYPE headrace_tiny_notes gauge\nheadrace_tiny_notes " in page.text
+    route = 'method="GET",path="/notes/{name}"'
+    assert f'headrace_tiny_request_seconds_bucket{{{route},le="+Inf"}} ' in page.text
+    assert f"headrace_tiny_request_seconds_sum{{{route}}} " in page.text
+    notes = (
+        "# HELP headrace_tiny_notes Notes.\n# TYPE headrace_tiny_notes gauge\nheadrace_tiny_notes "
+    )
+    assert notes in page.text
+    assert "\nprocess_resident_memory_bytes " in page.text
+
+
+@needs_prometheus
+def test_prometheus_has_no_complaints_about_the_metrics_of_a_service(http: httpx.Client) -> None:
+    http.get("/notes/not-there")
+    assert complaints(http.get("/metrics").text) == []
 
 
 def test_health_of_a_service_that_is_ready(http: httpx.Client) -> None:

@@ -12,7 +12,7 @@ from functools import partial
 from headrace.security.http_users import Role
 from headrace.service.authentication import HttpIdentity
 from headrace.service.errors import HttpError, StartFailure
-from headrace.service.http_service import Health, HttpService
+from headrace.service.http_service import Health, HttpService, ServiceMetric
 from headrace.service.request import Request
 from headrace.service.responses import HttpContent, HttpStream
 from headrace.service.routes import HttpRoute
@@ -45,8 +45,8 @@ class Notes:
     def health(self) -> Health:
         return Health(self.problem, {"notes": len(self.notes)})
 
-    def metrics(self) -> Mapping[str, float]:
-        return {"notes": len(self.notes)}
+    def metrics(self) -> list[ServiceMetric]:
+        return [ServiceMetric("notes", "Notes.", len(self.notes))]
 
 
 class NotesRequest(Request):

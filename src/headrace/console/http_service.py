@@ -24,7 +24,7 @@ def console_service(console: Console, listen_host: str) -> HttpService[ConsoleRe
         start=console.start,
         stop=console.stop,
         health=Health,
-        metrics=dict,
+        metrics=tuple,
         page=load_assets().serve,
         hosts=LOOPBACK_NAMES | options.hosts | {listen_host.lower()},
         response_headers=SECURITY_HEADERS,

@@ -1,13 +1,12 @@
 """The registry as a service of the chassis: routes, media types, health and metrics."""
 
-from collections.abc import Mapping
 from functools import partial
 
 from headrace.registry import limits
 from headrace.registry.call import Call
 from headrace.registry.routes import ROUTES
 from headrace.registry.service import Registry
-from headrace.service.http_service import JSON, Health, HttpService
+from headrace.service.http_service import JSON, Health, HttpService, ServiceMetric
 
 V1 = "application/vnd.schemaregistry.v1+json"
 RESPONSE_TYPES = (V1, "application/vnd.schemaregistry+json", JSON)
@@ -45,13 +44,18 @@ def health(registry: Registry) -> Health:
     )
 
 
-def metrics(registry: Registry) -> Mapping[str, float]:
+def metrics(registry: Registry) -> list[ServiceMetric]:
     """The size of the state, the position in the topic, and changes of the writer."""
     state = registry.state
-    return {
-        "subjects": len(state.subjects),
-        "schemas": sum(len(ids.by_id) for ids in state.contexts.values()),
-        "versions": sum(len(versions) for versions in state.subjects.values()),
-        "topic_offset": registry.reader.next_offset,
-        "writer_changes_total": registry.writer.changes,
-    }
+    schemas = sum(len(ids.by_id) for ids in state.contexts.values())
+    versions = sum(len(versions) for versions in state.subjects.values())
+    offset, changes = registry.reader.next_offset, registry.writer.changes
+    return [
+        ServiceMetric("subjects", "Subjects.", len(state.subjects)),
+        ServiceMetric("schemas", "Schemas, each counted once for each context.", schemas),
+        ServiceMetric("versions", "Versions of all subjects.", versions),
+        ServiceMetric("topic_offset", "Offset of the schemas topic that is read next.", offset),
+        ServiceMetric(
+            "writer_changes_total", "Times that this instance became the writer.", changes
+        ),
+    ]

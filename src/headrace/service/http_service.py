@@ -1,8 +1,8 @@
 """The description of a service: what the chassis needs to know about it."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeAlias, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from headrace.service.authentication import HttpIdentity
 from headrace.service.request import Request
@@ -41,6 +41,15 @@ class Health:
     details: Mapping[str, object] = field(default_factory=dict)
 
 
+class ServiceMetric(NamedTuple):
+    """A metric of a service. It is a counter if its name ends with `_total`, else a gauge."""
+
+    name: str
+    """The name without `headrace_SERVICE_`."""
+    doc: str
+    value: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpService(Generic[R]):
     """A service. `start` is called before requests are accepted, `stop` after the last one."""
@@ -55,8 +64,8 @@ class HttpService(Generic[R]):
     """Raises StartFailure if the service cannot start."""
     stop: Callable[[], Awaitable[None]]
     health: Callable[[], Health]
-    metrics: Callable[[], Mapping[str, float]]
-    """The service's own metrics by name, without the prefix."""
+    metrics: Callable[[], Iterable[ServiceMetric]]
+    """The service's own metrics."""
     authenticate: Authenticate | None = None
     """None: what the settings ask for (`authentication.py`). A service with a login of its own
     sets it."""

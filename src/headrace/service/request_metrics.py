@@ -1,7 +1,15 @@
-"""Request counters of a service, and the page of `/metrics` in Prometheus's text format."""
+"""Request metrics of a service, and the page of `/metrics` in Prometheus's text format."""
 
+import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable
+
+from headrace import __version__, process
+from headrace.prometheus import Histogram, head, label_text, line
+from headrace.service.http_service import ServiceMetric
+
+_ROUTE = ("method", "path")
+_ANSWERED = (*_ROUTE, "status")
 
 
 class RequestMetrics:
@@ -9,27 +17,41 @@ class RequestMetrics:
 
     def __init__(self, service: str) -> None:
         self._prefix = f"headrace_{service}_"
-        self._requests: dict[tuple[str, str, int], int] = defaultdict(int)
-        self._seconds: dict[tuple[str, str], float] = defaultdict(float)
+        self._requests: dict[tuple[str, str, str], int] = defaultdict(int)
+        self._seconds: dict[tuple[str, str], Histogram] = defaultdict(Histogram)
+        self._started_at = process.started_at()
 
     def count(self, method: str, pattern: str, status: int, seconds: float) -> None:
-        self._requests[method, pattern, status] += 1
-        self._seconds[method, pattern] += seconds
+        """Count a request that was answered."""
+        self._requests[method, pattern, str(status)] += 1
+        self._seconds[method, pattern].observe(seconds)
 
-    def page(self, values: Mapping[str, float]) -> str:
-        """The request counters and the service's own values; `*_total` are counters."""
-        prefix = self._prefix
-        lines = [f"# TYPE {prefix}requests_total counter"]
-        lines += [
-            f'{prefix}requests_total{{method="{method}",path="{pattern}",status="{status}"}} {n}'
-            for (method, pattern, status), n in sorted(self._requests.items())
-        ]
-        lines.append(f"# TYPE {prefix}request_seconds_total counter")
-        lines += [
-            f'{prefix}request_seconds_total{{method="{method}",path="{pattern}"}} {seconds:.6f}'
-            for (method, pattern), seconds in sorted(self._seconds.items())
-        ]
-        for name, value in values.items():
-            kind = "counter" if name.endswith("_total") else "gauge"
-            lines += [f"# TYPE {prefix}{name} {kind}", f"{prefix}{name} {value}"]
-        return "\n".join(lines) + "\n"
+    def page(self, values: Iterable[ServiceMetric]) -> str:
+        """The metrics of requests, of the process, and of the service itself."""
+        name = f"{self._prefix}requests_total"
+        lines = head(name, "counter", "Requests by route and status.")
+        for answered, count in sorted(self._requests.items()):
+            lines.append(line(name, label_text(_ANSWERED, answered), count))
+        name = f"{self._prefix}request_seconds"
+        lines += head(name, "histogram", "Time from a request until its response was sent.")
+        for route, seconds in sorted(self._seconds.items(), key=lambda item: item[0]):
+            lines += seconds.lines(name, label_text(_ROUTE, route))
+        for metric in values:
+            name = f"{self._prefix}{metric.name}"
+            kind = "counter" if metric.name.endswith("_total") else "gauge"
+            lines += [*head(name, kind, metric.doc), line(name, "", metric.value)]
+        return "\n".join([*lines, *self._process_lines()]) + "\n"
+
+    def _process_lines(self) -> Iterable[str]:
+        build = f"{self._prefix}build_info"
+        yield from head(build, "gauge", "1, with the version of Headrace as label.")
+        yield line(build, label_text(("version",), (__version__,)), 1)
+        memory = process.memory()
+        for name, kind, doc, value in (
+            ("cpu_seconds_total", "counter", "CPU time of the process.", time.process_time()),
+            ("resident_memory_bytes", "gauge", "Resident memory.", memory.resident),
+            ("virtual_memory_bytes", "gauge", "Address space.", memory.virtual),
+            ("open_fds", "gauge", "Open files and sockets.", max(process.open_files())),
+            ("start_time_seconds", "gauge", "Start in seconds since 1970.", self._started_at),
+        ):
+            yield from [*head(f"process_{name}", kind, doc), line(f"process_{name}", "", value)]

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 import subprocess
 import time
 import urllib.parse
@@ -24,6 +23,7 @@ from headrace.broker.metrics.table import (
 )
 from headrace.testing.running import RunningBroker
 from tests.support.ports import free_port
+from tests.support.prometheus import complaints, needs_prometheus
 
 ALL = (*METRICS, *PARTITION_METRICS, *KAFKA_METRICS, *KAFKA_PARTITION_METRICS)
 RECORDS = 500
@@ -101,12 +101,9 @@ def test_every_metric_of_the_table_is_on_the_page_and_nothing_else(scraped: Scra
     assert own == [(row.name, row.kind) for row in ALL]
 
 
+@needs_prometheus
 def test_prometheus_finds_nothing_to_complain_about(scraped: Scraped) -> None:
-    found = subprocess.run(
-        ["promtool", "check", "metrics"], input=scraped.page(), capture_output=True, text=True
-    )
-    complaints = [line for line in found.stderr.splitlines() if NOT_OUR_NAME not in line]
-    assert complaints == []
+    assert [line for line in complaints(scraped.page()) if NOT_OUR_NAME not in line] == []
 
 
 def test_records_and_bytes_of_a_topic_are_counted(scraped: Scraped) -> None:
@@ -212,9 +209,8 @@ def test_clients_are_counted_by_listener(scraped: Scraped) -> None:
     assert scraped.values("headrace_connections_accepted_total")['listener="PLAINTEXT"'] > before
 
 
+@needs_prometheus
 def test_a_real_prometheus_scrapes_the_page(scraped: Scraped, tmp_path: Path) -> None:
-    program = shutil.which("prometheus")
-    assert program is not None, "install the Debian package prometheus"
     config = tmp_path / "prometheus.yml"
     job = {
         "job_name": "headrace",
@@ -226,7 +222,7 @@ def test_a_real_prometheus_scrapes_the_page(scraped: Scraped, tmp_path: Path) ->
     with (tmp_path / "log").open("w") as log:
         prometheus = subprocess.Popen(
             [
-                program,
+                "prometheus",
                 f"--config.file={config}",
                 f"--storage.tsdb.path={tmp_path / 'data'}",
                 f"--web.listen-address=127.0.0.1:{port}",

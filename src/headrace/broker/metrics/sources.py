@@ -1,6 +1,8 @@
 """Connects the metrics of a broker process with what they show."""
 
+import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 
 from headrace.apis.routes import ROUTES
 from headrace.broker.acceptor import Acceptor
@@ -93,8 +95,17 @@ class ServerMetrics:
         parts, metrics = self._parts, self._parts.metrics
         metrics.watch_series("headrace_fsync_seconds", lambda: [((), self._sync_seconds)])
         metrics.watch("headrace_log_dirs_offline", self._offline_folders)
+        metrics.watch_series("headrace_log_dir_free_bytes", lambda: self._space(free=True))
+        metrics.watch_series("headrace_log_dir_size_bytes", lambda: self._space(free=False))
         watch_damage(metrics, parts.directories)
         metrics.watch("headrace_replica_moves", lambda: parts.replicas.moves.under_way)
+
+    def _space(self, *, free: bool) -> Iterator[tuple[Labels, float]]:
+        for directory in self._parts.directories.healthy:
+            with suppress(OSError):  # a folder that has just failed
+                found = os.statvfs(directory.path)
+                blocks = found.f_bavail if free else found.f_blocks
+                yield (directory.path,), blocks * found.f_frsize
 
     def _watch_transactions(self) -> None:
         metrics = self._parts.metrics

@@ -105,6 +105,9 @@ METRICS = (
     Metric("headrace_compaction_uncleanable_partitions", "gauge", "Partitions whose compaction "
            "failed; it is tried again, less and less often."),
     Metric("headrace_compaction_uncleanable_bytes", "gauge", "What waits in them for compaction."),
+    Metric("headrace_log_dir_free_bytes", "gauge", "Bytes that the broker can still write to the "
+           "file system of a data folder.", ("path",)),
+    Metric("headrace_log_dir_size_bytes", "gauge", "Size of that file system.", ("path",)),
     Metric("headrace_log_dirs_offline", "gauge", "Data folders that are offline."),
     Metric("headrace_damaged_partitions", "gauge", "Partitions with damage that is known."),
     Metric("headrace_damaged_offsets", "gauge", "Offsets that cannot be read because of damage."),
