@@ -355,7 +355,8 @@ def arguments() -> argparse.Namespace:
 
 def measure_rows(options: argparse.Namespace, broker: Broker, name: SideName) -> None:
     rounds, scale = (2, 0.1) if options.quick else (options.rounds, 1.0)
-    spark = support.local_spark(WORK, {"spark.driver.memory": "2g"}, support.avro_jars())
+    settings = {"spark.driver.memory": "2g", "spark.ui.showConsoleProgress": "false"}
+    spark = support.local_spark(WORK, settings, support.avro_jars())
     bench = Bench(spark, broker.bootstrap, rounds, scale)
     stored = load()
     try:
