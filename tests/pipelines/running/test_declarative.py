@@ -88,5 +88,9 @@ def test_the_template_runs_again_and_again_and_takes_only_what_is_new(
         capture_output=True,
         check=True,
     )
-    names = {each["name"] for each in json.loads(listed.stdout) if each["application"] == "shop"}
-    assert "spark_catalog.default.events" in names
+    targets = {
+        each["name"]: each["sink_target"]
+        for each in json.loads(listed.stdout)
+        if each["application"] == "shop"
+    }
+    assert targets["spark_catalog.default.events"]["kind"] == "file"

@@ -10,6 +10,7 @@ import os
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,14 @@ from pyspark.sql.streaming import StreamingQueryListener
 from headrace.pipelines.cluster_client import BOOTSTRAP_VARIABLE
 from headrace.pipelines.running import progress, session
 from headrace.pipelines.running.gauges import Gauges
-from headrace.pipelines.running.progress import Query
+from headrace.pipelines.running.progress import Query, SinkTarget
 from headrace.pipelines.running.progress_topic import Publisher
+from headrace.pipelines.running.query_sinks import (
+    FindExecution,
+    executions,
+    from_execution,
+    from_text,
+)
 from headrace.pipelines.running.restarts import Restarts
 from headrace.pipelines.sink.output_modes import explained
 
@@ -29,23 +36,54 @@ log = logging.getLogger(__name__)
 class ProgressListener(StreamingQueryListener):  # type: ignore[misc]  # PySpark's types are not followed
     """Tracks the state of the session's queries and publishes it."""
 
-    def __init__(self, publisher: Publisher, gauges: Gauges | None, name: str, id_: str) -> None:
+    def __init__(
+        self,
+        publisher: Publisher,
+        gauges: Gauges | None,
+        name: str,
+        id_: str,
+        find_execution: FindExecution = lambda _: None,
+    ) -> None:
         self._restarts = Restarts.from_environment(os.environ)
         self._publisher = publisher
         self._gauges = gauges
         self._application = name
         self._application_id = id_
         self._queries: dict[str, Query] = {}
+        self._find_execution = find_execution
+        self._executions: dict[str, Any] = {}
+        """Running queries whose sink is not known yet, by the id of the query."""
         self._changed = threading.Condition()
 
     def onQueryStarted(self, event: Any) -> None:
         at = progress.time_ms(event.timestamp)
-        self._tell(self._new(str(event.id), str(event.runId), event.name, at))
+        id_ = str(event.id)
+        # A query that ends soon is not found later.
+        self._executions[id_] = self._found_execution(id_)
+        self._tell(self._new(id_, str(event.runId), event.name, at))
 
     def onQueryProgress(self, event: Any) -> None:
         found = json.loads(event.progress.json)
         known = self._known(found["id"], found["runId"], progress.time_ms(found["timestamp"]))
-        self._tell(progress.advanced(known, found))
+        advanced = progress.advanced(known, found)
+        self._tell(replace(advanced, sink_target=self._sink_target(advanced)))
+
+    def _sink_target(self, query: Query) -> SinkTarget | None:
+        """Where the query writes: its plan is looked at once, after its first batch."""
+        execution = self._executions.pop(query.id, None)
+        if execution is None and query.sink_target is None:
+            # Spark Connect does not tell of the start of queries that its server has started.
+            execution = self._found_execution(query.id)
+        if execution is not None:
+            return from_execution(execution, query.sink)
+        return query.sink_target or from_text(query.sink)
+
+    def _found_execution(self, id_: str) -> Any:
+        try:
+            return self._find_execution(id_)
+        except Exception:
+            log.debug("query %s cannot be looked at", id_, exc_info=True)
+            return None
 
     def onQueryIdle(self, event: Any) -> None:
         at = progress.time_ms(event.timestamp)
@@ -54,6 +92,7 @@ class ProgressListener(StreamingQueryListener):  # type: ignore[misc]  # PySpark
     def onQueryTerminated(self, event: Any) -> None:
         at = time.time_ns() // 1_000_000
         known = self._known(str(event.id), str(event.runId), at)
+        self._executions.pop(known.id, None)
         error = event.exception and explained(event.exception)
         ended = progress.ended(known, at, error)
         if error != event.exception:
@@ -104,11 +143,11 @@ def publish_progress(
     publisher = Publisher(bootstrap, properties or {})
     if "connect" in type(spark).__module__:
         name = spark.conf.get("spark.app.name", "")
-        listener = ProgressListener(publisher, None, name, "")
+        listener = ProgressListener(publisher, None, name, "", executions(spark))
     else:
         context = spark.sparkContext
         listener = ProgressListener(
-            publisher, Gauges(spark), context.appName, context.applicationId
+            publisher, Gauges(spark), context.appName, context.applicationId, executions(spark)
         )
     spark.streams.addListener(listener)
     return listener

@@ -5,6 +5,7 @@ source's offsets by topic; sources that are not logs have none.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
@@ -42,6 +43,20 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
+class SinkTarget:
+    """Where a query writes; what does not apply or is not known is None."""
+
+    # headrace, kafka, delta, iceberg, file, memory, console, foreachBatch, foreach, noop or other.
+    kind: str
+    # None if the rows themselves name their topics.
+    topic: str | None = None
+    table: str | None = None
+    path: str | None = None
+    # append, update or complete.
+    mode: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Query:
     """A streaming query after its last event."""
 
@@ -71,6 +86,7 @@ class Query:
     restarts: int = 0
     restart_reason: str | None = None
     watermark: str | None = None
+    sink_target: SinkTarget | None = None
 
     @property
     def title(self) -> str:
@@ -95,6 +111,9 @@ def from_json(found: Mapping[str, Any]) -> Query:
         Source(**{name: each[name] for name in Source.__dataclass_fields__ if name in each})
         for each in known.get("sources", ())
     )
+    if target := known.get("sink_target"):
+        names = SinkTarget.__dataclass_fields__
+        known["sink_target"] = SinkTarget(**{name: target[name] for name in names & target.keys()})
     return Query(**known)
 
 
@@ -117,7 +136,7 @@ def advanced(query: Query, progress: Mapping[str, Any]) -> Query:
         input_rows_per_s=_rate(progress.get("inputRowsPerSecond")),
         processed_rows_per_s=_rate(progress.get("processedRowsPerSecond")),
         sources=tuple(_source(each) for each in progress.get("sources") or ()),
-        sink=(progress.get("sink") or {}).get("description"),
+        sink=_text((progress.get("sink") or {}).get("description")),
         state_rows=sum(each.get("numRowsTotal", 0) for each in operators),
         state_bytes=sum(each.get("memoryUsedBytes", 0) for each in operators),
         late_rows=query.late_rows
@@ -135,7 +154,20 @@ def ended(query: Query, at_ms: int, error: str | None) -> Query:
     """The query after its end, with the first line of an error."""
     state = QueryState.FAILED if error else QueryState.STOPPED
     line = next(iter((error or "").strip().splitlines()), None)
-    return replace(query, state=state, time_ms=at_ms, error=line, input_rows_per_s=0.0)
+    return replace(query, state=state, time_ms=at_ms, error=_text(line), input_rows_per_s=0.0)
+
+
+def without_secrets(text: str) -> str:
+    """A text without the passwords and query strings of the URLs in it."""
+    return _QUERY_STRING.sub(r"\1", _PASSWORD.sub(r"\1@", text))
+
+
+_PASSWORD = re.compile(r"(\b[a-zA-Z][a-zA-Z0-9+.-]*://[^\s/@:\]]*):[^\s/@]*@")
+_QUERY_STRING = re.compile(r"(\b[a-zA-Z][a-zA-Z0-9+.-]*://[^\s?\]]*)\?[^\s\]]*")
+
+
+def _text(found: str | None) -> str | None:
+    return None if found is None else without_secrets(found)
 
 
 def time_ms(text: str) -> int:
@@ -146,7 +178,7 @@ def time_ms(text: str) -> int:
 def _source(found: Mapping[str, Any]) -> Source:
     topics = topic_lags(found.get("endOffset"), found.get("latestOffset"))
     return Source(
-        description=str(found.get("description") or ""),
+        description=without_secrets(str(found.get("description") or "")),
         rows=int(found.get("numInputRows") or 0),
         rows_per_s=_rate(found.get("processedRowsPerSecond")),
         lag_records=None if topics is None else sum(topics.values()),
