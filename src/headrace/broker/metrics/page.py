@@ -76,7 +76,12 @@ class MetricsPage:
         """Listen; the port, which is a free one where 0 was asked for. OSError if it is taken."""
         context = None if self._tls is None else self._tls.renewing_context()
         self._server = await asyncio.start_server(
-            self._serve, host, port, limit=_REQUEST_BYTES_MAX, ssl=context
+            self._serve,
+            host,
+            port,
+            limit=_REQUEST_BYTES_MAX,
+            ssl=context,
+            ssl_handshake_timeout=None if context is None else _REQUEST_S_MAX,
         )
         return int(self._server.sockets[0].getsockname()[1])
 
