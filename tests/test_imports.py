@@ -1,4 +1,4 @@
-"""What modules import: one way through the packages, and nothing heavy in the hot ones."""
+"""Imports: one direction through the packages, and no slow packages in hot modules."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""However many files are used, only so many are open."""
+"""The number of open files is bounded, however many are used."""
 
 import threading
 

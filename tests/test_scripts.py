@@ -1,4 +1,4 @@
-"""What `make up` runs: the broker in the background, and the demo where it can be shown."""
+"""What `make up` runs: the broker in the background, and the demo if it can run."""
 
 import fcntl
 import json

@@ -1,4 +1,4 @@
-"""House rules that a machine can check: lengths, names, docstrings, decisions."""
+"""Style rules: lengths, names, docstrings, decisions."""
 
 import ast
 import re

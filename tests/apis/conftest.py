@@ -1,4 +1,4 @@
-"""A broker for handlers to work on."""
+"""A broker for tests of handlers."""
 
 from collections.abc import Iterator
 from pathlib import Path

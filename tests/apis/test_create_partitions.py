@@ -1,4 +1,4 @@
-"""CreatePartitions makes topics grow."""
+"""CreatePartitions increases the number of partitions."""
 
 from kio.schema.create_partitions.v3.request import (
     CreatePartitionsAssignment,

@@ -1,4 +1,4 @@
-"""CreateTopics creates what can be, and refuses the rest with exact codes."""
+"""CreateTopics creates valid topics, and refuses the others with Kafka's error codes."""
 
 from pathlib import Path
 

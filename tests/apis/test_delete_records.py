@@ -1,4 +1,4 @@
-"""DeleteRecords forgets records."""
+"""DeleteRecords moves the log start offset."""
 
 import asyncio
 from pathlib import Path

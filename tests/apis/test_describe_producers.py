@@ -1,4 +1,4 @@
-"""DescribeProducers shows what a partition remembers of producers."""
+"""DescribeProducers shows the producer state of a partition."""
 
 from kio.schema.describe_producers.v0.request import DescribeProducersRequest, TopicRequest
 

@@ -1,4 +1,4 @@
-"""ElectLeaders elects what can be elected and says of the rest why it cannot."""
+"""ElectLeaders elects leaders where possible and returns errors for the rest."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""InitProducerId gives out producer ids."""
+"""InitProducerId allocates producer ids."""
 
 from kio.schema.init_producer_id.v5.request import InitProducerIdRequest
 from kio.schema.init_producer_id.v5.response import InitProducerIdResponse

@@ -1,4 +1,4 @@
-"""ListConfigResources lists what has configs."""
+"""ListConfigResources lists resources with configs."""
 
 import pytest
 from kio.schema.list_config_resources.v1.request import ListConfigResourcesRequest

@@ -1,4 +1,4 @@
-"""ListOffsets finds places in a log."""
+"""ListOffsets finds offsets by position and by time."""
 
 import asyncio
 import datetime

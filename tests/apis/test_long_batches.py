@@ -1,4 +1,4 @@
-"""Batches whose records take long to look at: others are served, and nothing else changes.
+"""Batches whose records take long to examine: other requests are served, results do not change.
 
 How long others wait is measured by `benchmarks/large_requests.py`; here their turns are counted.
 """

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch tells where epochs ended."""
+"""OffsetForLeaderEpoch returns the end offsets of epochs."""
 
 from dataclasses import replace
 

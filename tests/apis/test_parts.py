@@ -1,4 +1,4 @@
-"""Requests in parts ask for the same as the whole, and their answers make one response."""
+"""The parts of a request are equivalent to the whole, and their responses are combined."""
 
 from dataclasses import dataclass
 from typing import Any

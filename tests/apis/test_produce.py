@@ -1,4 +1,4 @@
-"""What becomes of a Produce that waits while its partition goes to another leader."""
+"""A Produce that waits while its partition gets another leader."""
 
 import asyncio
 from collections.abc import Coroutine

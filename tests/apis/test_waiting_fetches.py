@@ -1,4 +1,4 @@
-"""Fetches that wait: each is answered once, at its time, and leaves nothing behind."""
+"""Waiting fetches: each gets one response in time, and all resources are released."""
 
 import asyncio
 from typing import cast

@@ -1,4 +1,4 @@
-"""WriteTxnMarkers ends transactions, and says why not."""
+"""WriteTxnMarkers ends transactions, or returns an error."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a listener accepts, under which principal, and what it refuses."""
+"""Connections that a listener accepts, their principals, and connections that it refuses."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""What a client sends wrongly harms nobody but itself: cases 34 to 39 of the fault list."""
+"""Invalid input of a client affects only that client: cases 34 to 39 of the fault list."""
 
 import random
 import re

@@ -1,4 +1,4 @@
-"""Memory for partial frames: warm where it can be, and never more than a client has earned."""
+"""Buffers for partial frames: reused if possible, and bounded by the bytes received."""
 
 from headrace.broker.buffers import SHARED_BYTES, Buffers
 from headrace.broker.receive_memory import ReceiveMemory

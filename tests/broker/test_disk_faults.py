@@ -1,4 +1,4 @@
-"""Real brokers whose disk ends, fills up, loses power or rots under them."""
+"""Real brokers with a disk that fails, fills up, loses power or returns damaged bytes."""
 
 import errno
 import threading

@@ -1,4 +1,4 @@
-"""Dispatch: versions that are not supported, and a hundred thousand spoilt frames."""
+"""Dispatch: versions that are not supported, and a hundred thousand damaged frames."""
 
 import ast
 import asyncio

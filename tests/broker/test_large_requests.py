@@ -1,7 +1,7 @@
 """One large request does not keep other clients waiting, whatever it asks for.
 
-A canary asks for something small again and again. While a large request is worked on it is answered
-many times; a broker that works on it at once answers the canary once or twice. How long each answer
+A canary sends small requests repeatedly. While a large request is handled it gets responses
+many times; a broker without slices would respond to it once or twice. How long each response
 takes is measured by `benchmarks/large_requests.py`.
 """
 

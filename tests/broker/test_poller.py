@@ -1,4 +1,4 @@
-"""The selector: hot sockets are served inside it, and nobody who was woken sleeps on."""
+"""The selector: hot sockets are served inside it, and every woken task runs."""
 
 import selectors
 import socket

@@ -1,4 +1,4 @@
-"""Unfinished frames take no more memory together than they may, and none waits for ever."""
+"""The memory of unfinished frames is bounded in total, and no frame waits forever."""
 
 import re
 import socket

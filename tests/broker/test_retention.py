@@ -1,4 +1,4 @@
-"""A pass over all partitions: who is warned of, what is counted, what is left alone."""
+"""A retention pass over all partitions: warnings, metrics, and errors of single logs."""
 
 import asyncio
 import json

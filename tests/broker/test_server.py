@@ -1,4 +1,4 @@
-"""The broker as a process: starting, stopping, what it says, what it finds on its disk."""
+"""The broker as a process: start, stop, output, and the folders on its disk."""
 
 import base64
 import select

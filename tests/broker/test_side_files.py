@@ -1,4 +1,4 @@
-"""Reliability case 30: what lies beside the records is lost or rots while a real broker is down."""
+"""Reliability case 30: side files are lost or damaged while a real broker is down."""
 
 import time
 from collections.abc import Callable

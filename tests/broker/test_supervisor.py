@@ -1,4 +1,4 @@
-"""Several brokers of one command: clients see all, a dead one comes back, one stop ends them."""
+"""Several brokers of one command: clients see all, dead ones are restarted, one stop ends all."""
 
 import contextlib
 import os

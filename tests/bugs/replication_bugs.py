@@ -1,4 +1,4 @@
-"""Bugs in replication on purpose: what the simulator, and the judge of real clusters, must find."""
+"""Deliberate bugs in replication, which the simulator and the checker have to find."""
 
 from weakref import WeakSet
 

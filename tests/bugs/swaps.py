@@ -1,4 +1,4 @@
-"""Methods that stand in for others, and the way back: how tests break what works."""
+"""Replaces methods of classes temporarily, to plant deliberate bugs."""
 
 _originals: list[tuple[type, str, object]] = []
 

@@ -1,5 +1,5 @@
-"""The judge of every promise about records: histories of real clients, rules that none may break.
+"""The checker of guarantees about records: rules for histories of real clients.
 
-`history.py` says what an event is, `values.py`, `order.py` and `cycles.py` are the twelve rules,
-`verdict.py` applies them. `workload.py` records histories with clients in processes of their own.
+`history.py` defines events, `values.py`, `order.py` and `cycles.py` have the twelve rules,
+`verdict.py` applies them. `workload.py` records histories with clients in separate processes.
 """

@@ -1,8 +1,8 @@
-"""Rule 11, G1c: nobody may have read, however indirectly, what could only come later.
+"""Rule 11, G1c: no operation may depend, even indirectly, on one that began after it.
 
 An operation comes before another if the other read what it wrote, or began after it had
-completed; the order within a process is part of that. The graph stays small: completions
-form a chain of moments, and every operation hangs between the last one before it and its own.
+completed; this includes the order within a process. The graph stays small: completions
+form a chain, and every operation is between the last completion before it and its own.
 """
 
 from collections.abc import Iterator

@@ -1,9 +1,9 @@
-"""What clients did and saw: events, as workers write them and as the rules read them.
+"""Events of clients: their operations and results, as workers write and rules read them.
 
 An operation is an `invoke` and, unless its process crashed meanwhile, a completion: `ok`, `fail`
-(only where every attempt definitely failed) or `info` (a timeout, a cut: nobody knows). Sends
-stand in the invocation already, without offsets. Polls stand in the completion. A process that
-crashed comes back under a new name. Values are unique; a key is a topic and partition.
+(only if every attempt definitely failed) or `info` (a timeout, a lost connection: unknown). Sends
+are in the invocation, without offsets. Polls are in the completion. A process that
+crashed is restarted with a new name. Values are unique; a key is a topic and partition.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What a history shows, put in order once for all rules: who wrote what, what lies where."""
+"""Indexes of a history for all rules: writers of values, and values by position."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Each rule of the checker has a history that breaks it and no other; what is right is accepted."""
+"""For each rule a history that breaks only this rule; correct histories are accepted."""
 
 from pathlib import Path
 

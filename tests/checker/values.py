@@ -1,4 +1,4 @@
-"""Rules 1 to 6 and 12: which values there are, where they lie, who may see them."""
+"""Rules 1 to 6 and 12: existence, position and visibility of values."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""The judgement on a run: which rules it breaks, and whether it says anything at all."""
+"""The verdict on a run: broken rules, and whether the run has enough events."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
-"""One client of a workload, in a process of its own: does random operations and writes them down.
+"""One client of a workload, in its own process: performs random operations and records them.
 
-`python -m tests.checker.worker SPEC` with a `Spec` as JSON. It goes on until SIGTERM, and says by
-its exit code whether it ended so (0) or has to be started anew (`FENCED`), as an application does
-whose producer cannot go on. Lines are handed to the kernel one by one: SIGKILL loses none.
+`python -m tests.checker.worker SPEC` with a `Spec` as JSON. It runs until SIGTERM. Its
+exit code is 0 after SIGTERM, or `FENCED` if it has to be started again, like an application
+whose producer is fenced. Lines are written one by one, so that SIGKILL loses none.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Histories of real clients in processes of their own, while the broker and they are struck."""
+"""Records histories of real clients in separate processes, under faults of broker and clients."""
 
 import signal
 import subprocess

@@ -1,4 +1,4 @@
-"""How a group is put into words, without a broker."""
+"""The text of a group's tables, without a broker."""
 
 from headrace.cli.groups.group_tables import places_text
 

@@ -1,4 +1,4 @@
-"""`headrace lake verify` on tables whose faults the test put there, beside a real topic."""
+"""`headrace lake verify` on tables with injected faults, and a real topic."""
 
 import sys
 from pathlib import Path

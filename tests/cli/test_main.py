@@ -1,4 +1,4 @@
-"""What `headrace` says about itself, and what it loads to do so."""
+"""Help, version and completion of `headrace`, and the modules that they import."""
 
 import subprocess
 import sys

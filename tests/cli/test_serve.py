@@ -1,4 +1,4 @@
-"""What `headrace serve` makes of its options before the broker takes over."""
+"""The options of `headrace serve`, before the broker starts."""
 
 from pathlib import Path
 

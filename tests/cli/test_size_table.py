@@ -1,4 +1,4 @@
-"""`headrace topics sizes`: what there is, and what goes next."""
+"""`headrace topics sizes`: sizes, and the next deletion."""
 
 import time
 import uuid

@@ -1,6 +1,6 @@
-"""`headrace spark`: programs run with everything set up, and their queries are seen.
+"""`headrace spark`: programs run with their configuration, and their queries are shown.
 
-Spark takes its time to start, so one program of a test does much at once.
+Spark starts slowly, so the program of a test does several things.
 """
 
 import json

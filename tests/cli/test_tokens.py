@@ -1,4 +1,4 @@
-"""`headrace tokens`: a user makes a token, and a program logs in with it."""
+"""`headrace tokens`: a user creates a token, and a program logs in with it."""
 
 from collections.abc import Iterator
 from pathlib import Path

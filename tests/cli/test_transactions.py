@@ -1,4 +1,4 @@
-"""`headrace transactions`, on transactions that are open, ended and forgotten."""
+"""`headrace transactions`, on transactions that are open, ended and hanging."""
 
 import uuid
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What an offline check of a data folder finds, and what it does not mistake for damage."""
+"""The offline check of a data folder: it finds damage, and nothing in intact files."""
 
 import pytest
 

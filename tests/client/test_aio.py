@@ -1,4 +1,4 @@
-"""Whoever waits for another broker ends when told to, whatever else happens at that moment."""
+"""A task that waits for another broker ends when cancelled, whatever else happens then."""
 
 import asyncio
 import socket

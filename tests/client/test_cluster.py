@@ -1,4 +1,4 @@
-"""Finding brokers and leaders, and patience with what passes."""
+"""Finding brokers and leaders, and retries."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Properties in Kafka's names become a configuration, or a sentence that says what is wrong."""
+"""Properties with Kafka's names become a configuration, or an error that explains the problem."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Ranges of a partition arrive whole and once, whatever happens on the way."""
+"""Ranges of a partition are fetched completely and once, under all faults."""
 
 import uuid
 

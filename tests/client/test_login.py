@@ -1,4 +1,4 @@
-"""SCRAM as RFC 7677 has it, and a server that cannot prove who it is."""
+"""SCRAM with the examples of RFC 7677, and servers that fail to authenticate."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A static member shows what it reads, survives trouble, and gives way to its successor."""
+"""A static member shows its partitions, survives faults, and is fenced by its successor."""
 
 import time
 import uuid

@@ -1,7 +1,7 @@
 """One broker for all client tests, and a fresh topic for each.
 
 HEADRACE_TEST_BOOTSTRAP=host:port runs the same tests against another broker, such as a real
-Apache Kafka: what passes there and not here is our mistake. HEADRACE_TEST_DATA then names that
+Apache Kafka: a test that passes only there shows a bug of ours. HEADRACE_TEST_DATA is then that
 broker's data folder; without it the tests that look at files are skipped.
 """
 

@@ -1,4 +1,4 @@
-"""Groups as programs use them: the lecture's consumers, going on after a stop, mixed clients."""
+"""Groups with typical programs: the lecture's consumers, restarts, mixed clients."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""`min.insync.replicas` as Apache Kafka takes it, asked of both."""
+"""`min.insync.replicas` has the same effect as in Apache Kafka."""
 
 from contextlib import closing
 from pathlib import Path

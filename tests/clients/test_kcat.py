@@ -1,4 +1,4 @@
-"""kcat: the pocket knife, with the oldest request versions of all clients here."""
+"""kcat, which has the oldest request versions of all clients here."""
 
 import json
 import shutil

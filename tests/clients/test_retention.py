@@ -1,4 +1,4 @@
-"""Retention as clients see it: where topics begin, what a consumer of deleted records is told."""
+"""Retention as clients see it: log start offsets, and errors for deleted records."""
 
 import os
 import struct

@@ -1,4 +1,4 @@
-"""The same records under the same settings: Headrace and Apache Kafka keep the same of them."""
+"""The same records and settings: Headrace and Apache Kafka delete the same segments."""
 
 import random
 import time

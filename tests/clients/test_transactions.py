@@ -1,4 +1,4 @@
-"""Transactions with clients as people use them: librdkafka, kafka-python, aiokafka, Kafka's own."""
+"""Transactions with the usual clients: librdkafka, kafka-python, aiokafka, Kafka's own."""
 
 import asyncio
 import subprocess

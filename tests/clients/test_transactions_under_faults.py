@@ -1,7 +1,7 @@
-"""Transactions when requests come late, answers get lost, and brokers die between two steps.
+"""Transactions with late requests, lost responses, and brokers that die between two steps.
 
 The cases of one broker: an EndTxn that is held past the next begin, a Produce past the abort, a
-coordinator that dies before its markers, answers that never arrive.
+coordinator that dies before its markers, responses that are lost.
 """
 
 import subprocess

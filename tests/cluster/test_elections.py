@@ -1,4 +1,4 @@
-"""Who may lead: in sync, eligible, the last leader, and only with leave anybody else."""
+"""Elections: in-sync replicas, eligible leaders, the last leader, and unclean elections."""
 
 from collections.abc import Collection
 

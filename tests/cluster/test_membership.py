@@ -1,4 +1,4 @@
-"""Who may be written down as in sync, by a leader that has not heard the latest news."""
+"""In-sync sets written by a leader with outdated metadata."""
 
 from random import Random
 

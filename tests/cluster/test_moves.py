@@ -1,4 +1,4 @@
-"""A partition moves without ever giving up what it holds."""
+"""A reassignment never loses records."""
 
 import pytest
 from hypothesis import given, settings

@@ -1,4 +1,4 @@
-"""What is special in the store in a file: crashes, processes of one machine, and older files."""
+"""The SQLite store: crashes, processes of one machine, and older files."""
 
 import signal
 import sqlite3

@@ -1,4 +1,4 @@
-"""What every store promises, whatever lies behind it: versions, all or nothing, life and news."""
+"""The guarantees of every store: versions, atomic commits, sessions and notifications."""
 
 import threading
 import uuid

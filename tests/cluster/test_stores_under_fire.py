@@ -1,8 +1,8 @@
 """Processes that count in an ensemble while its servers are killed and their connections are cut.
 
-Each process adds one to a counter of its own and to one of all, in one commit. Of a commit whose
-outcome it does not know it waits to be told that the session stands again, and reads: what it finds
-must be the truth, for nobody else writes its own counter.
+Each process increments its own counter and a common one, in one commit. After a commit whose
+outcome is unknown it waits until the session is connected again, and reads: the value
+must be correct, because no other process writes its own counter.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The journal names what was touched, as far back as it reaches, and stays small."""
+"""The journal lists recently changed nodes, and stays small."""
 
 import pytest
 

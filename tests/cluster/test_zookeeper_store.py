@@ -1,4 +1,4 @@
-"""What is special in the store in ZooKeeper: sessions that end, connections that are lost."""
+"""The ZooKeeper store: expired sessions and lost connections."""
 
 import signal
 import threading

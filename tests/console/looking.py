@@ -1,4 +1,4 @@
-"""A tab of a browser that shows the console, and what a person would notice in it."""
+"""A browser tab with the console, and checks of its content."""
 
 import os
 from pathlib import Path

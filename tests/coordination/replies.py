@@ -1,4 +1,4 @@
-"""Replies of coordinators, as tests take them."""
+"""Helpers to receive replies of coordinators."""
 
 from collections.abc import Callable
 from typing import TypeVar

@@ -1,4 +1,4 @@
-"""Groups on three brokers, two of which are gone for a while."""
+"""Groups on three brokers, two of which are stopped for some time."""
 
 import datetime
 import time

@@ -1,4 +1,4 @@
-"""Any sequence of joins, syncs, departures, silences, commits and restarts keeps the promises:
+"""The guarantees hold for any sequence of joins, syncs, leaves, timeouts, commits and restarts:
 
 one owner for each partition and generation, every partition owned once a generation is complete,
 and committed offsets that never go back.

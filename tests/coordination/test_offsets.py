@@ -1,4 +1,4 @@
-"""Committed offsets: who may commit, what stays, what goes and when."""
+"""Committed offsets: commits, fencing, expiry and deletion."""
 
 import pytest
 

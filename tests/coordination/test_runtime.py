@@ -1,4 +1,4 @@
-"""The coordinator on real logs: what is acknowledged survives, what waits is answered."""
+"""The coordinator on real logs: acknowledged operations survive, waiting requests get responses."""
 
 import asyncio
 import contextlib

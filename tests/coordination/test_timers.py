@@ -1,4 +1,4 @@
-"""Deadlines: moved cheaply, reached exactly."""
+"""Timers: cheap to move, and exact."""
 
 from hypothesis import given
 from hypothesis import strategies as st

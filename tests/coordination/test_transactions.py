@@ -1,4 +1,4 @@
-"""Transactional ids: who may do what, who is fenced, and how a transaction ends."""
+"""Transactional ids: valid operations, fencing, and the end of transactions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all tests of faults have in common: clients at work, and the judge at the end."""
+"""The common part of fault tests: running clients, and the checker at the end."""
 
 import time
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Coordinators that die at the worst moment: what they have decided is carried out."""
+"""Coordinators that die between a decision and its markers: the decision is completed."""
 
 from functools import partial
 from pathlib import Path

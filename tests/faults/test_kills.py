@@ -1,4 +1,4 @@
-"""Brokers that are killed or stopped, one after the other or all at once, before the judge."""
+"""Brokers that are killed or stopped, one after the other or all at once, with the checker."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Leaders and controllers that are cut off or stand still: nobody hears of what they think."""
+"""Leaders and controllers that are cut off or paused: their outdated state has no effect."""
 
 import time
 from pathlib import Path

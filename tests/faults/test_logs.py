@@ -1,4 +1,4 @@
-"""Logs that lost their end or grew apart: no offset is reused, and replicas become the same."""
+"""Logs that lost their end or diverged: no offset is reused, and replicas become equal."""
 
 import shutil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Damaged bytes of a closed log are never handed out, and only so many files are open."""
+"""Damaged bytes of a closed log are never returned, and the number of open files is bounded."""
 
 import errno
 from random import Random

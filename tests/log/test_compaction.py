@@ -1,4 +1,4 @@
-"""What compaction keeps of a log, case by case and against a plain model of it."""
+"""The records that compaction keeps, by cases and compared with a plain model."""
 
 import random
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The key map says what a dictionary would say."""
+"""The key map gives the same results as a dictionary."""
 
 import random
 from array import array

@@ -1,6 +1,6 @@
-"""The end at every single step of every operation: killed, powered off, refused by the disk.
+"""A crash at every step of every operation: killed, power loss, disk errors.
 
-Each operation is run once to learn its steps, and then again and again from the same beginning,
+Each operation is run once to record its steps, and then repeatedly from the same state,
 with the fault at one step after the other.
 """
 

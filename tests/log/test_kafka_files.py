@@ -1,4 +1,4 @@
-"""Our files in the eyes of Apache Kafka's tools, and Apache Kafka's files in ours."""
+"""Our files read by Apache Kafka's tools, and Apache Kafka's files read by us."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""The way of deleted segments off the disk, with a fault or a kill at each of its steps."""
+"""The removal of deleted segments from disk, with a fault or a kill at each step."""
 
 import errno
 import os

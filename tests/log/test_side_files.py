@@ -1,4 +1,4 @@
-"""What stands beside the records may be lost or rot while the broker is down: no answer changes."""
+"""Side files may be lost or damaged while the broker is down: no response changes."""
 
 import re
 from collections.abc import Callable, Iterator

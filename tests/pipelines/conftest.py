@@ -1,6 +1,6 @@
 """One local Spark for all tests here: a session takes as long to start as most of them to run.
 
-Mark a test `spark` if it needs one; without Java it is then skipped with a sentence. Nobody stops
+Mark a test `spark` if it needs one; without Java it is then skipped. No test stops
 the session or changes its settings; streams go into a checkpoint of the test's own.
 """
 

@@ -1,7 +1,7 @@
 """The ledger while its driver and the broker are killed at random moments, many times.
 
 Without Spark, so that a hundred runs take minutes. Every run of the driver computes other rows, so
-that an epoch of which two runs each brought a part would show.
+that an epoch with rows of two runs is detected.
 """
 
 import os

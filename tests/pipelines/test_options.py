@@ -1,4 +1,4 @@
-"""Options mean what they mean in Spark's own source; what cannot be used gets a sentence."""
+"""Options have the meaning of Spark's own source; invalid ones fail with an explanation."""
 
 import pickle
 

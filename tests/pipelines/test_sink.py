@@ -1,4 +1,4 @@
-"""The sink's protocol, step by step and without Spark: every place where a run may end."""
+"""The sink's protocol without Spark: a run may end at every step."""
 
 import time
 import uuid

@@ -1,4 +1,4 @@
-"""What Spark asks of a stream, asked without Spark: offsets, limits, and logs that change."""
+"""The calls of Spark to a stream, without Spark: offsets, limits, and logs that change."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""The HTTP interface: what clients are told, and what strangers cannot do with it."""
+"""The HTTP interface: responses to clients, and refused requests."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""Several registries on one topic, and registries that die: nothing is lost, nobody disagrees."""
+"""Several registries on one topic, and registries that die: nothing is lost, all agree."""
 
 import json
 import uuid

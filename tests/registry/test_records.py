@@ -1,4 +1,4 @@
-"""Records of the topic: what others have written is read, what we write they can read."""
+"""Records of the topic are compatible with those of other registries."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Large and hard schemas are checked in other processes, within bounds, and block no one else."""
+"""Large and hard schemas are checked in other processes, within limits, without blocking."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Three brokers with real clients: nothing acknowledged is lost, and clients just go on."""
+"""Three brokers with real clients: nothing acknowledged is lost, and clients continue."""
 
 import errno
 import itertools

@@ -1,4 +1,4 @@
-"""What a follower takes over from its leader, and what it does not."""
+"""Batches that a follower accepts from its leader, and those that it refuses."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""A flush that comes too late harms nobody else."""
+"""A late flush affects no other request."""
 
 import asyncio
 from collections.abc import Iterator

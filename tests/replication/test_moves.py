@@ -1,4 +1,4 @@
-"""What a copy in another data folder has to take from the log that it will stand for."""
+"""The state that a copy in another data folder takes from the log that it replaces."""
 
 import asyncio
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""What a leader accepts, what it makes of a batch, and what it refuses."""
+"""Batches that a leader accepts, converts and refuses."""
 
 import asyncio
 import time

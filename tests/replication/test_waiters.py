@@ -1,4 +1,4 @@
-"""Who waits for a commit, and what they hear."""
+"""Requests that wait for a commit, and their results."""
 
 import asyncio
 import gc

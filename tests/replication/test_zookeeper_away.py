@@ -1,4 +1,4 @@
-"""A cluster whose ZooKeeper is gone for a while, for all of its brokers or for one."""
+"""A cluster whose ZooKeeper is not reachable for some time, for all brokers or for one."""
 
 import urllib.error
 import urllib.request

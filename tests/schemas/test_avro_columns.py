@@ -1,4 +1,4 @@
-"""Avro read for all records at once says what fastavro says record by record."""
+"""Reading Avro for all records at once gives the same results as fastavro."""
 
 import datetime
 import io

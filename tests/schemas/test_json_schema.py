@@ -1,4 +1,4 @@
-"""JSON Schema: which change of which keyword lets old documents through."""
+"""JSON Schema: which changes of keywords are compatible."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Protobuf: the canonical text, and which change of a message old readers and records survive."""
+"""Protobuf: the canonical text, and which changes of messages are compatible."""
 
 import base64
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The audit log says who logged in, what was denied by which rule, and who changed what."""
+"""The audit log has logins, denied operations with the rule, and changes."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""Real clients log in with tickets of a real KDC; what is no ticket is refused."""
+"""Real clients log in with tickets of a real KDC; other tokens are refused."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Key sets: which keys count, and how a set is kept up to date."""
+"""Key sets: accepted keys, and refreshing a set."""
 
 import json
 import time

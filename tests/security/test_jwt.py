@@ -1,4 +1,4 @@
-"""Which tokens are logins, and which never are."""
+"""Tokens that are accepted, and tokens that are refused."""
 
 import hmac
 import json

@@ -1,4 +1,4 @@
-"""Keys and certificates in every form that people have them, and what is said of others."""
+"""Keys and certificates in all supported formats, and errors for others."""
 
 import ssl
 from itertools import permutations

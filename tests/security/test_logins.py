@@ -1,4 +1,4 @@
-"""Real clients log in by every mechanism; who cannot is refused, and nobody learns why."""
+"""Real clients log in by every mechanism; others are refused without a reason."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""Real clients log in with signed tokens; other tokens are refused, and nobody else waits."""
+"""Real clients log in with signed tokens; other tokens are refused, without delaying others."""
 
 import asyncio
 import json

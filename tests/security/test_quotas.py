@@ -1,4 +1,4 @@
-"""Which quota counts for a client, and how rates and throttles are computed."""
+"""The quota that applies to a client, and the computation of rates and throttle times."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What sslscan and testssl.sh find on the TLS listeners: nothing of weight.
+"""What sslscan and testssl.sh find on the TLS listeners: no serious finding.
 
 The listener SSL has an RSA certificate and SASL_SSL one with an elliptic curve, so that the cipher
 suites of both are looked at.

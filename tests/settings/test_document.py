@@ -1,4 +1,4 @@
-"""The page of settings is what the tables say."""
+"""The page of settings matches the tables."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What must hold after every step of a simulation, whatever has happened.
+"""Invariants that must hold after every step of a simulation.
 
 The judge sees everything: the logs of all brokers, the coordination store, and what clients were
 told. It keeps its own list of what is committed: what any leader's high watermark has passed.

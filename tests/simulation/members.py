@@ -1,7 +1,7 @@
 """Members of groups in the simulation, of both protocols, and a client that reads offsets.
 
-They retry as clients do. A member joins, commits offsets, and leaves when told; its death is the
-end of its task, of which nobody is told.
+They retry like clients. A member joins, commits offsets, and leaves on request; it dies with the
+end of its task, without notice.
 """
 
 import asyncio

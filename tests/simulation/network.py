@@ -2,7 +2,7 @@
 
 A connection keeps its messages in order in each direction; between connections anything may
 overtake anything. What is sent into a cut waits, as TCP waits: it arrives after the cut, perhaps
-long after whoever sent it has given up, unless the connection is reset before.
+long after the sender's timeout, unless the connection is reset before.
 """
 
 import asyncio

@@ -1,9 +1,9 @@
 """A coordination store in memory, whose faults and delays a test's seed decides.
 
-It keeps the promises of `headrace.cluster.store` and nothing more: news comes late, several commits
-at once, or too often; reads are as old as they may be; a connection is lost without a word, and the
-other side finds out first; a session ends while its owner still believes in it; nobody knows what
-became of a commit. Time is the test's: what happens later is handed to it, with a delay in seconds.
+It has only the guarantees of `headrace.cluster.store`: notifications come late, several commits
+at once, or too often; reads are as old as permitted; a connection is lost silently, and the
+other side detects it first; a session expires while its owner still uses it; the outcome of a
+commit is unknown. The test controls time: later events are passed to it, with a delay in seconds.
 """
 
 import threading

@@ -1,6 +1,6 @@
-"""Groups and transactions under faults in the order of a seed: every promise is kept.
+"""Groups and transactions under the faults of a seed: all guarantees hold.
 
-A failing seed tells its story, and can be run again alone: HEADRACE_TEST_SEED=123.
+A failing seed prints its steps, and can be run again alone: HEADRACE_TEST_SEED=123.
 """
 
 import asyncio

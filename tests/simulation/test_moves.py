@@ -1,4 +1,4 @@
-"""Replicas move while everything else goes wrong, and every promise is kept."""
+"""Replicas move under all other faults, and all guarantees hold."""
 
 import asyncio
 import contextlib

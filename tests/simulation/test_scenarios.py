@@ -1,4 +1,4 @@
-"""What the simulator has found, each once more as a short story."""
+"""Bugs that the simulator has found, each as a short scenario."""
 
 import asyncio
 

@@ -1,6 +1,6 @@
-"""Three brokers under faults in the order of a seed: what they promise holds after every step.
+"""Three brokers under the faults of a seed: the guarantees hold after every step.
 
-A failing seed tells its story, and can be run again alone: HEADRACE_TEST_SEED=123.
+A failing seed prints its steps, and can be run again alone: HEADRACE_TEST_SEED=123.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""The simulated store is as late, as cut off and as uncertain as its seed says, and no worse."""
+"""The simulated store has exactly the delays, disconnections and unknown outcomes of its seed."""
 
 import heapq
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Three brokers, a few clients, and everything that can happen to them, in the order of a seed."""
+"""Three brokers, a few clients, and their faults, in the order of a seed."""
 
 import asyncio
 import logging

@@ -1,1 +1,1 @@
-"""What several tests and the benchmarks share: real brokers, Java tools, free ports."""
+"""Common parts of tests and benchmarks: real brokers, Java tools, free ports."""

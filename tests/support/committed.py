@@ -1,4 +1,4 @@
-"""What an independent consumer sees in a topic: librdkafka, read_committed, from the beginning."""
+"""The records of a topic, read independently: librdkafka, read_committed, from the beginning."""
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 

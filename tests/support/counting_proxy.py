@@ -1,4 +1,4 @@
-"""A way to a registry that counts who goes along it."""
+"""A proxy to a registry that counts requests."""
 
 import threading
 import urllib.error

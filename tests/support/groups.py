@@ -1,6 +1,6 @@
-"""What a group has committed, asked with the project's own client.
+"""The committed offsets of a group, read with the project's own client.
 
-librdkafka's admin client is not asked: it dereferences a null pointer when the coordinator answers
+librdkafka's admin client is not used: it dereferences a null pointer when the coordinator returns
 NOT_COORDINATOR to OffsetFetch, as a Kafka does that has just made `__consumer_offsets`.
 """
 

@@ -1,4 +1,4 @@
-"""Frames that clients really send, and what becomes of them when bytes go wrong."""
+"""Frames of real clients, and mutations of their bytes."""
 
 import random
 import struct

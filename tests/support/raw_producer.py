@@ -1,4 +1,4 @@
-"""A transactional producer made of single requests, in whatever order and version a test wants."""
+"""A transactional producer made of single requests, in any order and version."""
 
 import datetime
 import io

@@ -1,4 +1,4 @@
-"""A producer that runs while things happen to a cluster, and the audit afterwards."""
+"""A producer that runs during the faults of a cluster, and the check afterwards."""
 
 import itertools
 import threading

@@ -1,4 +1,4 @@
-"""The fixture that Headrace gives to other projects: a real broker, and what can be done to it."""
+"""The pytest fixture for other projects: a real broker with fault injection."""
 
 import errno
 import signal

@@ -1,4 +1,4 @@
-"""Columns say the same as the records one by one, and refuse what the records refuse."""
+"""Columns are the same as records one by one, with the same errors."""
 
 import random
 import struct

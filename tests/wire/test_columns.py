@@ -1,4 +1,4 @@
-"""Records as columns say the same as records one by one."""
+"""Records as columns are the same as records one by one."""
 
 from array import array
 

@@ -1,4 +1,4 @@
-"""Promises of the codecs: they read what others write, and no input makes them grow."""
+"""Codecs: they read the output of others, and no input exceeds their limits."""
 
 import gzip
 import struct

@@ -1,4 +1,4 @@
-"""Markers have Kafka's bytes, and other control batches are not taken for them."""
+"""Markers have Kafka's bytes, and other control batches are not mistaken for them."""
 
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch as AioBatch

@@ -1,4 +1,4 @@
-"""Promises of single records: other clients' records are read, ours are read by them."""
+"""Single records are compatible with those of other clients."""
 
 import struct
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The short way of Fetch against the way for all requests: the same, or none of its business."""
+"""The short path of Fetch gives the same result as the general one, or does not apply."""
 
 import datetime
 from typing import Any

@@ -1,4 +1,4 @@
-"""Clients over their quota are told so and not read; others are not disturbed."""
+"""Clients over their quota get a throttle time and are muted; others are not affected."""
 
 import select
 import struct

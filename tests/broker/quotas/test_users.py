@@ -1,4 +1,4 @@
-"""Which quota counts for clients that log in, and that it counts on every broker and over TLS."""
+"""The quotas of authenticated clients, on every broker and over TLS."""
 
 import struct
 import time

@@ -1,4 +1,4 @@
-"""A shard without a log or a clock, and members of consumer groups that behave as real ones do."""
+"""A shard without a log or a clock, and members of consumer groups that behave like real ones."""
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping

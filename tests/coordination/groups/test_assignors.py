@@ -1,4 +1,4 @@
-"""The assignors: everything has one owner, everybody has the same, and little moves."""
+"""The assignors: each partition has one owner, members have equal shares, few partitions move."""
 
 import uuid
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
-"""Any sequence of joins, leaves, silences, lost answers, topics and restarts keeps the promises.
+"""The guarantees hold for any sequence of joins, leaves, timeouts, lost responses and restarts.
 
-A partition never has two owners who could both know it, epochs and committed rights never go back,
-and once everybody has had a few heartbeats, every partition that somebody reads has its owner.
+A partition never has two owners at once, epochs and committed rights never go back,
+and after a few heartbeats of all members, every subscribed partition has an owner.
 """
 
 from contextlib import suppress

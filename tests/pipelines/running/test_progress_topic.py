@@ -1,4 +1,4 @@
-"""The topic of the queries on a real broker: written, read, and no query told apart."""
+"""The progress topic on a real broker: publishing and reading, without blocking queries."""
 
 import logging
 import uuid

@@ -1,4 +1,4 @@
-"""A machine that cannot run Spark gets a sentence that says what to install."""
+"""On a machine that cannot run Spark, the error says what to install."""
 
 import importlib.metadata
 import importlib.util

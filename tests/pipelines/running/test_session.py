@@ -1,4 +1,4 @@
-"""What is set up for a Spark program, and who has the last word."""
+"""Settings and environment of a Spark program, and their precedence."""
 
 import os
 import shlex
