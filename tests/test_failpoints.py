@@ -52,7 +52,7 @@ def folder(disk: Disk, tmp_path: Path) -> str:
     return path
 
 
-def test_a_fault_strikes_only_its_own_kind_of_file(disk: FaultyDisk, folder: str) -> None:
+def test_a_fault_affects_only_its_kind_of_file(disk: FaultyDisk, folder: str) -> None:
     disk.failpoints.arm("pwrite .index", Fault(errno.ENOSPC))
     write_file(disk, f"{folder}/00000000000000000000.log", b"1", sync=False)
     with pytest.raises(OSError) as caught:

@@ -76,7 +76,7 @@ def up(tmp_path: Path) -> Iterator[tuple[str, int]]:
     assert script("down", str(tmp_path)).returncode == 0
 
 
-def test_without_java_the_log_runs_on_and_the_demo_says_what_is_missing(
+def test_without_java_the_broker_keeps_running_and_the_demo_says_what_is_missing(
     up: tuple[str, int],
 ) -> None:
     folder, port = up
@@ -118,7 +118,7 @@ def test_the_demo_is_shown_live_and_ctrl_c_stops_everything(tmp_path: Path) -> N
         socket.create_connection(("127.0.0.1", port), 1)
 
 
-def test_where_nobody_looks_make_up_comes_back_with_the_broker_running(up: tuple[str, int]) -> None:
+def test_without_a_terminal_make_up_returns_with_the_broker_running(up: tuple[str, int]) -> None:
     folder, port = up
     done = script("show-demo", "yes", f"127.0.0.1:{port}", folder)
     assert done.returncode == 0

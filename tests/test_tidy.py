@@ -140,7 +140,7 @@ def test_dead_code_is_found(source: str, dead: list[str]) -> None:
     assert [found.name for found in unused({Path("module.py"): ast.parse(source)})] == dead
 
 
-def test_no_name_says_nothing() -> None:
+def test_no_name_is_meaningless() -> None:
     vague = [
         f"{named(path)}:{node.lineno} {node.name}"
         for path in SOURCES
@@ -171,7 +171,7 @@ def test_no_two_public_classes_have_the_same_name() -> None:
     assert twice.keys() >= NAMES_OF_TWO_CLASSES, "remove names that only one class has"
 
 
-def test_every_module_says_what_lives_in_it() -> None:
+def test_every_module_has_a_docstring() -> None:
     silent = [named(path) for path in SOURCES if not ast.get_docstring(tree(path))]
     assert silent == []
 

@@ -45,7 +45,7 @@ def test_new_partitions_can_be_written_and_old_ones_keep_their_records(broker: O
     assert broker.replicas.partition("t", 0).high_watermark == 1
 
 
-def test_what_cannot_grow_says_why(broker: OneBroker) -> None:
+def test_a_refused_increase_has_a_reason(broker: OneBroker) -> None:
     broker.create("t", 2)
     assert grow(broker, ("t", 2)) == [("t", ErrorCode.INVALID_PARTITIONS)]
     assert grow(broker, ("none", 2)) == [("none", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]

@@ -91,7 +91,7 @@ def test_validation_creates_nothing(broker: OneBroker) -> None:
         (topic("__cluster_metadata"), ErrorCode.INVALID_REQUEST, "choose another"),
     ],
 )
-def test_a_refusal_has_its_code_and_says_why(
+def test_a_refusal_has_a_code_and_a_reason(
     broker: OneBroker, wanted: CreatableTopic, code: ErrorCode, words: str
 ) -> None:
     broker.create("t")

@@ -35,7 +35,7 @@ def test_topics_are_deleted_by_name_and_by_id(broker: OneBroker) -> None:
         broker.replicas.partition("a", 0)
 
 
-def test_what_cannot_be_deleted_says_why(broker: OneBroker) -> None:
+def test_a_refused_deletion_has_a_reason(broker: OneBroker) -> None:
     known = broker.create("t").id
     unknown = uuid.uuid4()
     invalid = ErrorCode.INVALID_REQUEST

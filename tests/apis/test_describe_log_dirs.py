@@ -36,7 +36,7 @@ def test_folders_are_described_with_sizes_and_room(broker: OneBroker, tmp_path: 
     assert [p.partition_index for p in topic.partitions] == [0]
 
 
-def test_a_folder_that_is_offline_says_so(broker: OneBroker) -> None:
+def test_an_offline_folder_has_an_error(broker: OneBroker) -> None:
     broker.directories.first.offline = "the disk is gone"
     answer = asyncio.run(broker.ask(describe_log_dirs, DescribeLogDirsRequest(topics=None)))
     assert [ErrorCode(one.error_code) for one in answer.results] == [ErrorCode.KAFKA_STORAGE_ERROR]

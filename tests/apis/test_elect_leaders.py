@@ -66,7 +66,7 @@ def test_the_first_replica_leads_again_if_it_is_in_sync(broker: OneBroker) -> No
     ]  # fmt: skip
 
 
-def test_an_unclean_election_takes_whoever_is_alive(broker: OneBroker) -> None:
+def test_an_unclean_election_takes_any_live_replica(broker: OneBroker) -> None:
     topic = broker.create("t", 2)
     use_states(
         broker,

@@ -257,7 +257,7 @@ def test_a_waiting_fetch_goes_on_with_a_topic_that_was_created_again(consumer: C
     assert b"news" in partitions(read(asyncio.run(run())))[0].records
 
 
-def test_a_waiting_fetch_learns_that_its_topic_is_gone(consumer: Consumer) -> None:
+def test_a_waiting_fetch_gets_an_error_when_its_topic_is_deleted(consumer: Consumer) -> None:
     async def run() -> Any:
         task = asyncio.ensure_future(consumer.send(follow(), max_wait_ms=LONG_MS))
         await asyncio.sleep(0)
@@ -299,7 +299,7 @@ def test_a_session_wakes_for_a_partition_named_only_at_its_start(consumer: Consu
     assert list(partitions(read(asyncio.run(run())))) == [3]
 
 
-def test_a_session_that_waits_in_vain_hears_that_records_were_deleted(consumer: Consumer) -> None:
+def test_a_waiting_session_gets_the_new_log_start_offset(consumer: Consumer) -> None:
     consumer.append("t", b"v", b"w")
     first = consumer.ask(follow(offset=2), session_epoch=0)
 

@@ -134,7 +134,7 @@ def test_a_name_that_no_topic_can_have_gets_error_17(
 
 
 @pytest.mark.parametrize("version", range(1, 14))
-def test_an_empty_list_asks_for_no_topic(services: Any, version: int) -> None:
+def test_an_empty_list_requests_no_topic(services: Any, version: int) -> None:
     assert ask(services, version, []).topics == ()
 
 

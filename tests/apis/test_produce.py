@@ -30,7 +30,7 @@ def led_by(broker: OneBroker, topic: Topic, leader: BrokerId, epoch: int) -> Non
     broker.metadata.alter_partitions(decide)
 
 
-def test_an_answer_that_nobody_awaits_yet_learns_of_the_new_leader(broker: OneBroker) -> None:
+def test_a_response_that_is_not_awaited_yet_fails_with_the_new_leader(broker: OneBroker) -> None:
     topic = broker.create("t")
     led_by(broker, topic, NODE, 1)
 

@@ -100,7 +100,7 @@ def test_every_api_needs_the_rights_that_kafka_checks() -> None:
     assert rights == RIGHTS
 
 
-def test_only_apis_that_everybody_may_call_need_no_rights() -> None:
+def test_only_public_apis_need_no_rights() -> None:
     public = {route.name for route in ROUTES.values() if not route.rights}
     assert public == {
         "ApiVersions", "DescribeCluster", "SaslAuthenticate", "SaslHandshake",
@@ -177,7 +177,7 @@ def test_every_version_of_every_row_has_a_codec() -> None:
     assert {r.name: missing for r in ROUTES.values() if (missing := without_codec(r))} == {}
 
 
-def test_a_version_that_no_codec_knows_is_noticed() -> None:
+def test_a_version_without_a_codec_is_detected() -> None:
     for route in ROUTES.values():
         raised = route._replace(max_version=route.max_version + 5)
         assert without_codec(raised), route.name

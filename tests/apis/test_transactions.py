@@ -244,7 +244,7 @@ def test_transactional_records_need_a_transactional_id(broker: OneBroker) -> Non
     assert stable_and_end(broker) == (0, 0)
 
 
-def test_a_stranger_may_not_write_in_a_transaction(broker: OneBroker) -> None:
+def test_another_producer_may_not_write_in_a_transaction(broker: OneBroker) -> None:
     wanted = ErrorCode.INVALID_PRODUCER_ID_MAPPING
     assert produce(broker, Identity(5, 0)) == wanted
     init(broker)
@@ -334,7 +334,7 @@ def test_offsets_of_a_member_that_is_not_there_are_refused(broker: OneBroker) ->
 # -------------------------------------------------------------- time, restarts, administration
 
 
-def test_a_transaction_that_nobody_ends_is_aborted_in_time(broker: OneBroker) -> None:
+def test_an_abandoned_transaction_is_aborted_after_its_timeout(broker: OneBroker) -> None:
     who = init(broker)
     produce(broker, who)
     clock = broker.services.clock

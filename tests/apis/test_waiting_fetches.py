@@ -87,7 +87,7 @@ def test_it_reads_once_however_many_partitions_changed(waits: Waits) -> None:
     asyncio.run(run())
 
 
-def test_each_gives_up_at_its_own_time_the_impatient_first(waits: Waits) -> None:
+def test_fetches_expire_in_the_order_of_their_deadlines(waits: Waits) -> None:
     async def run() -> None:
         for name, patience_ms in (("slow", 80), ("quick", 5), ("middle", 30), ("other", 30)):
             waits.fetch(name, patience_ms)
@@ -113,7 +113,7 @@ def test_one_that_comes_after_the_timer_was_left_alone_has_its_time_too(waits: W
     assert waits.answers == 2 * [("answered", NEWS), ("late", LATE)]
 
 
-def test_nobody_is_answered_who_went_away(waits: Waits) -> None:
+def test_a_closed_connection_gets_no_response(waits: Waits) -> None:
     async def run() -> None:
         waiting = waits.fetch("gone", 10)
         waits.change(waiting)
@@ -126,7 +126,7 @@ def test_nobody_is_answered_who_went_away(waits: Waits) -> None:
     assert waits.answers == [("there", LATE)]
 
 
-def test_one_that_breaks_our_code_is_told_so_and_harms_nobody_else(
+def test_an_unexpected_error_ends_one_fetch_and_affects_no_other(
     waits: Waits, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def run() -> None:

@@ -73,7 +73,9 @@ def test_markers_end_transactions(opened: OneBroker) -> None:
     ("epoch", "code"),
     [(1, ErrorCode.INVALID_PRODUCER_EPOCH), (-1, ErrorCode.INVALID_REQUEST)],
 )
-def test_markers_of_strangers_are_refused(opened: OneBroker, epoch: int, code: ErrorCode) -> None:
+def test_markers_of_other_clients_are_refused(
+    opened: OneBroker, epoch: int, code: ErrorCode
+) -> None:
     assert write(opened, epoch)[0] == code
     assert 7 in opened.replicas.partition("t", 0).log.producers.open_transactions
 

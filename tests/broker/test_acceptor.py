@@ -121,7 +121,7 @@ def client(folder: Path, own: Issued | None = None) -> ssl.SSLContext:
     return context
 
 
-def test_a_plain_listener_knows_its_clients_by_address_and_name(start: Start) -> None:
+def test_a_plain_listener_identifies_clients_by_address_and_listener(start: Start) -> None:
     listening = start({"listeners": "PLAINTEXT://127.0.0.1:0"})
     with listening.connect() as sock:
         eventually(lambda: bool(listening.callers), "the connection is accepted")
@@ -210,7 +210,7 @@ def test_a_client_that_does_not_prove_who_it_is_is_refused(
 @pytest.mark.parametrize(
     "first", [b"\0\0\0\x20\0\x12\0\x03", b"GET / HTTP/1.1\r\n\r\n", b"\x80\x2e\x01"]
 )
-def test_a_client_that_speaks_plain_text_gets_no_alert_and_a_log_line(
+def test_a_client_without_tls_gets_no_alert_and_a_log_line(
     start: Start, folder: Path, caplog: pytest.LogCaptureFixture, first: bytes
 ) -> None:
     listening = start(settings(folder))
@@ -276,7 +276,7 @@ def test_bytes_that_only_begin_like_tls_close_the_connection(
     assert listening.principal(client(folder)) == "User:ANONYMOUS"
 
 
-def test_half_a_handshake_ends_in_time_and_holds_up_nobody(
+def test_half_a_handshake_times_out_without_blocking_others(
     start: Start, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     given = settings(folder)

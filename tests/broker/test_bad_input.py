@@ -106,7 +106,9 @@ def test_frames_of_all_sizes_in_pieces_of_all_sizes_are_understood(client: RawCl
     assert expected == len(frames) == end_offset(client, "pieces")
 
 
-def test_a_claim_to_send_much_is_not_believed_before_it_arrives(broker: RunningBroker) -> None:
+def test_a_large_announced_size_allocates_no_memory_before_bytes_arrive(
+    broker: RunningBroker,
+) -> None:
     before = resident_bytes(broker)
     claims = []
     for _ in range(200):

@@ -25,7 +25,7 @@ def test_small_buffers_do_not_keep_large_ones_out() -> None:
     assert buffers.take_pooled(MEGABYTE) is large
 
 
-def test_a_claim_is_believed_up_to_four_times_what_came() -> None:
+def test_a_buffer_has_at_most_four_times_the_received_bytes() -> None:
     buffers = Buffers(ReceiveMemory(-1))
     assert len(buffers.take(100_000_000, 100_000)) == 400_000
     assert len(buffers.take(100_000_000, 4)) == 4096

@@ -87,7 +87,7 @@ def test_a_folder_that_cannot_be_opened_hides_its_partitions_and_replaces_none(
     assert read_partition(broker, "orders", lost, 1) == ["before"]
 
 
-def test_without_a_folder_left_the_broker_stops_and_says_why(headrace_factory: Factory) -> None:
+def test_without_a_folder_left_the_broker_stops_with_the_reason(headrace_factory: Factory) -> None:
     broker = headrace_factory(folders=2)
     create(broker, "orders", 2)
     broker.spoil_disk("pwrite .log", code=errno.EIO, count=-1)

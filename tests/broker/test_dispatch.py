@@ -111,7 +111,7 @@ def handle(server: Server, data: bytes) -> Answer | Later:
     return server.handler.handle(Peer(), buf, memoryview(buf), 4, len(buf))  # type: ignore[arg-type]
 
 
-def test_dispatch_knows_no_api_by_its_key_or_version() -> None:
+def test_dispatch_has_no_literal_api_keys_or_versions() -> None:
     compared = [
         ast.unparse(node)
         for node in ast.walk(ast.parse(Path(dispatch.__file__).read_text()))

@@ -278,7 +278,7 @@ def test_a_topic_that_is_deleted_while_it_moves_leaves_nothing(headrace_factory:
     assert send(broker, TOPIC, "new") == [0]
 
 
-def test_a_folder_that_breaks_while_it_receives_a_replica_harms_nobody(
+def test_a_folder_that_fails_while_it_receives_a_replica_affects_no_other(
     headrace_factory: Factory,
 ) -> None:
     broker = headrace_factory(folders=2)

@@ -44,7 +44,7 @@ def test_small_frames_are_never_refused() -> None:
     assert memory.held_bytes == 0
 
 
-def test_without_a_limit_nobody_waits() -> None:
+def test_without_a_limit_no_connection_waits() -> None:
     memory = ReceiveMemory(-1)
     assert all(memory.grant(Frame(), 1 << 30, 1 << 30) for _ in range(100))
 

@@ -169,7 +169,7 @@ def test_groups_hold_what_they_have_not_read_and_it_shows(kept: Kept) -> None:
     assert kept.shown("headrace_retention_held_bytes{") == []
 
 
-def test_while_offsets_are_unknown_nothing_goes_that_somebody_may_hold(kept: Kept) -> None:
+def test_while_offsets_are_unknown_no_held_segment_is_deleted(kept: Kept) -> None:
     kept.topic("held", retention_hold_groups="slow")
     kept.topic("queue", cleanup_policy="consumed", retention_ms="-1")
     kept.topic("plain")
@@ -237,7 +237,7 @@ def test_one_bad_log_does_not_keep_others_from_being_cleaned(
     assert kept.start("good") == 11
 
 
-def test_consumers_that_wait_are_told(kept: Kept) -> None:
+def test_waiting_consumers_are_notified(kept: Kept) -> None:
     kept.topic("t")
     partition = kept.broker.replicas.partition("t", 0)
     told: list[int] = []

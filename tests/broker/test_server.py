@@ -49,7 +49,7 @@ def end_of(broker: RunningBroker, topic: str) -> int:
         return end_offset(raw, topic)
 
 
-def test_it_says_when_it_is_ready_and_stops_cleanly_on_sigterm(tmp_path: Path) -> None:
+def test_it_prints_the_ready_line_and_stops_cleanly_on_sigterm(tmp_path: Path) -> None:
     process = subprocess.Popen(
         serve("--data-dir", str(tmp_path / "data"), "--listen", "127.0.0.1:0"),
         stdout=subprocess.PIPE,
@@ -66,7 +66,7 @@ def test_it_says_when_it_is_ready_and_stops_cleanly_on_sigterm(tmp_path: Path) -
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
 
 
-def test_an_advertised_address_that_nobody_can_dial_is_named_with_the_fix(
+def test_an_unreachable_advertised_address_is_logged_with_the_fix(
     tmp_path: Path,
 ) -> None:
     process = subprocess.Popen(
@@ -190,7 +190,7 @@ def test_a_deleted_topic_stays_deleted_when_its_folder_comes_back(
     assert send(broker, "gone", b"new") == 0
 
 
-def test_a_folder_that_somebody_put_there_becomes_a_topic(
+def test_a_copied_folder_becomes_a_topic(
     headrace_factory: Factory,
 ) -> None:
     broker = headrace_factory()

@@ -149,7 +149,7 @@ def test_a_broker_stops_cleanly_while_zookeeper_does_not_answer(
 
 
 @pytest.mark.java
-def test_a_session_that_ends_before_anybody_listens_is_registered_again(
+def test_a_session_that_expires_before_the_listener_is_registered_again(
     running: Server, tmp_path: Path, chroot: str
 ) -> None:
     where = f"zookeeper://127.0.0.1:{running.port}{chroot}"

@@ -57,7 +57,7 @@ def got(**records: list[tuple[int, str]]) -> Poll:
     return Poll(records)
 
 
-def test_a_history_as_it_should_be_is_accepted() -> None:
+def test_a_correct_history_is_accepted() -> None:
     story = Story()
     story.did("p1", "send", *sent("x0a", "y0b"))
     story.did("p2", "txn", *sent("x1c", "y2d"))
@@ -87,7 +87,7 @@ def test_rule_2_one_value_at_two_offsets() -> None:
     assert story.read_at_the_end(x=[(0, "a"), (1, "a")]).broken() == {2}
 
 
-def test_rule_3_a_value_that_nobody_wrote() -> None:
+def test_rule_3_a_value_that_was_not_written() -> None:
     story = Story().did("p1", "send", *sent("x0a"))
     assert story.read_at_the_end(x=[(0, "a"), (1, "b")]).broken() == {3}
 
@@ -195,7 +195,7 @@ def test_rule_12_a_torn_transaction() -> None:
 # ------------------------------------------------------------------------------ runs that count
 
 
-def test_a_run_in_which_half_of_the_operations_failed_says_nothing() -> None:
+def test_a_run_in_which_half_of_the_operations_failed_is_inconclusive() -> None:
     story = Story().did("p1", "send", *sent("x0a")).did("p1", "send", Send("x", "b"), end="info")
     story.did("p2", "poll", got(x=[]))
     story.read_at_the_end(x=[(0, "a")])
@@ -204,7 +204,7 @@ def test_a_run_in_which_half_of_the_operations_failed_says_nothing() -> None:
     assert judge(story.events).clean
 
 
-def test_a_run_whose_final_reads_did_not_finish_says_nothing() -> None:
+def test_a_run_whose_final_reads_did_not_finish_is_inconclusive() -> None:
     story = Story().did("p1", "send", *sent("x0a", "y0b")).did(FINAL, "assign")
     story.did(FINAL, "poll", got(x=[(0, "a")])).did(FINAL, "poll", got(y=[(0, "b")]), end="info")
     verdict = judge(story.events)
@@ -212,7 +212,7 @@ def test_a_run_whose_final_reads_did_not_finish_says_nothing() -> None:
     assert not verdict.clean
 
 
-def test_a_run_whose_fault_did_not_land_says_nothing() -> None:
+def test_a_run_whose_fault_had_no_effect_is_inconclusive() -> None:
     def verdict(*middle: tuple[str, Type]) -> tuple[str, ...]:
         story = Story().begin("p1", "send", *sent("x0a"))
         for process, kind in middle:
@@ -227,7 +227,7 @@ def test_a_run_whose_fault_did_not_land_says_nothing() -> None:
     assert verdict(("broker", "info")) == ()
 
 
-def test_a_run_in_which_nobody_was_at_work_when_the_fault_struck_says_nothing() -> None:
+def test_a_run_without_operations_during_the_fault_is_inconclusive() -> None:
     story = Story().did("p1", "send", *sent("x0a")).event("broker", "info", "crash")
     story.read_at_the_end(x=[(0, "a")])
     wanted = ("nobody was at work when broker was struck",)

@@ -123,7 +123,7 @@ def test_explain_names_the_rule_that_decides(acls: Run) -> None:
     acls("remove", "--principal", "User:*", "--topic", "orders", "--yes")
 
 
-def test_explain_knows_super_users_or_says_that_it_does_not(acls: Run) -> None:
+def test_explain_considers_super_users_or_reports_that_they_are_unknown(acls: Run) -> None:
     asked = acls("explain", "root", "create", "cluster")
     if asked.code:
         assert "The values of super.users" in asked.err

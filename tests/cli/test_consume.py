@@ -61,7 +61,7 @@ def test_an_empty_topic_ends_at_once(run: Run, topic: str) -> None:
     assert _values(run, topic) == []
 
 
-def test_json_tells_everything_about_a_record(run: Run, filled: str) -> None:
+def test_json_has_all_fields_of_a_record(run: Run, filled: str) -> None:
     row = run("consume", filled, "-p", "0", "--from", "3", "-n", "1", "--json").rows()[0]
     assert row == {
         "topic": filled,

@@ -107,7 +107,7 @@ def wait_until(true: Callable[[], bool]) -> None:
 # --------------------------------------------------------------------------- list, describe
 
 
-def test_list_tells_state_type_and_members_and_filters_by_them(
+def test_list_shows_state_type_and_members_and_filters_by_them(
     run: Run, bootstrap: str, filled: str, group: str
 ) -> None:
     idle = f"{group}-idle"
@@ -278,7 +278,7 @@ def test_a_misspelt_group_is_exit_code_4_with_a_suggestion(
     ],
     ids=["earliest", "latest", "offset", "time", "ago"],
 )
-def test_a_reset_goes_where_it_is_told(
+def test_a_reset_sets_the_requested_offsets(
     run: Run,
     bootstrap: str,
     filled: str,
@@ -377,7 +377,7 @@ def test_a_reset_that_makes_no_sense_is_bad_usage(run: Run, options: tuple[str, 
     assert (result.code, result.out) == (2, b"")
 
 
-def test_a_reset_wants_a_yes_where_nobody_can_be_asked(
+def test_a_reset_needs_yes_without_a_terminal(
     run: Run, bootstrap: str, filled: str, group: str
 ) -> None:
     commit(bootstrap, group, filled, {0: 5})
@@ -526,7 +526,7 @@ def test_watch_survives_a_broker_that_comes_and_goes_without_a_child_process(
         assert watch.end() == 0
 
 
-def test_watch_follows_the_coordinator_when_the_broker_it_was_told_of_dies(
+def test_watch_follows_the_coordinator_when_the_bootstrap_broker_dies(
     tmp_path: Path, group: str
 ) -> None:
     with RunningCluster(tmp_path / "cluster", 3) as cluster:

@@ -107,7 +107,7 @@ def test_a_table_is_proven_before_and_after_its_compaction(
     )  # fmt: skip
 
 
-def test_a_compaction_says_what_it_did_and_what_it_cannot_do(run: Run, tmp_path: Path) -> None:
+def test_a_compaction_reports_its_result_and_its_errors(run: Run, tmp_path: Path) -> None:
     words = table("delta", tmp_path, "orders", [0], [1], [2])
     assert "3 of 3 files" in run("lake", "compact", words[0]).text
     table("iceberg", tmp_path, "orders", [0], [1])

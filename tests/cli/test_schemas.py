@@ -126,7 +126,7 @@ def test_a_registry_that_is_not_there_is_named(here: Run) -> None:
     assert here("schemas", "list", "--registry", "nonsense").code == 2
 
 
-def test_a_file_that_tells_no_type_needs_one(typed: Run, tmp_path: Path) -> None:
+def test_a_file_without_a_known_suffix_needs_a_type(typed: Run, tmp_path: Path) -> None:
     (tmp_path / "x.txt").write_text(user())
     assert typed("schemas", "check", "x", str(tmp_path / "x.txt")).code == 2
     assert typed("schemas", "check", "x", str(tmp_path / "none.avsc")).code == 2

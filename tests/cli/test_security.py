@@ -56,9 +56,7 @@ def test_the_audit_log_leads_to_the_acls_that_are_missing(
     assert here("acls", "suggest", str(secured.home / "none.log")).code == 2
 
 
-def test_a_command_without_tls_is_told_what_may_be_missing(
-    here: Run, secured: InitializedBroker
-) -> None:
+def test_a_command_without_tls_gets_a_hint(here: Run, secured: InitializedBroker) -> None:
     done = here("topics", "list", "--bootstrap", f"127.0.0.1:{secured.port}")
     assert done.code == 3
     assert "--client-config" in done.err

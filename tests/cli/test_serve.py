@@ -58,7 +58,7 @@ def test_several_disks_are_several_data_dirs() -> None:
     assert serve.make_plan([], {"HEADRACE_DATA_DIR": "/c,/d"}).data_dirs == ("/c", "/d")
 
 
-def test_a_stock_kafka_file_says_where_to_listen_and_where_data_lives(tmp_path: Path) -> None:
+def test_listeners_and_folders_come_from_a_stock_kafka_file(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text(
         "# a comment\nnode.id=4\nlisteners=CONTROLLER://:9093,PLAINTEXT://:9095\n"

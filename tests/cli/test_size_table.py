@@ -35,9 +35,7 @@ def sizes(run: Run, *words: str) -> dict[str, Any]:
     return found
 
 
-def test_any_cluster_tells_bytes_records_the_oldest_and_when_it_can_go(
-    run: Run, filled: str
-) -> None:
+def test_any_cluster_shows_bytes_records_the_oldest_and_its_deletion(run: Run, filled: str) -> None:
     found = sizes(run, filled)
     assert found["topic"] == filled
     assert found["records"] == 10
@@ -51,7 +49,7 @@ def test_any_cluster_tells_bytes_records_the_oldest_and_when_it_can_go(
     assert second["next"] is None, "nothing is there to be deleted"
 
 
-def test_a_data_folder_tells_the_segments(run: Run, filled: str, data_folder: Path) -> None:
+def test_a_data_folder_shows_the_segments(run: Run, filled: str, data_folder: Path) -> None:
     found = sizes(run, filled, "--data-dir", str(data_folder))
     assert [part["segments"] for part in found["partitions"]] == [1, 1]
     log = data_folder / f"{filled}-0" / f"{0:020d}.log"
@@ -83,7 +81,7 @@ def test_what_is_due_is_counted_as_the_broker_would() -> None:
     assert next_of(log, WEEK, NOW) == NextDeletion("retention.ms", NOW, 0, 1, 100)
 
 
-def test_the_oldest_segment_says_when_it_goes() -> None:
+def test_the_oldest_segment_shows_its_deletion() -> None:
     log = LogView((piece(0, 100, 1000), piece(10, 50, 0)), 0, 20, 20)
     assert next_of(log, WEEK, NOW) == NextDeletion("retention.ms", NOW - 1000 + WEEK.retention_ms)
     by_size = LogSettings(retention_ms=-1, retention_bytes=80)
@@ -105,5 +103,5 @@ def test_the_oldest_segment_says_when_it_goes() -> None:
         (NextDeletion("consumed.groups"), "when read (consumed.groups)"),
     ],
 )
-def test_a_cell_says_what_goes_next(following: NextDeletion, text: str) -> None:
+def test_a_cell_shows_the_next_deletion(following: NextDeletion, text: str) -> None:
     assert deletion_text(following) == text

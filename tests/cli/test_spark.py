@@ -230,7 +230,7 @@ def test_a_program_that_is_not_there_is_not_found(here: Run, tmp_path: Path) -> 
     assert "nothing.py" in done.err
 
 
-def test_without_java_a_sentence_says_what_to_install(program: Path, tmp_path: Path) -> None:
+def test_without_java_an_error_says_what_to_install(program: Path, tmp_path: Path) -> None:
     environment = {"PATH": str(tmp_path), "JAVA_HOME": ""}
     done = execute("spark", "run", str(program), env=environment)
     assert done.code == 1
@@ -290,7 +290,7 @@ def test_a_failure_is_listed_with_its_reason_when_all_are_asked_for(
     assert (found[failed.id]["state"], found[failed.id]["error"]) == ("failed", "boom")
 
 
-def test_watching_tells_of_every_change_until_interrupted(
+def test_watching_shows_every_change_until_interrupted(
     published: tuple[Query, Query], bootstrap: str
 ) -> None:
     runs, _ = published

@@ -66,7 +66,7 @@ def test_partitions_can_only_grow(run: Run, topic: str) -> None:
     assert run("topics", "add-partitions", topic, "2").code == 1
 
 
-def test_delete_wants_a_yes_where_nobody_can_be_asked(run: Run, topic: str) -> None:
+def test_delete_needs_yes_without_a_terminal(run: Run, topic: str) -> None:
     result = run("topics", "delete", topic)
     assert result.code == 2
     assert "--yes" in result.err

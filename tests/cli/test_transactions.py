@@ -34,7 +34,7 @@ def listed(run: Run, *options: str) -> dict[object, object]:
     return {row["name"]: row["state"] for row in rows}
 
 
-def test_list_tells_states_and_filters_by_them(
+def test_list_shows_states_and_filters_by_them(
     run: Run, producer: Producer, topic: str, name: str
 ) -> None:
     assert listed(run)[name] == "Ongoing"
@@ -48,7 +48,7 @@ def test_list_tells_states_and_filters_by_them(
     eventually(lambda: listed(run)[name] == "CompleteCommit", "the commit is complete")
 
 
-def test_describe_tells_the_partitions_of_an_open_transaction(
+def test_describe_shows_the_partitions_of_an_open_transaction(
     run: Run, producer: Producer, topic: str, name: str
 ) -> None:
     found = run("transactions", "describe", name, "--json").document()
@@ -95,5 +95,5 @@ def test_abort_ends_a_transaction_that_its_coordinator_forgot(
         (("list", "--longer-than", "soon"), 2),
     ],
 )
-def test_mistakes_are_told_in_one_line(run: Run, words: tuple[str, ...], code: int) -> None:
+def test_errors_are_reported_in_one_line(run: Run, words: tuple[str, ...], code: int) -> None:
     assert run("transactions", *words).code == code

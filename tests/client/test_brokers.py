@@ -14,7 +14,7 @@ def test_the_cluster_has_an_id_a_controller_and_brokers(cluster: Cluster, bootst
     assert bootstrap in [f"{each.host}:{each.port}" for each in found.brokers.values()]
 
 
-def test_a_broker_tells_its_apis_and_features(cluster: Cluster) -> None:
+def test_a_broker_reports_its_apis_and_features(cluster: Cluster) -> None:
     found = describe_support(cluster)
     apis = {each.name: (each.key, each.min, each.max) for each in found.apis}
     assert apis["Metadata"][0] == 3

@@ -46,7 +46,7 @@ def test_one_config_of_many_topics_leaves_out_those_that_do_not_exist(
     assert found == {topic: "1"}
 
 
-def test_a_broker_tells_its_own_configs(cluster: Cluster) -> None:
+def test_a_broker_describes_its_own_configs(cluster: Cluster) -> None:
     broker = next(iter(describe_cluster(cluster).brokers))
     configs = describe_configs(cluster, ConfigResourceType.BROKER, str(broker))
     assert {"num.partitions", "log.retention.ms"} <= {each.name for each in configs}

@@ -73,7 +73,7 @@ def test_a_member_shows_its_partitions_and_commits(
     assert committed(bootstrap, group) == {(topic, 0): 6, (topic, 1): 1}
 
 
-def test_a_successor_takes_the_place_at_once_and_the_older_learns_it(
+def test_a_successor_takes_over_immediately_and_the_older_is_fenced(
     bootstrap: str, topic: str, make_member: MakeMember
 ) -> None:
     group = f"g-{uuid.uuid4().hex[:8]}"

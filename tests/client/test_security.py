@@ -96,7 +96,7 @@ def topics(properties: dict[str, str]) -> list[str]:
     ("mechanism", "name", "password"),
     [("PLAIN", "alice", "secret"), ("SCRAM-SHA-256", "bob", "pencil")],
 )
-def test_a_login_is_let_in_and_a_wrong_one_is_told(
+def test_a_correct_login_succeeds_and_a_wrong_one_is_reported(
     doors: Doors, mechanism: str, name: str, password: str
 ) -> None:
     properties = {

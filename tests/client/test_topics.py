@@ -35,7 +35,7 @@ def test_a_topic_is_created_grows_and_is_deleted(cluster: Cluster) -> None:
     wait_until(lambda: name not in describe_topics(cluster, [name]))
 
 
-def test_what_is_refused_is_told_for_each_topic(cluster: Cluster, topic: str) -> None:
+def test_errors_are_returned_for_each_topic(cluster: Cluster, topic: str) -> None:
     new = f"t-{uuid.uuid4().hex[:12]}"
     refused = create_topics(cluster, [topic, new])
     assert {name: error.code for name, error in refused.items()} == {

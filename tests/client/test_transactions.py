@@ -50,7 +50,7 @@ def test_an_open_transaction_is_listed_and_described(
     end_transaction(cluster, producer, commit=False)
 
 
-def test_an_id_that_does_not_exist_is_told_as_such(cluster: Cluster) -> None:
+def test_a_missing_id_is_reported(cluster: Cluster) -> None:
     with pytest.raises(KafkaError) as caught:
         describe_transaction(cluster, "nobody")
     assert caught.value.code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND

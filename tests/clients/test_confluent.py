@@ -164,7 +164,7 @@ def test_null_values_null_keys_and_headers_survive(bootstrap: str, topic: str) -
 
 
 @pytest.mark.parametrize("kind", ["CreateTime", "LogAppendTime"])
-def test_both_timestamp_types_are_told_apart(
+def test_both_timestamp_types_are_distinguished(
     bootstrap: str, make_topic: MakeTopic, kind: str
 ) -> None:
     topic = make_topic(**{"message.timestamp.type": kind})
@@ -226,7 +226,7 @@ def test_an_offset_out_of_range_follows_the_reset_policy(bootstrap: str, topic: 
         assert take(consumer, 1)[0].offset() == 0
 
 
-def test_a_consumer_hears_of_a_record_sent_while_it_waits(bootstrap: str, topic: str) -> None:
+def test_a_waiting_consumer_gets_a_new_record(bootstrap: str, topic: str) -> None:
     with consuming(bootstrap, TopicPartition(topic, 0, 0), fetch_wait_max_ms=10_000) as consumer:
         assert consumer.consume(1, 0.5) == []
         began = time.monotonic()

@@ -264,7 +264,7 @@ def test_kafka_delete_records_moves_the_beginning(
     assert read_back(bootstrap, topic, 1, start="earliest") == "value-15\n"
 
 
-def test_kafka_log_dirs_tells_the_size_of_a_partition(bootstrap: str, topic: str) -> None:
+def test_kafka_log_dirs_shows_the_size_of_a_partition(bootstrap: str, topic: str) -> None:
     write(bootstrap, topic, 20)
     done = tool(bootstrap, "kafka-log-dirs", "--describe", "--topic-list", topic)
     answer = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))

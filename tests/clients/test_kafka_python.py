@@ -46,7 +46,7 @@ def take(consumer: Any, count: int, timeout_s: float = 20) -> list[Any]:
     return records
 
 
-def test_the_simple_producer_and_consumer_meet_on_a_topic_nobody_created(
+def test_the_simple_producer_and_consumer_use_an_automatically_created_topic(
     bootstrap: str, new_name: str
 ) -> None:
     with producing(bootstrap) as producer:
@@ -124,7 +124,7 @@ def test_json_can_be_parsed_by_the_reader_itself(bootstrap: str, topic: str) -> 
         assert [json.loads(r.value) for r in take(consumer, 1)] == [{"number": 7}]
 
 
-def test_a_synchronous_send_tells_topic_partition_and_offset(bootstrap: str, topic: str) -> None:
+def test_a_synchronous_send_returns_topic_partition_and_offset(bootstrap: str, topic: str) -> None:
     with producing(bootstrap) as producer:
         for expected in range(3):
             metadata = producer.send(topic, b"raw_bytes").get(timeout=60)
@@ -266,7 +266,7 @@ def test_a_megabyte_arrives_whole_and_more_than_allowed_is_refused(
         assert [r.value for r in take(consumer, 1)] == [large]
 
 
-def test_a_consumer_hears_of_a_record_sent_while_it_waits(bootstrap: str, topic: str) -> None:
+def test_a_waiting_consumer_gets_a_new_record(bootstrap: str, topic: str) -> None:
     partition = TopicPartition(topic, 0)
     waits = {"fetch_max_wait_ms": 100_000, "request_timeout_ms": 110_000}
     with consuming(bootstrap, **waits) as consumer:

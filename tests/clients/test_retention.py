@@ -187,7 +187,7 @@ def test_librdkafka_goes_on_at_the_earliest_record_that_is_left(
     reader.close()
 
 
-def test_librdkafka_is_told_that_its_offset_is_out_of_range(
+def test_librdkafka_gets_offset_out_of_range(
     broker: RunningBroker, shortened: tuple[str, int]
 ) -> None:
     topic, _ = shortened
@@ -201,7 +201,7 @@ def test_librdkafka_is_told_that_its_offset_is_out_of_range(
 
 
 @pytest.mark.parametrize("reset", ["earliest", "none"])
-def test_kafka_python_goes_on_or_says_that_its_offset_is_out_of_range(
+def test_kafka_python_continues_or_reports_offset_out_of_range(
     broker: RunningBroker, shortened: tuple[str, int], reset: str
 ) -> None:
     topic, start = shortened

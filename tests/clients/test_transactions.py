@@ -204,7 +204,9 @@ def test_what_is_open_and_what_is_committed_survives_a_crash(
     assert read(own.bootstrap, "orders", "d") == ["a", "b", "c", "d"]
 
 
-def test_a_transaction_that_nobody_ends_is_aborted_in_time(own: HeadraceBroker, name: str) -> None:
+def test_an_abandoned_transaction_is_aborted_after_its_timeout(
+    own: HeadraceBroker, name: str
+) -> None:
     create(own.bootstrap, "orders")
     # librdkafka would give up its transaction by its own clock.
     producer = producing(own.bootstrap, name, transaction_timeout_ms=1000)

@@ -72,7 +72,7 @@ def test_an_end_that_comes_late_does_not_end_the_next_transaction(
     ("version", "refusal"),
     [(10, ErrorCode.INVALID_TXN_STATE), (12, ErrorCode.INVALID_PRODUCER_EPOCH)],
 )
-def test_a_produce_that_comes_after_the_abort_is_refused_and_holds_nobody_back(
+def test_a_produce_after_the_abort_is_refused_and_blocks_no_reader(
     proxy: FrameProxy, broker: RunningBroker, version: int, refusal: ErrorCode
 ) -> None:
     producer = RawProducer(proxy.bootstrap_servers, "x")

@@ -93,7 +93,7 @@ BROKERS = (1, 2, 3, 4)
 
 
 @given(st.data())
-def test_whoever_leads_holds_what_was_committed(data: st.DataObject) -> None:
+def test_every_leader_has_all_committed_records(data: st.DataObject) -> None:
     """A model: each broker has the epochs of commits it holds; unclean stops may lose them."""
     min_isr = data.draw(st.integers(1, 3))
     state = PartitionState(1, 0, (1, 2, 3), (1, 2, 3))

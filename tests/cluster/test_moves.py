@@ -42,7 +42,7 @@ def test_an_epoch_begins_when_a_replica_goes() -> None:
     assert (done.leader, done.leader_epoch) == (1, FIRST.leader_epoch + 1)
 
 
-def test_fewer_replicas_need_nobody_to_catch_up() -> None:
+def test_fewer_replicas_need_no_catching_up() -> None:
     after = moves.finish(moves.begin(FIRST, (2,), ALL), ALL)
     assert (after.replicas, after.isr, after.leader) == ((2,), (2,), 2)
 

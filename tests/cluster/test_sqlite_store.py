@@ -57,7 +57,7 @@ def test_a_file_of_the_first_version_opens_with_all_its_nodes(tmp_path: Path) ->
     store.close()
 
 
-def test_after_a_kill_of_all_nobody_seems_to_live(tmp_path: Path) -> None:
+def test_after_a_kill_of_all_no_broker_is_live(tmp_path: Path) -> None:
     script = (
         "import os, signal, sys\n"
         "from headrace.cluster.sqlite_store import SqliteStore\n"

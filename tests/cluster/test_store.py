@@ -147,7 +147,7 @@ def test_children_belong_to_who_asked(place: Place) -> None:
     assert store.children("/t") == {"a": StoreNode(b"1", 0)}
 
 
-def test_everything_is_there_for_whoever_opens_the_store_next(place: Place) -> None:
+def test_all_nodes_are_there_when_the_store_is_opened_again(place: Place) -> None:
     store = place.open()
     store.commit([Create(f"/t/{number}", b"%d" % number) for number in range(300)])
     store.commit([Delete("/t/7", 0), Put("/t/8", b"new", 0)])
@@ -318,7 +318,7 @@ def test_an_ephemeral_node_elsewhere_is_a_mistake() -> None:
         Create("/live/a/b", b"", ephemeral=True)
 
 
-def test_a_session_says_at_once_that_it_stands(place: Place) -> None:
+def test_a_session_reports_its_state_immediately(place: Place) -> None:
     told: list[StoreSession] = []
     store = place.open()
     store.on_session(told.append)
@@ -329,7 +329,7 @@ def test_a_session_says_at_once_that_it_stands(place: Place) -> None:
 # ------------------------------------------------------------------------------------------ news
 
 
-def test_a_watch_is_told_of_everybodys_commits(place: Place) -> None:
+def test_a_watch_is_notified_of_all_commits(place: Place) -> None:
     store, other = place.open(), place.open()
     changed = threading.Event()
     store.watch(changed.set)
@@ -340,7 +340,7 @@ def test_a_watch_is_told_of_everybodys_commits(place: Place) -> None:
             assert changed.wait(60)
 
 
-def test_a_watch_is_told_of_the_end_of_an_ephemeral_node(place: Place) -> None:
+def test_a_watch_is_notified_of_the_end_of_an_ephemeral_node(place: Place) -> None:
     store, other = place.open(), place.open()
     other.commit([Create("/live/1", b"", ephemeral=True)])
     eventually(lambda: store.get("/live/1") is not None, "it is seen alive")
@@ -351,7 +351,7 @@ def test_a_watch_is_told_of_the_end_of_an_ephemeral_node(place: Place) -> None:
 
 
 @real_only
-def test_every_watch_is_told_even_if_another_fails(place: Place) -> None:
+def test_every_watch_is_notified_even_if_another_fails(place: Place) -> None:
     store, other = place.open(), place.open()
     failed, changed = threading.Event(), threading.Event()
 
@@ -369,7 +369,7 @@ def test_every_watch_is_told_even_if_another_fails(place: Place) -> None:
         assert changed.wait(60)
 
 
-def test_what_a_watch_was_told_of_can_be_read(place: Place) -> None:
+def test_a_change_can_be_read_after_its_notification(place: Place) -> None:
     """The last notification comes after the last commit, and reads are as new as it."""
     store, other = place.open(), place.open()
     seen: list[int] = []

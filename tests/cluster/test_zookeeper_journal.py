@@ -13,7 +13,7 @@ def test_it_names_what_was_touched_since_a_commit() -> None:
     assert journal.since(2) == journal.since(3) == set()
 
 
-def test_it_says_so_when_it_does_not_reach_back_that_far() -> None:
+def test_it_reports_that_it_does_not_reach_back_that_far() -> None:
     journal = new_journal()
     for number in range(COMMITS + 5):
         journal = journal.after([f"/{number}"])

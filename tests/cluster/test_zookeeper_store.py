@@ -89,7 +89,7 @@ class Told:
 # --------------------------------------------------------------------------------------- sessions
 
 
-def test_a_lost_connection_is_told_and_made_again_with_the_session(
+def test_a_lost_connection_is_reported_and_restored_with_the_session(
     opened: Open, link: Link
 ) -> None:
     store, other = opened(link, lasting=True), opened()
@@ -110,7 +110,7 @@ def test_a_lost_connection_is_told_and_made_again_with_the_session(
     assert changed.wait(60), "the watch did not outlive the connection"
 
 
-def test_a_silent_cut_is_told_then_the_end_of_the_session_and_nothing_waits_meanwhile(
+def test_a_silent_cut_is_reported_then_the_expiry_and_nothing_waits_meanwhile(
     opened: Open, link: Link
 ) -> None:
     store, other = opened(link), opened()
@@ -132,7 +132,7 @@ def test_a_silent_cut_is_told_then_the_end_of_the_session_and_nothing_waits_mean
     eventually(lambda: other.get("/live/1") == StoreNode(b"again", 0), "it is seen alive again")
 
 
-def test_a_process_that_was_stopped_for_too_long_is_told_that_its_session_expired(
+def test_a_process_that_was_stopped_for_too_long_is_notified_of_its_expired_session(
     zookeeper: ZooKeeper, chroot: str, opened: Open
 ) -> None:
     store = opened()
@@ -349,7 +349,7 @@ def test_without_a_zookeeper_there_the_error_names_the_address() -> None:
         ZookeeperStore(address, connect_timeout_ms=500)
 
 
-def test_with_a_login_nobody_else_reads_or_writes(zookeeper: ZooKeeper, chroot: str) -> None:
+def test_with_a_login_other_clients_cannot_read_or_write(zookeeper: ZooKeeper, chroot: str) -> None:
     address = zookeeper.address(chroot)
     store = ZookeeperStore(
         address, login=("headrace", "secret"), session_timeout_ms=LONG_SESSION_MS

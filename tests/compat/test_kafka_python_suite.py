@@ -23,7 +23,7 @@ SETTINGS = {
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-def test_kafka_pythons_own_tests_pass_as_the_list_says(tmp_path: Path) -> None:
+def test_kafka_pythons_own_tests_match_the_allow_list(tmp_path: Path) -> None:
     port = free_port()
     settings = {**SETTINGS, "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}
     results = tmp_path / "results.xml"

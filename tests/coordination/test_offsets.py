@@ -36,7 +36,7 @@ def test_a_committed_offset_is_there_after_a_restart(shard: Shard) -> None:
     assert shard.committed() == 9
 
 
-def test_anybody_may_commit_for_a_group_without_members(shard: Shard) -> None:
+def test_any_client_may_commit_for_a_group_without_members(shard: Shard) -> None:
     shard.commit(1)
     assert shard.group().describe().state == "Empty"
     assert shard.group().protocol_type == ""
@@ -68,7 +68,7 @@ def test_a_member_commits_in_its_generation_and_while_a_rebalance_is_prepared(
     assert shard.committed() == 2
 
 
-def test_nobody_commits_before_the_generation_is_assigned(shard: Shard) -> None:
+def test_commits_are_refused_before_the_generation_is_assigned(shard: Shard) -> None:
     joined = reply_of(shard.join())
     assert refusal(shard, 1, joined.member_id, 1) is ErrorCode.REBALANCE_IN_PROGRESS
 
@@ -172,7 +172,7 @@ def test_offsets_of_subscribed_topics_are_not_deleted(shard: Shard) -> None:
     assert (shard.committed(topic="orders"), shard.committed(topic="once")) == (1, -1)
 
 
-def test_offsets_of_a_group_whose_topics_nobody_knows_are_not_deleted(shard: Shard) -> None:
+def test_offsets_of_a_group_with_unknown_topics_are_not_deleted(shard: Shard) -> None:
     with pytest.raises(KafkaError) as refused:
         delete_offsets(shard, TopicPartition("orders", 0))
     assert refused.value.code is ErrorCode.GROUP_ID_NOT_FOUND

@@ -87,7 +87,7 @@ def join(groups: GroupCoordinator, member_id: str, group_id: str = "g") -> objec
     [("", 0), ("g", 103), ("Aa", 2112), ("hello", 99_162_322), ("polygenelubricants", 0),
      ("\N{GRINNING FACE}", 1_772_899)],
 )  # fmt: skip
-def test_groups_fall_into_the_partitions_that_java_says(text: str, value: int) -> None:
+def test_groups_have_the_same_partitions_as_in_java(text: str, value: int) -> None:
     assert java_hash(text) == value
 
 
@@ -232,7 +232,7 @@ def test_a_record_of_a_later_version_is_passed_over(broker: OneBroker) -> None:
     assert committed(restarted(broker)) == 7
 
 
-def test_whoever_waits_is_answered_by_the_one_who_completes_it(broker: OneBroker) -> None:
+def test_waiting_requests_are_answered_by_the_completing_operation(broker: OneBroker) -> None:
     async def use() -> tuple[Joined, Synced]:
         groups = broker.groups
         first = cast(Joined, join(groups, "m-1"))
@@ -257,7 +257,7 @@ def test_whoever_waits_is_answered_by_the_one_who_completes_it(broker: OneBroker
     assert (joined.generation, synced.assignment) == (2, b"part")
 
 
-def test_a_client_that_went_away_while_it_waited_harms_nobody(broker: OneBroker) -> None:
+def test_a_disconnected_waiting_client_affects_no_other(broker: OneBroker) -> None:
     async def use() -> None:
         groups = broker.groups
         join(groups, "m-1")
@@ -333,7 +333,7 @@ def test_a_name_that_no_record_can_hold_is_refused(broker: OneBroker) -> None:
     assert all(name not in groups.groups for groups in broker.groups.all_groups())
 
 
-def test_an_answer_waits_for_the_disk_where_the_topic_says_so(tmp_path: Path) -> None:
+def test_a_response_waits_for_the_flush_if_the_topic_requires_it(tmp_path: Path) -> None:
     broker = OneBroker(tmp_path, SETTINGS)
     broker.create("orders", 4)
     broker.create(OFFSETS_TOPIC, 3, cleanup_policy="compact", flush_messages="1")

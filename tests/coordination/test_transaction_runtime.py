@@ -235,7 +235,7 @@ async def commit_offset(broker: OneBroker, who: Identity) -> None:
     await value(broker.groups.run("g", operation, itself(type(None))))
 
 
-def test_sweeps_abort_what_is_too_old_and_forget_what_nobody_uses(broker: OneBroker) -> None:
+def test_sweeps_abort_expired_transactions_and_remove_unused_ids(broker: OneBroker) -> None:
     async def run() -> None:
         await begin(broker, ORDERS)
         clock = broker.services.clock

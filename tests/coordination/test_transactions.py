@@ -292,7 +292,7 @@ def _fields(who: Identity) -> tuple[int, int]:
     return who.producer_id, who.epoch
 
 
-def test_a_stranger_is_told_that_the_id_is_not_his(shard: Shard) -> None:
+def test_another_producer_gets_an_error_for_the_id(shard: Shard) -> None:
     stranger = Identity(5, 0)
     for work in (shard.add, shard.end):
         refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING, work, stranger)
@@ -319,7 +319,7 @@ def test_a_transaction_that_is_open_for_too_long_is_aborted(shard: Shard, versio
     refused(wanted, shard.end, who, True, version)
 
 
-def test_ids_that_nobody_uses_are_forgotten_unless_a_transaction_is_open(shard: Shard) -> None:
+def test_unused_ids_expire_unless_a_transaction_is_open(shard: Shard) -> None:
     who = shard.init()
     shard.add(who, ORDERS)
     shard.state.wall.ms = 8 * DAY_MS

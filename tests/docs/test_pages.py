@@ -30,7 +30,7 @@ WITH_BLOCKS = [page for page in PAGES if any(block.language in RUN for block in 
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
-def test_every_block_is_run_or_says_what_it_shows(page: Path) -> None:
+def test_every_block_is_run_or_has_a_language(page: Path) -> None:
     found = blocks(page)
     assert {block.language for block in found} <= {*RUN, *SHOWN}
     skipped = sum(block.verb == "skip" for block in found)

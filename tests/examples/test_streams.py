@@ -190,7 +190,7 @@ def test_motions_that_come_in_the_wrong_order_make_one_visit(house: House) -> No
     )
 
 
-def test_deduplication_knows_an_id_from_before_a_restart(house: House) -> None:
+def test_deduplication_keeps_ids_across_a_restart(house: House) -> None:
     one, two = reading("10:00:00"), reading("10:00:01")
     house.send("readings", one, one, two)
     house.run("deduplication")

@@ -53,7 +53,7 @@ def test_answers_that_get_lost_and_requests_that_get_lost_put_followers_out_unti
         cluster.wait_until_in_sync(*TOPICS)
 
 
-def test_a_broker_that_hears_nothing_of_zookeeper_leads_nothing_until_it_heals(
+def test_a_broker_cut_off_from_zookeeper_leads_nothing_until_it_heals(
     cluster: RunningCluster, network: Network, tmp_path: Path
 ) -> None:
     with judged(cluster, tmp_path, "network") as workload:

@@ -121,7 +121,7 @@ def test_the_active_segment_is_left_alone() -> None:
     assert values(log) == [(0, b"a", b"1"), (1, b"a", b"2"), (2, b"a", b"3")]
 
 
-def test_long_keys_are_told_apart() -> None:
+def test_long_keys_are_distinguished() -> None:
     log = log_of(replace(ONE, segment_bytes=1 << 22))
     long = b"x" * 5000
     keys = [long, long + b"y", b"y" + long, long[:512], long[:513], b"\0", b"\0\0", b""]
@@ -487,7 +487,7 @@ def test_a_map_that_is_too_small_only_takes_longer() -> None:
     assert records(log) == whole
 
 
-def test_what_a_control_batch_says_outlives_compaction() -> None:
+def test_control_batches_survive_compaction() -> None:
     log = log_of()
     put(log, (b"a", b"1"), producer=(7, 3, 0), transactional=True)
     mark(log, 7, 3, commit=True)

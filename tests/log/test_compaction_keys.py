@@ -27,7 +27,7 @@ def random_keys(rnd: random.Random, count: int, kinds: int) -> list[bytes]:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_the_map_says_what_a_dictionary_says(seed: int) -> None:
+def test_the_map_is_equal_to_a_dictionary(seed: int) -> None:
     rnd = random.Random(seed)
     table, offset = KeyMap(SLOT_BYTES * 600, 0.9, 10**6), 0
     expected: dict[bytes, int] = {}

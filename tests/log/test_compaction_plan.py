@@ -113,9 +113,7 @@ def test_records_that_wait_too_long_make_a_log_due() -> None:
 @pytest.mark.parametrize(
     ("cleaned_to", "expected"), [(None, 5), (3, 5), (5, 5), (9, 9), (20, 20), (21, 5)]
 )
-def test_a_checkpoint_outside_of_the_log_says_nothing(
-    cleaned_to: int | None, expected: int
-) -> None:
+def test_a_checkpoint_outside_of_the_log_is_ignored(cleaned_to: int | None, expected: int) -> None:
     assert first_dirty_offset(cleaned_to, 5, 20) == expected
 
 

@@ -27,7 +27,7 @@ from tests.log.samples import (
 MARKER = ".kafka_cleanshutdown"
 
 
-def test_a_second_broker_is_told_that_the_folder_is_taken() -> None:
+def test_a_second_broker_cannot_use_the_folder() -> None:
     disk = MemoryDisk()
     open_directory(disk)
     with pytest.raises(FolderInUse, match="/data is in use by another broker"):

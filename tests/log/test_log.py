@@ -342,7 +342,7 @@ def record_count(tail: bytes) -> int:
     return int(read_header(bytes(16) + tail[: HEADER_BYTES - 16], 0)[12])
 
 
-def test_truncation_below_the_first_segment_starts_anew_there() -> None:
+def test_truncation_below_the_first_segment_begins_a_new_log_there() -> None:
     log = new_log()
     data = batch(base_offset=100)
     log.restart_at(100)
@@ -527,7 +527,7 @@ def test_a_failed_sync_takes_the_log_offline_for_good() -> None:
     assert log.offline
 
 
-def test_flush_says_how_far_the_disk_has_it() -> None:
+def test_flush_returns_the_synced_offset() -> None:
     disk = MemoryDisk(3)
     log = filled(disk=disk)
     assert log.recovery_point == 0

@@ -119,7 +119,7 @@ def test_a_marker_needs_no_sequence_and_ends_the_transaction() -> None:
     feed(state, header(1), 7)
 
 
-def test_a_marker_of_a_new_epoch_starts_the_sequence_anew() -> None:
+def test_a_marker_of_a_new_epoch_resets_the_sequence() -> None:
     state = six_batches()
     state.record_marker(header(-1, epoch=1, attributes=CONTROL), 69, Marker(True, 0))
     assert code(state, header(60, epoch=1)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER

@@ -123,7 +123,7 @@ def test_every_flipped_byte_of_the_last_batch_is_recovered_to_the_last_whole_bat
         assert disk.file_size(log_path()) == start
 
 
-def test_a_cut_says_how_many_bytes_went(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_truncation_logs_the_number_of_bytes(caplog: pytest.LogCaptureFixture) -> None:
     disk, _, _ = written(6, ONE_SEGMENT)
     whole = disk.content(log_path())
     disk.corrupt(log_path(), whole + b"\0" * 17)
@@ -235,7 +235,7 @@ def test_damage_in_an_old_segment_takes_nothing_else_with_it(
             directory.close()
 
 
-def test_a_consumer_is_told_of_a_hole_wherever_it_comes_from() -> None:
+def test_a_consumer_gets_an_error_for_a_hole_from_any_position() -> None:
     disk, _, log = written()
     bases = [segment.base_offset for segment in log.segments]
     whole = disk.content(log_path(bases[1]))
@@ -426,7 +426,7 @@ def test_a_log_that_grew_after_a_clean_stop_is_kept_as_a_whole(more: int, policy
     assert log.end_offset == stopped_at + more
 
 
-def test_a_start_offset_past_the_end_begins_anew_there() -> None:
+def test_a_start_offset_past_the_end_begins_a_new_log_there() -> None:
     disk, directory, log = written(6, ONE_SEGMENT)
     log.delete_records_before(9)
     directory.checkpoint()

@@ -167,7 +167,7 @@ def test_a_new_topic_of_the_same_name_does_not_lose_its_files() -> None:
     assert offsets(names(disk)) == {0}
 
 
-def test_a_log_that_begins_anew_does_not_trip_over_what_was_dropped() -> None:
+def test_a_new_log_ignores_dropped_segments() -> None:
     disk = MemoryDisk()
     directory, log = written(disk, settings=AT_ONCE)
     log.delete_segments(3, NOW)

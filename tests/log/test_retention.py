@@ -131,7 +131,7 @@ def test_a_segment_that_every_registered_group_has_read_goes(
     assert found == [Reason.CONSUMED] * gone
 
 
-def test_what_nobody_consumes_goes_by_age() -> None:
+def test_records_without_consumers_are_deleted_by_age() -> None:
     chosen = replace(CONSUMED, retention_ms=1000)
     log = view(*HUNDREDS, end=300)
     assert reasons(log, chosen, NOW + 1011) == [Reason.TIME] * 2
@@ -177,7 +177,7 @@ def test_a_group_is_warned_of_when_little_is_left_of_the_size_or_of_the_number()
     assert warned(log, by_number, NOW, {"g": 0, "h": 100}) == [Risk("g", 0, Reason.MESSAGES, 10)]
 
 
-def test_nobody_is_warned_of_who_has_nothing_left_to_lose() -> None:
+def test_groups_without_unread_records_cause_no_warning() -> None:
     chosen = LogSettings(retention_ms=1000, retention_warn_ratio=1.0)
     log = view(*HUNDREDS, end=300, start=20)
     assert warned(log, chosen, NOW + 999, {"done": 300, "lost": 10, "new": -1}) == []

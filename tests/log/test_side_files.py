@@ -173,7 +173,7 @@ def test_only_logs_with_aborted_transactions_name_their_index_files() -> None:
     assert not [*side_files(disk, ".txnindex", "transaction-index-checkpoint")]
 
 
-def test_a_folder_without_checksums_is_believed() -> None:
+def test_a_folder_without_checksums_is_accepted() -> None:
     disk, expected = stopped()
     disk.remove(CHECKSUMS)
     assert asked(disk) == expected
@@ -184,7 +184,7 @@ def test_a_folder_without_checksums_is_believed() -> None:
     assert asked(disk) != expected, "nothing says that there was one"
 
 
-def test_checksums_follow_retention_and_a_log_that_begins_anew() -> None:
+def test_checksums_follow_retention_and_a_new_log() -> None:
     disk, directory, log = history()
     log.delete_records_before(log.segments[2].base_offset)
     remove_dropped(log)

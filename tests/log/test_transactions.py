@@ -218,7 +218,7 @@ def test_markers_of_deleted_segments_are_forgotten() -> None:
 
 @pytest.mark.parametrize("damage", ["torn", "version", "from another log"])
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_damaged_index_file_is_made_anew(damage: str, clean: bool) -> None:
+def test_a_damaged_index_file_is_rebuilt(damage: str, clean: bool) -> None:
     disk = MemoryDisk()
     directory = open_directory(disk)
     log = directory.create(ORDERS, ORDERS_ID, SMALL)

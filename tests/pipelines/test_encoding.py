@@ -51,7 +51,7 @@ def test_every_record_comes_back_as_it_was(
 
 
 @pytest.mark.parametrize("codec", [0, 1, 2, 3, 4])
-def test_the_header_says_who_wrote_what_and_when(codec: int) -> None:
+def test_the_header_has_producer_sequence_and_time(codec: int) -> None:
     columns = RecordArrays(None, pa.array([b"x" * 100] * 1000, pa.binary()), None)
     stamp = Stamp(7, 2, True, codec, 1_700_000_000_000)
     first, second = encode(columns, [0, 600, 1000], stamp, [5, 605])

@@ -137,7 +137,7 @@ def test_a_replayed_epoch_adds_nothing(query: Query) -> None:
     assert query.rows() == expected(2)
 
 
-def test_a_crash_before_the_decision_begins_anew(query: Query) -> None:
+def test_a_crash_before_the_decision_repeats_the_epoch(query: Query) -> None:
     query.tasks(0)
     query.run(0)
     assert query.rows() == expected(1)
@@ -259,7 +259,7 @@ def test_an_abort_frees_the_readers_at_once_but_spares_what_is_decided(query: Qu
     assert query.rows() == expected(1)
 
 
-def test_a_query_without_its_ledger_is_refused_until_told_to_begin_anew(query: Query) -> None:
+def test_a_query_without_its_ledger_is_refused_until_a_new_one_is_requested(query: Query) -> None:
     with pytest.raises(LedgerError, match=r'\.option\("ledger", "new"\)'):
         query.tasks(7)
     done = query.tasks(7, ledger="new")

@@ -218,7 +218,7 @@ def test_sparks_own_sink_doubles_the_epoch_that_it_runs_again(
         ),
     ],
 )
-def test_a_wrong_column_is_told_before_anything_runs(
+def test_a_wrong_column_is_refused_before_the_query_runs(
     spark: SparkSession,
     headrace: RunningBroker,
     target: str,

@@ -168,7 +168,7 @@ def test_a_first_epoch_is_replayed_from_where_it_began(
     assert restarted.latestOffset(after, EVERYTHING) == after
 
 
-def test_deleted_records_fail_the_query_or_are_skipped_as_it_says(
+def test_deleted_records_fail_the_query_or_are_skipped_by_option(
     headrace: RunningBroker,
     topic: str,
     make_reader: MakeReader,
@@ -351,7 +351,7 @@ def test_a_checkpoint_without_topic_ids_goes_on_and_has_them_from_then_on(
     assert reader.latestOffset(end, EVERYTHING) == end
 
 
-def test_the_group_is_not_told_offsets_of_a_topic_that_was_deleted(
+def test_offsets_of_a_deleted_topic_are_not_committed_to_the_group(
     headrace: RunningBroker, topic: str, make_reader: MakeReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(source, "SETTLING_S", 0.2)
@@ -426,7 +426,7 @@ def test_an_epoch_is_committed_when_it_is_finished_and_not_when_it_is_read(
     assert committed(where, group) == {"0": 10, "1": 0}
 
 
-def test_a_query_goes_on_when_its_group_cannot_be_told(
+def test_a_query_continues_when_its_group_cannot_be_updated(
     headrace_factory: BrokerFactory, make_reader: MakeReader, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker = headrace_factory()

@@ -60,7 +60,7 @@ def catch_up(registry: HeadraceRegistry, other: HeadraceRegistry) -> None:
         pass
 
 
-def test_a_registry_that_is_killed_or_stopped_knows_everything_again(
+def test_a_restarted_registry_reads_its_state_again(
     bootstrap: str, topic: str, tmp_path: Path
 ) -> None:
     with HeadraceRegistry(bootstrap, tmp_path, topic=topic) as registry:

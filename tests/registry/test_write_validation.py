@@ -144,7 +144,7 @@ def test_without_a_registry_nothing_is_registered(tmp_path: Path) -> None:
         assert outcomes(alone, topic, (None, None)) == [None]
 
 
-def test_a_broker_that_starts_again_knows_the_ids_again(
+def test_a_restarted_broker_reads_the_ids_again(
     tmp_path: Path,
 ) -> None:
     with HeadraceBroker(tmp_path) as own:

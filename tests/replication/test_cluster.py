@@ -264,9 +264,7 @@ def test_transactions_span_brokers_and_survive_their_coordinator(
     assert sorted(itertools.chain(*found.values())) == committed
 
 
-def test_a_broker_that_is_told_to_stop_drops_nothing_with_a_complaint(
-    cluster: RunningCluster, topic: str
-) -> None:
+def test_a_clean_stop_logs_no_errors(cluster: RunningCluster, topic: str) -> None:
     writer = Writer(cluster, topic)
     writer.wait_for_more()
     broker = cluster.brokers[cluster.leader(topic)]

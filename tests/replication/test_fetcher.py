@@ -91,7 +91,7 @@ def test_a_replica_whose_disk_failed_is_not_fetched(tmp_path: Path) -> None:
     broker.close()
 
 
-def test_what_is_followed_anew_is_not_forgotten_in_the_same_breath(tmp_path: Path) -> None:
+def test_a_partition_that_is_followed_again_is_not_removed_at_the_same_time(tmp_path: Path) -> None:
     """A leader adds first and forgets then: it would never send anything of it again."""
     broker = OneBroker(tmp_path)
     broker.create("t")

@@ -68,7 +68,7 @@ def knowledge(log: Log) -> object:
     )
 
 
-def test_a_copy_knows_all_that_the_log_knew(broker: OneBroker) -> None:
+def test_a_copy_has_the_whole_state_of_the_log(broker: OneBroker) -> None:
     partition = partition_of(broker)
     log = partition.log
     for n in range(30):

@@ -394,7 +394,9 @@ def test_a_transaction_is_hidden_until_its_marker(broker: OneBroker) -> None:
     assert partition.read_committed(1, 10_000, True)[1] == []
 
 
-def test_an_aborted_transaction_is_told_to_readers_of_its_offsets_only(broker: OneBroker) -> None:
+def test_an_aborted_transaction_is_reported_to_readers_of_its_offsets_only(
+    broker: OneBroker,
+) -> None:
     partition = topic(broker)
     append_verified(partition, in_transaction(0))
     partition.append_marker(7, 0, False, 3, NOW)
@@ -513,7 +515,7 @@ def test_a_flush_that_ends_after_the_leadership_commits_nothing(broker: OneBroke
     assert (partition.log.end_offset, partition.high_watermark) == (1, 0)
 
 
-def test_a_leader_that_steps_down_tells_who_waits_for_records(broker: OneBroker) -> None:
+def test_a_leader_that_steps_down_wakes_waiting_fetches(broker: OneBroker) -> None:
     class Told:
         times = 0
 

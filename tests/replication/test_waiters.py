@@ -7,7 +7,7 @@ from headrace.errors import ErrorCode, KafkaError
 from headrace.replication.waiters import CommitWaiters
 
 
-def test_a_failure_that_nobody_waits_for_any_more_is_no_error_of_ours() -> None:
+def test_a_failure_without_a_waiter_is_not_logged_as_an_error() -> None:
     """A client that hangs up leaves a future behind, which must not fill the log."""
     complaints: list[object] = []
 

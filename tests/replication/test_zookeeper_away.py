@@ -76,7 +76,7 @@ def test_without_zookeeper_nothing_is_acknowledged_and_all_goes_on_when_it_is_ba
         all_in_sync(cluster, "orders")
 
 
-def test_a_leader_that_zookeeper_hears_nothing_of_is_replaced_and_comes_back(
+def test_a_leader_cut_off_from_zookeeper_is_replaced_and_rejoins(
     running: ZooKeeper, tmp_path: Path
 ) -> None:
     where = running.address("/headrace")
@@ -110,7 +110,7 @@ def health(port: int) -> tuple[int, str]:
         return error.code, error.read().decode()
 
 
-def test_a_broker_out_of_the_cluster_says_so_and_sends_clients_to_others(
+def test_a_broker_out_of_the_cluster_reports_it_and_redirects_clients(
     running: ZooKeeper, tmp_path: Path
 ) -> None:
     where = running.address("/headrace")

@@ -168,7 +168,7 @@ def shown(record: dict[str, Any]) -> dict[str, Any]:
 
 @settings(max_examples=80, deadline=None)
 @given(flat_topic(), st.data())
-def test_corrupted_records_harm_nobody_else(
+def test_corrupted_records_do_not_affect_others(
     topic: tuple[dict[str, Any], list[dict[str, Any]]], data: st.DataObject
 ) -> None:
     schema, records = topic
@@ -322,7 +322,7 @@ def test_a_field_that_was_widened_is_read_as_long_as_it_fits() -> None:
     assert found.bad == {1: "field 'n' has more than 32 bits"}
 
 
-def test_the_writer_says_what_its_timestamps_count() -> None:
+def test_the_unit_of_timestamps_is_the_writers() -> None:
     moment = datetime.datetime(2024, 1, 2, 3, 4, 5, 6000, UTC)
     for unit in ("millis", "micros"):
         writer = record({"name": "t", "type": logical("long", f"timestamp-{unit}")})

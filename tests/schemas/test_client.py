@@ -137,7 +137,7 @@ def test_user_and_password_come_from_the_setting_or_the_url(
     assert "secret" not in repr(client)
 
 
-def test_a_refused_login_says_what_to_give(registry: ScriptedRegistry) -> None:
+def test_a_refused_login_names_the_credentials_to_set(registry: ScriptedRegistry) -> None:
     registry.failures = [(401, b"")]
     with pytest.raises(RequestRefused, match=r"schema\.registry\.basic\.auth\.user\.info"):
         SchemaClient((registry.url,)).get("subjects")

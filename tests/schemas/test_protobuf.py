@@ -145,7 +145,7 @@ def meaning(schema: ParsedSchema) -> descriptor_pb2.FileDescriptorProto:
     return file
 
 
-def test_the_canonical_text_says_everything_and_is_its_own_canonical_text() -> None:
+def test_the_canonical_text_is_complete_and_idempotent() -> None:
     parsed = formats.parse("PROTOBUF", EVERYTHING)
     again = formats.parse("PROTOBUF", parsed.canonical)
     assert again.canonical == parsed.canonical

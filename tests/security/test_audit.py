@@ -62,9 +62,7 @@ def permissions(audit: Audit, *acls: AclBinding) -> Permissions:
     return guard.permissions("User:alice", "10.0.0.7", "SASL_SSL")
 
 
-def test_a_denial_says_who_wanted_what_from_where_and_which_rule_decided(
-    audit: Audit, path: Path
-) -> None:
+def test_a_denial_has_principal_operation_address_and_rule(audit: Audit, path: Path) -> None:
     deny = AclBinding(ORDERS, AclEntry("User:alice", "*", READ, AclPermission.DENY))
     assert not permissions(audit, deny).allows(READ, TOPIC, "orders")
     (event,) = events(path)
@@ -112,7 +110,7 @@ def test_allowed_operations_are_events_on_demand(path: Path) -> None:
     ] * 2
 
 
-def test_events_beyond_the_rate_are_counted_and_the_next_line_says_how_many(
+def test_events_beyond_the_rate_are_counted_in_the_next_line(
     audit: Audit, path: Path, clock: ManualClock
 ) -> None:
     client = permissions(audit)

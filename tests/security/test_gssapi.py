@@ -654,7 +654,7 @@ def test_the_default_rule_needs_a_default_realm(
         make_for(f"kafka/localhost@{REALM}", str(realm.folder / "kafka.keytab"))
 
 
-def test_a_keytab_that_everybody_may_read_is_a_warning(
+def test_a_world_readable_keytab_causes_a_warning(
     realm: Realm, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     keytab = tmp_path / "open.keytab"

@@ -146,7 +146,7 @@ def test_an_unknown_key_has_the_set_read_again_at_most_every_ten_seconds(
     refreshed.close()
 
 
-def test_those_who_wait_are_told_when_it_ends(keys: list[SigningKey]) -> None:
+def test_waiting_logins_end_when_it_closes(keys: list[SigningKey]) -> None:
     with Provider(*keys) as provider:
         provider.answering.clear()
         refreshed = RefreshedKeys("x", partial(fetch, f"{provider.url}/keys"), RARELY)

@@ -116,11 +116,11 @@ def test_what_is_not_a_rule_is_refused(rule: str) -> None:
         "WELLKNOWN/ANONYMOUS@REALM.COM", "a" * 2000 + "@REALM.COM",
     ],
 )  # fmt: skip
-def test_a_principal_that_could_be_read_in_two_ways_is_nobody(principal: str) -> None:
+def test_an_ambiguous_principal_is_refused(principal: str) -> None:
     assert ours("RULE:[1:$1],RULE:[2:$1],DEFAULT", principal) == NONE
 
 
-def test_an_empty_name_is_nobody() -> None:
+def test_an_empty_name_is_refused() -> None:
     assert ours("RULE:[1:$1]s/.*//,DEFAULT", "alice@REALM.COM") == NONE
 
 

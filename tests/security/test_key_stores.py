@@ -234,7 +234,7 @@ def test_no_secret_is_in_a_store_that_is_shown(own: Issued, tmp_path: Path) -> N
     assert "PRIVATE KEY" not in shown
 
 
-def test_a_private_key_that_everybody_may_read_is_warned_of(
+def test_a_world_readable_private_key_causes_a_warning(
     own: Issued, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = tmp_path / "broker.pem"

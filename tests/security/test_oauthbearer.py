@@ -478,7 +478,7 @@ def test_a_new_key_of_the_issuer_counts_without_a_restart(
         assert len(provider.asked) == asked, "unknown keys make it ask at most every ten seconds"
 
 
-def test_nobody_else_waits_while_the_issuer_does_not_answer(
+def test_other_logins_do_not_wait_while_the_issuer_does_not_respond(
     tmp_path: Path, provider: Provider
 ) -> None:
     settings = {

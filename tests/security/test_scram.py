@@ -110,7 +110,7 @@ def test_a_changed_last_message_is_refused(change: str) -> None:
         _final(change)
 
 
-def test_a_client_does_not_believe_a_broker_that_does_not_know_the_password() -> None:
+def test_a_client_refuses_a_broker_without_the_password() -> None:
     credential = credential_from_password("SCRAM-SHA-256", "x")
     other = ScramCredential(
         credential.salt, credential.iterations, credential.stored_key, bytes(32)

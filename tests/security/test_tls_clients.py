@@ -138,7 +138,7 @@ def test_the_java_tools_with_pem_files(broker: TlsBroker, tmp_path: Path) -> Non
 
 
 @pytest.mark.java
-def test_a_java_client_that_speaks_plain_text_does_not_run_out_of_memory(
+def test_a_java_client_without_tls_does_not_run_out_of_memory(
     broker: TlsBroker,
 ) -> None:
     result = run_tool(

@@ -322,7 +322,7 @@ def _until(done: object) -> None:
         time.sleep(0.1)
 
 
-def test_a_flood_of_logins_is_told_to_come_again_and_costs_no_memory(
+def test_a_flood_of_logins_is_refused_without_using_memory(
     users: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """More logins at a time than may wait: the rest gets 503, and the right password is served."""

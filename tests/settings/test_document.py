@@ -29,7 +29,7 @@ def test_the_page_has_every_setting_once_in_each_scope() -> None:
         assert console.count(f"\n| `{name}` |") == 1, name
 
 
-def test_the_page_says_where_a_default_is_not_kafkas() -> None:
+def test_the_page_marks_defaults_that_differ_from_kafka() -> None:
     for row in TABLE.values():
         if row.kafka_default is not None:
             assert f"Kafka's default is `{row.kafka_default}`" in settings_page()

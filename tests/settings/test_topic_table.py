@@ -24,7 +24,7 @@ def test_every_broker_setting_behind_a_topic_config_is_derived_from_it() -> None
         assert all(one.default is None for one in rows[:-1]), "only the last has a default"
 
 
-def test_a_broker_setting_in_another_unit_says_so() -> None:
+def test_a_broker_setting_in_another_unit_mentions_it() -> None:
     assert TABLE["log.retention.minutes"].doc == (
         "log.retention.ms in minutes; used if log.retention.ms is not set."
     )

@@ -121,7 +121,7 @@ def test_a_member_whose_leave_was_refused_expires() -> None:
 
 
 @pytest.mark.parametrize("kind", [GroupWorld, TransactionWorld])
-def test_a_seed_tells_the_same_story_each_time(
+def test_a_seed_has_the_same_steps_each_time(
     kind: type[GroupWorld] | type[TransactionWorld],
 ) -> None:
     stories = []

@@ -22,7 +22,7 @@ def test_a_follower_whose_session_ended_is_in_sync_again_though_nothing_is_writt
     World(1).run(session_ends)
 
 
-def test_a_restarted_follower_is_let_in_though_its_leader_hears_of_it_late() -> None:
+def test_a_restarted_follower_rejoins_the_isr_though_its_leader_is_notified_late() -> None:
     async def restart(world: World) -> None:
         world.ensemble.lateness_s = 1.5
         await world.calm()

@@ -82,7 +82,7 @@ def test_a_planted_bug_is_found(bug: str) -> None:
     assert "leads in epoch 0" in told
 
 
-def test_a_seed_tells_the_same_story_each_time() -> None:
+def test_a_seed_has_the_same_steps_each_time() -> None:
     stories = []
     for _ in range(2):
         world = World(7)

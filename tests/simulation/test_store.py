@@ -51,7 +51,7 @@ def told(store: SimulatedStore) -> list[StoreSession]:
     return news
 
 
-def test_news_is_late_and_comes() -> None:
+def test_notifications_are_late_but_arrive() -> None:
     time, ensemble = world()
     store, other = ensemble.open(), ensemble.open()
     heard: list[float] = []
@@ -66,7 +66,9 @@ def test_news_is_late_and_comes() -> None:
 
 
 @pytest.mark.parametrize("heals", [False, True])
-def test_whoever_is_cut_off_is_told_and_loses_the_session_unless_it_heals(heals: bool) -> None:
+def test_a_disconnected_store_is_notified_and_loses_its_session_unless_it_heals(
+    heals: bool,
+) -> None:
     time, ensemble = world()
     store, other = ensemble.open(), ensemble.open()
     news = told(store)
@@ -88,7 +90,7 @@ def test_whoever_is_cut_off_is_told_and_loses_the_session_unless_it_heals(heals:
     store.commit([Create("/live/2", b"", ephemeral=True)])
 
 
-def test_a_paused_store_believes_in_a_session_that_has_ended() -> None:
+def test_a_paused_store_keeps_using_an_expired_session() -> None:
     time, ensemble = world()
     store, other = ensemble.open(), ensemble.open()
     news = told(store)
@@ -106,7 +108,7 @@ def test_a_paused_store_believes_in_a_session_that_has_ended() -> None:
     assert news == [StoreSession.CONNECTED, StoreSession.SUSPENDED, StoreSession.EXPIRED]
 
 
-def test_a_killed_store_hears_nothing_and_its_session_ends() -> None:
+def test_a_killed_store_gets_no_notifications_and_its_session_ends() -> None:
     time, ensemble = world()
     store, other = ensemble.open(), ensemble.open()
     store.commit([Create("/live/1", b"", ephemeral=True)])
@@ -179,12 +181,12 @@ def walk(seed: int) -> list[object]:
     return [*trace, *news]
 
 
-def test_every_seed_keeps_the_promises_and_is_another_story() -> None:
+def test_every_seed_keeps_the_guarantees_and_has_other_steps() -> None:
     stories = [walk(seed) for seed in range(200)]
     assert len({str(story) for story in stories}) > 190
     assert {"ok", "conflict", "unknown"} < {str(event) for story in stories for event in story}
 
 
-def test_a_seed_is_always_the_same_story() -> None:
+def test_a_seed_always_has_the_same_steps() -> None:
     for seed in range(5):
         assert walk(seed) == walk(seed)

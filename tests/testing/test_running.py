@@ -85,7 +85,7 @@ def test_settings_and_node_id_reach_the_broker(headrace_factory: Factory) -> Non
     assert sorted(metadata.topics["made"].partitions) == [0, 1, 2, 3]
 
 
-def test_a_wrong_setting_says_which(headrace_factory: Factory) -> None:
+def test_a_wrong_setting_is_named(headrace_factory: Factory) -> None:
     with pytest.raises(BrokerDied, match=r"num\.partition"):
         headrace_factory({"num.partitionz": "4"})
 
@@ -104,7 +104,7 @@ def test_acknowledged_records_are_there_after_a_restart(
     assert send(broker, "kept", "d") == [3]
 
 
-def test_an_error_strikes_as_often_as_asked_and_the_request_is_not_done(
+def test_an_error_is_injected_count_times_and_the_request_is_not_handled(
     headrace_factory: Factory,
 ) -> None:
     broker = headrace_factory()

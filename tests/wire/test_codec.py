@@ -139,7 +139,7 @@ def test_names_of_old_delete_requests_become_topics() -> None:
 
 
 @pytest.mark.parametrize(("allowed", "kind"), [(False, 1), (True, 2)])
-def test_an_old_feature_update_says_which_kind_it_is(allowed: bool, kind: int) -> None:
+def test_an_old_feature_update_has_its_upgrade_type(allowed: bool, kind: int) -> None:
     body = struct.pack(">iB", 10, 2) + b"\x02f" + struct.pack(">h?BB", 7, allowed, 0, 0)
     (update,) = codec.decode(57, 0, body).feature_updates  # type: ignore[attr-defined]
     assert (update.feature, update.max_version_level, update.upgrade_type) == ("f", 7, kind)

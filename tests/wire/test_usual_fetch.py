@@ -58,7 +58,7 @@ def parsed(raw: bytearray, version: int) -> object:
 
 @pytest.mark.parametrize("name", ["o", "orders", "n" * 126])
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_usual_request_says_the_same_both_ways(version: int, name: str) -> None:
+def test_a_usual_request_has_the_same_result_on_both_paths(version: int, name: str) -> None:
     raw = body(version, name)
     whole = parse_fetch(raw, memoryview(raw), 0, len(raw), version)
     [(key, [(index, epoch, offset, _, _, most)])] = whole.topics

@@ -106,7 +106,7 @@ def test_metrics_are_in_prometheus_format_with_help_and_type() -> None:
     assert all(LINE.fullmatch(line) for line in lines if not line.startswith("#"))
 
 
-def test_values_by_a_label_are_asked_for_when_somebody_reads_them() -> None:
+def test_values_by_a_label_are_computed_when_the_page_is_read() -> None:
     metrics = Metrics()
     counts = {"Fetch": 2.0}
     metrics.watch_each("headrace_requests_total", lambda: counts)
@@ -184,7 +184,7 @@ async def rendered_with_turns(metrics: Metrics) -> tuple[str, int]:
     return page, turns
 
 
-def test_health_says_what_is_wrong() -> None:
+def test_health_has_the_reason_of_a_problem() -> None:
     head, _, body = ask(get("/health")).partition("\r\n\r\n")
     assert head.startswith("HTTP/1.1 200 OK\r\n")
     assert json.loads(body) == {

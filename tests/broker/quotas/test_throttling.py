@@ -79,7 +79,7 @@ def fetch(client: RawClient, topic: str, offset: int = 0, replica: int = -1) -> 
     return Fetched(throttle_ms, topics, len(answer))
 
 
-def test_a_producer_over_its_quota_is_told_and_not_read(
+def test_a_producer_over_its_quota_gets_a_throttle_time_and_is_muted(
     broker: RunningBroker, cluster: Cluster
 ) -> None:
     with RawClient(broker.bootstrap_servers) as client, RawClient(broker.bootstrap_servers) as same:

@@ -111,7 +111,7 @@ def test_a_quota_counts_on_every_broker(tmp_path: Path) -> None:
                 assert time.monotonic() < deadline, "the other broker has not heard of the quota"
 
 
-def test_replication_goes_on_with_quotas_of_everybody(tmp_path: Path) -> None:
+def test_replication_continues_with_default_quotas(tmp_path: Path) -> None:
     with RunningCluster(tmp_path, 2) as cluster:
         cluster.create("orders", factor=2)
         with cluster.client(1) as connected:

@@ -68,7 +68,7 @@ def test_range_gives_the_same_partitions_of_each_topic_to_the_same_member() -> N
     assert found == {"a": {A: first, B: first}, "b": {A: second, B: second}}
 
 
-def test_range_knows_static_members_by_their_instance() -> None:
+def test_range_identifies_static_members_by_their_instance_id() -> None:
     topics = frozenset({A})
     readers = [Reader("x", None, topics, {}), Reader("z", "two", topics, {})]
     again = [Reader("x", None, topics, {}), Reader("a-new-id", "two", topics, {})]
@@ -76,7 +76,7 @@ def test_range_knows_static_members_by_their_instance() -> None:
 
 
 @pytest.mark.parametrize("name", ASSIGNORS)
-def test_nobody_and_nothing_can_be_assigned(name: str) -> None:
+def test_empty_groups_and_topics_can_be_assigned(name: str) -> None:
     assert ASSIGNORS[name]([], {A: 3}) == {}
     assert ASSIGNORS[name](_readers("a", "b", topics={A}, before={}), {}) == {"a": {}, "b": {}}
     crowd = ASSIGNORS[name](_readers("a", "b", "c", topics={A}, before={}), {A: 1})

@@ -85,14 +85,14 @@ def test_a_session_timeout_outside_the_limits_is_refused(shard: Shard, session_m
     assert refused.error is ErrorCode.INVALID_SESSION_TIMEOUT
 
 
-def test_an_unknown_member_is_told_so(shard: Shard) -> None:
+def test_an_unknown_member_gets_an_error(shard: Shard) -> None:
     assert reply_of(shard.join("who")).error is ErrorCode.UNKNOWN_MEMBER_ID
     shard.stable(1)
     assert reply_of(shard.join("who")).error is ErrorCode.UNKNOWN_MEMBER_ID
     assert shard.heartbeat("who", 1) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_full_group_takes_nobody_more() -> None:
+def test_a_full_group_refuses_members() -> None:
     shard = Shard({**QUICK, "group.max.size": "2"})
     members = shard.stable(2)
     refused = reply_of(shard.join())
@@ -126,7 +126,7 @@ def test_the_protocol_is_the_one_most_members_like_best_of_those_all_speak(shard
     ("protocol_type", "protocols"),
     [("connect", (RANGE,)), ("consumer", (STICKY,)), ("consumer", ()), ("", (RANGE,))],
 )
-def test_a_member_that_speaks_something_else_is_refused(
+def test_a_member_with_another_protocol_is_refused(
     shard: Shard, protocol_type: str, protocols: tuple[tuple[str, bytes], ...]
 ) -> None:
     shard.stable(1)
@@ -189,7 +189,7 @@ def test_a_newcomer_sends_those_who_wait_for_their_assignment_back(shard: Shard)
     assert shard.group().state == PREPARING
 
 
-def test_a_member_that_never_asks_for_its_assignment_is_removed(shard: Shard) -> None:
+def test_a_member_that_never_syncs_is_removed(shard: Shard) -> None:
     first = reply_of(shard.join(rebalance_ms=20_000, session_ms=30_000))
     newcomer = shard.join(rebalance_ms=20_000, session_ms=30_000)
     rejoin = shard.join(first.member_id, rebalance_ms=20_000, session_ms=30_000)
@@ -220,7 +220,7 @@ def test_a_member_whose_answer_got_lost_gets_it_again(shard: Shard) -> None:
     assert reply_of(token).assignment == follower.member_id.encode()
 
 
-def test_a_member_that_asks_twice_is_answered_twice(shard: Shard) -> None:
+def test_a_member_that_syncs_twice_gets_two_responses(shard: Shard) -> None:
     (first,) = shard.stable(1)
     shard.join()
     shard.advance(1)
@@ -299,7 +299,7 @@ def test_a_commit_is_a_sign_of_life(shard: Shard) -> None:
     assert shard.group().state == STABLE
 
 
-def test_whoever_waits_to_join_is_not_timed_out(shard: Shard) -> None:
+def test_a_member_that_waits_to_join_does_not_expire(shard: Shard) -> None:
     other = shard.stable(1, instance_id="a", session_ms=600_000, rebalance_ms=300_000)[0]
     newcomer = shard.join()
     shard.join(other.member_id, instance_id="a", session_ms=600_000, rebalance_ms=300_000)
@@ -400,7 +400,7 @@ def test_the_older_of_two_with_one_instance_id_is_fenced(shard: Shard) -> None:
     assert refused.value.code is fenced
 
 
-def test_a_static_leader_that_restarts_is_told_not_to_assign(shard: Shard) -> None:
+def test_a_restarted_static_leader_skips_the_assignment(shard: Shard) -> None:
     joined = reply_of(shard.join(instance_id="a"))
     shard.sync_all([joined])
     newer = reply_of(shard.join(instance_id="a"))
@@ -479,7 +479,7 @@ def test_a_generation_that_was_not_assigned_does_not_survive_a_restart(shard: Sh
     assert shard.heartbeat(member.member_id, 1) is ErrorCode.NONE
 
 
-def test_everybody_who_waits_is_answered_when_the_shard_goes_away(shard: Shard) -> None:
+def test_all_waiting_requests_are_answered_when_the_shard_is_unloaded(shard: Shard) -> None:
     (first,) = shard.stable(1)
     newcomer = shard.join()
     (reply,) = shard.groups.withdraw(ErrorCode.NOT_COORDINATOR)

@@ -54,7 +54,7 @@ def test_a_partition_is_given_up_before_it_is_given_away() -> None:
     assert shard.group.state == "Stable"
 
 
-def test_a_heartbeat_that_brings_nothing_new_is_told_nothing() -> None:
+def test_a_heartbeat_without_changes_gets_no_assignment() -> None:
     shard = Shard(orders=2)
     client = Client(shard, "a")
     client.join()
@@ -64,7 +64,7 @@ def test_a_heartbeat_that_brings_nothing_new_is_told_nothing() -> None:
     assert shard.log == before
 
 
-def test_a_full_heartbeat_is_told_everything_again() -> None:
+def test_a_full_heartbeat_gets_the_assignment_again() -> None:
     shard = Shard(orders=2)
     client = Client(shard, "a")
     client.join()
@@ -183,7 +183,7 @@ def test_a_storm_of_joins_comes_to_rest_without_a_target_for_each() -> None:
 # ------------------------------------------------------------------------------ static members
 
 
-def test_a_static_member_that_is_back_has_what_it_had_and_nobody_else_notices() -> None:
+def test_a_returning_static_member_keeps_its_assignment_without_a_rebalance() -> None:
     shard = Shard(orders=4)
     first, second = Client(shard, "a", instance_id="one"), Client(shard, "b")
     first.join()
@@ -240,7 +240,7 @@ def test_a_topic_that_grows_or_comes_is_shared_out() -> None:
     assert client.owned == partitions(returns=1)
 
 
-def test_a_topic_nobody_reads_changes_nothing() -> None:
+def test_a_topic_without_subscribers_changes_nothing() -> None:
     shard = Shard(orders=2)
     Client(shard, "a").join()
     before = dict(shard.log)
@@ -342,7 +342,7 @@ def test_commits_and_reads_need_the_member_and_its_epoch() -> None:
         group.check_fetch("a", 2)
 
 
-def test_anybody_may_commit_to_a_group_without_members() -> None:
+def test_any_client_may_commit_to_a_group_without_members() -> None:
     shard = Shard(orders=1)
     client = Client(shard, "a")
     client.join()

@@ -141,7 +141,7 @@ def test_a_classic_group_goes_on_as_a_consumer_group_when_a_new_member_comes() -
     assert shard.group.state == "Stable"
 
 
-def test_those_who_wait_in_a_classic_group_are_told_to_join_again() -> None:
+def test_waiting_members_of_a_classic_group_have_to_join_again() -> None:
     shard = Shard({"group.initial.rebalance.delay.ms": "3000"}, orders=4)
     old = OldClient(shard)
     waiting: Token[Joined] = Token()
@@ -211,7 +211,7 @@ def test_the_policy_can_forbid_downgrades() -> None:
     assert old.owned == partitions(orders=4)
 
 
-def test_a_group_without_members_becomes_what_its_next_member_speaks() -> None:
+def test_a_group_without_members_takes_the_protocol_of_its_next_member() -> None:
     shard = Shard(SETTINGS, orders=4)
     new = Client(shard, "new")
     new.join()

@@ -4,7 +4,7 @@ import pytest
 from headrace.pipelines.lake.columns import ColumnsDiffer, additions, fitted, plain
 
 
-def test_types_that_only_arrow_tells_apart_become_one() -> None:
+def test_types_that_only_arrow_distinguishes_become_one() -> None:
     schema = pa.schema(
         [
             pa.field("a", pa.large_string(), nullable=False),

@@ -25,7 +25,7 @@ def mixed() -> pa.RecordBatch:
     return pa.Table.from_batches(parts).combine_chunks().to_batches()[0]
 
 
-def test_offsets_are_told_apart_by_topic_and_partition_and_keep_the_order_of_rows() -> None:
+def test_offsets_are_grouped_by_topic_and_partition_in_the_order_of_rows() -> None:
     found = {place: list(offsets) for place, offsets in offsets_by_place(mixed()).items()}
     assert found == {ORDERS_0: [5, 6, 7], ORDERS_1: [100, 90], CLICKS_0: [3, 4]}
 

@@ -205,13 +205,13 @@ def test_rows_without_offsets_are_taken_but_leave_no_ranges(lake: Lake) -> None:
     assert lake.read().column("total").to_pylist() == [1, 2]
 
 
-def test_a_file_tells_which_epoch_wrote_it(lake: Lake) -> None:
+def test_the_path_of_a_file_has_its_epoch(lake: Lake) -> None:
     lake.commit(Epoch("query-1", 12), rows([0]))
     assert [file.epoch for file in lake.view().files] == [Epoch("query-1", 12)]
     assert epoch_of("/lake/orders/part-00000-abc.parquet") is None
 
 
-def test_a_sink_without_a_table_says_what_to_give_it() -> None:
+def test_a_sink_without_a_table_names_the_missing_option() -> None:
     with pytest.raises(ValueError, match=r'\.option\("path"'):
         DeltaLake.from_options({})
     with pytest.raises(ValueError, match="namespace"):

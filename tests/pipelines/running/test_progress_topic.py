@@ -94,7 +94,7 @@ def test_what_is_no_query_does_not_disturb(broker: RunningBroker, consumer: Cons
     assert watcher.queries == {one.id: one}
 
 
-def test_a_cluster_that_is_gone_is_complained_about_once_and_harms_nobody(
+def test_an_unreachable_cluster_is_logged_once_and_affects_no_query(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address = f"127.0.0.1:{free_port()}"

@@ -29,7 +29,7 @@ def java_that_prints(folder: Path, text: str) -> dict[str, str]:
         ("java: command not found", None),
     ],
 )
-def test_the_release_is_found_in_what_java_says(text: str, version: int | None) -> None:
+def test_the_release_is_parsed_from_the_output_of_java(text: str, version: int | None) -> None:
     assert requirements.java_version(text) == version
 
 
@@ -61,7 +61,7 @@ def test_something_else_called_java_is_no_java(tmp_path: Path) -> None:
         requirements.check_java(java_that_prints(tmp_path, "hello"))
 
 
-def test_a_missing_pyspark_says_which_extra_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_pyspark_names_the_extra_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> str:
         raise importlib.metadata.PackageNotFoundError(name)
 

@@ -99,7 +99,7 @@ def test_an_exception_of_the_program_is_never_answered_by_a_restart(
     assert caplog.text == ""
 
 
-def test_a_query_without_a_checkpoint_forbids_restarts_and_the_log_says_so(
+def test_a_query_without_a_checkpoint_prevents_restarts_with_a_log_line(
     streaming: Starts, caplog: pytest.LogCaptureFixture
 ) -> None:
     streaming.without_checkpoint.append("totals")

@@ -35,7 +35,7 @@ def test_checkpoints_state_store_and_metrics_are_set() -> None:
     assert found["spark.metrics.conf.*.sink.prometheusServlet.path"] == "/metrics/prometheus"
 
 
-def test_what_the_user_says_wins_over_what_we_set() -> None:
+def test_settings_of_the_user_override_ours() -> None:
     launch = Launch(
         "app", "b:1", "local", "/c", {"spark.sql.shuffle.partitions": "7", "spark.x": "a b"}
     )

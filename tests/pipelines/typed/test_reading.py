@@ -384,7 +384,7 @@ def test_a_registry_that_stumbles_is_asked_again(
     assert topic.values(value__format="avro") == [ORDER]
 
 
-def test_another_address_is_asked_where_nobody_is(
+def test_the_next_address_is_tried_if_one_does_not_respond(
     topic: Topic, client: SchemaRegistryClient, proxy: CountingProxy
 ) -> None:
     topic.produce(AvroSerializer(client, json.dumps(FLAT))(ORDER, topic.context))

@@ -146,7 +146,7 @@ def test_a_stream_is_written_typed_and_once(
     assert sorted(row.number for row in rows.collect()) == list(range(4))
 
 
-def test_the_example_reads_both_versions_and_puts_the_stranger_aside(
+def test_the_example_reads_both_versions_and_quarantines_the_foreign_record(
     spark: SparkSession, topic: Topic, proxy: CountingProxy
 ) -> None:
     path = Path(__file__).resolve().parents[3] / "examples" / "typed" / "orders.py"
