@@ -18,6 +18,7 @@ const PAGES: Record<string, Page> = Object.fromEntries(
     "": () => import("./pages/overview"),
     topics: () => import("./pages/topics"),
     groups: () => import("./pages/groups"),
+    queries: () => import("./pages/queries"),
     retention: () => import("./pages/retention"),
     schemas: () => import("./pages/schemas"),
     access: () => import("./pages/access"),

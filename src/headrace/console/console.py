@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from headrace.admin.record_times import RecordTimes
 from headrace.client.config import ClientConfig, client_config, from_librdkafka
 from headrace.console.cluster_threads import ClusterThreads
+from headrace.console.flow_rates import FlowRates
 from headrace.console.observer import Observer
+from headrace.console.query_progress import QueryProgress
 from headrace.console.records.search import Searches
 from headrace.console.records.shown import Decoder
 from headrace.console.records.tail import Tails
@@ -74,6 +76,8 @@ class Console:
         self.tails = Tails(options.consumer_properties, self.decoder)
         self.searches = Searches()
         self.observer = Observer(self.cluster, exports=options.exports_metrics)
+        self.queries = QueryProgress(self.cluster)
+        self.flow_rates = FlowRates(self.cluster)
         self.forecast_times = RecordTimes()
         self.forecast_lock = asyncio.Lock()
 
@@ -83,5 +87,6 @@ class Console:
 
     async def stop(self) -> None:
         await self.observer.stop()
+        await self.queries.stop()
         self.tails.close()
         self.cluster.close()

@@ -177,8 +177,16 @@ class QueryWatcher:
         if value is None:
             self.queries.pop(name, None)
             return
-        try:
-            self.queries[name] = from_json(json.loads(value))
-        except (ValueError, KeyError, TypeError):
-            # A record of another program or of a later version.
+        query = parse_query(value)
+        if query is None:
             log.debug("ignoring a record of %s with the key %r, which is not a query", TOPIC, name)
+        else:
+            self.queries[name] = query
+
+
+def parse_query(value: bytes) -> Query | None:
+    """The query in a record; None if another program or a later version has written it."""
+    try:
+        return from_json(json.loads(value))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None

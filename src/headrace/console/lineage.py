@@ -1,0 +1,189 @@
+"""How data flows: topics, Spark queries, tables and paths, and consumer groups, as a graph.
+
+Pure. Each edge says how it is known. A graph is bounded; what is left out is counted.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from headrace.admin.group_view import GroupView
+from headrace.console.query_progress import trouble
+from headrace.pipelines.running.progress import Query
+
+MOST_NODES = 200
+
+
+class NodeKind(StrEnum):
+    """What a node is."""
+
+    TOPIC = "topic"
+    QUERY = "query"
+    TABLE = "table"
+    GROUP = "group"
+
+
+@dataclass(frozen=True, slots=True)
+class FlowNode:
+    """A topic, a query, a consumer group, or a table, folder or other target of a query."""
+
+    kind: NodeKind
+    id: str
+    """Unique among the nodes of its kind."""
+    title: str
+    detail: str = ""
+    trouble: str = ""
+
+    @property
+    def key(self) -> str:
+        """Unique among all nodes."""
+        return f"{self.kind}:{self.id}"
+
+
+@dataclass(frozen=True, slots=True)
+class FlowEdge:
+    """Data flows from one node to another."""
+
+    source: FlowNode
+    target: FlowNode
+    known_from: str
+    lag_records: int | None = None
+    reported_rows_per_s: float | None = None
+    """What a query reports; rates of topics and groups are measured (flow_rates.py)."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowGraph:
+    """Nodes and edges, and how many nodes of each kind are left out."""
+
+    nodes: tuple[FlowNode, ...]
+    edges: tuple[FlowEdge, ...]
+    left_out: dict[NodeKind, int] = field(default_factory=dict)
+
+
+def build_graph(
+    queries: Iterable[Query],
+    groups: Iterable[GroupView],
+    now_ms: int,
+    *,
+    text: str = "",
+    most: int = MOST_NODES,
+) -> FlowGraph:
+    """The graph of everything that is connected to a topic, a query or a group.
+
+    With `text` only edges that touch a node with this text in its name. Queries that need
+    attention come first, then those that run, then groups with members, then the rest.
+    """
+    ranked = sorted(queries, key=lambda each: (_rank(each, now_ms), each.title, each.id))
+    edges = [edge for query in ranked for edge in query_edges(query, now_ms)]
+    for view in sorted(groups, key=_group_rank):
+        edges += group_edges(view)
+    wanted = text.lower()
+    if wanted:
+        edges = [
+            each
+            for each in edges
+            if wanted in each.source.title.lower() or wanted in each.target.title.lower()
+        ]
+    return _bounded(edges, most)
+
+
+def query_edges(query: Query, now_ms: int) -> Iterator[FlowEdge]:
+    """The topics that a query reads, and where it writes."""
+    node = FlowNode(
+        NodeKind.QUERY,
+        query.id,
+        query.title,
+        f"{query.application}, {query.state}",
+        trouble(query, now_ms),
+    )
+    for source in query.sources:
+        for name in sorted({*source.topics, *source.positions}):
+            only = len({*source.topics, *source.positions}) == 1
+            yield FlowEdge(
+                topic_node(name),
+                node,
+                "offsets in the progress of the query",
+                source.topics.get(name),
+                # Spark reports one rate for a source, however many topics it has.
+                query.input_rows_per_s if only and len(query.sources) == 1 else None,
+            )
+    target = _sink_node(query)
+    if target is not None:
+        yield FlowEdge(node, *target)
+
+
+def _sink_node(query: Query) -> tuple[FlowNode, str] | None:
+    # Records of older programs have only Spark's text.
+    target = getattr(query, "sink_target", None)
+    if target is not None:
+        known = "sink in the plan of the query"
+        if target.topic:
+            return topic_node(target.topic), known
+        place = target.table or target.path
+        if place:
+            kind = "table" if target.table else "path"
+            return FlowNode(NodeKind.TABLE, place, place, f"{target.kind} {kind}"), known
+    if not query.sink:
+        return None
+    known = "text of the sink in the progress of the query"
+    start, _, rest = query.sink.partition("[")
+    if rest.endswith("]") and start in ("FileSink", "DeltaSink"):
+        place = rest[:-1]
+        kind = "files" if start == "FileSink" else "delta path"
+        return FlowNode(NodeKind.TABLE, place, place, kind), known
+    # Sinks without a name of their own, such as console or foreachBatch, belong to one query.
+    kind = target.kind if target is not None else "sink"
+    return FlowNode(NodeKind.TABLE, f"{query.id}/sink", _short(query.sink), kind), known
+
+
+def group_edges(view: GroupView) -> Iterator[FlowEdge]:
+    """The topics that a consumer group reads."""
+    group = view.description
+    node = FlowNode(NodeKind.GROUP, group.name, group.name, group.state)
+    for name in sorted({each.topic for each in view.partitions}):
+        rows = [each for each in view.partitions if each.topic == name]
+        lags = [each.lag for each in rows if each.lag is not None]
+        committed = any(each.committed is not None for each in rows)
+        assigned = any(each.owner is not None for each in rows)
+        known = "committed offsets" if committed else "assigned partitions"
+        if committed and assigned:
+            known = "committed offsets and assigned partitions"
+        yield FlowEdge(topic_node(name), node, known, sum(lags) if lags else None)
+
+
+def topic_node(name: str) -> FlowNode:
+    return FlowNode(NodeKind.TOPIC, name, name)
+
+
+def _bounded(edges: Sequence[FlowEdge], most: int) -> FlowGraph:
+    """The first edges whose nodes fit."""
+    nodes: dict[str, FlowNode] = {}
+    left_out: dict[str, FlowNode] = {}
+    shown: list[FlowEdge] = []
+    for edge in edges:
+        new = {each.key: each for each in (edge.source, edge.target) if each.key not in nodes}
+        if len(nodes) + len(new) <= most:
+            nodes |= new
+            shown.append(edge)
+        else:
+            left_out |= new
+    counts: dict[NodeKind, int] = {}
+    for key, node in left_out.items():
+        if key not in nodes:
+            counts[node.kind] = counts.get(node.kind, 0) + 1
+    return FlowGraph(tuple(nodes.values()), tuple(shown), counts)
+
+
+def _rank(query: Query, now_ms: int) -> int:
+    return 0 if trouble(query, now_ms) else 1 if query.state.alive else 2
+
+
+def _group_rank(view: GroupView) -> tuple[bool, int, str]:
+    return not view.description.members, -view.lag, view.description.name
+
+
+def _short(sink: str) -> str:
+    """The text of a sink without the package and the address of its Java object."""
+    name = sink.partition("@")[0].rstrip("$")
+    return name.rpartition(".")[2] if "[" not in name else name

@@ -1,0 +1,62 @@
+"""Lineage with rates: topics, queries, tables and consumer groups, and how data flows."""
+
+from headrace.console.console_request import ConsoleRequest, whole_number
+from headrace.console.flow_rates import FlowRates
+from headrace.console.lineage import MOST_NODES, FlowEdge, FlowNode, NodeKind, build_graph
+from headrace.console.query_progress import now_ms
+from headrace.service.errors import HttpError
+
+
+async def get_lineage(request: ConsoleRequest) -> object:
+    """The graph. What could not be read is named in `missing`, and the rest is returned."""
+    console = request.console
+    missing: dict[str, str] = {}
+    try:
+        queries = [each.query for each in await console.queries.queries()]
+    except HttpError as error:
+        queries, missing["queries"] = [], error.message
+    try:
+        groups = list(await console.observer.groups())
+    except HttpError as error:
+        groups, missing["groups"] = [], error.message
+    most = whole_number("most", request.text("most", str(MOST_NODES)), 2, MOST_NODES)
+    graph = build_graph(queries, groups, now_ms(), text=request.text("q"), most=most)
+    rates = console.flow_rates
+    try:
+        await rates.sample(
+            [each.id for each in graph.nodes if each.kind is NodeKind.TOPIC],
+            [each.id for each in graph.nodes if each.kind is NodeKind.GROUP],
+        )
+    except HttpError as error:
+        missing["rates"] = error.message
+    return {
+        "nodes": [_node(each, rates) for each in graph.nodes],
+        "edges": [_edge(each, rates) for each in graph.edges],
+        "left_out": graph.left_out,
+        "missing": missing,
+    }
+
+
+def _node(node: FlowNode, rates: FlowRates) -> dict[str, object]:
+    return {
+        "key": node.key,
+        "kind": node.kind,
+        "id": node.id,
+        "title": node.title,
+        "detail": node.detail,
+        "trouble": node.trouble,
+        "records_per_s": rates.topic(node.id) if node.kind is NodeKind.TOPIC else None,
+    }
+
+
+def _edge(edge: FlowEdge, rates: FlowRates) -> dict[str, object]:
+    measured = None
+    if edge.target.kind is NodeKind.GROUP:
+        measured = rates.group(edge.target.id, edge.source.id)
+    return {
+        "from": edge.source.key,
+        "to": edge.target.key,
+        "known_from": edge.known_from,
+        "lag": None if edge.lag_records is None else str(edge.lag_records),
+        "records_per_s": edge.reported_rows_per_s if measured is None else measured,
+    }
