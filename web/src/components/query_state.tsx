@@ -18,7 +18,7 @@ export function QueryState({ of }: { of: { state: string; silent: boolean; troub
         <Badge kind={kind}>{of.silent ? `silent (was ${of.state})` : of.state}</Badge>
       </span>
       {of.trouble !== "" && (
-        <small class="reason">
+        <small class="reason" title={of.trouble}>
           <bdi>{of.trouble}</bdi>
         </small>
       )}
