@@ -90,13 +90,11 @@ def build_graph(
 
 def query_edges(query: Query, now_ms: int) -> Iterator[FlowEdge]:
     """The topics that a query reads, and where it writes."""
-    node = FlowNode(
-        NodeKind.QUERY,
-        query.id,
-        query.title,
-        f"{query.application}, {query.state}",
-        trouble(query, now_ms),
-    )
+    problem = trouble(query, now_ms)
+    detail = f"{query.application}, {query.state}"
+    node = FlowNode(NodeKind.QUERY, query.id, query.title, detail, problem)
+    # The last rate that a silent query reported says nothing about now.
+    rate = None if problem and query.state.alive else query.input_rows_per_s
     for source in query.sources:
         for name in sorted({*source.topics, *source.positions}):
             only = len({*source.topics, *source.positions}) == 1
@@ -106,7 +104,7 @@ def query_edges(query: Query, now_ms: int) -> Iterator[FlowEdge]:
                 "offsets in the progress of the query",
                 source.topics.get(name),
                 # Spark reports one rate for a source, however many topics it has.
-                query.input_rows_per_s if only and len(query.sources) == 1 else None,
+                rate if only and len(query.sources) == 1 else None,
             )
     target = _sink_node(query)
     if target is not None:

@@ -205,7 +205,7 @@ def trouble(query: Query, now_ms: int) -> str:
     quiet_ms = now_ms - query.time_ms
     if quiet_ms > max(SILENT_AFTER_MS, 5 * (query.batch_ms or 0)):
         return (
-            f"No report for {quiet_ms // 1000} s: its program was killed, cannot reach the "
+            f"No report for {quiet_ms // 60_000} min: its program was killed, cannot reach the "
             "cluster, or is in a long batch"
         )
     return ""

@@ -4,6 +4,8 @@ import { Shown } from "../components/states";
 import { Table, byNumber } from "../components/table";
 import type { TopicRow } from "./topics";
 import { count } from "../numbers";
+import type { Flow } from "../flow";
+import { FlowOf } from "./lineage";
 
 interface Broker {
   id: number;
@@ -18,9 +20,13 @@ interface ClusterInfo {
   brokers: Broker[];
 }
 
+/** The page of the lineage has more. */
+const MOST_NODES = 40;
+
 export default function Overview(): JSX.Element {
   const cluster = useData<ClusterInfo>("/cluster", 5000);
   const topics = useData<{ topics: TopicRow[] }>("/topics", 10000);
+  const flow = useData<Flow>(`/lineage?most=${MOST_NODES}`, 1000);
   const rows = topics.data?.topics ?? [];
   const sum = (value: (row: TopicRow) => number) => rows.reduce((total, row) => total + value(row), 0);
   return (
@@ -38,6 +44,9 @@ export default function Overview(): JSX.Element {
               <Figure value={topics.data && count(sum((row) => row.under_replicated))} label="under-replicated" />
               <Figure value={topics.data && count(sum((row) => row.offline))} label="without a leader" />
             </div>
+            <h2>Data flow</h2>
+            <FlowOf flow={flow} />
+            <h2>Brokers</h2>
             <Table
               label="Brokers"
               rows={data.brokers}

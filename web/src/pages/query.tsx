@@ -159,11 +159,14 @@ function watermarkText(text: string): string {
   return moment === 0 ? "no row with a time so far" : timeText(moment);
 }
 
+/** Axes have room for few digits; the exact figures are on the cards. */
+const COMPACT = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+
 function History({ points }: { points: Point[] }): JSX.Element {
   const shown = useMemo(() => {
     const times = points.map(([time]) => time);
     const number = (value: Long | number | null) => (value === null ? null : Number(value));
-    const records = (value: number) => count(Math.round(value));
+    const records = (value: number) => COMPACT.format(Math.round(value));
     return {
       times,
       rows: [
