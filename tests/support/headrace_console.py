@@ -19,6 +19,7 @@ class HeadraceConsole:
             "--bootstrap", bootstrap, "--listen", "127.0.0.1:0", *options,
         ]  # fmt: skip
         self.bootstrap = bootstrap
+        self.folder = folder
         self._log = folder / "console.log"
         self._process: subprocess.Popen[str] | None = None
         self.url = ""

@@ -27,6 +27,10 @@ RegistryUrl = Annotated[
     ),
 ]
 ReadOnly = Annotated[bool, typer.Option("--read-only", help="Disable all changes.")]
+Metrics = Annotated[
+    bool,
+    typer.Option("--metrics", help="Add kafka_exporter's metrics of the cluster to /metrics."),
+]
 Insecure = Annotated[
     bool,
     typer.Option(
@@ -55,6 +59,7 @@ def console(
     ] = None,
     registry: RegistryUrl = None,
     read_only: ReadOnly = False,
+    metrics: Metrics = False,
     insecure: Insecure = False,
     config: services.ConfigFile = None,
     assignments: services.Assignments = None,
@@ -82,6 +87,7 @@ def console(
             "bootstrap.servers": bootstrap or in_file,
             "schema.registry.url": registry,
             "console.read.only": "true" if read_only else None,
+            "console.metrics": "true" if metrics else None,
         },
     )
     host, _ = settings.listen
@@ -93,16 +99,10 @@ def console(
         )
 
     def build() -> "HttpService[ConsoleRequest]":
-        from headrace.console.console import Console, ConsoleOptions
+        from headrace.console.console import Console
         from headrace.console.http_service import console_service
+        from headrace.console.options import read_options
 
-        options = ConsoleOptions(
-            bootstrap=settings.text("bootstrap.servers"),
-            properties=properties,
-            registry_url=settings.text("schema.registry.url"),
-            read_only=settings.boolean("console.read.only"),
-            hosts=frozenset(filter(None, settings.text("console.hosts").lower().split(","))),
-        )
-        return console_service(Console(options), host)
+        return console_service(Console(read_options(settings, properties)), host)
 
     services.serve("console", build, settings, log_format, log_level)

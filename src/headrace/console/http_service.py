@@ -25,6 +25,7 @@ def console_service(console: Console, listen_host: str) -> HttpService[ConsoleRe
         stop=console.stop,
         health=Health,
         metrics=tuple,
+        metrics_text=lambda: console.observer.metrics_page,
         page=load_assets().serve,
         hosts=LOOPBACK_NAMES | options.hosts | {listen_host.lower()},
         response_headers=SECURITY_HEADERS,

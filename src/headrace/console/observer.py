@@ -28,9 +28,10 @@ _log = logging.getLogger("headrace.console")
 class Observer:
     """The groups as they were last seen, and their history in memory."""
 
-    def __init__(self, cluster: ClusterThreads, *, exports: bool) -> None:
+    def __init__(self, cluster: ClusterThreads, *, exports: bool, by_partition: bool) -> None:
         self._cluster = cluster
         self._exports = exports
+        self._by_partition = by_partition
         self._times = RecordTimes()
         self._history = LagHistory()
         self._task: asyncio.Task[None] | None = None
@@ -90,7 +91,9 @@ class Observer:
         if self._exports:
             snapshot = await self._cluster.run(collect, self._times)
             views: Sequence[GroupView] = snapshot.groups
-            self.metrics_page = await asyncio.to_thread(render, snapshot)
+            self.metrics_page = await asyncio.to_thread(
+                render, snapshot, by_partition=self._by_partition
+            )
         else:
             views = await self._cluster.run(_view_all, self._times)
         now_ms = time.time_ns() // 1_000_000

@@ -44,10 +44,10 @@ async def list_records(request: ConsoleRequest) -> object:
 async def get_record(request: ConsoleRequest) -> object:
     """One record, with much longer texts than a list has."""
     record, append_time = await _record(request)
-    partition = whole_number("partition", request.path["partition"], 0, 2**31 - 1)
+    place = _place(request)
     decoder = request.console.decoder
     return await request.console.cluster.run(
-        lambda _: shown_record(record, partition, append_time, decoder, WHOLE_CHARACTERS)
+        lambda _: shown_record(record, place, append_time, decoder, WHOLE_CHARACTERS)
     )
 
 
@@ -56,7 +56,11 @@ async def download(request: ConsoleRequest) -> object:
     part = request.path["part"]
     if part not in ("key", "value"):
         raise HttpError(404, "A record has a key and a value")
-    record, _ = await _record(request)
+    found, _ = await _record(request)
+    decoder = request.console.decoder
+    record = await request.console.cluster.run(
+        lambda _: decoder.masked(request.path["topic"], found)
+    )
     data = record.key if part == "key" else record.value
     if data is None:
         raise HttpError(404, f"The record has no {part}")
@@ -109,6 +113,7 @@ async def search(request: ConsoleRequest) -> object:
         newest_first=request.text("order", "newest") == "newest",
         properties=console.options.client_properties,
         registry=None if console.registry is None else console.registry.urls,
+        masks=tuple(console.options.masks.texts()),
     )
     return HttpStream(console.searches.run(job))
 
@@ -146,10 +151,13 @@ def _ranges(text: str) -> dict[int, tuple[int, int]]:
 
 
 async def _record(request: ConsoleRequest) -> tuple[Record, bool]:
-    partition = whole_number("partition", request.path["partition"], 0, 2**31 - 1)
     offset = whole_number("offset", request.path["offset"])
-    place = TopicPartition(request.path["topic"], partition)
-    return await request.console.cluster.run(_one, place, offset)
+    return await request.console.cluster.run(_one, _place(request), offset)
+
+
+def _place(request: ConsoleRequest) -> TopicPartition:
+    partition = whole_number("partition", request.path["partition"], 0, 2**31 - 1)
+    return TopicPartition(request.path["topic"], partition)
 
 
 def _one(cluster: Cluster, place: TopicPartition, offset: int) -> tuple[Record, bool]:

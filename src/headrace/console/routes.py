@@ -1,7 +1,7 @@
 """The route table of the console's HTTP API. The pages are in `assets.py`.
 
-Rows with a method other than GET change something, but for searches and questions that need a
-body: those are in `_READS`.
+The group of a row decides about its role and about the audit log: views of metadata (VIEW), reads
+of records (READ, audited), changes (WRITE, audited) and changes of access (ADMIN, audited).
 """
 
 from collections.abc import Awaitable, Callable
@@ -21,23 +21,20 @@ from headrace.console import (
     transactions_api,
 )
 from headrace.console.console_request import ConsoleRequest
+from headrace.security.http_users import Role
+from headrace.security.principals import ANONYMOUS
 from headrace.service.routes import HttpRoute
 
 Handler = Callable[[ConsoleRequest], Awaitable[object]]
 Row = tuple[str, str, Handler]
 
-_READS: tuple[Row, ...] = (
+_VIEWS: tuple[Row, ...] = (
     ("GET", "/api/session", overview_api.get_session),
     ("GET", "/api/cluster", overview_api.get_cluster),
     ("GET", "/api/topics", topics_api.list_topics),
     ("POST", "/api/topic-numbers", topics_api.get_numbers),
     ("GET", "/api/topics/{topic}", topics_api.get_topic),
     ("GET", "/api/topics/{topic}/configs", topics_api.get_topic_configs),
-    ("GET", "/api/topics/{topic}/records", records_api.list_records),
-    ("GET", "/api/topics/{topic}/records/{partition}/{offset}", records_api.get_record),
-    ("GET", "/api/topics/{topic}/records/{partition}/{offset}/{part}", records_api.download),
-    ("GET", "/api/topics/{topic}/tail", records_api.follow),
-    ("GET", "/api/topics/{topic}/search", records_api.search),
     ("GET", "/api/topics/{topic}/groups", topics_api.get_topic_groups),
     ("GET", "/api/topics/{topic}/volume", topics_api.get_volume),
     ("GET", "/api/groups", groups_api.list_all),
@@ -56,6 +53,17 @@ _READS: tuple[Row, ...] = (
     ("GET", "/api/log-folders", brokers_api.get_log_folders),
     ("GET", "/api/transactions", transactions_api.list_open),
     ("GET", "/api/held-partitions", transactions_api.list_held),
+)
+
+_RECORDS: tuple[Row, ...] = (
+    ("GET", "/api/topics/{topic}/records", records_api.list_records),
+    ("GET", "/api/topics/{topic}/records/{partition}/{offset}", records_api.get_record),
+    ("GET", "/api/topics/{topic}/records/{partition}/{offset}/{part}", records_api.download),
+    ("GET", "/api/topics/{topic}/tail", records_api.follow),
+    ("GET", "/api/topics/{topic}/search", records_api.search),
+)
+
+_ACCESS: tuple[Row, ...] = (
     ("GET", "/api/users", access_api.list_users),
     ("GET", "/api/acls", access_api.list_acls),
     ("GET", "/api/quotas", access_api.list_all_quotas),
@@ -72,8 +80,11 @@ _CHANGES: tuple[Row, ...] = (
     ("POST", "/api/schemas/{subject}", schemas_api.register_schema),
     ("PUT", "/api/schemas/{subject}/compatibility", schemas_api.change_compatibility),
     ("DELETE", "/api/schemas/{subject}/{version}", schemas_api.delete_version),
-    ("PATCH", "/api/brokers/{broker}/configs", brokers_api.change_broker_configs),
     ("POST", "/api/preferred-leaders", brokers_api.elect_preferred),
+)
+
+_ADMINISTRATION: tuple[Row, ...] = (
+    ("PATCH", "/api/brokers/{broker}/configs", brokers_api.change_broker_configs),
     ("DELETE", "/api/transactions/{id}", transactions_api.abort),
     ("POST", "/api/held-partitions/abort", transactions_api.abort_in_partition),
     ("PUT", "/api/users/{user}", access_api.put_user),
@@ -86,5 +97,32 @@ _CHANGES: tuple[Row, ...] = (
 
 def routes(*, read_only: bool) -> tuple[HttpRoute[ConsoleRequest], ...]:
     """The rows that this console has; a read-only console has none that changes something."""
-    rows = _READS if read_only else (*_READS, *_CHANGES)
-    return tuple(HttpRoute(*row) for row in rows)
+    found = [HttpRoute(*row, Role.VIEW) for row in _VIEWS]
+    found += [HttpRoute(*row, Role.ADMIN) for row in _ACCESS]
+    found += [_audited(row, Role.READ, "records_read") for row in _RECORDS]
+    if not read_only:
+        found += [_audited(row, Role.WRITE, "console_change") for row in _CHANGES]
+        found += [_audited(row, Role.ADMIN, "console_change") for row in _ADMINISTRATION]
+    return tuple(found)
+
+
+def _audited(row: Row, role: Role, event: str) -> HttpRoute[ConsoleRequest]:
+    method, pattern, handler = row
+
+    async def audited(request: ConsoleRequest) -> object:
+        answer = await handler(request)
+        fields = {"method": method, "path": pattern, **request.path}
+        request.console.audit.changed(AuditedClient(request), event, fields)
+        return answer
+
+    return HttpRoute(method, pattern, audited, role)
+
+
+class AuditedClient:
+    """The sender of a request in the words of the audit log."""
+
+    listener = "console"
+
+    def __init__(self, request: ConsoleRequest) -> None:
+        self.address = request.client
+        self.principal = request.principal or ANONYMOUS

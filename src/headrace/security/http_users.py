@@ -51,9 +51,10 @@ _VERIFIER = re.compile(
 class Role(IntEnum):
     """What a user of an HTTP interface may do; each role includes the ones before it."""
 
-    READ = 1
-    WRITE = 2
-    ADMIN = 3
+    VIEW = 1
+    READ = 2
+    WRITE = 3
+    ADMIN = 4
 
 
 ROLE_NAMES = tuple(role.name.lower() for role in Role)

@@ -111,7 +111,7 @@ class Application(Generic[R]):
         except HttpError as error:
             if page is None or error.status != 404 or method != "GET":
                 raise
-            return Match("page", page, {"path": path}, Role.READ)
+            return Match("page", page, {"path": path}, Role.VIEW)
 
     # --------------------------------------------------------------------------- start and stop
 
@@ -170,6 +170,8 @@ class Application(Generic[R]):
             request = Request(method, {}, {}, headers)
             await _identify(request, self._authenticate, Role.READ, scope)
         page = self._metrics.page(self._service.metrics())
+        if self._service.metrics_text is not None:
+            page += self._service.metrics_text()
         await _send(send, 200, METRICS_TYPE, page.encode(), {})
 
     async def _live(self, _: Request) -> object:
@@ -263,7 +265,14 @@ def _check_host(hosts: frozenset[str] | None, headers: dict[bytes, bytes]) -> No
 
 def _check_origin(method: str, headers: dict[bytes, bytes]) -> None:
     """A page of another site in a user's browser must not write on the user's behalf."""
-    if method != "GET" and headers.get(b"sec-fetch-site") in (b"cross-site", b"same-site"):
+    if method == "GET":
+        return
+    foreign = headers.get(b"sec-fetch-site") in (b"cross-site", b"same-site")
+    origin = headers.get(b"origin")
+    if origin is not None and not foreign:
+        # Older browsers send no sec-fetch-site.
+        foreign = origin.partition(b"://")[2].lower() != headers.get(b"host", b"").lower()
+    if foreign:
         raise HttpError(403, "HTTP 403 Forbidden: the request comes from a page of another site")
 
 

@@ -66,6 +66,8 @@ class HttpService(Generic[R]):
     health: Callable[[], Health]
     metrics: Callable[[], Iterable[ServiceMetric]]
     """The service's own metrics."""
+    metrics_text: Callable[[], str] | None = None
+    """Further metrics in Prometheus's text format, with names of their own."""
     authenticate: Authenticate | None = None
     """None: what the settings ask for (`authentication.py`). A service with a login of its own
     sets it."""

@@ -33,7 +33,7 @@ _IS_LISTENER = Check("http://HOST:PORT or https://HOST:PORT", _is_listener)
 
 
 METHODS = ("NONE", "BASIC", "BEARER", "CERTIFICATE")
-ROLES = ("read", "write", "admin")
+ROLES = ("view", "read", "write", "admin")
 _NO_TLS_ROWS = ("ssl.client.auth", "ssl.endpoint.identification.algorithm")
 """Of brokers only."""
 
@@ -120,6 +120,15 @@ CONSOLE_TABLE: dict[str, Setting] = {
                 "decoded without schemas.", scope="service"),
         Setting("console.read.only", Type.BOOLEAN, False,
                 "Leave out every function that changes something.", scope="service"),
+        Setting("console.metrics", Type.BOOLEAN, False,
+                "Add the metrics of the cluster to /metrics, with the names of kafka_exporter.",
+                scope="service"),
+        Setting("console.metrics.partitions", Type.BOOLEAN, True,
+                "Whether these metrics have a row for each partition.", scope="service"),
+        Setting("console.masks", Type.LIST, (),
+                "Fields that nobody sees, as TOPIC:PATH. TOPIC may end with *; PATH is key, value, "
+                "value.FIELD.FIELD, or headers.NAME. An example: orders*:value.card.number.",
+                scope="service"),
         Setting("console.hosts", Type.STRING, "",
                 "Further host names under which browsers reach the console, separated by commas. "
                 "Requests for other names are refused.", scope="service"),

@@ -100,7 +100,7 @@ export function Chart({ label, times, series, height = 200, onRange }: ChartProp
   }, [key]);
 
   useEffect(() => plot.current?.setData(data(times, series)), [times, series]);
-  return <div class="chart" role="img" aria-label={label} ref={box} style={{ minHeight: `${height + 40}px` }} />;
+  return <div class="chart" role="img" aria-label={label} ref={box} style={{ minHeight: `${height + (series.length > 1 ? 40 : 0)}px` }} />;
 }
 
 function tickText(ms: number, stepSeconds: number): string {

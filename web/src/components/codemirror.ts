@@ -4,6 +4,8 @@ import { json } from "@codemirror/lang-json";
 import { MergeView } from "@codemirror/merge";
 import { EditorState } from "@codemirror/state";
 import { EditorView } from "@codemirror/view";
+import { HighlightStyle, syntaxHighlighting } from "@codemirror/language";
+import { tags } from "@lezer/highlight";
 import { basicSetup } from "codemirror";
 
 const look = EditorView.theme({
@@ -12,9 +14,19 @@ const look = EditorView.theme({
   ".cm-gutters": { backgroundColor: "var(--raised)", color: "var(--muted)", border: "0" },
   "&.cm-focused": { outline: "2px solid var(--accent)" },
   ".cm-activeLine, .cm-activeLineGutter": { backgroundColor: "transparent" },
+  ".cm-collapsedLines": { color: "var(--muted)", background: "var(--raised)" },
   ".cm-changedLine": { backgroundColor: "var(--warning-surface) !important" },
   ".cm-selectionBackground": { backgroundColor: "var(--accent-surface) !important" },
 });
+
+const colours = syntaxHighlighting(
+  HighlightStyle.define([
+    { tag: tags.propertyName, color: "var(--accent)" },
+    { tag: tags.string, color: "var(--ok)" },
+    { tag: tags.number, color: "var(--warning)" },
+    { tag: [tags.bool, tags.null], color: "var(--bad)" },
+  ]),
+);
 
 export function jsonEditor(parent: HTMLElement, label: string, text: string, readOnly: boolean, onInput: (text: string) => void): EditorView {
   const changed = EditorView.updateListener.of((update) => {
@@ -22,7 +34,7 @@ export function jsonEditor(parent: HTMLElement, label: string, text: string, rea
   });
   const state = EditorState.create({
     doc: text,
-    extensions: [basicSetup, json(), look, changed, EditorState.readOnly.of(readOnly), EditorView.contentAttributes.of({ "aria-label": label }), EditorView.lineWrapping],
+    extensions: [basicSetup, json(), look, colours, changed, EditorState.readOnly.of(readOnly), EditorView.contentAttributes.of({ "aria-label": label }), EditorView.lineWrapping],
   });
   const root = shadow(parent);
   return new EditorView({ state, parent: root, root });
@@ -38,7 +50,7 @@ function shadow(parent: HTMLElement): ShadowRoot {
 export function difference(parent: HTMLElement, before: string, after: string): () => void {
   const side = (doc: string, label: string) => ({
     doc,
-    extensions: [basicSetup, json(), look, EditorState.readOnly.of(true), EditorView.contentAttributes.of({ "aria-label": label }), EditorView.lineWrapping],
+    extensions: [basicSetup, json(), look, colours, EditorState.readOnly.of(true), EditorView.contentAttributes.of({ "aria-label": label }), EditorView.lineWrapping],
   });
   const root = shadow(parent);
   const view = new MergeView({ a: side(before, "Earlier version"), b: side(after, "Later version"), parent: root, root, collapseUnchanged: { margin: 3 } });

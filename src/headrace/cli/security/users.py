@@ -85,6 +85,7 @@ UsersFile = Annotated[
 class RoleName(StrEnum):
     """Roles of users of HTTP services."""
 
+    VIEW = "view"
     READ = "read"
     WRITE = "write"
     ADMIN = "admin"

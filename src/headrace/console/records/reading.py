@@ -105,7 +105,7 @@ def read_page(
     for each in ranges:
         place = TopicPartition(topic, each.partition)
         found = [
-            shown_record(record, each.partition, append_time, decoder, PREVIEW_CHARACTERS)
+            shown_record(record, place, append_time, decoder, PREVIEW_CHARACTERS)
             for record, append_time in read_records(cluster, place, each.start, each.stop, budget)
         ]
         rows.append(found[::-1] if newest_first else found)

@@ -27,6 +27,7 @@ class SearchJob:
     newest_first: bool
     properties: Mapping[str, str] = field(repr=False)
     registry: tuple[str, ...] | None = None
+    masks: tuple[str, ...] = ()
 
     def as_json(self) -> bytes:
         return json.dumps(
@@ -39,6 +40,7 @@ class SearchJob:
                 "newest_first": self.newest_first,
                 "properties": dict(self.properties),
                 "registry": None if self.registry is None else list(self.registry),
+                "masks": list(self.masks),
                 "most_matches": MOST_MATCHES,
                 "seconds": SECONDS,
             }

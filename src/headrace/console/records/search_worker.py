@@ -17,6 +17,7 @@ from headrace.client.cluster import Cluster
 from headrace.client.config import client_config
 from headrace.client.errors import ClientError
 from headrace.client.fetching import DataLoss, FetchPlan, fetch_range
+from headrace.console.masks import parse_masks
 from headrace.console.records.expression import (
     Anywhere,
     BadExpression,
@@ -54,7 +55,7 @@ class TopicSearch:
         self._literal = _prefilter(self._node)
         registry = job["registry"]
         client = None if registry is None else SchemaClient(tuple(registry), attempts=1)
-        self._decoder = Decoder.of(client)
+        self._decoder = Decoder.of(client, parse_masks(job["masks"]))
         self._cluster = Cluster(client_config(job["properties"]))
         self._total = sum(stop - start for start, stop in self._left.values())
         self._matched = self._scanned = self._bytes = 0
@@ -135,11 +136,14 @@ class TopicSearch:
             if self._literal not in payload and b"\\u" not in payload:
                 return
         append_time = bool(header.attributes & LOG_APPEND_TIME)
-        for record in iterate(data, at, end, MOST_DECOMPRESSED):
-            if low <= record.offset < high and self._node.matches(self._subject(record, partition)):
-                yield shown_record(
-                    record, partition, append_time, self._decoder, PREVIEW_CHARACTERS
-                )
+        place = TopicPartition(self._topic, partition)
+        for each in iterate(data, at, end, MOST_DECOMPRESSED):
+            if not low <= each.offset < high:
+                continue
+            # Whether a masked field matches would tell what is in it.
+            record = self._decoder.masked(self._topic, each)
+            if self._node.matches(self._subject(record, partition)):
+                yield shown_record(record, place, append_time, self._decoder, PREVIEW_CHARACTERS)
 
     def _subject(self, record: Record, partition: int) -> SearchedRecord:
         return SearchedRecord(

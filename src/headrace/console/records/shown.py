@@ -11,8 +11,10 @@ from headrace.admin.errors import AdminError
 from headrace.admin.typed_values import ValueDecoder
 from headrace.bounded_json import BadJson, parse_json
 from headrace.client.errors import ClientError
+from headrace.console.masks import NO_MASKS, Masks
 from headrace.schemas.client import SchemaClient
 from headrace.schemas.framing import schema_id_of
+from headrace.types import TopicPartition
 from headrace.wire.records import Record
 
 PREVIEW_CHARACTERS = 2_000
@@ -30,10 +32,23 @@ class Decoder:
 
     registry: SchemaClient | None
     values: ValueDecoder | None
+    masks: Masks = NO_MASKS
 
     @staticmethod
-    def of(registry: SchemaClient | None) -> "Decoder":
-        return Decoder(registry, None if registry is None else ValueDecoder(registry.by_id))
+    def of(registry: SchemaClient | None, masks: Masks) -> "Decoder":
+        values = None if registry is None else ValueDecoder(registry.by_id)
+        return Decoder(registry, values, masks)
+
+    def masked(self, topic: str, record: Record) -> Record:
+        """The record without the fields that nobody may see."""
+        masks = self.masks.of(topic)
+        if masks is None:
+            return record
+        decoded: dict[str, bytes | None] = {}
+        for root, data in (("key", record.key), ("value", record.value)):
+            if data is not None and masks.hides(root) and schema_id_of(data) is not None:
+                decoded[root] = self.text(data)[0]
+        return masks.apply(record, decoded)
 
     def text(self, data: bytes) -> tuple[bytes | None, str]:
         """The JSON text of a value that begins with a schema id, or why there is none."""
@@ -75,11 +90,12 @@ def shown(data: bytes | None, decoder: Decoder, most: int = PREVIEW_CHARACTERS) 
 
 
 def shown_record(
-    record: Record, partition: int, append_time: bool, decoder: Decoder, most: int
+    record: Record, place: TopicPartition, append_time: bool, decoder: Decoder, most: int
 ) -> dict[str, object]:
-    """A record for a browser. Its 64-bit numbers are texts."""
+    """A record for a browser, without masked fields. Its 64-bit numbers are texts."""
+    record = decoder.masked(place.topic, record)
     return {
-        "partition": partition,
+        "partition": place.partition,
         "offset": str(record.offset),
         "timestamp": str(record.timestamp),
         "append_time": append_time,

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from headrace.console.records.shown import PREVIEW_CHARACTERS, Decoder, shown_record
+from headrace.types import TopicPartition
 from headrace.wire.records import Record
 
 if TYPE_CHECKING:
@@ -120,7 +121,8 @@ class TopicTail:
             consumer.close()
 
     def _assigned(self) -> "Consumer":
-        from confluent_kafka import Consumer, TopicPartition
+        from confluent_kafka import Consumer
+        from confluent_kafka import TopicPartition as Assigned
 
         consumer = Consumer(
             {
@@ -139,8 +141,8 @@ class TopicTail:
             raise RuntimeError(metadata.error.str())
         assigned = []
         for index in metadata.partitions:
-            _, end = consumer.get_watermark_offsets(TopicPartition(self._topic, index), timeout=10)
-            assigned.append(TopicPartition(self._topic, index, end))
+            _, end = consumer.get_watermark_offsets(Assigned(self._topic, index), timeout=10)
+            assigned.append(Assigned(self._topic, index, end))
         consumer.assign(assigned)
         return consumer
 
@@ -160,9 +162,8 @@ class TopicTail:
             message.value(),
             tuple(message.headers() or ()),
         )
-        row = shown_record(
-            record, message.partition(), kind == APPEND_TIME, self._decoder, PREVIEW_CHARACTERS
-        )
+        place = TopicPartition(self._topic, message.partition())
+        row = shown_record(record, place, kind == APPEND_TIME, self._decoder, PREVIEW_CHARACTERS)
         return message.partition(), message.offset(), json.dumps(row, ensure_ascii=False)
 
     def _give(self, batch: TailBatch) -> None:

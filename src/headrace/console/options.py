@@ -1,0 +1,78 @@
+"""What the operator of a console chooses."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from headrace.client.config import ClientConfig, client_config, from_librdkafka
+from headrace.console.masks import NO_MASKS, Masks, parse_masks
+from headrace.schemas.client import SchemaClient, split_urls
+from headrace.service.settings import ServiceSettings
+
+CLIENT_ID = "headrace-console"
+ANSWER_TIMEOUT_MS = 10_000
+"""How long a page waits for the cluster, unless the operator's properties say otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleOptions:
+    """What the operator chooses."""
+
+    bootstrap: str
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Client properties with librdkafka's names, secrets included."""
+    registry_url: str = ""
+    """Empty: the console has no schema registry."""
+    exports_metrics: bool = False
+    """Whether `/metrics` has the names of kafka_exporter."""
+    exports_partitions: bool = True
+    """Whether these metrics have a row for each partition."""
+    masks: Masks = NO_MASKS
+    audit_file: str = ""
+    """Empty: the audit log is part of the console's log."""
+    read_only: bool = False
+    """Whether the routes that change something are left out."""
+    hosts: frozenset[str] = frozenset()
+    """Further host names under which browsers reach the console."""
+
+    @property
+    def client_properties(self) -> dict[str, str]:
+        """Properties of `headrace.client`."""
+        return {
+            "client.id": CLIENT_ID,
+            "default.api.timeout.ms": str(ANSWER_TIMEOUT_MS),
+            **from_librdkafka(self.properties),
+            "bootstrap.servers": self.bootstrap,
+        }
+
+    @property
+    def client_config(self) -> ClientConfig:
+        return client_config(self.client_properties)
+
+    @property
+    def consumer_properties(self) -> dict[str, str]:
+        """Properties of librdkafka, for the consumers that follow topics."""
+        return {
+            "client.id": CLIENT_ID,
+            **self.properties,
+            "bootstrap.servers": self.bootstrap,
+        }
+
+    @property
+    def registry(self) -> SchemaClient | None:
+        urls = split_urls(self.registry_url)
+        return SchemaClient(urls, attempts=1) if urls else None
+
+
+def read_options(settings: ServiceSettings, properties: Mapping[str, str]) -> ConsoleOptions:
+    """The options that the settings and the client's properties mean; SettingError if invalid."""
+    return ConsoleOptions(
+        bootstrap=settings.text("bootstrap.servers"),
+        properties=properties,
+        registry_url=settings.text("schema.registry.url"),
+        exports_metrics=settings.boolean("console.metrics"),
+        exports_partitions=settings.boolean("console.metrics.partitions"),
+        masks=parse_masks(settings.words("console.masks")),
+        audit_file=settings.text("headrace.audit.file"),
+        read_only=settings.boolean("console.read.only"),
+        hosts=frozenset(filter(None, settings.text("console.hosts").lower().split(","))),
+    )
