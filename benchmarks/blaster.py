@@ -12,6 +12,7 @@ HERE = Path(__file__).resolve().parent
 WORK = HERE / ".work"
 SOURCE = HERE / "blaster.c"
 PROGRAM = WORK / "blaster"
+TLS_PROGRAM = WORK / "blaster-tls"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,9 @@ class Load:
     depth: int = 1
     error_at: int = -1
     min_answer_bytes: int = 0
+    tls: bool = False
+    once: bool = False
+    """Whether each connection sends one request only, and a new one takes its place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,25 +44,30 @@ class Outcome:
     seconds: float
 
 
-def build() -> None:
+def build(tls: bool = False) -> None:
     """Compiles the blaster when it is missing or older than its source."""
-    if PROGRAM.exists() and PROGRAM.stat().st_mtime >= SOURCE.stat().st_mtime:
+    program = TLS_PROGRAM if tls else PROGRAM
+    if program.exists() and program.stat().st_mtime >= SOURCE.stat().st_mtime:
         return
     if shutil.which("gcc") is None:
         raise SystemExit("benchmarks need gcc: install the Debian packages gcc and libc6-dev")
     WORK.mkdir(exist_ok=True)
-    subprocess.run(["gcc", "-O2", "-Wall", "-o", str(PROGRAM), str(SOURCE)], check=True)
+    command = ["gcc", "-O2", "-Wall", "-o", str(program), str(SOURCE)]
+    if not tls:
+        subprocess.run(command, check=True)
+    elif subprocess.run([*command, "-DWITH_TLS", "-lssl", "-lcrypto"], check=False).returncode:
+        raise SystemExit("benchmarks of TLS need OpenSSL's headers: install libssl-dev")
 
 
 def blast(port: int, load: Load, seconds: float, warm_s: float = 0.3) -> Outcome:
     """Sends `load` for `seconds`; raises when an answer was an error."""
-    build()
+    build(load.tls)
     frames = WORK / f"frames-{port}"
     frames.write_bytes(b"".join(load.frames))
     arguments = [port, frames, load.connections, load.depth, warm_s, seconds]
-    arguments += [load.error_at, load.min_answer_bytes]
+    arguments += [load.error_at, load.min_answer_bytes, int(load.tls), int(load.once)]
     done = subprocess.run(
-        [str(PROGRAM), *map(str, arguments)],
+        [str(TLS_PROGRAM if load.tls else PROGRAM), *map(str, arguments)],
         capture_output=True,
         text=True,
         timeout=seconds + warm_s + 60,

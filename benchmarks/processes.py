@@ -15,6 +15,12 @@ def cpu_seconds(pid: int) -> float:
     return (int(after_name[11]) + int(after_name[12])) / TICKS_PER_S
 
 
+def cpu_nanoseconds(pid: int) -> int:
+    """Time on a processor of all threads so far; exact, where `cpu_seconds` counts ticks."""
+    threads = Path(f"/proc/{pid}/task").iterdir()
+    return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads)
+
+
 def resident_mb(pid: int) -> float:
     """Resident memory in megabytes."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():

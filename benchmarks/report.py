@@ -154,11 +154,13 @@ def markdown(results: Results) -> str:
             f"| **{measured.ratio:.2f}** | {bar_text(row)} | {verdict} |"
         )
     from benchmarks import cluster, compaction, second_broker, spark
+    from benchmarks.security import report as security
 
     lines += second_broker.markdown()
     lines += spark.markdown()
     lines += compaction.markdown()
     lines += cluster.markdown()
+    lines += security.markdown()
     if results.growth:
         lines += ["", "## Cost growth", "", "Headrace alone.", ""]
     for title, figures in results.growth.values():

@@ -182,3 +182,37 @@ def test_tokens_may_be_owed_and_come_back() -> None:
     assert bucket.owed_s(1, 7.0) == pytest.approx(3.0)
     assert bucket.owed_s(1, 100.0) == 0
     assert bucket.take(12, 1, 200.0) == pytest.approx(1.0), "it holds eleven seconds' worth"
+
+
+def test_what_is_taken_of_a_grant_counts_like_what_is_recorded() -> None:
+    meter, exact = Rate(QuotaWindows()), Rate(QuotaWindows())
+    now = 0.0
+    for step in range(200):
+        now += 0.07
+        amount = float(step * 37 % 90)
+        exact.record(amount, now)
+        meter.left -= amount
+        if meter.left < 0:
+            meter.left += amount
+            meter.settle(now)
+            meter.record(amount, now)
+            meter.grant(LIMIT * 10, now)
+        if step % 3 == 0:
+            meter.settle(now)
+            assert meter.total(now) == pytest.approx(exact.total(now), rel=0.1)
+    meter.settle(now)
+    assert meter.total(now + 5) == pytest.approx(exact.total(now + 5), rel=0.1)
+
+
+def test_a_grant_is_what_is_left_below_the_limit() -> None:
+    meter = Rate(QuotaWindows())
+    meter.record(300, 0.0)
+    meter.grant(1000, 0.5)
+    assert meter.left == 700
+    meter.left -= 650
+    meter.settle(1.0)
+    assert meter.total(1.0) == 950
+    assert meter.left == 0, "the grant has ended"
+    meter.record(100, 1.0)
+    meter.grant(1000, 1.0)
+    assert meter.left == 0, "nothing is granted at the limit"

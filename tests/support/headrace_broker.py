@@ -55,7 +55,9 @@ class HeadraceBroker:
     def start(self, timeout_s: float = 60) -> float:
         """Starts the process; returns the seconds from exec to the first Metadata answer."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        command = [str(HEADRACE), "serve", "--data-dir", str(self.data), "--listen", self.bootstrap]
+        command = [str(HEADRACE), "serve", "--data-dir", str(self.data)]
+        if "listeners" not in self._settings:
+            command += ["--listen", self.bootstrap]
         for name, value in self._settings.items():
             command += ["--set", f"{name}={value}"]
         self._output = (self.folder / "output.txt").open("ab")

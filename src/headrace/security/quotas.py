@@ -153,7 +153,10 @@ class Rate:
     missing windows are added up to `full_s`.
     """
 
-    __slots__ = ("_amount", "_began", "_last", "_older", "_older_amount", "_window_s", "_windows")
+    __slots__ = (
+        "_amount", "_began", "_granted", "_last", "_older", "_older_amount", "_window_s",
+        "_windows", "left",
+    )  # fmt: skip
 
     def __init__(self, windows: QuotaWindows) -> None:
         self._windows = windows
@@ -163,6 +166,25 @@ class Rate:
         """The sum of the older samples; some of them may have expired."""
         self._began = self._last = float("-inf")
         self._amount = 0.0
+        self._granted = 0.0
+        self.left = 0.0
+        """The amount that may be taken from here without `record`; negative: call `settle`."""
+
+    def grant(self, at_once: float, now: float) -> None:
+        """Let a client use up what is not too much, without looking at the clock each time.
+
+        `at_once` is an amount that never exceeds the limit. What counts now becomes less with time,
+        so the difference stays allowed.
+        """
+        self.settle(now)
+        self._granted = self.left = max(0.0, at_once - self.total(now))
+
+    def settle(self, now: float) -> None:
+        """Record what was taken of the grant, and end the grant."""
+        used = self._granted - self.left
+        self._granted = self.left = 0.0
+        if used:
+            self.record(used, now)
 
     def record(self, amount: float, now: float) -> float:
         """Record an amount; returns an upper bound of the sum of the samples."""

@@ -48,7 +48,9 @@ class Serving:
 
             parts = self._parts
             clock, metrics = parts.services.clock, parts.metrics
-            self._throttling = Throttling(self._unlimited, self._settings, clock, metrics)
+            self._throttling = Throttling(
+                self._unlimited, self._settings, clock, metrics, parts.connections
+            )
         self._throttling.quotas = of_clients
         self._switch(self._throttling.handle if of_clients else self._unlimited.handle)
 
@@ -56,5 +58,4 @@ class Serving:
         before, self.handle = self.handle, after
         for connection in self._parts.connections:
             connection.switch_handler(before, after)
-            connection.caller.quota = connection.caller.fetch_quota = None
             connection.caller.throttle_ms = 0

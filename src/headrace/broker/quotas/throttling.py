@@ -9,7 +9,8 @@ counted at the end of a request, so that it throttles the client's next request.
 It is used only while the cluster has client quotas (`serving.py`).
 """
 
-from collections.abc import Callable, Coroutine, Generator, Mapping
+import asyncio
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -36,12 +37,14 @@ from headrace.settings import Settings
 from headrace.wire.fast import FetchRequest
 from headrace.wire.framing import REQUEST_START_BYTES, request_start
 
-_PRODUCE, _FETCH = PRODUCE.key, FETCH.key
+_PRODUCE_KEY, _FETCH = PRODUCE.key.to_bytes(2), FETCH.key
 _EXEMPT = frozenset(key for key, row in ROUTES.items() if row.quota is QuotaClass.EXEMPT)
 _PERCENT = 100.0
 _MANY_METERS = 10_000
 _MOST_MS = 2**31 - 1
 """The longest throttle time that a response has room for."""
+_GRANT_S = 0.1
+"""How long a client may use up a grant; short beside a window of quotas."""
 _LENGTH_BYTES = 2
 _CLIENT_AT = REQUEST_START_BYTES - _LENGTH_BYTES
 """Where the client id begins in a request, with its length."""
@@ -65,6 +68,7 @@ class Limited:
     def count(self, amount: float, now: float) -> float:
         """Count an amount; the throttle time in seconds."""
         meter: Rate = self.meter
+        meter.settle(now)
         if meter.record(amount, now) <= self.at_once:
             return 0.0
         return meter.throttle_s(self.limit, now)
@@ -74,23 +78,25 @@ class ConnectionQuota:
     """The quotas of a client id on one connection: `apis.context.ClientQuota`."""
 
     __slots__ = (
-        "_connection", "_throttling", "client", "fetch", "is_consumer", "mutation", "principal",
-        "produce", "request", "revision", "unlimited",
+        "_connection", "_throttling", "client", "fetch", "is_consumer", "mutation",
+        "produce", "produce_rate", "request", "unlimited",
     )  # fmt: skip
 
     def __init__(self, throttling: "Throttling", connection: Connection, client: bytes) -> None:
         self._throttling = throttling
         self._connection = connection
-        self.revision = throttling.revision
-        self.principal = connection.caller.principal
         self.client = client
         """The client id as the headers of requests have it, with its length before it."""
-        user = self.principal.partition(":")[2]
+        user = connection.caller.principal.partition(":")[2]
         find = partial(throttling.find, user, str(client[_LENGTH_BYTES:], "utf-8", "replace"))
         self.produce = find(PRODUCER_BYTE_RATE)
         self.fetch = find(CONSUMER_BYTE_RATE)
         self.request = find(REQUEST_PERCENTAGE)
         self.mutation = find(CONTROLLER_MUTATION_RATE)
+        self.produce_rate: Rate | None = None
+        """The meter of produced bytes if it is all that a Produce has to be counted by."""
+        if self.produce is not None and self.request is None:
+            self.produce_rate = self.produce.meter
         self.unlimited = not (self.produce or self.fetch or self.request or self.mutation)
         self.is_consumer = False
 
@@ -167,8 +173,14 @@ class Throttling:
     """Passes requests to the handler, counts what they use, and throttles clients."""
 
     def __init__(
-        self, handler: Handler, settings: Settings, clock: Clock, metrics: Metrics
+        self,
+        handler: Handler,
+        settings: Settings,
+        clock: Clock,
+        metrics: Metrics,
+        connections: Iterable[Connection],
     ) -> None:
+        self._connections = connections
         self._handle = handler.handle
         self.now: Callable[[], float] = clock.monotonic
         self.metrics = metrics
@@ -183,8 +195,7 @@ class Throttling:
         self._rates: dict[tuple[str, ClientMeter], Rate] = {}
         self._buckets: dict[tuple[str, ClientMeter], TokenBucket] = {}
         self._forget_at = 2 * _MANY_METERS
-        self.revision = 0
-        """Incremented by each change after which connections have to find their meters again."""
+        self._granted: list[Rate] = []
 
     @property
     def quotas(self) -> Mapping[QuotaEntity, Quotas]:
@@ -194,7 +205,8 @@ class Throttling:
     @quotas.setter
     def quotas(self, quotas: Mapping[QuotaEntity, Quotas]) -> None:
         self._quotas = quotas
-        self.revision += 1
+        self._settle()
+        self._look_up_again()
 
     def find(self, user: str, client_id: str, key: str) -> Limited | None:
         """A client's limit and the meter that it shares; None if it has no such limit."""
@@ -204,12 +216,10 @@ class Throttling:
         limit, shared_by = found
         if key == CONTROLLER_MUTATION_RATE:
             if (key, shared_by) not in self._buckets:
-                self._forget_idle()
                 self._buckets[key, shared_by] = TokenBucket(self._mutation_windows)
             bucket = self._buckets[key, shared_by]
             return Limited(key, limit, shared_by, bucket, self._mutation_windows)
         if (key, shared_by) not in self._rates:
-            self._forget_idle()
             self._rates[key, shared_by] = Rate(self.windows)
         return Limited(key, limit, shared_by, self._rates[key, shared_by], self.windows)
 
@@ -217,11 +227,17 @@ class Throttling:
         """Remove idle meters, because clients choose their ids and could create any number."""
         if len(self._rates) + len(self._buckets) < self._forget_at:
             return
+        self._settle()
         now = self.now()
         self._rates = {one: rate for one, rate in self._rates.items() if rate.total(now) > 0}
         self._buckets = {one: bucket for one, bucket in self._buckets.items() if bucket.is_used}
         self._forget_at = 2 * max(len(self._rates) + len(self._buckets), _MANY_METERS)
-        self.revision += 1
+        self._look_up_again()
+
+    def _look_up_again(self) -> None:
+        """Let all connections find their meters again."""
+        for connection in self._connections:
+            connection.caller.quota = connection.caller.fetch_quota = None
 
     def handle(
         self, connection: Connection, buf: bytearray, view: memoryview, pos: int, end: int
@@ -229,21 +245,23 @@ class Throttling:
         """The response to the request in [pos, end), or an awaitable of it."""
         caller = connection.caller
         quota: ConnectionQuota | None = caller.quota  # type: ignore[assignment]
-        if (
-            quota is None
-            or quota.revision != self.revision
-            or quota.principal is not caller.principal
-            or not buf.startswith(quota.client, pos + _CLIENT_AT)
-        ):
+        if quota is None or not buf.startswith(quota.client, pos + _CLIENT_AT):
             quota = self._quota_of(connection, buf, pos)
         caller.throttle_ms = 0
+        if buf.startswith(_PRODUCE_KEY, pos):
+            rate = quota.produce_rate
+            if rate is not None:
+                left = rate.left - (end - pos)
+                if left >= 0:
+                    rate.left = left
+                    return self._handle(connection, buf, view, pos, end)
+            if (produce := quota.produce) is not None:
+                throttle_s = self._count_produce(produce, end - pos)
+                if throttle_s:
+                    quota.throttle(produce, throttle_s)
+                elif quota.request is None:
+                    return self._handle(connection, buf, view, pos, end)
         key = buf[pos] << 8 | buf[pos + 1]
-        if key == _PRODUCE and (produce := quota.produce) is not None:
-            throttle_s = produce.count(end - pos, self.now())
-            if throttle_s:
-                quota.throttle(produce, throttle_s)
-            elif quota.request is None:
-                return self._handle(connection, buf, view, pos, end)
         if quota.unlimited or key in _EXEMPT:
             return self._handle(connection, buf, view, pos, end)
         if quota.request is None:
@@ -254,8 +272,31 @@ class Throttling:
             return [answer] if answer else []  # the connection stops to read after a list
         return answer
 
+    def _count_produce(self, produce: Limited, size: int) -> float:
+        """Count a Produce; the throttle time in seconds.
+
+        Far from the limit, the next ones are counted by a subtraction until the grant is used up
+        or its time is over.
+        """
+        now = self.now()
+        throttle_s = produce.count(size, now)
+        if not throttle_s:
+            produce.meter.grant(produce.at_once, now)
+            if not self._granted:
+                asyncio.get_running_loop().call_later(_GRANT_S, self._settle)
+            self._granted.append(produce.meter)
+        return throttle_s
+
+    def _settle(self) -> None:
+        """Record what was taken of grants, so that it counts in about the window of its time."""
+        now = self.now()
+        for rate in self._granted:
+            rate.settle(now)
+        self._granted.clear()
+
     def _quota_of(self, connection: Connection, buf: bytearray, pos: int) -> ConnectionQuota:
         """The quota of a request's client id; it becomes the quota of the connection."""
+        self._forget_idle()
         _, _, _, size = request_start(buf, pos)
         start = pos + _CLIENT_AT
         client = bytes(buf[start : start + _LENGTH_BYTES + max(size, 0)])

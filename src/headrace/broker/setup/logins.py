@@ -159,9 +159,11 @@ class Logins:
         return None if rules is None else Login(rules)
 
     def _welcome(self, connection: Connection, user: LoggedIn) -> None:
-        connection.caller.principal = f"User:{user.username}"
-        connection.caller.by_token = user.by_token
-        self._parts.services.admit(connection.caller)
+        caller = connection.caller
+        caller.principal = f"User:{user.username}"
+        caller.by_token = user.by_token
+        caller.quota = caller.fetch_quota = None  # those of another user
+        self._parts.services.admit(caller)
 
     def close(self) -> None:
         """Stop checking passwords, tokens and tickets."""

@@ -1,0 +1,1 @@
+"""What TLS, logins, ACLs and quotas cost, beside a secured Apache Kafka."""
