@@ -12,7 +12,7 @@ from benchmarks.processes import busy_cores
 from benchmarks.rows import FULL, QUICK, Effort, Row, warm_jvm
 from benchmarks.security.brokers import SecuredSides
 from benchmarks.security.report import TITLES, SecurityResults, cells
-from benchmarks.security.rows import OWN_ROWS, SMALL, all_rows, produces
+from benchmarks.security.rows import LONG_ROWS, OWN_ROWS, SMALL, all_rows, produces
 from tests.support import java
 
 
@@ -58,16 +58,15 @@ def measure(
     """One row on the sides that it needs."""
     if row in OWN_ROWS:
         names = ("headrace",)
-        effort = replace(effort, max_warm_runs=1)
-    if row.absolute:  # its rounds alternate within themselves
-        effort = replace(effort, rounds=min(effort.rounds, 3), max_warm_runs=1)
+    if row.name in LONG_ROWS:
+        effort = replace(effort, rounds=1 if effort.rounds <= QUICK.rounds else 3, max_warm_runs=0)
     busy = busy_cores()
     done, settled = compare(row, running, effort, names, lambda: None)
     return report.Measured(
         row.name,
         done.get("kafka", done["headrace"]),
         done["headrace"],
-        settled or row.absolute or effort.max_warm_runs <= QUICK.max_warm_runs,
+        settled or effort.max_warm_runs < FULL.max_warm_runs,
         busy,
     )
 

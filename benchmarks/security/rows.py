@@ -46,6 +46,8 @@ IDLE_CONNECTIONS = 500
 ACLS = 10_000
 PAIRS = 5
 UNREACHED = {"producer_byte_rate": 1e15, "consumer_byte_rate": 1e15}
+QUOTA_BYTES, QUOTA_S, QUOTA_WARM_S = 1_000_000, 18, 3
+"""A quota that is reached: bytes a second, for how long, and how much of that does not count."""
 ATTACKS = ("half-open", "garbage", "drip", "plain-kafka")
 ATTACK_PER_S, BYSTANDER_PAUSE_S = 75, 0.002
 
@@ -163,6 +165,30 @@ def quota_cost(broker: Broker, effort: Effort) -> float:
             alter_quotas(cluster, {"client-id": None}, {}, UNREACHED)
             ratios.append(with_quota / without)
     return statistics.median(ratios)
+
+
+def reached_fetch_quota(broker: Broker, effort: Effort) -> float:
+    """What a greedy consumer gets in answers of 1 MB, as a share of its quota of 1 MB a second."""
+    batch = frames.batch_of_size(16_384)
+    records = (16_384 - frames.BATCH_OVERHEAD_BYTES) // (1024 + 9)
+    with temporary_topic(broker) as topic, cluster_of(broker) as cluster:
+        produce = frames.produce(topic, 0, batch)
+        most_bytes = QUOTA_S * QUOTA_BYTES * 2
+        fill(broker.port, produce, most_bytes // len(batch), frames.produce_error_at(topic))
+        alter_quotas(cluster, {"client-id": None}, {"consumer_byte_rate": QUOTA_BYTES})
+        connection = RawConnection(broker.port)
+        try:
+            offset = received = 0
+            began = time.monotonic()
+            while (now := time.monotonic()) - began < QUOTA_S:
+                answer = connection.ask(frames.fetch(topic, 0, offset, QUOTA_BYTES))
+                offset += len(answer) // len(batch) * records
+                # At first a consumer gets what fits into all windows at once.
+                received += len(answer) if now - began > QUOTA_WARM_S else 0
+        finally:
+            connection.close()
+            alter_quotas(cluster, {"client-id": None}, {}, ["consumer_byte_rate"])
+    return received / (QUOTA_S - QUOTA_WARM_S) / QUOTA_BYTES
 
 
 def many_acls() -> list[AclBinding]:
@@ -318,6 +344,8 @@ ROWS = (
         logins(BEARER)),
     Row("quota", "CPU of a small Produce: unreached quota / none", "", "lower", 1.05,
         quota_cost, absolute=True),
+    Row("fetch-quota", "Fetch 1 MB at a reached quota: share of the quota", "", "higher", 0.9,
+        reached_fetch_quota),
     Row("hostile", "p99 of a bystander: under attack / usual", "", "lower", 2.0,
         hostile_p99, absolute=True),
 )  # fmt: skip
@@ -330,6 +358,8 @@ OWN_ROWS = (
         measure_alone=idle_tls_memory, absolute=True),
 )  # fmt: skip
 """Of Headrace alone: Kafka reserves its memory at the start."""
+LONG_ROWS = {"quota", "fetch-quota", "hostile", *(row.name for row in OWN_ROWS)}
+"""Rows that take long, or that repeat themselves: without warm-up, and in fewer rounds."""
 
 
 def all_rows() -> tuple[Row, ...]:

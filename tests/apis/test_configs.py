@@ -14,6 +14,7 @@ from kio.schema.describe_configs.v4.response import (
 from kio.schema.incremental_alter_configs.v1 import request as altering
 
 from headrace.apis.configs.configs import alter_configs, describe_configs, incremental_alter_configs
+from headrace.cluster.controller import Alteration, ConfigChange, Operation
 from headrace.errors import ErrorCode
 from headrace.settings import GROUP_TABLE, TABLE, TOPIC_TABLE, Type
 from headrace.wire.primitives import i8
@@ -135,6 +136,19 @@ def test_live_configs_of_all_brokers_and_of_one(broker: OneBroker) -> None:
     assert broker.replicas.partition("t", 0).settings.retention_ms == 8
     assert change(broker, BROKER, "1", ("log.retention.ms", DELETE, None)) == NONE
     assert broker.replicas.partition("t", 0).settings.retention_ms == 7
+
+
+@pytest.mark.parametrize(
+    "name", ["ssl.keystore.location", "listener.name.ssl.ssl.keystore.location"]
+)
+def test_another_file_for_a_certificate_is_refused_with_advice(
+    broker: OneBroker, name: str
+) -> None:
+    changes = (ConfigChange(name, Operation.SET, "/new.pem"),)
+    (error,) = broker.metadata.alter_configs([Alteration("broker", "1", changes)])
+    assert error is not None
+    assert error.code == ErrorCode.INVALID_REQUEST
+    assert "To renew a certificate, replace the file" in str(error)
 
 
 @pytest.mark.parametrize(

@@ -123,6 +123,12 @@ class ClientQuota(Protocol):
     def take_mutations(self, partitions: int, strict: bool) -> KafkaError | None:
         """Count partitions to be created or deleted; the error if `strict` and over the quota."""
 
+    def may_create(self, partitions: int) -> bool:
+        """Count partitions of a topic that Metadata creates; False if over the quota.
+
+        The client is not throttled: it did not ask for a new topic.
+        """
+
 
 @dataclass(slots=True, eq=False)
 class Caller:

@@ -231,10 +231,14 @@ def _alter_broker(image: Image, alteration: Alteration) -> Mapping[str, str]:
         raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
     fixed = [name for name in configs if name not in TABLE or not TABLE[name].live]
     if fixed:
+        advice = "set them in the broker's settings and restart"
+        if all("ssl." in name for name in fixed):
+            advice += (
+                ". To renew a certificate, replace the file: the broker reads it within seconds"
+            )
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
-            f"Cannot update these configs dynamically: Set({', '.join(fixed)}); set them in the "
-            "broker's settings and restart",
+            f"Cannot update these configs dynamically: Set({', '.join(fixed)}); {advice}",
         )
     if alteration.name and _MIN_ISR in configs:
         # The controller uses one value for the whole cluster to decide which leaders are eligible.

@@ -25,6 +25,7 @@ from headrace.testing.plugin import BrokerFactory
 from headrace.testing.running import RunningBroker
 from headrace.wire.primitives import TopicName, i16, i32, milliseconds
 from tests.support.raw import RawClient, batch_of, create, frame, produce
+from tests.support.stores import eventually
 
 LIMIT = 10_000
 FULL_S = 2
@@ -266,6 +267,38 @@ def test_changes_of_partitions_over_the_quota_are_refused(
     response = ask(old, CreateTopicsResponseV5)
     assert error_codes(response) == {"old": 0}, "old versions do not know the error"
     assert throttle_ms(response) > 60_000
+
+
+def metadata_of(topic: str) -> bytes:
+    """Metadata v4 of a topic, which is created if it is missing."""
+    name = topic.encode()
+    return frame(3, 4, struct.pack(">ih", 1, len(name)) + name + b"\x01")
+
+
+def topic_error(answer: bytes, topic: str) -> int:
+    """The error code before the topic's name in the response."""
+    at = answer.index(struct.pack(">h", len(topic)) + topic.encode())
+    return int(struct.unpack_from(">h", answer, at - 2)[0])
+
+
+def test_topics_that_metadata_creates_count_as_changes_of_partitions(
+    broker: RunningBroker, cluster: Cluster
+) -> None:
+    with RawClient(broker.bootstrap_servers) as client:
+        alter_quotas(cluster, RAW, {"controller_mutation_rate": 0.1})
+        codes = []
+        for number in range(10):
+            topic = f"created-{number}"
+            answer = client.ask(metadata_of(topic))
+            codes.append(topic_error(answer, topic))
+            assert metadata_throttle_ms(answer) == 0, "as in Kafka, only the creation is refused"
+        assert codes[0] == ErrorCode.NONE
+        assert codes[-1] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        alter_quotas(cluster, RAW, {"controller_mutation_rate": 1000})
+        eventually(
+            lambda: topic_error(client.ask(metadata_of("created-9")), "created-9") == 0,
+            "it is created when the quota allows it",
+        )
 
 
 def test_quotas_count_after_a_restart(broker: RunningBroker, cluster: Cluster) -> None:

@@ -323,6 +323,11 @@ class MetadataHandler:
             defaults = Defaults(
                 settings.integer("num.partitions"), settings.integer("default.replication.factor")
             )
+            if (quota := caller.quota) is not None:
+                refused = {name for name in names if not quota.may_create(defaults.partitions)}
+                later = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # clients ask again
+                parts += [_missing(name, _ZERO_ID, later, version) for name in refused]
+                names = [name for name in names if name not in refused]
             try:
                 wanted = [NewTopic(name) for name in names]
                 results = self._services.metadata.create_topics(wanted, defaults) if names else []

@@ -168,6 +168,17 @@ class ConnectionQuota:
             self.throttle(mutation, owed_s)
         return None
 
+    def may_create(self, partitions: int) -> bool:
+        mutation = self.mutation
+        if mutation is None:
+            return True
+        bucket: TokenBucket = mutation.meter
+        now = self._throttling.now()
+        if bucket.owed_s(mutation.limit, now) > 0:
+            return False
+        bucket.take(partitions, mutation.limit, now)
+        return True
+
 
 class Throttling:
     """Passes requests to the handler, counts what they use, and throttles clients."""
