@@ -27,5 +27,5 @@ def test_a_small_terminal_gets_the_partitions_that_lag_most() -> None:
     text = console.file.getvalue()
     shown = [line.split()[1] for line in text.splitlines() if line.startswith("t ")]
     assert shown == ["1", "3"]
-    assert "and 3 partitions that lag less" in text
+    assert "and 3 partitions with less lag" in text
     assert "1,206" in text

@@ -41,7 +41,7 @@ def test_a_user_has_the_highest_of_its_roles_and_comments_are_skipped() -> None:
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        ("alice: secret-text,read", "passwords themselves are not accepted"),
+        ("alice: secret-text,read", "passwords are not accepted"),
         (f"alice: {VERIFIER}", "expected a role"),
         (f"alice: {VERIFIER},owner", "expected a role"),
         ("alice", "expected NAME: VERIFIER,ROLE"),

@@ -1,6 +1,6 @@
 """Fetch of many partitions at once: the first batches from an offset on, in one attempt.
 
-For questions about single records, such as their time. Reading whole ranges is in `fetching.py`.
+It is for properties of single records, such as their time. `fetching.py` reads whole ranges.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ WAIT_MS = 100
 
 @dataclass(frozen=True, slots=True)
 class FirstBatches:
-    """The answer for one partition: whole and partial batches, or the error instead of them."""
+    """The response for one partition: whole and partial batches, or an error."""
 
     records: bytes
     log_start: int
@@ -38,8 +38,8 @@ def first_batches(
 ) -> dict[TopicPartition, FirstBatches]:
     """The first batches from these offsets on; every position is below its partition's end.
 
-    Left out are partitions that do not exist, have no leader or may not be described, and those of
-    leaders that do not answer.
+    Partitions that do not exist, have no leader or may not be described, and those of
+    leaders that do not respond, are left out.
     """
     found: dict[TopicPartition, FirstBatches] = {}
     for broker, topics in cluster.led_by(positions).items():
@@ -49,7 +49,7 @@ def first_batches(
             try:
                 found |= _fetch(cluster, broker, wanted, PARTITION_BYTES)
                 for large in _too_large(found, wanted):
-                    # The first partition of a request gets one batch, whatever its size.
+                    # The first partition of a request gets one batch of any size.
                     found |= _fetch(cluster, broker, {large: wanted[large]}, LARGE_BATCH_BYTES)
             except Unreachable:
                 break
@@ -59,7 +59,7 @@ def first_batches(
 def _too_large(
     found: Mapping[TopicPartition, FirstBatches], wanted: Mapping[TopicPartition, int]
 ) -> list[TopicPartition]:
-    """Partitions that have records and sent none: their first batch was over the limit."""
+    """Partitions with records and an empty response: their first batch is over the limit."""
     return [
         each
         for each, offset in wanted.items()

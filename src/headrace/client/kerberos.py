@@ -1,7 +1,7 @@
-"""GSSAPI (RFC 4752) from the client's side: a login with a Kerberos ticket.
+"""GSSAPI (RFC 4752) on the client's side: a login with a Kerberos ticket.
 
-The ticket comes from the ticket cache that `kinit` has filled, or is got with a keytab. Getting one
-asks the KDC, and blocks: the asyncio connection steps through the login in a thread.
+The ticket comes from the ticket cache of `kinit`, or is requested with a keytab. A request
+to the KDC blocks, so the asyncio connection performs the login in a thread.
 """
 
 from collections.abc import Generator, Mapping
@@ -20,19 +20,19 @@ _CHOICE = bytes((_NO_LAYER, 0, 0, 0))
 
 @dataclass(frozen=True, slots=True)
 class TicketSource:
-    """Where tickets come from, and for which service."""
+    """The source of tickets, and the service."""
 
     service: str = SERVICE_NAME
     principal: str = ""
-    """Empty: the one whose tickets are in the cache."""
+    """The principal; empty: that of the tickets in the cache."""
     keytab: str = ""
-    """Empty: the tickets are in a cache."""
+    """The keytab; empty: the tickets are in a cache."""
     ticket_cache: str = ""
-    """Empty: the default one, which the environment variable KRB5CCNAME names."""
+    """The ticket cache; empty: the default one, or that of KRB5CCNAME."""
 
 
 def ticket_source(jaas: Mapping[str, str], service: str) -> TicketSource:
-    """What the options of Java's Krb5LoginModule mean; `service` is that of the properties."""
+    """The source for options of Java's Krb5LoginModule; `service` is that of the properties."""
     keytab = jaas.get("keyTab", "") if jaas.get("useKeyTab", "true").lower() == "true" else ""
     return TicketSource(
         service or jaas.get("serviceName", "") or SERVICE_NAME,
@@ -43,8 +43,8 @@ def ticket_source(jaas: Mapping[str, str], service: str) -> TicketSource:
 
 
 def kerberos_login(source: TicketSource, host: str) -> Generator[bytes, bytes, None]:
-    """What to send to the broker, step by step; each answer is sent in."""
-    # Imported here: a client without Kerberos starts faster without.
+    """Yield the messages to send, and receive each reply."""
+    # Imported here, so that a client without Kerberos starts faster.
     from headrace.security.gss import GssError, KdcUnreachable
 
     try:
@@ -54,12 +54,14 @@ def kerberos_login(source: TicketSource, host: str) -> Generator[bytes, bytes, N
             token = context.step((yield token))
         offer = context.unwrap((yield token))
         if len(offer) != len(_CHOICE) or not offer[0] & _NO_LAYER:
-            raise ClientError("the broker asks for a security layer of GSSAPI; Kafka has none")
+            raise ClientError(
+                "the broker requires a security layer of GSSAPI, which Kafka does not support"
+            )
         final = context.wrap(_CHOICE)
     except KdcUnreachable as error:
         raise Unreachable(f"no ticket for {source.service}/{host}: {error}") from error
     except GssError as error:
-        raise ClientError(f"no login with GSSAPI to {source.service}/{host}: {error}") from error
+        raise ClientError(f"GSSAPI login failed for {source.service}/{host}: {error}") from error
     yield final
 
 
@@ -76,7 +78,7 @@ def _credential(source: TicketSource) -> "Credential":
 
     cache = source.ticket_cache
     if source.keytab and not cache:
-        # In memory, where the library finds the tickets again until they expire.
+        # In memory, where the library finds the tickets until they expire.
         text = f"{source.principal}\0{source.keytab}"
         cache = f"MEMORY:headrace-{hashlib.sha256(text.encode()).hexdigest()}"
     return initiator_credential(source.principal, source.keytab, cache)

@@ -1,6 +1,6 @@
-"""MIT Kerberos by its GSSAPI library, which is called through ctypes (decision 0048).
+"""MIT Kerberos through its GSSAPI library and ctypes (decision 0048).
 
-Credentials and security contexts of both sides of a login: nothing here knows of SASL or Kafka. The
+Credentials and security contexts of both sides of a login, without SASL or Kafka. The
 calls block, for milliseconds on an acceptor and for as long as the KDC takes on an initiator. The
 library is loaded by the first call, so that a process without Kerberos does not need it.
 """
@@ -25,13 +25,13 @@ _GSS_CODE, _MECHANISM_CODE = 1, 2
 _KDC_UNREACHABLE = -1765328228 & 0xFFFFFFFF
 """KRB5_KDC_UNREACH as a minor status."""
 _NO_TEXT = "Success"
-"""What the library says of a mechanism's status that it does not know."""
+"""The library's text for an unknown status of a mechanism."""
 _UNPRINTABLE = re.compile(r"[^ -~]")
 _LONGEST_TEXT = 400
 
 
 class GssError(Exception):
-    """A call of the library failed; the text is the library's."""
+    """A call of the library failed; the message is the library's."""
 
 
 class LibraryMissing(GssError):
@@ -39,7 +39,7 @@ class LibraryMissing(GssError):
 
 
 class KdcUnreachable(GssError):
-    """No KDC answered; one may do so later."""
+    """No KDC responded; retriable."""
 
 
 class _Buffer(ctypes.Structure):
@@ -121,7 +121,7 @@ def _load(name: str) -> ctypes.CDLL:
 
 
 def _call(name: str, *arguments: object) -> int:
-    """Call a function of the library; the major status, GssError if it is a failure."""
+    """Call a function of the library; returns the major status, GssError on a failure."""
     minor = c_uint32()
     major = int(getattr(_library(), name)(byref(minor), *arguments))
     if major & _ERRORS:
@@ -131,7 +131,7 @@ def _call(name: str, *arguments: object) -> int:
         if not text or text == _NO_TEXT:
             text = _status_text(major, _GSS_CODE)
         kind = KdcUnreachable if minor.value == _KDC_UNREACHABLE else GssError
-        # Some texts have names in them that the other side chose.
+        # Some messages contain names that the other side chose.
         raise kind(_UNPRINTABLE.sub("?", text)[:_LONGEST_TEXT])
     return major
 
@@ -145,7 +145,7 @@ def _status_text(status: int, kind: int) -> str:
 
 
 def _taken(buffer: _Buffer) -> bytes:
-    """The bytes of a buffer that the library has allocated, which is released."""
+    """The bytes of a buffer of the library, which is then released."""
     data = ctypes.string_at(buffer.value, buffer.length) if buffer.value else b""
     _library().gss_release_buffer(byref(c_uint32()), byref(buffer))
     return data
@@ -195,14 +195,14 @@ class Credential:
 
 
 def acceptor_credential(principal: str, keytab: str) -> Credential:
-    """The keys of a service; GssError if the keytab has none of this principal."""
+    """The keys of a service; GssError if the keytab has no key of this principal."""
     return Credential(principal, _ACCEPT, {"keytab": f"FILE:{keytab}"})
 
 
 def initiator_credential(
     principal: str = "", keytab: str = "", ticket_cache: str = ""
 ) -> Credential:
-    """The tickets of a user; GssError if there are none.
+    """The tickets of a user; GssError without any.
 
     With a keytab, the library gets them from the KDC and keeps them in `ticket_cache`.
     """
@@ -233,7 +233,7 @@ class _Context:
         return _taken(wrapped)
 
     def unwrap(self, token: bytes) -> bytes:
-        """The message in a token of the other side; GssError if it is not of this context."""
+        """The message in a token of the other side; GssError if it is of another context."""
         message = _Buffer()
         _call("gss_unwrap", self._handle, byref(_given(token)), byref(message), None, None)
         return _taken(message)
@@ -248,7 +248,7 @@ class AcceptorContext(_Context):
         """The user, such as `alice@EXAMPLE.COM`; known when the context is complete."""
 
     def accept(self, token: bytes) -> bytes:
-        """The answer to a token of the user, which may be empty; GssError if it proves nothing."""
+        """The reply to a token of the user, which may be empty; GssError if it is not valid."""
         source, answer = c_void_p(), _Buffer()
         try:
             major = _call(
@@ -313,7 +313,7 @@ class InitiatorContext(_Context):
 
 
 def default_realm() -> str:
-    """`default_realm` of krb5.conf; empty if there is none."""
+    """`default_realm` of krb5.conf; empty if it is not set."""
     library = _load(_KRB5_LIBRARY)
     library.krb5_init_context.argtypes = (_HANDLE,)
     library.krb5_get_default_realm.argtypes = (c_void_p, POINTER(c_char_p))

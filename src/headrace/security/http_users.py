@@ -1,4 +1,4 @@
-"""The users of HTTP interfaces: names, roles, and what checks their passwords, from a file.
+"""The users of HTTP interfaces from a file: names, roles, and verifiers of passwords.
 
 Each line is a user, in the form of Jetty's property files, which Confluent's services read:
 
@@ -37,11 +37,11 @@ logger = logging.getLogger(__name__)
 
 MECHANISM = "SCRAM-SHA-256"
 ITERATIONS = 100_000
-"""Of new passwords: more than users of a broker have, because no client has to repeat them."""
+"""Iterations for new passwords: more than for broker users, because no client computes them."""
 MOST_ITERATIONS = 10_000_000
 NO_PASSWORD = "*"
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
-"""Addresses that other machines do not reach."""
+"""Addresses that other machines cannot reach."""
 _BASE64 = "([A-Za-z0-9+/]+=*)"
 _VERIFIER = re.compile(
     rf"(SCRAM-SHA-256|SCRAM-SHA-512)\$([0-9]{{1,8}}):{_BASE64}\${_BASE64}:{_BASE64}"
@@ -49,7 +49,7 @@ _VERIFIER = re.compile(
 
 
 class Role(IntEnum):
-    """What a user of an HTTP interface may do; each role includes the ones before it."""
+    """The role of a user of an HTTP interface; each role includes the ones before it."""
 
     VIEW = 1
     READ = 2
@@ -79,7 +79,7 @@ def verifier_text(password: str) -> str:
 
 
 def parse_users(text: str) -> dict[str, HttpUser]:
-    """The users of a file; ValueError names the first line that is wrong, without its contents."""
+    """The users of a file; ValueError with the number of the first invalid line."""
     users: dict[str, HttpUser] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
@@ -91,7 +91,7 @@ def parse_users(text: str) -> dict[str, HttpUser]:
             if not name or not colon:
                 raise ValueError("expected NAME: VERIFIER,ROLE")
             if name in users:
-                raise ValueError(f"the user {name} is there twice")
+                raise ValueError(f"the user {name} is listed twice")
             users[name] = _user(verifier, roles)
         except ValueError as error:
             raise ValueError(f"line {number}: {error}") from None
@@ -108,8 +108,8 @@ def _user(verifier: str, roles: list[str]) -> HttpUser:
     found = _VERIFIER.fullmatch(verifier)
     if found is None:
         raise ValueError(
-            "the verifier is not of the form SCRAM-SHA-256$ITERATIONS:SALT$KEY:KEY; passwords "
-            "themselves are not accepted. `headrace users add NAME --file FILE` makes verifiers"
+            "the verifier is not SCRAM-SHA-256$ITERATIONS:SALT$KEY:KEY; passwords "
+            "are not accepted. `headrace users add NAME --file FILE` creates verifiers"
         )
     mechanism, iterations = found[1], int(found[2])
     if not MIN_ITERATIONS <= iterations <= MOST_ITERATIONS:
@@ -125,7 +125,7 @@ def _user(verifier: str, roles: list[str]) -> HttpUser:
 
 
 def write_user(path: Path, name: str, user: str | None) -> None:
-    """Give a user of the file this verifier and role, or remove the user; in one step.
+    """Set the verifier and role of a user in the file, or remove the user, atomically.
 
     ValueError or OSError if the file cannot be read or written.
     """
@@ -147,7 +147,7 @@ class HttpUsers:
     """The users of one HTTP interface."""
 
     def __init__(self, setting: str, path: str) -> None:
-        """SettingError if the file cannot be used. `setting` is the one that names it."""
+        """SettingError if the file is not valid. `setting` is the name of its setting."""
         self._setting = setting
         self._path = Path(path)
         self._checks = PasswordChecks()
@@ -162,7 +162,7 @@ class HttpUsers:
         return None if user is None else user.role
 
     async def check(self, name: str, password: str) -> None:
-        """LoginRefused unless it is the user's password, as the file is now."""
+        """LoginRefused unless the password is correct by the present file."""
         self.renew()
         user = self._users.get(name)
         if user is None or user.credential is None:
@@ -172,7 +172,7 @@ class HttpUsers:
         await self._checks.check(mechanism, credential, password)
 
     def renew(self) -> None:
-        """Read the file again if it has changed; a file with a mistake changes nothing."""
+        """Read the file again if it has changed; an invalid file is ignored."""
         stamp = self._look()
         if stamp == self._stamp:
             return
@@ -180,7 +180,7 @@ class HttpUsers:
         try:
             self._users = self._read()
         except SettingError as error:
-            logger.error("the users stay as they are: %s", error)
+            logger.error("the users are not changed: %s", error)
             return
         logger.info("%s has %d users now", self._path, len(self._users))
 
@@ -189,7 +189,7 @@ class HttpUsers:
         self._checks.close()
 
     def _invented(self, name: str) -> tuple[str, ScramCredential]:
-        """What refuses a user without a password, in the time that users of the file take."""
+        """A credential for an unknown user, whose check takes the same time as for others."""
         kinds = sorted(
             {(one.mechanism, one.credential.iterations) for one in self._users.values()
              if one.credential is not None}
@@ -202,14 +202,14 @@ class HttpUsers:
             users = parse_users(self._path.read_text("utf-8"))
         except OSError as error:
             raise SettingError(
-                f"{self._setting}={self._path}: cannot be read: {error.strerror}; make it with "
+                f"{self._setting}={self._path}: cannot be read: {error.strerror}; create it with "
                 f"`headrace users add NAME --file {self._path}`"
             ) from error
         except ValueError as error:
             raise SettingError(f"{self._setting}={self._path}: {error}") from error
         if not users:
             raise SettingError(
-                f"{self._setting}={self._path}: there is no user in it; make one with "
+                f"{self._setting}={self._path}: it has no users; add one with "
                 f"`headrace users add NAME --file {self._path}`"
             )
         return users

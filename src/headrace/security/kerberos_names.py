@@ -5,8 +5,8 @@ A rule is DEFAULT, which takes the first part of a principal in the default real
 a text from them (`$1`, `$2`, and `$0` for the realm), needs the pattern to match the whole text,
 and substitutes. The first rule that applies decides.
 
-The patterns are Python's, so a bad one can take long. They come from the broker's settings, and
-names are short and certified by the KDC: a client cannot choose either.
+The patterns are Python's, so an expensive one can take long. They come from the broker's settings,
+and names are short and certified by the KDC: a client cannot choose either.
 """
 
 import re
@@ -21,7 +21,7 @@ RULES_SETTING = "sasl.kerberos.principal.to.local.rules"
 LONGEST_PRINCIPAL = 1024
 _PRINCIPAL = re.compile(r"([^/@\\]+)(?:/([^/@\\]+))?@([^/@\\]+)")
 _ANONYMOUS = "WELLKNOWN"
-"""The first part of names that stand for nobody in particular (RFC 6111, RFC 8062)."""
+"""The first part of anonymous names (RFC 6111, RFC 8062)."""
 _RULE = re.compile(
     r"RULE:\[(?P<parts>[0-9]+):(?P<format>[^\]]*)\]"
     r"(?:\((?P<pattern>[^)]*)\))?"
@@ -33,7 +33,7 @@ _NOT_SIMPLE = re.compile("[/@]")
 
 
 class Principal(NamedTuple):
-    """A user or a service that a KDC knows."""
+    """A user or a service of a KDC."""
 
     realm: str
     parts: tuple[str, ...]
@@ -45,11 +45,11 @@ class Principal(NamedTuple):
 def parse_principal(text: str) -> Principal:
     """The principal `name@REALM` or `name/host@REALM`; LoginRefused for others.
 
-    A name with `\\\\` is refused: it quotes a character that would divide the name otherwise.
+    A name with `\\\\` is refused: it quotes a character that would otherwise divide the name.
     """
     match = _PRINCIPAL.fullmatch(text) if len(text) <= LONGEST_PRINCIPAL else None
     if match is None:
-        raise LoginRefused(f"{text[:100]!r} is not of the form name@REALM or name/host@REALM")
+        raise LoginRefused(f"{text[:100]!r} is not name@REALM or name/host@REALM")
     if match[1] == _ANONYMOUS:
         raise LoginRefused(f"{text!r} is an anonymous principal")
     return Principal(match[3], (match[1],) if match[2] is None else (match[1], match[2]))
@@ -72,7 +72,7 @@ class _Rule(NamedTuple):
     old: re.Pattern[str] | None
     new: str
     most: int
-    """How many matches are replaced; 0 for all."""
+    """The number of replaced matches; 0 for all."""
     case: str
 
     def apply(self, principal: Principal) -> str | None:
@@ -85,7 +85,7 @@ class _Rule(NamedTuple):
         if self.old is not None:
             name = self.old.sub(lambda match: expanded(self.new, match), name, count=self.most)
         if _NOT_SIMPLE.search(name):
-            raise LoginRefused(f"{self.text} makes {name!r} of {principal}, which has / or @")
+            raise LoginRefused(f"{self.text} maps {principal} to {name!r}, which has / or @")
         return in_case(name, self.case)
 
 
@@ -96,13 +96,13 @@ class KerberosRules:
     """The parsed rules of one listener."""
 
     def __init__(self, rules: Sequence[str], default_realm: str) -> None:
-        """SettingError if a rule is not one."""
+        """SettingError if a rule is malformed."""
         self._rules: list[_AnyRule] = [
             _Default(default_realm) if text == "DEFAULT" else _parse(text) for text in rules
         ]
 
     def username(self, principal: str) -> str:
-        """The name that the first rule gives to a principal; LoginRefused if none does."""
+        """The name of a principal by the first matching rule; LoginRefused without one."""
         parsed = parse_principal(principal)
         for rule in self._rules:
             name = rule.apply(parsed)
@@ -110,7 +110,7 @@ class KerberosRules:
                 if not name:
                     break
                 return name
-        raise LoginRefused(f"{RULES_SETTING} gives no name to the principal {principal!r}")
+        raise LoginRefused(f"no rule of {RULES_SETTING} matches the principal {principal!r}")
 
 
 def _parse(text: str) -> _Rule:

@@ -1,7 +1,7 @@
-"""SASL mechanisms from the broker's side: what a client sends becomes a user, or is refused.
+"""SASL mechanisms on the broker's side: exchanges that authenticate a user, or refuse it.
 
-An exchange takes tokens, one step at a time, until `result` is there. It performs no I/O; what
-takes long is awaited.
+An exchange processes tokens, one step at a time, until `result` is set. It performs no I/O; slow
+work is awaited.
 """
 
 from collections.abc import Callable
@@ -19,28 +19,28 @@ from headrace.security.state import DelegationToken
 
 PLAIN = "PLAIN"
 _TOKEN_EXTENSION = "tokenauth"
-"""Says that the user name is the id of a delegation token."""
+"""The extension that marks the user name as the id of a delegation token."""
 OAUTHBEARER = "OAUTHBEARER"
 """Its exchange: `oauthbearer.py`, which needs the package cryptography."""
 GSSAPI = "GSSAPI"
 """Its exchange: `gssapi.py`, which needs MIT's Kerberos library."""
 MECHANISMS = (PLAIN, *DIGESTS)
-"""Those by password."""
+"""The mechanisms with a password."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedIn:
-    """A user who has proved who it is."""
+    """An authenticated user."""
 
     username: str
     expiry_ms: int | None = None
-    """When the proof ends, in milliseconds since 1970; None if it does not."""
+    """The expiry of the credentials, in milliseconds since 1970; None without one."""
     by_token: bool = False
-    """Whether the proof was a delegation token."""
+    """Whether the user authenticated with a delegation token."""
 
 
 class RefusedWithStatus(LoginRefused):
-    """The login failed, and the mechanism tells the client so in a message before it ends."""
+    """The login failed, and the mechanism sends a status message to the client before it ends."""
 
     def __init__(self, why: str, status: bytes) -> None:
         super().__init__(why)
@@ -51,11 +51,11 @@ class Exchange(Protocol):
     """One login by one mechanism."""
 
     username: str
-    """The name that the client gives; empty until it does."""
+    """The name that the client sent; empty before."""
     result: LoggedIn | None
 
     async def step(self, token: bytes) -> bytes:
-        """The answer to a client's token; LoginRefused ends the login."""
+        """The reply to a client's token; LoginRefused ends the login."""
 
 
 class PlainExchange:
@@ -71,7 +71,7 @@ class PlainExchange:
         try:
             authzid, username, password = token.decode().split("\0")
         except ValueError as error:
-            raise LoginRefused("the PLAIN message cannot be read") from error
+            raise LoginRefused("malformed PLAIN message") from error
         if not username or not password:
             raise LoginRefused("the PLAIN message has no user name or no password")
         if authzid not in ("", username):
@@ -83,7 +83,7 @@ class PlainExchange:
 
 
 class ScramLogin:
-    """SCRAM: the broker asks for a proof of the password."""
+    """SCRAM: the client proves that it knows the password."""
 
     def __init__(self, mechanism: str, passwords: Passwords) -> None:
         self._mechanism = mechanism

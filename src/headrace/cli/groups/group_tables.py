@@ -1,4 +1,4 @@
-"""Groups and changes of their offsets as tables for a person."""
+"""Prints groups and changes of their offsets as tables."""
 
 from collections.abc import Iterable, Sequence
 
@@ -67,7 +67,7 @@ def _behind(seconds: float | None) -> str:
 
 
 def lag_text(lag: int | None) -> str:
-    """Green for zero, yellow for some, a dash if unknown."""
+    """The lag: green for zero, yellow for more, a dash if unknown."""
     if lag is None:
         return "-"
     return f"[yellow]{lag:,}[/]" if lag else "[green]0[/]"
@@ -115,7 +115,7 @@ def show_changes(changes: Sequence[OffsetChange], *, error: bool = False) -> Non
                 output.number(each.before),
                 output.number(each.after),
                 _difference(each.difference),
-                "[dim]as far as the partition goes[/]" if each.limited else "",
+                "[dim]limited to the partition[/]" if each.limited else "",
             )
             for each in changes
         ],

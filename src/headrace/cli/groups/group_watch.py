@@ -1,6 +1,6 @@
-"""A group over time: one look after the other, the rates between them, and three ways to show it.
+"""Watches a group: repeated views, the rates between them, and three output formats.
 
-A cluster that goes away is no end: the look says so, and the next one may find it again.
+If the cluster is not reachable, the view has the error, and the next one tries again.
 """
 
 import json
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 LOOK_TIMEOUT_S = 5.0
-"""How long a look waits for a cluster that is gone before it shows the failure."""
+"""How long a view waits for an unreachable cluster before it shows the failure."""
 # Lines of the live view besides the partitions: facts, headings, the total, the members' heading.
 FRAME_LINES = 12
 FEWEST_ROWS = 5
@@ -31,7 +31,7 @@ FEWEST_ROWS = 5
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The group at one moment, or why it could not be seen."""
+    """The group at one moment, or the reason why it cannot be shown."""
 
     name: str
     time_ms: int
@@ -83,7 +83,7 @@ def _rounded(rate: float | None) -> float | None:
 def looks(
     cluster: ClusterOptions, name: str, interval_s: float, count: int | None
 ) -> Iterator[Look]:
-    """Look at the group again and again; a group that is not there at first ends the command."""
+    """View the group repeatedly; a group that does not exist at first ends the command."""
     with client.open_client(cluster, LOOK_TIMEOUT_S) as connected:
         times = RecordTimes()
 
@@ -107,7 +107,7 @@ def _looks(
         try:
             view = view_now()
         except (AdminError, Failure) as error:
-            # Once it was there, it may come back.
+            # After the first view the group may reappear.
             if not shown:
                 raise
             failure = error if isinstance(error, Failure) else failure_of(error)
@@ -127,7 +127,7 @@ def _looks(
 
 
 def print_lines(found: Iterator[Look]) -> None:
-    """One JSON object a line, at once."""
+    """Print one JSON object per line, unbuffered."""
     for look in found:
         print(json.dumps(look.as_json(), ensure_ascii=False), flush=True)
 
@@ -166,7 +166,7 @@ def _with_failure(last: "RenderableType", look: Look) -> "RenderableType":
 
 
 def drawn(look: Look, rows: int | None) -> "RenderableType":
-    """The look as a person sees it, with at most so many rows: those that lag most."""
+    """The view as a table with at most `rows` partitions: those with the largest lag."""
     from rich.console import Group
     from rich.text import Text
 
@@ -182,12 +182,12 @@ def drawn(look: Look, rows: int | None) -> "RenderableType":
         partitions = sorted(kept, key=lambda p: (p.topic, p.partition))
     parts: list[RenderableType] = [_facts(look, look.view), Text(), _partitions(look, partitions)]
     if hidden:
-        parts.append(Text(f"and {hidden:,} partitions that lag less", style="dim"))
+        parts.append(Text(f"and {hidden:,} partitions with less lag", style="dim"))
     if members:
         parts += [Text(), _members(look.view, [each.id for each in members])]
     left = len(look.view.description.members) - len(members)
     if left:
-        parts.append(Text(f"and {left:,} members more", style="dim"))
+        parts.append(Text(f"and {left:,} more members", style="dim"))
     return Group(*parts)
 
 
@@ -209,7 +209,7 @@ def _facts(look: Look, view: GroupView) -> "RenderableType":
 
 
 def _time_left(lag: int, total: Rates) -> str:
-    """How long until the group has caught up, at the rates of now."""
+    """The time until the group has caught up, at the present rates."""
     if not lag:
         return "0 s"
     gain = (total.consumed or 0) - (total.arrived or 0)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class GroupState(StrEnum):
-    """Kafka's names for what a group is doing."""
+    """Kafka's names of group states."""
 
     STABLE = "Stable"
     EMPTY = "Empty"
@@ -60,7 +60,7 @@ app = typer.Typer(
 
 @app.callback()
 def _group() -> None:
-    """Consumer groups: who is in them, how far they have read, and how far they are behind."""
+    """Consumer groups: their members, offsets and lag."""
 
 
 @app.command(
@@ -96,8 +96,8 @@ def list_groups(
 ) -> None:
     """List the groups with their state, type, protocol and number of members.
 
-    Groups of every kind: of consumers, of Kafka Connect workers, with offsets only. The protocol
-    says what the members are.
+    All types of groups: of consumers, of Kafka Connect workers, with offsets only. The protocol
+    shows the type of the members.
     """
     from headrace.admin import group_view
     from headrace.cli import client
@@ -110,13 +110,15 @@ def list_groups(
     groups = [
         group
         for group in found.values()
-        # Deleted between the two questions, or in another state than asked for.
+        # Deleted between the two requests, or in another state than requested.
         if group.exists and (not state or group.state in state)
     ]
     if as_json:
         output.print_json([{**each.as_json(), "members": len(each.members)} for each in groups])
     elif not groups:
-        output.note(f"No such groups at {bootstrap}." if known else f"No groups at {bootstrap}.")
+        output.note(
+            f"No matching groups at {bootstrap}." if known else f"No groups at {bootstrap}."
+        )
     else:
         from rich.markup import escape
 
@@ -151,9 +153,9 @@ def describe(
     as_json: AsJson = False,
     client_config: ClientConfig = None,
 ) -> None:
-    """Show a group's members and what they own, and its offset and lag in each partition.
+    """Show a group's members and their partitions, and its offset and lag in each partition.
 
-    What members own is shown for groups of consumers; other members are listed without it.
+    Partitions of members are shown for groups of consumers only.
     With --json: an object for one group, a list for several.
     """
     from headrace.admin import group_view
@@ -247,7 +249,7 @@ def reset_offsets(
     as_json: AsJson = False,
     client_config: ClientConfig = None,
 ) -> None:
-    """Set where a group goes on reading, after showing what changes and asking.
+    """Set the offsets of a group, after showing the changes and a confirmation.
 
     The group must have no active members. A group that does not exist is created.
     """
@@ -271,7 +273,7 @@ def reset_offsets(
         if not dry_run:
             group_reset.check_unused(plan.group, group_reset.RESET_NEEDS_NO_MEMBERS)
         if not plan.group.exists:
-            output.note(f"Group {name} does not exist yet; an offset makes it.")
+            output.note(f"Group {name} does not exist yet; the first offset creates it.")
         if not as_json:
             group_tables.show_changes(plan.changes)
         if plan.different and not dry_run:
@@ -291,8 +293,8 @@ def _confirm_reset(name: str, changes: Sequence["OffsetChange"], *, shown: bool)
 
     if not sys.stdin.isatty():
         raise bad_usage(
-            f"will not reset offsets of {name} without being sure",
-            "Add --yes to confirm, or --dry-run to only look.",
+            f"resetting offsets of {name} needs a confirmation",
+            "Add --yes, or --dry-run to only show the changes.",
         )
     if not shown:
         show_changes(changes, error=True)
@@ -312,7 +314,7 @@ def _report_reset(group: "DescribedGroup", different: int, *, dry_run: bool) -> 
             f"({len(group.members)} now)."
         )
     else:
-        output.note(f"Dry run: {what} would change. Without --dry-run it is done.")
+        output.note(f"Dry run: {what} would change. Run it without --dry-run to apply it.")
 
 
 @app.command(
@@ -325,7 +327,7 @@ def delete(
     as_json: AsJson = False,
     client_config: ClientConfig = None,
 ) -> None:
-    """Delete groups with their offsets, after asking. Groups with members are refused."""
+    """Delete groups with their offsets, after a confirmation. Groups with members are refused."""
     from headrace.admin import group_reset, group_view
     from headrace.cli import client
     from headrace.client.groups import delete_groups
@@ -350,7 +352,7 @@ def delete(
 def _confirm_delete(names: list[str]) -> None:
     listed = ", ".join(names)
     if not sys.stdin.isatty():
-        raise bad_usage(f"will not delete {listed} without being sure", "Add --yes to confirm.")
+        raise bad_usage(f"deleting {listed} needs a confirmation", "Add --yes to confirm.")
     if not typer.confirm(f"Delete {listed} with the offsets committed there?", err=True):
         raise Failure("nothing was deleted", code="ABORTED")
 
@@ -378,7 +380,7 @@ def watch(
 ) -> None:
     """Follow a group's lag, rates and members in a live table.
 
-    With --json: one object a line for each look.
+    With --json there is one object per line for each view.
     """
     from headrace.cli import client
     from headrace.cli.groups import group_watch
@@ -393,6 +395,6 @@ def watch(
         else:
             group_watch.print_tables(looks)
     except KeyboardInterrupt:
-        # Watching has no other end, so this is no failure; with a count it is one.
+        # Without --count this is the normal end.
         if count is not None:
             raise

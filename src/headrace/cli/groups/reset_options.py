@@ -17,7 +17,8 @@ def parse_scope(text: str) -> ResetScope:
         bounds = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", word.strip())
         if not topic or bounds is None:
             raise bad_usage(
-                f"--topic {text!r} names no partitions", "Write clicks, clicks:0 or clicks:0,2,4-6."
+                f"--topic {text!r} has no valid partitions",
+                "Use clicks, clicks:0 or clicks:0,2,4-6.",
             )
         first, last = int(bounds[1]), int(bounds[2] or bounds[1])
         chosen.update(range(first, min(last, first + 1_000_000) + 1))

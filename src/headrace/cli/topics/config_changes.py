@@ -1,4 +1,4 @@
-"""Changes of configs that a user asked for, and what is printed when they are made."""
+"""Requested changes of configs, and the output after them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,14 +8,14 @@ from headrace.cli import output
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Settings to give and settings to take back."""
+    """Configs to set and configs to reset."""
 
     to_set: Mapping[str, str]
     to_unset: tuple[str, ...]
 
 
 def report(what: str, changes: Changes, *, as_json: bool) -> None:
-    """Say what was changed."""
+    """Print the changes."""
     if as_json:
         kind, _, name = what.partition(" ")
         output.print_json(
@@ -25,4 +25,4 @@ def report(what: str, changes: Changes, *, as_json: bool) -> None:
     for key, value in changes.to_set.items():
         print(f"{what}: {key}={value}")
     for key in changes.to_unset:
-        print(f"{what}: {key} is back to its default")
+        print(f"{what}: {key} is reset to its default")

@@ -32,7 +32,7 @@ app = typer.Typer(
 
 
 class Kind(StrEnum):
-    """What has settings."""
+    """Types of resources with settings."""
 
     TOPIC = "topic"
     BROKER = "broker"
@@ -79,7 +79,7 @@ def describe(
         _check_name(connected, kind, name)
         found = describe_configs(connected, _type(kind), name)
     if only is not None and not any(each.name == only for each in found):
-        raise not_found(f"{kind.value} {name} has no setting {only!r}", "--all shows what it has.")
+        raise not_found(f"{kind.value} {name} has no setting {only!r}", "--all shows all settings.")
     chosen = [
         each
         for each in found
@@ -122,7 +122,7 @@ def _type(kind: Kind) -> "ConfigResourceType":
 
 
 def _check_name(connected: "Connected", kind: Kind, name: str) -> None:
-    """A wrong name is told apart from a setting that cannot be read."""
+    """Not found if the topic or broker does not exist."""
     from headrace.admin.topics import existing_topics
     from headrace.client.brokers import describe_cluster
 
@@ -132,7 +132,7 @@ def _check_name(connected: "Connected", kind: Kind, name: str) -> None:
     brokers = [str(number) for number in describe_cluster(connected).brokers]
     # An empty name stands for the defaults of all brokers.
     if name and name not in brokers:
-        raise not_found(f"there is no broker {name!r}", f"The cluster has {', '.join(brokers)}.")
+        raise not_found(f"unknown broker {name!r}", f"The cluster has {', '.join(brokers)}.")
 
 
 @app.command(
@@ -158,13 +158,13 @@ def set_configs(
     as_json: AsJson = False,
     client_config: ClientConfig = None,
 ) -> None:
-    """Change settings while the cluster runs; those not named stay as they are."""
+    """Change settings while the cluster runs; other settings are not changed."""
     from headrace.cli import client
     from headrace.cli.topics import config_changes
     from headrace.client.configs import alter_configs
 
     if not to_set and not to_unset:
-        raise bad_usage("nothing to change", "Give --set NAME=VALUE or --unset NAME.")
+        raise bad_usage("nothing to change", "Specify --set NAME=VALUE or --unset NAME.")
     changes = config_changes.Changes(pairs(to_set or [], "--set"), tuple(to_unset or ()))
     cluster = client.connect(bootstrap, client_config)
     with client.admin(cluster) as connected:

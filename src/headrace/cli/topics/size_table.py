@@ -1,7 +1,7 @@
-"""The output of `topics sizes`; with a broker's data folder also segments and what goes next.
+"""The output of `topics sizes`; with a broker's data folder also segments and the next deletion.
 
-The number of segments is in no response. In a data folder on this machine the segments are counted,
-and the next deletion is computed as the broker does it.
+No response has the number of segments. In a data folder on this machine the segments are counted,
+and the next deletion is computed like in the broker.
 """
 
 import time
@@ -27,7 +27,7 @@ from headrace.settings import LogSettings
 
 @dataclass(frozen=True, slots=True)
 class SegmentSize:
-    """A segment as its files show it."""
+    """A segment, read from its files."""
 
     base_offset: int
     size: int
@@ -38,9 +38,9 @@ class SegmentSize:
 
 
 def look(cluster: ClusterOptions, names: Sequence[str], data_dir: Path | None) -> list[TopicSize]:
-    """The named topics, or all but the cluster's own."""
+    """The named topics, or all except internal ones."""
     if data_dir is not None and not data_dir.is_dir():
-        raise bad_usage(f"--data-dir {data_dir}: there is no such folder")
+        raise bad_usage(f"--data-dir {data_dir}: the folder does not exist")
     with client.admin(cluster) as connected, output.progress() as bar:
         task = bar.add_task("topics", total=None, state="")
         found = topic_sizes(
@@ -72,7 +72,7 @@ def _with_segments(
 
 
 def next_of(log: LogView, settings: LogSettings, now_ms: int) -> NextDeletion | None:
-    """What the broker deletes at its next pass, or else when the oldest segment goes."""
+    """What the broker deletes at its next pass, or when the oldest segment is deleted."""
     due = decide(log, settings, now_ms, {}).reasons
     if due:
         size = sum(segment.size for segment in log.segments[: len(due)])
@@ -84,7 +84,7 @@ def next_of(log: LogView, settings: LogSettings, now_ms: int) -> NextDeletion | 
 
 
 def _segments(data_dir: Path, folder: str) -> list[SegmentSize] | None:
-    """The segments of a partition, oldest first; None if the folder does not hold it."""
+    """The segments of a partition, oldest first; None if the folder does not have it."""
     found = []
     for path in sorted((data_dir / folder).glob("*.log")):
         try:
@@ -96,14 +96,14 @@ def _segments(data_dir: Path, folder: str) -> list[SegmentSize] | None:
 
 
 def _newest(log: Path) -> int:
-    """The last entry of the time index, or the time of the last write: as the broker has it."""
+    """The last entry of the time index, or the time of the last write, as in the broker."""
     disk = RealDisk()
     timestamp = last_time(disk, str(log.with_suffix(".timeindex")))
     return timestamp if timestamp > 0 else disk.modified_ms(str(log))
 
 
 def deletion_text(following: NextDeletion) -> str:
-    """For a table."""
+    """The next deletion as text for a table."""
     limit = following.limit
     if following.segments is not None:
         return f"{following.segments} segments, {output.size(following.bytes)} ({limit})"
@@ -117,7 +117,7 @@ def deletion_text(following: NextDeletion) -> str:
 
 
 def show(topics: Sequence[TopicSize], *, partitions: bool) -> None:
-    """A table: a row a topic, or a row a partition."""
+    """Print a table with one row per topic or per partition."""
     numbers = ("Partition", "Size", "Segments", "Records")
     head = ("Size", "Segments", "Records", "Oldest record", "Deleted next")
     if partitions:

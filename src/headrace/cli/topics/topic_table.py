@@ -1,11 +1,11 @@
-"""The output of `topics describe` for a person."""
+"""The output of `topics describe` as tables."""
 
 from headrace.admin.topic_view import PartitionView, TopicView
 from headrace.cli import output
 
 
 def show(topic: TopicView) -> None:
-    """The topic for a person."""
+    """Print the topic."""
     known = [part for part in topic.partitions if part.begin is not None and part.end is not None]
     records = sum((part.end or 0) - (part.begin or 0) for part in known)
     sizes = [part.size_bytes for part in topic.partitions if part.size_bytes is not None]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from headrace.client.layout import Layout
     from headrace.client.topics import TopicDescription
 
-CLUSTER_S = "as the cluster is set"
+CLUSTER_S = "the cluster's default"
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -123,7 +123,11 @@ def create(
     replication_factor: Annotated[
         int,
         typer.Option(
-            "--replication-factor", "-r", metavar="N", help="Copies.", show_default=CLUSTER_S
+            "--replication-factor",
+            "-r",
+            metavar="N",
+            help="Number of replicas.",
+            show_default=CLUSTER_S,
         ),
     ] = -1,
     config: Annotated[
@@ -183,7 +187,7 @@ def describe(
     as_json: AsJson = False,
     client_config: ClientConfig = None,
 ) -> None:
-    """Show partitions, leaders, replicas in sync, offsets, sizes and settings that were changed.
+    """Show partitions, leaders, in-sync replicas, offsets, sizes and changed settings.
 
     With --json: an object for one topic, a list for several.
     """
@@ -223,17 +227,17 @@ def sizes(
     data_dir: Annotated[
         Path | None,
         typer.Option(
-            "--data-dir", metavar="DIR", help="A broker's data folder, to count segments in."
+            "--data-dir", metavar="DIR", help="A broker's data folder, to count segments."
         ),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
     client_config: ClientConfig = None,
 ) -> None:
-    """Show bytes, segments, records, the oldest record, and what retention deletes next.
+    """Show bytes, segments, records, the oldest record, and the next deletion by retention.
 
-    No cluster tells its segments: they are counted only in a --data-dir on this machine, a
-    Headrace's or an Apache Kafka's. Without it "deleted next" is the earliest possible moment.
+    Segments are counted only in a --data-dir on this machine, of
+    Headrace or of Apache Kafka. Without it "deleted next" is the earliest possible time.
     """
     from headrace.cli import client
     from headrace.cli.topics import size_table
@@ -268,17 +272,21 @@ def alter(
     replication_factor: Annotated[
         int | None,
         typer.Option(
-            "--replication-factor", "-r", metavar="N", min=1, help="Copies; waits for them."
+            "--replication-factor",
+            "-r",
+            metavar="N",
+            min=1,
+            help="Number of replicas; waits until they are in sync.",
         ),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
     client_config: ClientConfig = None,
 ) -> None:
-    """Set and unset configs of a topic; the others stay as they are.
+    """Set and unset configs of a topic; other configs are not changed.
 
-    Or change the replication factor. New replicas are placed on the least-loaded brokers, and the
-    leaders stay.
+    It can also change the replication factor. New replicas are placed on the least-loaded brokers,
+    and leaders do not change.
     """
     from headrace.admin.topics import existing_topics
     from headrace.cli import client
@@ -288,13 +296,13 @@ def alter(
 
     if replication_factor is not None:
         if to_set or to_unset:
-            raise bad_usage("--replication-factor goes alone", "Change settings in a second step.")
+            raise bad_usage(
+                "--replication-factor cannot be combined with configs", "Change them separately."
+            )
         _resize(client.connect(bootstrap, client_config), name, replication_factor, as_json)
         return
     if not to_set and not to_unset:
-        raise bad_usage(
-            "nothing to change", "Give --set NAME=VALUE, --unset NAME or --replication-factor N."
-        )
+        raise bad_usage("nothing to change", "Specify --set, --unset or --replication-factor.")
     changes = config_changes.Changes(pairs(to_set or [], "--set"), tuple(to_unset or ()))
     cluster = client.connect(bootstrap, client_config)
     with client.admin(cluster) as connected:
@@ -325,7 +333,7 @@ def delete(
     as_json: AsJson = False,
     client_config: ClientConfig = None,
 ) -> None:
-    """Delete topics with everything in them, after asking."""
+    """Delete topics with all their records, after a confirmation."""
     from headrace.admin.topics import existing_topics, settle_topics
     from headrace.cli import client
     from headrace.client.topics import delete_topics
@@ -351,7 +359,7 @@ def delete(
 def _confirm(names: list[str]) -> None:
     listed = ", ".join(names)
     if not sys.stdin.isatty():
-        raise bad_usage(f"will not delete {listed} without being sure", "Add --yes to confirm.")
+        raise bad_usage(f"deleting {listed} needs a confirmation", "Add --yes to confirm.")
     if not typer.confirm(f"Delete {listed} and all records in it?", err=True):
         raise Failure("nothing was deleted", code="ABORTED")
 
@@ -364,7 +372,7 @@ def add_partitions(
     as_json: AsJson = False,
     client_config: ClientConfig = None,
 ) -> None:
-    """Give a topic more partitions. Keys may land in other partitions from then on."""
+    """Add partitions to a topic. Keys may map to other partitions after that."""
     from headrace.admin.topics import existing_topics
     from headrace.cli import client
     from headrace.client.topics import add_partitions as add
