@@ -11,6 +11,7 @@ from headrace.disk import (
     Disk,
     MemoryDisk,
     RealDisk,
+    TimedDisk,
     read_file,
     replace_file,
     write_file,
@@ -202,3 +203,14 @@ def test_writers_that_replace_one_file_at_once_leave_the_whole_content_of_one(
             outcome.result()
     assert read_file(disk, path) in contents
     assert disk.list_folder(str(tmp_path)) == ["checkpoint"]
+
+
+def test_every_sync_is_timed_also_one_that_fails(tmp_path: Path) -> None:
+    disk = TimedDisk()
+    write_file(disk, f"{tmp_path}/a", b"x", sync=True)
+    assert disk.sync_seconds.count == 1
+    disk.sync_folder(str(tmp_path))
+    assert disk.sync_seconds.count == 2
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        disk.fdatasync(999_999)
+    assert disk.sync_seconds.count == 3

@@ -46,7 +46,7 @@ class Watched:
         self.watch.look()
 
     def shown(self, name: str) -> list[str]:
-        lines = finish(self.metrics.render_steps()).splitlines()
+        lines = b"".join(finish(self.metrics.render_steps())).decode().splitlines()
         return [line for line in lines if line.startswith(name)]
 
 

@@ -63,7 +63,7 @@ class Kept:
     def shown(self, name: str) -> list[str]:
         return [
             line
-            for line in finish(self.metrics.render_steps()).splitlines()
+            for line in b"".join(finish(self.metrics.render_steps())).decode().splitlines()
             if line.startswith(name)
         ]
 

@@ -2,14 +2,18 @@
 
 import json
 import logging
+import socket
 import stat
+import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from headrace.apis.context import Caller
 from headrace.client.config import ClientConfig, Security, parse_bootstrap
 from headrace.client.connection import Connection
 from headrace.clock import ManualClock
@@ -30,8 +34,10 @@ from headrace.security.state import SecurityState
 from tests.security.authority import write
 from tests.security.secured import SecuredBroker
 from tests.security.test_acl_enforcement import AUTHORIZER, Case, ask, codes
+from tests.support.ports import free_port
 
 READ, TOPIC = AclOperation.READ, ResourceType.TOPIC
+METRICS = f"127.0.0.1:{free_port()}"
 ALICE, PASSWORD, NEW_PASSWORD = "alice", "s3cret-of-alice", b"salted-s3cret"
 ORDERS = ResourcePattern(TOPIC, PatternType.LITERAL, "orders")
 
@@ -173,6 +179,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
         "super.users": "User:ANONYMOUS",
         "headrace.audit.file": str(folder / "audit.jsonl"),
         "ssl.client.auth": "requested",
+        "headrace.metrics.address": METRICS,
     }
     with SecuredBroker(folder, {ALICE: PASSWORD}, settings) as running:
         yield running
@@ -200,6 +207,39 @@ def test_logins_are_audited(broker: SecuredBroker) -> None:
         "alice", None, "SASL_PLAINTEXT",
     )  # fmt: skip
     assert "wrong password" in failed["reason"]
+
+
+def counted(listener: str, mechanism: str, result: str) -> float:
+    """The logins that /metrics shows."""
+    labels = f'{{listener="{listener}",mechanism="{mechanism}",result="{result}"}}'
+    with urllib.request.urlopen(f"http://{METRICS}/metrics", timeout=60) as page:
+        for line in page.read().decode().splitlines():
+            if line.startswith(f"headrace_authentications_total{labels} "):
+                return float(line.rpartition(" ")[2])
+    return 0
+
+
+def test_logins_are_counted_by_listener_mechanism_and_result(broker: SecuredBroker) -> None:
+    plain, tls = ("SASL_PLAINTEXT", "PLAIN"), ("SSL", "TLS")
+    before = counted(*plain, "success"), counted(*plain, "failure"), counted(*tls, "failure")
+    connect(broker, "SASL_PLAINTEXT").close()
+    with pytest.raises(KafkaError):
+        connect(broker, "SASL_PLAINTEXT", "wr0ng-password")
+    address = parse_bootstrap(broker.addresses["SSL"])[0]
+    with socket.create_connection(address, timeout=60) as client:
+        client.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        with suppress(ConnectionResetError):
+            client.recv(1000)
+    assert counted(*plain, "success") == before[0] + 1
+    assert counted(*plain, "failure") == before[1] + 1
+    assert counted(*tls, "failure") == before[2] + 1
+
+
+def test_an_unknown_mechanism_gets_no_count_of_its_own(audit: Audit) -> None:
+    client = Caller("127.0.0.1:1", "SASL_SSL")
+    for number in range(3):
+        audit.login_failed(client, f"MADE-UP-{number}", "", "no such mechanism")
+    assert audit.logins == {("SASL_SSL", "", "failure"): 3}
 
 
 def test_a_client_certificate_is_a_login(broker: SecuredBroker) -> None:

@@ -84,7 +84,7 @@ def get(target: str, login: str = "") -> bytes:
 
 
 def rendered(metrics: Metrics) -> list[str]:
-    return finish(metrics.render_steps()).splitlines()
+    return b"".join(finish(metrics.render_steps())).decode().splitlines()
 
 
 def test_metrics_are_in_prometheus_format_with_help_and_type() -> None:
@@ -179,9 +179,9 @@ async def rendered_with_turns(metrics: Metrics) -> tuple[str, int]:
             await asyncio.sleep(0)
 
     other = asyncio.create_task(other_work())
-    page = await Slices(now).finish(metrics.render_steps())
+    pieces = await Slices(now).finish(metrics.render_steps())
     other.cancel()
-    return page, turns
+    return b"".join(pieces).decode(), turns
 
 
 def test_health_has_the_reason_of_a_problem() -> None:

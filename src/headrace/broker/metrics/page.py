@@ -36,7 +36,7 @@ _UNAVAILABLE = "503 Service Unavailable"
 _UNAUTHORIZED = "401 Unauthorized"
 _ADDRESS = "headrace.metrics.address"
 _USERS = "headrace.metrics.users.file"
-_PATHS = "There are /metrics, /health, /health/live and /health/ready.\n"
+_PATHS = "There are /metrics, /health, /health/live and /health/ready."
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,25 +111,28 @@ class MetricsPage:
             async with asyncio.timeout(_ANSWER_S_MAX):
                 request, *headers = head.split(b"\r\n")
                 allowed = self._users is None or await _is_user(self._users, headers)
-                writer.write(await self._answer(request.decode("latin-1"), allowed))
-                await writer.drain()
+                for piece in await self._answer(request.decode("latin-1"), allowed):
+                    writer.write(piece)
+                    await writer.drain()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # a closed connection or a malformed request gets no response
         finally:
             writer.close()
 
-    async def _answer(self, request: str, allowed: bool) -> bytes:
+    async def _answer(self, request: str, allowed: bool) -> list[bytes]:
+        """The response in pieces."""
         method, _, rest = request.partition(" ")
         target = rest.partition(" ")[0].partition("?")[0]
         status, kind, body = "404 Not Found", _TEXT, _PATHS
+        pieces: list[bytes] = []
         if method not in ("GET", "HEAD"):
-            status, body = "405 Method Not Allowed", "Only GET and HEAD.\n"
+            status, body = "405 Method Not Allowed", "Only GET and HEAD."
         elif target == "/metrics" and not allowed:
-            status, body = _UNAUTHORIZED, "Log in with a user and a password.\n"
+            status, body = _UNAUTHORIZED, "Log in with a user and a password."
         elif target == "/metrics":
             # In slices, and for one client at a time.
             async with self._rendering:
-                body = await self._slices.finish(self._metrics.render_steps())
+                pieces = await self._slices.finish(self._metrics.render_steps())
             status, kind = _OK, CONTENT_TYPE
         elif target == "/health/live":
             status, kind, body = _OK, _JSON, json.dumps({"live": True})
@@ -147,13 +150,13 @@ class MetricsPage:
             if allowed:
                 answer |= {"problems": problems, "warnings": self._checks.warnings()}
             body = json.dumps(answer)
-        data = body.encode() if body.endswith("\n") else f"{body}\n".encode()
+        pieces = pieces or [f"{body}\n".encode()]
         login = 'WWW-Authenticate: Basic realm="headrace"\r\n' if status is _UNAUTHORIZED else ""
         head = (
-            f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(data)}\r\n"
-            f"{login}Connection: close\r\n\r\n"
+            f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\n"
+            f"Content-Length: {sum(map(len, pieces))}\r\n{login}Connection: close\r\n\r\n"
         )
-        return head.encode() + (b"" if method == "HEAD" else data)
+        return [head.encode()] if method == "HEAD" else [head.encode(), *pieces]
 
 
 async def _is_user(users: "HttpUsers", headers: list[bytes]) -> bool:

@@ -18,6 +18,8 @@ MOST_SERIES = 10_000
 """How many values of one counter are told apart. Clients choose some of the labels."""
 _STRIDE = 64
 """Values between two yields."""
+_LINES = 1000
+"""Lines in one piece of the page."""
 
 
 class Metrics:
@@ -81,10 +83,11 @@ class Metrics:
         for steps in self._preparations:
             yield from steps()
 
-    def render_steps(self) -> Steps[str]:
-        """Everything in Prometheus' text format."""
+    def render_steps(self) -> Steps[list[bytes]]:
+        """Everything in Prometheus' text format, in pieces: the page may have megabytes."""
         yield from self.prepare_steps()
         lines: list[str] = []
+        pieces: list[bytes] = []
         for row in self._rows:
             lines += head(row.name, row.kind, row.doc)
             for count, (labels, value) in enumerate(self._series(row)):
@@ -94,12 +97,17 @@ class Metrics:
                     lines += value.lines(row.name, text)
                 else:
                     lines.append(line(row.name, text, value))
+                if len(lines) > _LINES:
+                    pieces.append(_joined(lines))
+                    lines.clear()
                 if not count % _STRIDE:
                     yield
-        page = "\n".join(lines) + "\n"
+        if lines:
+            pieces.append(_joined(lines))
         for more in self._texts:
-            page += yield from more()
-        return page
+            text = yield from more()
+            pieces.append(text.encode())
+        return pieces
 
     def _series(self, row: Metric) -> Series:
         source = self._sources.get(row.name)
@@ -109,3 +117,7 @@ class Metrics:
         if not row.labels:
             values.setdefault((), 0)
         return list(values.items())
+
+
+def _joined(lines: list[str]) -> bytes:
+    return ("\n".join(lines) + "\n").encode()
