@@ -39,6 +39,7 @@ COMMANDS = [
     ("spark", "pipelines", "init"),
     ("spark", "pipelines", "dry-run"),
     ("spark", "pipelines", "run"),
+    ("console",),
     ("registry",),
     ("registry", "serve"),
     ("schemas",),
@@ -216,7 +217,7 @@ def _complete(line: str, bootstrap: str = "127.0.0.1:1") -> str:
 
 
 def test_the_shell_completes_commands_and_options() -> None:
-    assert _complete("headrace con").split() == ["consume", "configs"]
+    assert _complete("headrace con").split() == ["console", "consume", "configs"]
     assert "--data-dir" in _complete("headrace serve --d")
 
 
