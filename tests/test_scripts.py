@@ -5,12 +5,14 @@ import json
 import os
 import pty
 import socket
+import ssl
 import struct
 import subprocess
 import termios
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from headrace.schemas.client import RequestRefused, SchemaClient
@@ -37,7 +39,7 @@ def script(name: str, *words: str, **env: str) -> "subprocess.CompletedProcess[s
         text=True,
         timeout=60,
         # The registry would want a port of its own; its tests start it.
-        env=environment(**{"REGISTRY": "", **env}),
+        env=environment(**{"REGISTRY": "", "CONSOLE": "", **env}),
         check=False,
     )
 
@@ -136,10 +138,11 @@ def test_a_second_make_up_finds_the_broker_running_and_down_stops_it(tmp_path: P
 
 def test_a_secured_broker_is_started_with_what_its_clients_need(tmp_path: Path) -> None:
     port, registry = free_port(), f"127.0.0.1:{free_port()}"
+    console = f"127.0.0.1:{free_port()}"
     words = (f"127.0.0.1:{port}", str(tmp_path))
     try:
         for _ in range(2):  # the second time with the same users and certificates
-            done = script("up", *words, SECURE="yes", REGISTRY=registry)
+            done = script("up", *words, SECURE="yes", REGISTRY=registry, CONSOLE=console)
             assert done.returncode == 0, done.stderr
             assert f"running on https://{registry}" in done.stdout, done.stderr
             client_file = tmp_path / "security" / "admin.registry.json"
@@ -149,6 +152,13 @@ def test_a_secured_broker_is_started_with_what_its_clients_need(tmp_path: Path) 
             assert asked.get("subjects") == []
             with pytest.raises(RequestRefused, match="401"):
                 SchemaClient(asked.urls, "admin:wrong", asked.ca_file).get("subjects")
+            assert f"running on https://{console}" in done.stdout, done.stderr
+            context = ssl.create_default_context(cafile=known["ssl.ca.location"])
+            pages = httpx.Client(base_url=f"https://{console}", verify=context)
+            assert pages.get("/api/topics").status_code == 401
+            user, _, password = login.partition(":")
+            assert pages.get("/api/topics", auth=(user, password)).status_code == 200
+            assert pages.get("/api/schemas", auth=(user, password)).json()["subjects"] == []
             client = f"--client-config {tmp_path}/security/admin.properties"
             assert client in done.stdout
             listed = subprocess.run(

@@ -7,6 +7,7 @@ import typer
 from headrace.cli import services
 from headrace.cli.failures import bad_usage
 from headrace.cli.options import ClientConfig, examples
+from headrace.cli.schemas.registry_option import make_client
 
 if TYPE_CHECKING:
     from headrace.console.console_request import ConsoleRequest
@@ -98,11 +99,15 @@ def console(
             "Listen on 127.0.0.1, set authentication.method, or add --insecure.",
         )
 
+    url = settings.text("schema.registry.url")
+    schema_client = make_client(url) if url else None
+
     def build() -> "HttpService[ConsoleRequest]":
         from headrace.console.console import Console
         from headrace.console.http_service import console_service
         from headrace.console.options import read_options
 
-        return console_service(Console(read_options(settings, properties)), host)
+        options = read_options(settings, properties, schema_client)
+        return console_service(Console(options), host)
 
     services.serve("console", build, settings, log_format, log_level)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from headrace.client.config import ClientConfig, client_config, from_librdkafka
 from headrace.console.masks import NO_MASKS, Masks, parse_masks
-from headrace.schemas.client import SchemaClient, split_urls
+from headrace.schemas.client import SchemaClient
 from headrace.service.settings import ServiceSettings
 
 CLIENT_ID = "headrace-console"
@@ -20,8 +20,8 @@ class ConsoleOptions:
     bootstrap: str
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Client properties with librdkafka's names, secrets included."""
-    registry_url: str = ""
-    """Empty: the console has no schema registry."""
+    registry: SchemaClient | None = None
+    """None: the console has no schema registry."""
     exports_metrics: bool = False
     """Whether `/metrics` has the names of kafka_exporter."""
     exports_partitions: bool = True
@@ -57,18 +57,15 @@ class ConsoleOptions:
             "bootstrap.servers": self.bootstrap,
         }
 
-    @property
-    def registry(self) -> SchemaClient | None:
-        urls = split_urls(self.registry_url)
-        return SchemaClient(urls, attempts=1) if urls else None
 
-
-def read_options(settings: ServiceSettings, properties: Mapping[str, str]) -> ConsoleOptions:
+def read_options(
+    settings: ServiceSettings, properties: Mapping[str, str], registry: SchemaClient | None
+) -> ConsoleOptions:
     """The options that the settings and the client's properties mean; SettingError if invalid."""
     return ConsoleOptions(
         bootstrap=settings.text("bootstrap.servers"),
         properties=properties,
-        registry_url=settings.text("schema.registry.url"),
+        registry=registry,
         exports_metrics=settings.boolean("console.metrics"),
         exports_partitions=settings.boolean("console.metrics.partitions"),
         masks=parse_masks(settings.words("console.masks")),

@@ -13,7 +13,7 @@ async def get_session(request: ConsoleRequest) -> object:
         "bootstrap": options.bootstrap,
         "principal": request.principal,
         "read_only": options.read_only,
-        "has_registry": bool(options.registry_url),
+        "has_registry": options.registry is not None,
     }
 
 

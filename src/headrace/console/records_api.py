@@ -112,7 +112,7 @@ async def search(request: ConsoleRequest) -> object:
         ignore_case=request.flag("ignore_case"),
         newest_first=request.text("order", "newest") == "newest",
         properties=console.options.client_properties,
-        registry=None if console.registry is None else console.registry.urls,
+        registry=console.registry,
         masks=tuple(console.options.masks.texts()),
     )
     return HttpStream(console.searches.run(job))

@@ -40,21 +40,26 @@ def schema_client(registry: str) -> "Iterator[SchemaClient]":
 
     It does not retry, so that a user sees immediately if a registry does not respond.
     """
+    with translated():
+        yield make_client(registry)
+
+
+def make_client(registry: str) -> "SchemaClient":
+    """The client of the registry at these URLs, with the credentials of the environment."""
     from headrace.schemas.client import SchemaClient, split_urls
 
     urls = split_urls(registry)
     if not urls or not all(url.startswith(("http://", "https://")) for url in urls):
         raise bad_usage(f"--registry {registry!r} is not a URL", f"Example: {DEFAULT_REGISTRY}.")
-    with translated():
-        yield SchemaClient(
-            urls,
-            os.environ.get(USER_INFO_VARIABLE) or None,
-            os.environ.get(CA_VARIABLE) or None,
-            token=os.environ.get(TOKEN_VARIABLE) or None,
-            certificate_file=os.environ.get(CERTIFICATE_VARIABLE) or None,
-            timeout_s=ANSWER_TIMEOUT_S,
-            attempts=1,
-        )
+    return SchemaClient(
+        urls,
+        os.environ.get(USER_INFO_VARIABLE) or None,
+        os.environ.get(CA_VARIABLE) or None,
+        token=os.environ.get(TOKEN_VARIABLE) or None,
+        certificate_file=os.environ.get(CERTIFICATE_VARIABLE) or None,
+        timeout_s=ANSWER_TIMEOUT_S,
+        attempts=1,
+    )
 
 
 @contextlib.contextmanager

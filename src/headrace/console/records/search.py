@@ -4,8 +4,9 @@ import asyncio
 import json
 import sys
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
+from headrace.schemas.client import SchemaClient
 from headrace.service.errors import HttpError
 
 AT_ONCE = 4
@@ -26,7 +27,7 @@ class SearchJob:
     ignore_case: bool
     newest_first: bool
     properties: Mapping[str, str] = field(repr=False)
-    registry: tuple[str, ...] | None = None
+    registry: SchemaClient | None = None
     masks: tuple[str, ...] = ()
 
     def as_json(self) -> bytes:
@@ -39,7 +40,7 @@ class SearchJob:
                 "ignore_case": self.ignore_case,
                 "newest_first": self.newest_first,
                 "properties": dict(self.properties),
-                "registry": None if self.registry is None else list(self.registry),
+                "registry": None if self.registry is None else asdict(self.registry),
                 "masks": list(self.masks),
                 "most_matches": MOST_MATCHES,
                 "seconds": SECONDS,

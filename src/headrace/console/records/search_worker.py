@@ -54,7 +54,7 @@ class TopicSearch:
         self._node: Condition = condition(job)
         self._literal = _prefilter(self._node)
         registry = job["registry"]
-        client = None if registry is None else SchemaClient(tuple(registry), attempts=1)
+        client = None if registry is None else SchemaClient(**registry)
         self._decoder = Decoder.of(client, parse_masks(job["masks"]))
         self._cluster = Cluster(client_config(job["properties"]))
         self._total = sum(stop - start for start, stop in self._left.values())
