@@ -447,7 +447,7 @@ def test_what_cannot_be_typed_is_refused_when_the_query_starts(
         ({"value.format": "avro", "value.message": "M"}, "is for value.format=protobuf"),
         ({"key.subject": "s", "value.format": "avro"}, "key.subject needs key.format"),
         ({"value.fromat": "avro"}, "did you mean value.format?"),
-        ({"columns": "_error"}, "columns: there is no _error"),
+        ({"columns": "_error"}, "columns: unknown column _error"),
     ],
 )
 def test_options_that_make_no_sense_say_so(given: dict[str, str], said: str) -> None:

@@ -1,4 +1,4 @@
-"""Columns of records as Arrow, in exactly the types that Spark expects of the source."""
+"""Columns of records as Arrow, in the types that Spark expects of the source."""
 
 from collections.abc import Callable, Mapping
 
@@ -58,7 +58,7 @@ def record_batch(
     names: tuple[str, ...],
     typed: Mapping[str, pa.Array],
 ) -> pa.RecordBatch:
-    """The named columns; all bytes are copied, so the payload may be used again."""
+    """The named columns; all bytes are copied, so the payload may be reused."""
     count = len(columns)
     make: dict[str, Callable[[], pa.Array]] = {
         "key": lambda: byte_array(columns.payload, columns.key_at, columns.key_length),
@@ -79,7 +79,7 @@ def record_batch(
 
 
 def headers_array(columns: BatchColumns) -> pa.Array:
-    """Lists of name and value; null where a record has none, as in Spark's own source."""
+    """Lists of name and value; null if a record has none, as in Spark's own source."""
     found = decode_headers(columns)
     count = len(columns)
     if not len(found.name_at):

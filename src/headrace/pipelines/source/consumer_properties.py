@@ -1,8 +1,8 @@
-"""Properties of Kafka's own consumer that the source does not act on, and those it refuses."""
+"""Properties of Kafka's consumer that have no effect here, and those that are refused."""
 
 REFUSED = {
-    "auto.offset.reset": "say where to begin with startingOffsets",
-    "enable.auto.commit": "the checkpoint holds the offsets; group.id shows them as a group",
+    "auto.offset.reset": "use startingOffsets",
+    "enable.auto.commit": "the checkpoint has the offsets; group.id shows them as a group",
     "interceptor.classes": "there is no Java consumer here",
     "key.deserializer": "keys are bytes; convert them with DataFrame operations",
     "value.deserializer": "values are bytes; convert them with DataFrame operations",
@@ -40,4 +40,4 @@ WITHOUT_EFFECT = frozenset(
         "socket.connection.setup.timeout.max.ms",
     }
 )
-"""They tune the Java consumer; there is nothing of it here that they could tune."""
+"""Settings of the Java consumer without an effect here."""

@@ -17,7 +17,7 @@ from headrace.pipelines.source.options import GroupOptions
 from headrace.types import TopicPartition
 
 SETTLING_S = 20.0
-"""How long a group may take to settle before a query waits for it."""
+"""How long a group may take to become stable before a query waits for it."""
 
 log = logging.getLogger(__name__)
 
@@ -39,17 +39,17 @@ class QueryGroup:
         )
 
     def shows(self, partitions: Mapping[TopicPartition, int]) -> None:
-        """Let the member's assignment be what the query reads."""
+        """Set the member's assignment to the partitions that the query reads."""
         now = frozenset(partitions)
         if self._member is not None and now != self._shown:
             self._shown = now
             self._member.assign(now)
 
     def commit(self, offsets: Mapping[TopicPartition, int], *, wait: bool) -> None:
-        """Commit a finished epoch; trouble is a warning, because the checkpoint has it.
+        """Commit a finished epoch; a failure is a warning, because the checkpoint has the offsets.
 
-        A new group takes some seconds to settle. Unless told to `wait`, a query does not: the
-        next epoch, or the next look for records, commits what was left.
+        A new group takes some seconds to become stable. Without `wait` a query does not wait for
+        it: the next epoch, or the next request for offsets, commits the rest.
         """
         if self._member is None or offsets == self._committed:
             return
@@ -59,13 +59,13 @@ class QueryGroup:
         try:
             self._member.commit(offsets)
         except Fenced as error:
-            log.warning("%s; this query does not show its progress any more", error)
+            log.warning("%s; this query no longer shows its progress", error)
             self.close()
         except (ClientError, KafkaError) as error:
             log.warning("group %s does not show the last epoch: %s", self._name, error)
 
     def close(self) -> None:
-        """Leave the group; its offsets stay."""
+        """Leave the group; its offsets remain."""
         if self._member is not None:
             self._member.close()
             self._member = None

@@ -1,7 +1,7 @@
-"""The options of the source: those of Spark's own Kafka source, a few more, and plain words.
+"""The options of the source: those of Spark's Kafka source, and a few more.
 
-Names are those of Spark's source without regard to case, so that a query moves over by changing
-its format. Unknown or conflicting options fail with an error that explains the problem.
+Names are those of Spark's source and are not case-sensitive, so that a query is migrated by
+changing its format. Unknown or conflicting options fail with an error that explains the problem.
 """
 
 import difflib
@@ -41,7 +41,7 @@ OTHERS = (
     "startingOffsetsByTimestampStrategy",
 )
 SPARK_ONLY = ("fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "groupIdPrefix")
-"""Options of Spark's source that have nothing to act on here; taken so that queries move over."""
+"""Options of Spark's source without an effect here; accepted so that queries can migrate."""
 STREAM_ONLY = ("maxOffsetsPerTrigger", "maxTriggerDelay", "minOffsetsPerTrigger")
 
 _NAMES = {
@@ -66,12 +66,12 @@ _UNITS_S = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 
 
 class OptionError(ClientError):
-    """An option that cannot be used; says which, and what is expected."""
+    """An invalid option. The message has its name and what is expected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which partitions: of named topics, of topics whose whole name matches, or exactly these."""
+    """The partitions: of named topics, of topics that match an expression, or a list."""
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
@@ -80,18 +80,18 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where to begin or to end: a bound, a time for all, or an offset or a time for each."""
+    """The start or the end: a bound, a time for all, or an offset or a time for each."""
 
     kind: Literal["earliest", "latest", "offsets", "time", "times"]
     option: str
-    """The option that said so, for errors."""
+    """The name of the option, for errors."""
     time_ms: int = 0
     each: Mapping[TopicPartition, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupOptions:
-    """The consumer group under which the query shows itself."""
+    """The consumer group that shows the query."""
 
     name: str
     instance_id: str
@@ -101,7 +101,7 @@ class GroupOptions:
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """Everything that the source was told; goes to executors as it is."""
+    """The options of the source; picklable for executors."""
 
     client: ClientConfig
     selection: Selection
@@ -125,7 +125,7 @@ class SourceOptions:
 
 
 def parse_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
-    """What the options mean, or an OptionError."""
+    """Parse the options, or raise OptionError."""
     said = _Said(given)
     properties = said.kafka_properties()
     try:
@@ -162,18 +162,18 @@ def parse_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions
 
 
 def parse_columns(given: Mapping[str, str]) -> tuple[str, ...]:
-    """Only the columns that the options ask for."""
+    """Parse only the columns in the options."""
     return _columns(_Said(given))
 
 
 def parse_types(given: Mapping[str, str]) -> TypedOptions | None:
-    """Only what the options say about typed columns."""
+    """Parse only the options of typed columns."""
     said = _Said(given)
     return said.typed(_selection(said)) if said.is_typed() else None
 
 
 class _Said:
-    """The options as they were given, and typed ways to ask for one."""
+    """The given options, with typed access."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
         self._values: dict[str, str] = {}
@@ -207,7 +207,7 @@ class _Said:
         if value is None:
             return None
         if not re.fullmatch(r"\d{1,18}", value) or int(value) < least:
-            raise OptionError(f"{name}={value}: expected a whole number from {least} on")
+            raise OptionError(f"{name}={value}: expected a whole number of at least {least}")
         return int(value)
 
     def duration_s(self, name: str, default_s: float) -> float:
@@ -220,7 +220,7 @@ class _Said:
         return int(match[1]) * _UNITS_S[match[2]]
 
     def kafka_properties(self) -> dict[str, str]:
-        """The kafka.* options without that prefix; those that cannot be had are refused."""
+        """The kafka.* options without that prefix; unsupported ones are refused."""
         found = {
             name.removeprefix("kafka."): value.strip()
             for name, value in self._values.items()
@@ -241,7 +241,7 @@ class _Said:
         return int(value)
 
     def fetch_bytes(self, properties: Mapping[str, str]) -> int:
-        """How much one Fetch brings: a task reads one partition, so the lower limit counts."""
+        """The limit of one Fetch: a task reads one partition, so the lower limit applies."""
         names = ("max.partition.fetch.bytes", "fetch.max.bytes")
         limits = [self.kafka_number(properties, n, 0) for n in names if n in properties]
         return max(min(limits, default=DEFAULT_FETCH_BYTES), 1)
@@ -257,7 +257,7 @@ class _Said:
     def group(self, properties: Mapping[str, str]) -> GroupOptions | None:
         names = {self.text("group.id"), properties.get("group.id")} - {None, ""}
         if len(names) > 1:
-            raise OptionError("group.id and kafka.group.id name different groups; give one")
+            raise OptionError("group.id and kafka.group.id have different values; set only one")
         if not names:
             return None
         name = str(names.pop())
@@ -291,18 +291,20 @@ def _selection(said: _Said) -> Selection:
     given = [name for name in SELECTING if name in said]
     if len(given) != 1:
         what = "none" if not given else " and ".join(given)
-        raise OptionError(f"give exactly one of {', '.join(SELECTING)}; {what} is given")
+        raise OptionError(f"set exactly one of {', '.join(SELECTING)}; {what} is set")
     text = said.text(given[0]) or ""
     if given[0] == "subscribe":
         topics = tuple(dict.fromkeys(filter(None, (part.strip() for part in text.split(",")))))
         if not topics:
-            raise OptionError("subscribe names no topic; give topic[,topic...]")
+            raise OptionError("subscribe is empty; expected topic[,topic...]")
         return Selection(topics=topics)
     if given[0] == "subscribePattern":
         try:
             re.compile(text)
         except re.error as error:
-            raise OptionError(f"subscribePattern={text}: no regular expression: {error}") from error
+            raise OptionError(
+                f"subscribePattern={text}: not a regular expression: {error}"
+            ) from error
         if not text:
             raise OptionError("subscribePattern is empty")
         return Selection(pattern=text)
@@ -330,7 +332,7 @@ def _json(text: str, expected: str) -> dict[str, object]:
     try:
         value = json.loads(text)
     except ValueError as error:
-        raise OptionError(f"{expected}; this is none: {error}") from error
+        raise OptionError(f"{expected}; not valid JSON: {error}") from error
     if not isinstance(value, dict):
         raise OptionError(expected)
     return value
@@ -354,7 +356,7 @@ def _each(name: str, text: str, what: str) -> dict[TopicPartition, int]:
 
 
 def _position(said: _Said, names: tuple[str, str, str], default: str) -> Position:
-    """The first of the three that is given, as Spark has it: a time goes before offsets."""
+    """The first of the three that is set, as in Spark: a time overrides offsets."""
     by_time, by_times, by_offsets = names
     if by_time in said:
         return Position("time", by_time, time_ms=said.number(by_time, 0) or 0)
@@ -368,7 +370,7 @@ def _position(said: _Said, names: tuple[str, str, str], default: str) -> Positio
         return Position("latest", by_offsets)
     offsets = _each(by_offsets, text, "earliest, latest, or JSON")
     if any(value < EARLIEST for value in offsets.values()):
-        raise OptionError(f"{by_offsets}: an offset is a number from 0 on, -1 (latest) or -2")
+        raise OptionError(f"{by_offsets}: an offset is a number of at least 0, -1 (latest) or -2")
     return Position("offsets", by_offsets, each=offsets)
 
 
@@ -383,17 +385,19 @@ def _columns(said: _Said) -> tuple[str, ...]:
     chosen: list[str] = []
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         if part.lower() not in proper:
-            raise OptionError(f"columns: there is no {part}; there are {', '.join(known)}")
+            raise OptionError(f"columns: unknown column {part}; known are {', '.join(known)}")
         chosen.append(proper[part.lower()])
     if not chosen or len(set(chosen)) != len(chosen):
-        raise OptionError("columns: name each wanted column once, as in columns=key,value")
+        raise OptionError("columns: list each column once, as in columns=key,value")
     if with_headers and "headers" not in chosen:
-        raise OptionError("includeHeaders=true, but columns leaves headers out; drop one of them")
+        raise OptionError(
+            "includeHeaders=true, but columns does not contain headers; remove one of them"
+        )
     return tuple(chosen)
 
 
 def _check_together(options: SourceOptions, said: _Said, streaming: bool) -> None:
-    """What each option allows alone, and not together."""
+    """Check combinations of options."""
     if streaming:
         for name in ENDING:
             if name in said:

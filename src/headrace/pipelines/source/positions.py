@@ -1,4 +1,4 @@
-"""Which partitions there are, and at which offsets a query begins and ends."""
+"""The partitions of a query, and the offsets at which it begins and ends."""
 
 import re
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from headrace.types import TopicPartition, encode_uuid
 
 
 class FoundPartitions(NamedTuple):
-    """The partitions that a query reads, and the ids of their topics as far as brokers have ids."""
+    """The partitions that a query reads, and the ids of their topics, if brokers have ids."""
 
     partitions: list[TopicPartition]
     topic_ids: dict[str, str]
@@ -19,7 +19,7 @@ class FoundPartitions(NamedTuple):
 def find_partitions(
     cluster: Cluster, selection: Selection, *, all_must_exist: bool
 ) -> FoundPartitions:
-    """The partitions that the query reads, as things stand now."""
+    """The present partitions of the query."""
     topics_now = _find_topics(cluster, selection, all_must_exist)
     existing = [
         TopicPartition(name, number)
@@ -31,7 +31,7 @@ def find_partitions(
         if missing and all_must_exist:
             count = len(topics_now[missing[0].topic].leaders)
             raise OptionError(
-                f"assign: {missing[0].topic} has {count} partitions, and no {missing[0]}"
+                f"assign: {missing[0].topic} has {count} partitions; {missing[0]} does not exist"
             )
         existing = sorted(set(selection.partitions) - set(missing))
     topic_ids = {
@@ -62,14 +62,14 @@ def _find_topics(
 def resolve_start(
     cluster: Cluster, options: SourceOptions, partitions: list[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """Where to begin reading each partition."""
+    """The start offset of each partition."""
     return _resolve(cluster, options, options.starting, partitions, starting=True)
 
 
 def resolve_end(
     cluster: Cluster, options: SourceOptions, partitions: list[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """Where a batch query ends in each partition."""
+    """The end offset of each partition, for a batch query."""
     return _resolve(cluster, options, options.ending, partitions, starting=False)
 
 
@@ -110,7 +110,7 @@ def _by_time(
     if young and starting and options.time_not_found == "error":
         times = ", ".join(f"{at} at {wanted[at]}" for at in young)
         raise OptionError(
-            f"{position.option}: no record is as young as that in {times}; "
+            f"{position.option}: all records are older in {times}; "
             "startingOffsetsByTimestampStrategy=latest would begin at the end there"
         )
     if young:
@@ -119,7 +119,7 @@ def _by_time(
 
 
 def _check_complete(position: Position, partitions: list[TopicPartition]) -> None:
-    """Offsets and times are given for every partition that is read, and for no other."""
+    """OptionError unless exactly the partitions that are read have an offset or a time."""
     named, read = set(position.each), set(partitions)
     if named == read:
         return

@@ -1,4 +1,4 @@
-"""Ranges of offsets: how much an epoch takes of each partition, and how tasks share it. Pure."""
+"""Ranges of offsets: the share of each partition in an epoch, and its tasks. Pure functions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,14 +9,14 @@ from headrace.types import TopicPartition
 
 Offsets = Mapping[TopicPartition, int]
 Stored = dict[str, dict[str, Any]]
-"""How far a stream is, as Spark keeps it in the checkpoint: offsets by topic and partition, as
-Spark's own Kafka source writes them. Beside them a topic may have the keys `id` (its id) and
-`initial` (the offsets at which the query began)."""
+"""The offsets of a stream in the format of the checkpoint: by topic and partition, as Spark's own
+Kafka source writes them. In addition a topic may have the keys `id` (its id) and `initial` (the
+offsets at which the query began)."""
 TOPIC_ID, INITIAL = "id", "initial"
 
 
 class OffsetRange(NamedTuple):
-    """What one task reads: the offsets in [start, stop) of one partition."""
+    """The offsets in [start, stop) of one partition that a task reads."""
 
     partition: TopicPartition
     start: int
@@ -26,27 +26,27 @@ class OffsetRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
-    """How far a stream is: the next offset of each partition, and which topics these belong to."""
+    """The position of a stream: the next offset of each partition, and the ids of topics."""
 
     offsets: Offsets
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     initial: Offsets | None = None
-    """Where the query began; only in the end of its first epoch. Spark keeps the end of an epoch
+    """Where the query began; only in the end of its first epoch. Spark stores the end of an epoch
     before it runs it, but not the initial offsets, which `latest` would not find again."""
 
     def same_topic(self, other: "StreamOffset", topic: str) -> bool:
-        """Whether both have offsets of one topic, and not of two with the same name. Offsets
-        without an id, from a checkpoint that was written before ids were kept, belong to any."""
+        """Whether both have offsets of one topic, not of two with the same name. Offsets without
+        an id, from a checkpoint of an older version, match any topic."""
         mine, others = self.topic_ids.get(topic), other.topic_ids.get(topic)
         return mine is None or others is None or mine == others
 
     def same_place(self, other: "StreamOffset") -> bool:
-        """Whether nothing lies between the two."""
+        """Whether both have the same offsets."""
         return self.offsets == other.offsets and self.topic_ids == other.topic_ids
 
 
 def to_stored(found: StreamOffset) -> Stored:
-    """For the checkpoint, in a fixed order: Spark compares the text."""
+    """The format of the checkpoint, in a fixed order, because Spark compares the text."""
     stored: Stored = _by_topic(found.offsets)
     for topic, values in stored.items():
         if topic in found.topic_ids:
@@ -66,7 +66,7 @@ def _by_topic(offsets: Offsets) -> Stored:
 
 
 def from_stored(stored: Mapping[str, Mapping[str, Any]]) -> StreamOffset:
-    """What a checkpoint holds."""
+    """Parse the format of the checkpoint."""
     offsets: dict[TopicPartition, int] = {}
     topic_ids: dict[str, str] = {}
     initial: dict[TopicPartition, int] | None = None
@@ -83,7 +83,7 @@ def from_stored(stored: Mapping[str, Mapping[str, Any]]) -> StreamOffset:
 
 
 def limited(start: Offsets, end: Offsets, most: int) -> dict[TopicPartition, int]:
-    """An end that is at most about `most` records away, shared in proportion to what waits.
+    """An end that is at most about `most` records away, shared in proportion to the waiting ones.
 
     Each partition with waiting records gets at least one.
     """
@@ -101,7 +101,7 @@ def limited(start: Offsets, end: Offsets, most: int) -> dict[TopicPartition, int
 def split(
     ranges: Sequence[OffsetRange], min_partitions: int | None, max_records: int | None
 ) -> list[OffsetRange]:
-    """Ranges cut so that there are about `min_partitions`, and none has over `max_records`."""
+    """Split ranges into about `min_partitions`, each of at most `max_records`."""
     pieces: list[OffsetRange] = []
     total = sum(each.stop - each.start for each in ranges)
     for each in ranges:
@@ -124,7 +124,7 @@ SHARED_TASK_RECORDS = 500
 def gather(pieces: Sequence[OffsetRange]) -> list[tuple[OffsetRange, ...]]:
     """The ranges of each task; small ones, in their order, share one.
 
-    Offsets alone decide, so that an epoch which is run again has the same tasks.
+    The result depends on offsets only, so that an epoch that is run again has the same tasks.
     """
     tasks: list[tuple[OffsetRange, ...]] = []
     waiting: list[OffsetRange] = []

@@ -1,7 +1,7 @@
 """The source: `spark.read` and `spark.readStream` of the format `headrace`.
 
-The driver asks the cluster where partitions begin and end; a task fetches a range of offsets from
-the partition's leader as whole record batches and decodes each answer at once into Arrow.
+The driver requests the start and end offsets of partitions; a task fetches a range of offsets from
+the partition's leader as whole record batches and decodes each response at once into Arrow.
 """
 
 import logging
@@ -46,11 +46,11 @@ from headrace.types import TopicPartition, decode_uuid
 from headrace.wire.batch_columns import decode
 
 SETTLING_S = 5.0
-"""How long a partition's end may lie before an offset that was seen already: a broker that has
-just restarted may not know yet how far its log was committed. The same for a topic's id: a broker
-may not have heard yet that the topic was deleted and created again."""
+"""How long a partition's end may be before an offset that was read already: a broker that has
+just restarted may not know the high watermark yet. The same applies to a topic's id: a broker
+may not know yet that the topic was deleted and created again."""
 GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
-"""What brokers answer for a topic that was deleted."""
+"""The errors of brokers for a deleted topic."""
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ class RangesPartition(InputPartition):  # type: ignore[misc]
 def read_ranges(
     options: SourceOptions, ranges: tuple[OffsetRange, ...], topic: TypedTopic | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The records of several ranges as Arrow, a response of the broker at a time."""
+    """The records of several ranges as Arrow, one response of the broker at a time."""
     typed = TypedReading(topic) if topic is not None else None
     with modules_frozen_after(), task_cluster(options.client) as cluster:
         for each in ranges:
@@ -104,14 +104,15 @@ def _read_range(
         except KafkaError as error:
             if error.code in GONE:
                 report_loss(
-                    options, f"{partition} is gone: the offsets {start} to {stop} are not read"
+                    options,
+                    f"{partition} was deleted: the offsets {start} to {stop} are not read",
                 )
                 return
             raise KafkaError(error.code, f"reading {partition}: {error}") from error
 
 
-def report_loss(options: SourceOptions, what: str, then: str = "goes on without them") -> None:
-    """Fails the query, or warns and lets it go on, as `failOnDataLoss` says."""
+def report_loss(options: SourceOptions, what: str, then: str = "continues without them") -> None:
+    """Fail the query, or log a warning and continue, according to `failOnDataLoss`."""
     if options.fail_on_data_loss:
         raise ClientError(
             f"{what}. To accept that, set failOnDataLoss=false: the query then {then}"
@@ -144,7 +145,7 @@ class BatchReader(SentToTasks, DataSourceReader):  # type: ignore[misc]
 def plan_tasks(
     options: SourceOptions, start: Mapping[TopicPartition, int], end: StreamOffset
 ) -> list[RangesPartition]:
-    """The tasks for what lies between two sets of offsets."""
+    """The tasks for the records between two sets of offsets."""
     ranges = [
         OffsetRange(at, start[at], stop, end.topic_ids.get(at.topic))
         for at, stop in sorted(end.offsets.items())
@@ -160,7 +161,7 @@ class StreamReader(
     DataSourceStreamReader,  # type: ignore[misc]
     SupportsTriggerAvailableNow,  # type: ignore[misc]
 ):
-    """`spark.readStream`. Spark keeps one of it on the driver, and sends copies to tasks."""
+    """`spark.readStream`. Spark has one on the driver, and sends copies to tasks."""
 
     def __init__(self, options: SourceOptions, topic: TypedTopic | None = None) -> None:
         self._options = options
@@ -212,7 +213,7 @@ class StreamReader(
 
 
 class _DriverSide:
-    """What the driver holds for a stream: the cluster, the target of an available-now run, the
+    """The state of a stream on the driver: the cluster, the target of an available-now run, the
     group."""
 
     def __init__(self, options: SourceOptions) -> None:
@@ -237,7 +238,7 @@ class _DriverSide:
         return self._initial
 
     def latest(self) -> StreamOffset:
-        # If a topic is replaced between the two requests, tasks find that out: they read by its id.
+        # If a topic is replaced between the two requests, tasks detect it, because they read by id.
         found = find_partitions(self._cluster, self._options.selection, all_must_exist=False)
         wanted = dict.fromkeys(found.partitions, LATEST)
         ends = list_offsets(self._cluster, wanted, self._options.isolation) if wanted else {}
@@ -245,15 +246,15 @@ class _DriverSide:
         return self._latest
 
     def last_seen(self) -> StreamOffset:
-        """The ends of all partitions. Spark asks right after `latestOffset`, which has just looked;
-        only an available-now run did that at its start."""
+        """The ends of all partitions. Spark calls it right after `latestOffset`, which has them;
+        an available-now run has those of its start."""
         return self.latest() if self._latest is None or self._target is not None else self._latest
 
     def fix_target(self) -> None:
         self._target = self.latest()
 
     def advance(self, start: StreamOffset, everything: bool) -> StreamOffset:
-        """The end of the next epoch: what there is, within the limits."""
+        """The end of the next epoch: all available records, within the limits."""
         end = self._target if self._target is not None else self._settled(start)
         self._report_changes(start, end)
         if self._group is not None:
@@ -274,28 +275,29 @@ class _DriverSide:
 
     def tasks(self, start: StreamOffset, end: StreamOffset) -> list[RangesPartition]:
         """An epoch's tasks. A partition that is new in it is read from its beginning."""
-        # Spark asks for the initial offsets again when it replays the first epoch.
+        # Spark requests the initial offsets again when it replays the first epoch.
         if end.initial is not None and start == self._initial:
             start = StreamOffset(end.initial, end.topic_ids)
         return plan_tasks(self._options, self._begin(start, end), end)
 
     def finished(self, end: StreamOffset) -> None:
-        """An epoch is in the checkpoint. Spark says so when it has planned the next one; before
-        that it asks what to read after it, which says the same, and is how the last one is known.
+        """An epoch is in the checkpoint. Spark reports it when it has planned the next one; before
+        that it requests the next offsets, which means the same, and is the only sign of the last
+        one.
         """
         if self._group is None or self._latest is None:
             return
-        # The offsets of a topic that was deleted mean nothing in one that has its name now.
+        # The offsets of a deleted topic do not apply to a new one with its name.
         offsets = {
             at: offset
             for at, offset in end.offsets.items()
             if at in self._latest.offsets and end.same_topic(self._latest, at.topic)
         }
-        # An available-now run may end before the group has settled, and then it is too late.
+        # An available-now run may end before the group is stable, and then it is too late.
         self._group.commit(offsets, wait=self._target is not None)
 
     def _report_changes(self, start: StreamOffset, end: StreamOffset) -> None:
-        """Report what was read and is not there any more: partitions, topics, ends of logs."""
+        """Report partitions, topics and ends of logs that no longer exist."""
         replaced = {each for each in end.topic_ids if not start.same_topic(end, each)}
         for topic in sorted(replaced):
             report_loss(
@@ -310,17 +312,19 @@ class _DriverSide:
             if at.topic in replaced:
                 continue
             if at not in end.offsets:
-                report_loss(self._options, f"{at} was read up to {offset} and is gone now")
+                report_loss(
+                    self._options, f"{at} was read up to {offset} and does not exist any more"
+                )
             elif end.offsets[at] < offset:
                 report_loss(
                     self._options,
                     f"{at} ends at offset {end.offsets[at]}, and was read up to {offset} already: "
                     "records were lost, or the topic was deleted and created again",
-                    "goes on at its end",
+                    "continues at its end",
                 )
 
     def _begin(self, start: StreamOffset, end: StreamOffset) -> dict[TopicPartition, int]:
-        """Where an epoch begins to read each partition of its end."""
+        """The start offsets of an epoch, for each partition of its end."""
         known = {
             at: start.offsets[at]
             for at in end.offsets
@@ -331,7 +335,7 @@ class _DriverSide:
         if unknown:
             there = find_partitions(self._cluster, self._options.selection, all_must_exist=False)
             for at in sorted(unknown.difference(there.partitions)):
-                report_loss(self._options, f"{at} is gone before it was read")
+                report_loss(self._options, f"{at} was deleted before it was read")
             wanted = dict.fromkeys(sorted(unknown.intersection(there.partitions)), EARLIEST)
             found = list_offsets(self._cluster, wanted) if wanted else {}
             for at, offset in found.items():
@@ -351,7 +355,7 @@ class _DriverSide:
     def _is_too_little(
         self, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
     ) -> bool:
-        """Whether to wait for more records: fewer than the least, and not for too long yet."""
+        """Whether to wait for more records: too few, and the maximum delay has not passed."""
         least = self._options.min_offsets_per_trigger
         if least is None or self._target is not None:
             return False
@@ -361,7 +365,7 @@ class _DriverSide:
         return sum(max(end[at] - start[at], 0) for at in end) < least
 
     def _settled(self, start: StreamOffset) -> StreamOffset:
-        """The ends of all partitions, none before what was read already, if waiting helps."""
+        """The ends of all partitions; waits for ends that are before offsets already read."""
         deadline = time.monotonic() + SETTLING_S
         while True:
             end = self.latest()
