@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from functools import cache
 
 from headrace.apis.request_errors import RequestErrors
+from headrace.wire.codec import response_class
 from headrace.wire.codec_fields import Class, fields
 from headrace.wire.steps import Steps
 
@@ -13,9 +14,6 @@ _STRIDE = 256
 
 def count_error_codes(api_key: int, response: object, errors: RequestErrors) -> Steps[None]:
     """Add all codes in the response other than NONE."""
-    # Imported here, because it takes longer than the rest of the start.
-    from headrace.wire.codec import response_class
-
     seen = 0
     left: list[tuple[Class, Iterable[object]]] = [(response_class(api_key), (response,))]
     while left:

@@ -17,7 +17,6 @@ from time import perf_counter
 from typing import Any, TypeVar, cast
 
 from headrace.apis.context import RequestContext, Services
-from headrace.apis.error_codes import count_error_codes
 from headrace.apis.hot import Answer, CloseConnection, HotHandler, Later, LongProduce, LongRequest
 from headrace.apis.parts import CUTS, CombinedResponse, Cut, Pace, is_large, parts, prepare
 from headrace.apis.records.waiting_fetches import WaitingFetch
@@ -233,6 +232,7 @@ class Dispatch:
         correlation_id: int,
     ) -> Answer | Coroutine[None, None, Answer]:
         # Imported here, because it takes longer than the rest of the start.
+        from headrace.apis.error_codes import count_error_codes
         from headrace.wire import codec
 
         if len(body) > _LARGE_BYTES:
@@ -313,6 +313,7 @@ class Dispatch:
         correlation_id: int,
     ) -> Answer:
         """Await a response, and encode it."""
+        from headrace.apis.error_codes import count_error_codes
         from headrace.wire import codec
 
         try:

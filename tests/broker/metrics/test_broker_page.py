@@ -200,6 +200,20 @@ def test_the_process_shows_what_it_uses(scraped: Scraped) -> None:
     assert scraped.values("headrace_fsync_seconds_count")[""] > 0
 
 
+def test_a_broker_that_runs_is_live_and_ready(scraped: Scraped) -> None:
+    for path, answer in (("live", {"live": True}), ("ready", {"ready": True, "reasons": []})):
+        with urllib.request.urlopen(f"http://{scraped.address}/health/{path}", timeout=60) as found:
+            assert json.load(found) == answer
+
+
+def test_the_space_of_the_data_folder_is_shown(scraped: Scraped) -> None:
+    free = scraped.values("headrace_log_dir_free_bytes")
+    size = scraped.values("headrace_log_dir_size_bytes")
+    assert len(free) == 1
+    assert free.keys() == size.keys()
+    assert all(0 < free[path] < size[path] for path in free)
+
+
 def test_clients_are_counted_by_listener(scraped: Scraped) -> None:
     before = scraped.values("headrace_connections_accepted_total")['listener="PLAINTEXT"']
     producer = Producer(scraped.servers)
