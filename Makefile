@@ -64,7 +64,7 @@ lint: $(VENV)/.installed-dev ## ruff, mypy and the import rules
 	$(BIN)/lint-imports
 
 bench: $(VENV)/.installed-dev tools ## compare with Apache Kafka; BENCH_ARGS="--quick --only NAME"
-	@scripts/debian-packages gcc libc6-dev || true
+	@scripts/debian-packages gcc libc6-dev libssl-dev || true
 	$(BIN)/python -m benchmarks $(BENCH_ARGS)
 
 install: $(VENV)/.installed ## make .venv with the broker and the command line

@@ -108,7 +108,7 @@ def bar_text(row: Row) -> str:
     if row.bar is None:
         return "-"
     sign = "≥" if row.better == "higher" else "≤"
-    return f"{sign} {row.bar:g} {row.unit}" if row.absolute else f"{sign} {row.bar:g}"
+    return f"{sign} {row.bar:g} {row.unit}".rstrip() if row.absolute else f"{sign} {row.bar:g}"
 
 
 def number(value: float) -> str:

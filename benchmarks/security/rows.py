@@ -323,7 +323,7 @@ ROWS = (
     *(
         Row(
             f"tls-produce-{connections}",
-            f"Produce 100 B over TLS, {connections} connections",
+            f"Produce 100 B over TLS, connections: {connections}",
             "req/s", "higher", bar, produces(SMALL, connections, min(connections, 8), False),
         )
         for connections, bar in ((1, 2.0), (10, 1.4), (100, 1.0))

@@ -22,11 +22,13 @@ from headrace.apis.hot import Answer, CloseConnection, Later, LongProduce
 from headrace.apis.records.waiting_fetches import WaitingFetch
 from headrace.broker.buffers import SHARED_BYTES, Buffers
 from headrace.broker.poller import CLOSED, HANGUP, READ, WRITE, Poller
+from headrace.broker.setup.log_limit import LogLimit
 from headrace.broker.transport import Transport, Waiting
 from headrace.wire.fast import Chunk
 from headrace.wire.framing import MIN_REQUEST_BYTES, SIZE_BYTES, frame_size
 
 logger = logging.getLogger(__name__)
+logger.addFilter(LogLimit())
 
 _JOINED_BYTES = 64 * 1024
 """Collected responses of one read are sent when they reach this size."""

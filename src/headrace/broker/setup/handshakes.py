@@ -24,6 +24,7 @@ from headrace.broker.setup.client_hello import (
     bytes_needed,
     check_client_hello,
 )
+from headrace.broker.setup.log_limit import LogLimit
 from headrace.broker.setup.setups import Setups
 from headrace.broker.tls_transport import TlsTransport
 from headrace.security.tls import ListenerTls
@@ -32,6 +33,7 @@ from headrace.settings.listeners import Listener
 from headrace.wire.fast import Chunk
 
 logger = logging.getLogger(__name__)
+logger.addFilter(LogLimit())
 
 MOST = 1024
 """The limit of unfinished handshakes on one listener; a new one ends the oldest."""

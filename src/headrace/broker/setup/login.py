@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.apis.hot import Answer, CloseConnection, Later
 from headrace.apis.routes import API_VERSIONS, ROUTES, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from headrace.broker.connection import Connection, Handler, Limits
+from headrace.broker.setup.log_limit import LogLimit
 from headrace.broker.setup.setups import Setups
 from headrace.clock import Clock
 from headrace.errors import ErrorCode, KafkaError, MalformedRequest
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
 
 logger = logging.getLogger(__name__)
+logger.addFilter(LogLimit())
 
 _UNREADABLE = (MalformedRequest, struct.error, IndexError, UnicodeDecodeError)
 _SIZE = struct.Struct(">i")
