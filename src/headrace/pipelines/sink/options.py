@@ -22,6 +22,7 @@ NAMES = (
     "ledgerTopic",
     "transactionalIdPrefix",
     "includeHeaders",
+    "tracing",
     *TYPED,
 )
 SPARKS_OWN = frozenset({"checkpointlocation", "path", "queryname", "outputmode", "numrows"})
@@ -96,6 +97,7 @@ class SinkOptions:
     in_flight: int
     transaction_ms: int
     typed: TypedOptions | None = None
+    tracing: bool = False
 
 
 def parse_options(given: Mapping[str, str]) -> SinkOptions:
@@ -126,6 +128,7 @@ def parse_options(given: Mapping[str, str]) -> SinkOptions:
         in_flight=min(_number(kafka, "max.in.flight.requests.per.connection", 5), 5),
         transaction_ms=_number(kafka, "transaction.timeout.ms", DEFAULT_TRANSACTION_MS),
         typed=typed,
+        tracing=_choice(plain, "tracing", ("false", "true")) == "true",
     )
 
 

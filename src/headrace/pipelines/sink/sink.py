@@ -14,7 +14,7 @@ import contextlib
 import itertools
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -38,6 +38,7 @@ from headrace.pipelines.sink.options import SinkOptionError, SinkOptions, parse_
 from headrace.pipelines.sink.output_modes import COMPLETE_REFUSED, OVERWRITE_REFUSED
 from headrace.pipelines.sink.producer import BatchProducer
 from headrace.pipelines.topics import ready_topic
+from headrace.pipelines.tracing import epoch_span
 from headrace.pipelines.worker_memory import modules_frozen_after
 from headrace.pipelines.worker_socket import SentToTasks
 from headrace.types import TopicPartition
@@ -55,6 +56,8 @@ class TaskDone(WriterCommitMessage):  # type: ignore[misc]
     task: int
     records: int
     entry: LedgerEntry | None
+    started_ns: int = field(default=0, compare=False)
+    """When the task began, in nanoseconds since 1970."""
 
 
 class Sink:
@@ -84,6 +87,12 @@ class Sink:
         self, epoch: Epoch, task: int, batches: Iterator[pa.RecordBatch], ledger: bool
     ) -> TaskDone:
         """Write all rows with the delivery guarantee of the options."""
+        began = time.time_ns()
+        return replace(self._write(epoch, task, batches, ledger), started_ns=began)
+
+    def _write(
+        self, epoch: Epoch, task: int, batches: Iterator[pa.RecordBatch], ledger: bool
+    ) -> TaskDone:
         with modules_frozen_after(), Cluster(self._options.client) as cluster:
             if not self._options.exactly_once:
                 identity = producing.init_producer(cluster)
@@ -179,8 +188,18 @@ class Sink:
     def commit(self, messages: Sequence[TaskDone | None], ledger: bool) -> None:
         """Decide an epoch whose tasks are done, and commit their transactions."""
         done = sorted(filter(None, messages), key=lambda message: message.task)
-        if not done or not self._options.exactly_once:
+        if not done:
             return
+        began = min(each.started_ns for each in done)
+        with epoch_span(self._options.tracing, "send", self._options.topic, began) as span:
+            if span is not None:
+                span.set("messaging.batch.message_count", sum(each.records for each in done))
+                span.set("headrace.query", done[0].epoch.query)
+                span.set("headrace.epoch", done[0].epoch.number)
+            if self._options.exactly_once:
+                self._commit_transactions(done, ledger)
+
+    def _commit_transactions(self, done: Sequence[TaskDone], ledger: bool) -> None:
         epoch = done[0].epoch
         with Cluster(self._options.client) as cluster:
             if ledger:

@@ -39,6 +39,7 @@ OTHERS = (
     "minOffsetsPerTrigger",
     "minPartitions",
     "startingOffsetsByTimestampStrategy",
+    "tracing",
 )
 SPARK_ONLY = ("fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "groupIdPrefix")
 """Options of Spark's source without an effect here; accepted so that queries can migrate."""
@@ -122,6 +123,7 @@ class SourceOptions:
     fetch_min_bytes: int = 1
     check_crcs: bool = True
     typed: TypedOptions | None = None
+    tracing: bool = False
 
 
 def parse_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
@@ -143,6 +145,7 @@ def parse_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions
         ending=_position(said, ENDING, "latest"),
         columns=_columns(said),
         typed=said.typed(selection),
+        tracing=said.flag("tracing", False),
         isolation=said.isolation(properties),
         time_not_found="latest" if strategy == "latest" else "error",
         fail_on_data_loss=said.flag("failOnDataLoss", True),

@@ -39,6 +39,7 @@ from headrace.pipelines.source.ranges import (
     split,
     to_stored,
 )
+from headrace.pipelines.tracing import EpochSpan
 from headrace.pipelines.typed.reading import TypedReading, TypedTopic
 from headrace.pipelines.worker_memory import modules_frozen_after
 from headrace.pipelines.worker_socket import SentToTasks
@@ -225,8 +226,11 @@ class _DriverSide:
         self._last_trigger = time.monotonic()
         self._initial: StreamOffset | None = None
         self._group = QueryGroup(options.client, options.group) if options.group else None
+        self._span: EpochSpan | None = None
+        """The epoch that runs, if it is traced."""
 
     def close(self) -> None:
+        self._end_span()
         if self._group is not None:
             self._group.close()
         self._cluster.close()
@@ -255,6 +259,7 @@ class _DriverSide:
 
     def advance(self, start: StreamOffset, everything: bool) -> StreamOffset:
         """The end of the next epoch: all available records, within the limits."""
+        self._end_span()
         end = self._target if self._target is not None else self._settled(start)
         self._report_changes(start, end)
         if self._group is not None:
@@ -278,7 +283,24 @@ class _DriverSide:
         # Spark requests the initial offsets again when it replays the first epoch.
         if end.initial is not None and start == self._initial:
             start = StreamOffset(end.initial, end.topic_ids)
-        return plan_tasks(self._options, self._begin(start, end), end)
+        begin = self._begin(start, end)
+        if self._options.tracing:
+            self._start_span(begin, end)
+        return plan_tasks(self._options, begin, end)
+
+    def _start_span(self, begin: Mapping[TopicPartition, int], end: StreamOffset) -> None:
+        self._end_span()
+        topics = {at.topic for at, stop in end.offsets.items() if stop > begin[at]}
+        self._span = EpochSpan("poll", topics.pop() if len(topics) == 1 else None)
+        count = sum(max(stop - begin[at], 0) for at, stop in end.offsets.items())
+        self._span.set("messaging.batch.message_count", count)
+        if self._options.group is not None:
+            self._span.set("messaging.consumer.group.name", self._options.group.name)
+
+    def _end_span(self) -> None:
+        if self._span is not None:
+            self._span.end()
+            self._span = None
 
     def finished(self, end: StreamOffset) -> None:
         """An epoch is in the checkpoint. Spark reports it when it has planned the next one; before
