@@ -18,6 +18,7 @@ const PAGES: Record<string, Page> = Object.fromEntries(
     "": () => import("./pages/overview"),
     topics: () => import("./pages/topics"),
     groups: () => import("./pages/groups"),
+    "dead-letters": () => import("./pages/dead_letters"),
     lineage: () => import("./pages/lineage"),
     queries: () => import("./pages/queries"),
     retention: () => import("./pages/retention"),

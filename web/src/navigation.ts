@@ -12,6 +12,7 @@ export const NAVIGATION: readonly Entry[] = [
   { page: "topics", title: "Topics", section: "Data" },
   { page: "groups", title: "Consumer groups", section: "Data" },
   { page: "schemas", title: "Schemas", section: "Data" },
+  { page: "dead-letters", title: "Dead letters", section: "Data" },
   { page: "lineage", title: "Lineage", section: "Data" },
   { page: "queries", title: "Spark queries", section: "Data" },
   { page: "retention", title: "Retention", section: "Data" },

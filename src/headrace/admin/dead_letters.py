@@ -172,6 +172,16 @@ class ResendPlan:
     refused: tuple[RefusedLetter, ...]
 
 
+_DEAD_LETTER_TOPIC = re.compile(
+    r"(?i:(?:^|[._-])(?:dlq|dlt|dead[._-]?letters?|errors?|quarantined?)(?:$|[._-]))|(?:DLQ|DLT)$"
+)
+
+
+def is_dead_letter_name(topic: str) -> bool:
+    """Whether a topic has a name that people give to dead-letter topics."""
+    return _DEAD_LETTER_TOPIC.search(topic) is not None
+
+
 def read_dead_letter(headers: Headers, value: bytes | None = None) -> DeadLetter | None:
     """Origin and error of a record of a dead-letter topic; None if its headers do not say."""
     known = dict(headers)

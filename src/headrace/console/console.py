@@ -4,6 +4,7 @@ import asyncio
 
 from headrace.admin.record_times import RecordTimes
 from headrace.console.cluster_threads import ClusterThreads
+from headrace.console.dead_letter_jobs import ResendJobs
 from headrace.console.flow_rates import FlowRates
 from headrace.console.observer import Observer
 from headrace.console.options import ConsoleOptions
@@ -31,6 +32,7 @@ class Console:
         )
         self.audit = Audit(service="console", path=options.audit_file)
         self.queries = QueryProgress(self.cluster)
+        self.resends = ResendJobs(self.cluster)
         self.flow_rates = FlowRates(self.cluster)
         self.forecast_times = RecordTimes()
         self.forecast_lock = asyncio.Lock()
@@ -42,6 +44,7 @@ class Console:
     async def stop(self) -> None:
         await self.observer.stop()
         await self.queries.stop()
+        await self.resends.stop()
         self.tails.close()
         self.cluster.close()
         self.audit.close()

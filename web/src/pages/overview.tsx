@@ -55,7 +55,7 @@ export default function Overview(): JSX.Element {
                 { key: "id", title: "Broker", cell: (row) => row.id, compare: byNumber((row) => row.id) },
                 { key: "host", title: "Address", cell: (row) => `${row.host}:${row.port}` },
                 { key: "rack", title: "Rack", cell: (row) => row.rack ?? "", optional: true },
-                { key: "role", title: "", cell: (row) => (row.id === data.controller ? "controller" : "") },
+                { key: "role", title: "Role", cell: (row) => (row.id === data.controller ? "controller" : "") },
               ]}
             />
           </>

@@ -11,10 +11,16 @@ from dataclasses import dataclass
 
 from headrace.client.cluster import Cluster
 from headrace.client.fetching import DataLoss, FetchPlan, fetch_range
-from headrace.client.offsets import EARLIEST, LATEST, list_offsets
+from headrace.client.offsets import EARLIEST, LATEST, UNCOMMITTED, list_offsets
 from headrace.console.records.shown import PREVIEW_CHARACTERS, Decoder, shown_record
 from headrace.types import TopicPartition
-from headrace.wire.batch import CONTROL, LOG_APPEND_TIME, read_header
+from headrace.wire.batch import (
+    CONTROL,
+    LOG_APPEND_TIME,
+    TRANSACTIONAL,
+    Header,
+    read_header,
+)
 from headrace.wire.records import Record, iterate
 
 FETCH_BYTES = 1 << 20
@@ -58,26 +64,37 @@ class PageBudget:
         return not self.exhausted
 
 
-def read_bounds(cluster: Cluster, topic: str, partitions: Sequence[int]) -> dict[int, LogBounds]:
-    """Begin and end of these partitions."""
+def read_bounds(
+    cluster: Cluster, topic: str, partitions: Sequence[int], isolation: int = UNCOMMITTED
+) -> dict[int, LogBounds]:
+    """Begin and end of these partitions; with COMMITTED, the end is the last stable offset."""
     places = [TopicPartition(topic, index) for index in partitions]
     begins = list_offsets(cluster, dict.fromkeys(places, EARLIEST))
-    ends = list_offsets(cluster, dict.fromkeys(places, LATEST))
+    ends = list_offsets(cluster, dict.fromkeys(places, LATEST), isolation)
     return {each.partition: LogBounds(begins[each], ends[each]) for each in places}
 
 
 def read_records(
-    cluster: Cluster, place: TopicPartition, start: int, stop: int, budget: PageBudget
+    cluster: Cluster,
+    place: TopicPartition,
+    start: int,
+    stop: int,
+    budget: PageBudget,
+    isolation: int = UNCOMMITTED,
 ) -> Iterator[tuple[Record, bool]]:
-    """The records with offsets in [start, stop) and whether the broker set their timestamps."""
-    plan = FetchPlan(place, max_bytes=FETCH_BYTES)
+    """The records with offsets in [start, stop) and whether the broker set their timestamps.
+
+    With COMMITTED, records of aborted transactions are left out.
+    """
+    plan = FetchPlan(place, isolation, max_bytes=FETCH_BYTES)
     while start < stop:
         try:
             for fetched in fetch_range(cluster, plan, start, stop):
                 ends = [*fetched.positions[1:], fetched.end]
+                aborted = AbortedBatches(fetched.aborted if isolation else ())
                 for at, end in zip(fetched.positions, ends, strict=True):
                     header = read_header(fetched.data, at)
-                    if not header.attributes & CONTROL:
+                    if not aborted.contain(header) and not header.attributes & CONTROL:
                         append_time = bool(header.attributes & LOG_APPEND_TIME)
                         for record in iterate(fetched.data, at, end, MOST_DECOMPRESSED):
                             if start <= record.offset < stop:
@@ -88,6 +105,22 @@ def read_records(
         except DataLoss as loss:
             # Retention has deleted them since the page was planned.
             start = max(start + 1, loss.resume_at)
+
+
+class AbortedBatches:
+    """Tells which batches of a response belong to aborted transactions; asked in their order."""
+
+    def __init__(self, aborted: Sequence[tuple[int, int]]) -> None:
+        self._ahead = sorted(((first, producer) for producer, first in aborted), reverse=True)
+        self._open: set[int] = set()
+
+    def contain(self, header: Header) -> bool:
+        while self._ahead and self._ahead[-1][0] <= header.last_offset:
+            self._open.add(self._ahead.pop()[1])
+        if header.attributes & CONTROL:
+            self._open.discard(header.producer_id)
+            return False
+        return bool(header.attributes & TRANSACTIONAL) and header.producer_id in self._open
 
 
 def read_page(
