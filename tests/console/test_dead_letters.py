@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from headrace.admin.dead_letters import RESEND_COUNT, is_dead_letter_name
 from headrace.client.groups import Committed
 from headrace.console.dead_letter_progress import LetterProgress, parse
+from headrace.testing.running import RunningBroker
 from tests.support.headrace_console import HeadraceConsole
 
 PATIENCE_S = 60
@@ -222,6 +223,26 @@ def test_records_of_aborted_transactions_are_not_sent(console: HeadraceConsole, 
             producer.abort_transaction(PATIENCE_S)
     assert send(console, dead)["sent"] == "2"
     assert [each.value() for each in read(console, topic, 2)] == [b"v0", b"v2"]
+
+
+def test_masked_fields_of_letters_are_not_shown_and_are_sent_unchanged(
+    headrace: RunningBroker, topic: str, tmp_path: Path
+) -> None:
+    dead = f"{topic}-dlq"
+    masks = ("--set", f"console.masks={topic}:value.card")
+    with HeadraceConsole(headrace.bootstrap_servers, tmp_path, *masks) as console:
+        create(console, topic)
+        create(console, dead)
+        letter = {**connect_letter(topic, 1), "value": '{"card": "4111-1111", "n": 1}'}
+        write(console, dead, letter)
+        plan = console.http.post(f"/dead-letters/{dead}/plan", json={})
+        one = console.http.get(f"/dead-letters/{dead}/0/0")
+        for answer in (console.http.get(f"/dead-letters/{dead}"), plan, one):
+            assert answer.status_code == 200
+            assert "4111" not in answer.text
+        assert one.json()["resend"]["value"]["format"] == "masked"
+        assert console.http.post(f"/dead-letters/{dead}/0/0", json={}).status_code == 200
+        assert read(console, topic, 1)[0].value() == letter["value"].encode()
 
 
 def test_names_of_dead_letter_topics_are_recognised() -> None:

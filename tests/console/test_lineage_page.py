@@ -1,6 +1,7 @@
 """Lineage and the flow picture in a browser, and the graph that they show."""
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from headrace.admin.group_view import (
 )
 from headrace.console.lineage import NodeKind, build_graph
 from headrace.pipelines.running import progress
+from headrace.pipelines.running.progress import SinkTarget
 from tests.console.looking import PATIENCE_MS, Looking
 from tests.console.spark_reports import batch, now_ms, publish, started
 from tests.support.headrace_console import HeadraceConsole
@@ -179,3 +181,20 @@ def test_sinks_of_old_records_are_named_by_their_text(sink: str, title: str) -> 
     (edge,) = build_graph([query], [], 0).edges
     assert edge.target.title == title
     assert edge.target.kind is NodeKind.TABLE
+
+
+@pytest.mark.parametrize(
+    ("target", "key"),
+    [
+        (SinkTarget("headrace", topic="clean"), "topic:clean"),
+        (SinkTarget("iceberg", table="lake.orders"), "table:lake.orders"),
+        (SinkTarget("delta", path="s3a://lake/t"), "table:s3a://lake/t"),
+    ],
+)
+def test_sinks_that_the_listener_reports_are_topics_tables_or_paths(
+    target: SinkTarget, key: str
+) -> None:
+    query = replace(batch(started("q"), 1, 0, {}), sink_target=target)
+    (edge,) = build_graph([query], [], 0).edges
+    assert edge.target.key == key
+    assert edge.known_from == "sink in the plan of the query"

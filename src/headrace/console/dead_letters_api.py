@@ -7,6 +7,7 @@ from headrace.admin.dead_letters import (
     DeadLetter,
     Resend,
     StoredLetter,
+    group_of,
     is_dead_letter_name,
     plan_resend,
     read_dead_letter,
@@ -33,10 +34,12 @@ from headrace.console.dead_letter_scan import (
     partition_counts,
     stored,
 )
+from headrace.console.masks import MASKED_BYTES
 from headrace.console.records.reading import PageBudget, read_bounds, read_records
 from headrace.console.records.shown import PREVIEW_CHARACTERS, Decoder, shown
 from headrace.service.errors import HttpError
 from headrace.types import TopicPartition
+from headrace.wire.records import Record
 
 MOST_TOPICS = 500
 MOST_EDITED_BYTES = 500_000
@@ -103,10 +106,10 @@ async def get_letter(request: ConsoleRequest) -> object:
         "done": done,
         "stage": found and found.stage,
         "refused": planned.refused[0].reason if planned.refused else None,
-        "resend": _editable(planned.resends[0]) if planned.resends else None,
+        "resend": _editable(planned.resends[0], decoder) if planned.resends else None,
         "headers": [
             {"name": name, "value": shown(value, decoder, PREVIEW_CHARACTERS)}
-            for name, value in letter.headers[:100]
+            for name, value in _visible(letter, decoder).headers[:100]
         ],
     }
 
@@ -241,8 +244,22 @@ def _scan(scan: LetterScan) -> dict[str, object]:
     return {"scanned": str(scan.scanned), "total": str(scan.total), "stopped": scan.stopped}
 
 
+def _visible(letter: StoredLetter, decoder: Decoder) -> StoredLetter:
+    """The letter without the fields that are masked in its topic or in that of its origin."""
+    found = read_dead_letter(letter.headers, letter.value)
+    record = Record(letter.offset, -1, letter.key, letter.value, letter.headers)
+    record = decoder.masked(letter.topic, record)
+    if found is not None and found.topic is not None:
+        record = decoder.masked(found.topic, record)
+        if found.raw is not None and decoder.masks.of(found.topic) is not None:
+            # The record as it was is inside of the value, encoded.
+            record = record._replace(value=MASKED_BYTES)
+    return replace(letter, key=record.key, value=record.value, headers=record.headers)
+
+
 def _cause(cause: Cause, decoder: Decoder) -> dict[str, object]:
-    group = cause.group
+    newest = _visible(cause.samples[-1], decoder)
+    group = group_of(read_dead_letter(newest.headers, newest.value))
     return {
         "id": cause.id,
         "kind": group.kind,
@@ -256,6 +273,7 @@ def _cause(cause: Cause, decoder: Decoder) -> dict[str, object]:
 
 
 def _letter_row(letter: StoredLetter, decoder: Decoder) -> dict[str, object]:
+    letter = _visible(letter, decoder)
     found: DeadLetter | None = read_dead_letter(letter.headers, letter.value)
     return {
         "partition": letter.partition,
@@ -270,20 +288,26 @@ def _letter_row(letter: StoredLetter, decoder: Decoder) -> dict[str, object]:
     }
 
 
-def _editable(resend: Resend) -> dict[str, object]:
-    record = resend.record
+def _editable(resend: Resend, decoder: Decoder) -> dict[str, object]:
+    record = Record(0, -1, resend.record.key, resend.record.value)
+    found = read_dead_letter(resend.letter.headers, resend.letter.value)
+    visible = decoder.masked(resend.topic, decoder.masked(resend.letter.topic, record))
+    if found is not None and found.topic is not None:
+        visible = decoder.masked(found.topic, visible)
     return {
         "topic": resend.topic,
-        "partition": record.partition,
-        "key": _text_field(record.key),
-        "value": _text_field(record.value),
+        "partition": resend.record.partition,
+        "key": _text_field(record.key, masked=visible.key != record.key),
+        "value": _text_field(record.value, masked=visible.value != record.value),
     }
 
 
-def _text_field(data: bytes | None) -> object:
+def _text_field(data: bytes | None, *, masked: bool) -> object:
     """A key or value that can be edited: as text, as hexadecimal digits, or not at all."""
     if data is None:
         return None
+    if masked:
+        return {"format": "masked", "text": "", "bytes": len(data)}
     if len(data) > MOST_EDITED_BYTES:
         return {"format": "large", "text": "", "bytes": len(data)}
     try:

@@ -113,7 +113,7 @@ def query_edges(query: Query, now_ms: int) -> Iterator[FlowEdge]:
 
 def _sink_node(query: Query) -> tuple[FlowNode, str] | None:
     # Records of older programs have only Spark's text.
-    target = getattr(query, "sink_target", None)
+    target = query.sink_target
     if target is not None:
         known = "sink in the plan of the query"
         if target.topic:

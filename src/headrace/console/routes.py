@@ -46,10 +46,7 @@ _VIEWS: tuple[Row, ...] = (
     ("GET", "/api/queries/{query}", queries_api.get_query),
     ("GET", "/api/lineage", lineage_api.get_lineage),
     ("GET", "/api/dead-letters", dead_letters_api.list_topics),
-    ("GET", "/api/dead-letters/{topic}", dead_letters_api.get_causes),
     ("GET", "/api/dead-letters/{topic}/job", dead_letters_api.get_job),
-    ("POST", "/api/dead-letters/{topic}/plan", dead_letters_api.plan),
-    ("GET", "/api/dead-letters/{topic}/{partition}/{offset}", dead_letters_api.get_letter),
     ("GET", "/api/schemas", schemas_api.list_subjects),
     ("GET", "/api/schemas/{subject}", schemas_api.get_subject),
     ("POST", "/api/schemas/{subject}/check", schemas_api.check_schema),
@@ -67,6 +64,9 @@ _RECORDS: tuple[Row, ...] = (
     ("GET", "/api/topics/{topic}/records/{partition}/{offset}/{part}", records_api.download),
     ("GET", "/api/topics/{topic}/tail", records_api.follow),
     ("GET", "/api/topics/{topic}/search", records_api.search),
+    ("GET", "/api/dead-letters/{topic}", dead_letters_api.get_causes),
+    ("POST", "/api/dead-letters/{topic}/plan", dead_letters_api.plan),
+    ("GET", "/api/dead-letters/{topic}/{partition}/{offset}", dead_letters_api.get_letter),
 )
 
 _ACCESS: tuple[Row, ...] = (

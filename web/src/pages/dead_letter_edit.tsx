@@ -9,7 +9,7 @@ import { bytes, count } from "../numbers";
 import type { Letter } from "./dead_letter_topic";
 
 interface EditedText {
-  format: "text" | "hex" | "large";
+  format: "text" | "hex" | "large" | "masked";
   text: string;
   bytes: number;
 }
@@ -63,10 +63,10 @@ export function EditLetter({ topic, letter, onClose }: { topic: string; letter: 
 
 function Edited({ name, of, text, onInput }: { name: "key" | "value"; of: EditedText | null; text: string | undefined; onInput: (text: string) => void }): JSX.Element {
   const label = name === "key" ? "Key" : "Value";
-  if (of?.format === "large") {
+  if (of?.format === "large" || of?.format === "masked") {
     return (
       <p>
-        {label}: {bytes(of.bytes)}, too large to edit; it is sent unchanged.
+        {label}: {bytes(of.bytes)}, {of.format === "large" ? "too large to edit" : "not shown because it has masked fields"}; it is sent unchanged.
       </p>
     );
   }
