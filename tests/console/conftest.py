@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from headrace.console.assets import FOLDER
 from headrace.testing.running import RunningBroker
-from tests.console.looking import Looking
+from tests.console.looking import PATIENCE_MS, Looking
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.headrace_console import HeadraceConsole
 
@@ -54,6 +54,7 @@ def chromium() -> Iterator[Browser]:
     program = shutil.which("chromium")
     if program is None:
         pytest.skip("chromium is not installed: make tools")
+    expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         yield browser

@@ -5,6 +5,7 @@ It also serves `/metrics` and `/health`. Parsing HTTP, connections and signals b
 """
 
 import asyncio
+import ipaddress
 import json
 import logging
 import time
@@ -69,11 +70,11 @@ class Application(Generic[R]):
         media_type = self._service.response_types[0]
         try:
             path = scope["raw_path"].decode("ascii", "replace")
+            _check_host(self._service.hosts, headers)
             if path == METRICS_PATH:
                 await self._send_metrics(scope, headers, send)
                 return
             media_type = self._response_type(headers.get(b"accept", b"").decode("latin-1"))
-            _check_host(self._service.hosts, headers)
             found = self._find(method, path)
             pattern = found.pattern
             _check_origin(method, headers)
@@ -172,7 +173,7 @@ class Application(Generic[R]):
         page = self._metrics.page(self._service.metrics())
         if self._service.metrics_text is not None:
             page += self._service.metrics_text()
-        await _send(send, 200, METRICS_TYPE, page.encode(), {})
+        await _send(send, 200, METRICS_TYPE, page.encode(), self._service.response_headers)
 
     async def _live(self, _: Request) -> object:
         """The event loop responds."""
@@ -257,10 +258,19 @@ def _check_host(hosts: frozenset[str] | None, headers: dict[bytes, bytes]) -> No
         return
     given = headers.get(b"host", b"").decode("latin-1").lower()
     name = given.rpartition(":")[0] if not given.endswith("]") and ":" in given else given
-    if name not in hosts:
+    if name not in hosts and not _is_ip_address(name):
         raise HttpError(
             403, f"HTTP 403 Forbidden: the host name {name[:100]!r} is not one of this service"
         )
+
+
+def _is_ip_address(name: str) -> bool:
+    """Probes and scrapes use the address of a machine; DNS cannot point it elsewhere."""
+    try:
+        ipaddress.ip_address(name.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return False
+    return True
 
 
 def _check_origin(method: str, headers: dict[bytes, bytes]) -> None:
