@@ -215,7 +215,7 @@ class _Handshake:
             return str(refused)
         except ssl.SSLError as error:
             return f"failed its TLS handshake ({_reason(error)})"
-        except OSError:
+        except (OSError, ValueError):  # the socket is closed or not usable any more
             return ""
 
     def _begin(self) -> bool:
