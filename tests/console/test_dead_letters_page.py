@@ -47,8 +47,22 @@ def test_letters_are_looked_at_edited_and_sent_back(
     card = page.get_by_role("region", name="Sending back")
     expect(card).to_contain_text("finished 2 sent", timeout=PATIENCE_MS)
     page.get_by_role("button", name="Read again").click()
+    page.get_by_label("Also letters that were sent").check()
+    rows.filter(has_text="headers do not say").get_by_role("button", name="Show letters").click()
+    page.get_by_role("button", name="Edit and send").click()
+    expect(page.get_by_role("dialog")).to_contain_text("It cannot be sent back")
+    page.get_by_label("To topic").fill(topic)
+    page.get_by_label("To topic").press("Tab")
+    expect(page.get_by_label("Value")).to_have_value("<b>what</b>")
+    page.get_by_role("button", name="Send", exact=True).click()
+    page.get_by_label("Also letters that were sent").uncheck()
     expect(page.get_by_text("No letters are left.")).to_be_visible()
-    assert [each.value() for each in read(console, topic, 3)] == [b"mended", b"v0", b"v1"]
+    assert [each.value() for each in read(console, topic, 4)] == [
+        b"mended",
+        b"v0",
+        b"v1",
+        b"<b>what</b>",
+    ]
 
 
 def test_a_slow_run_shows_its_progress_and_can_be_stopped(

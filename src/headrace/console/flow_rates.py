@@ -7,7 +7,7 @@ nothing. The rate is the mean of the last seconds, because consumers commit seld
 import asyncio
 import time
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from headrace.client.cluster import Cluster
@@ -36,14 +36,23 @@ class FlowRates:
         self._cluster = cluster
         self._lock = asyncio.Lock()
         self._samples: deque[FlowSample] = deque()
+        self._topics: dict[str, float] = {}
+        self._groups: dict[str, float] = {}
+        """When each was last asked for: pages with different filters share the samples."""
 
     async def sample(self, topics: Collection[str], groups: Collection[str]) -> None:
         """Measures now, unless another page has done so within the last second."""
         async with self._lock:
             now = time.monotonic()
+            self._topics |= dict.fromkeys(topics, now)
+            self._groups |= dict.fromkeys(groups, now)
             if self._samples and now - self._samples[-1].time_s < SAMPLE_S:
                 return
-            self._samples.append(await self._cluster.run(take_sample, topics, groups))
+            self._topics = _recent(self._topics, now)
+            self._groups = _recent(self._groups, now)
+            self._samples.append(
+                await self._cluster.run(take_sample, list(self._topics), list(self._groups))
+            )
             # Two samples always stay, unless they are too old to say something about now.
             while len(self._samples) > 2 and now - self._samples[1].time_s >= WINDOW_S:
                 self._samples.popleft()
@@ -52,22 +61,33 @@ class FlowRates:
 
     def topic(self, name: str) -> float | None:
         """Records per second that are written to a topic; None if it is not known yet."""
-        return self._rate([each.ends for each in self._samples], name)
+        return rate([(each.time_s, each.ends) for each in self._samples], name)
 
     def group(self, group: str, topic: str) -> float | None:
         """Records per second that a group commits; None if it is not known yet."""
-        return self._rate([each.commits.get(group, {}) for each in self._samples], topic)
+        commits = [(each.time_s, each.commits.get(group, {})) for each in self._samples]
+        return rate(commits, topic)
 
-    def _rate(self, offsets: list[Mapping[TopicPartition, int]], topic: str) -> float | None:
-        if len(offsets) < 2:
-            return None
-        seconds = self._samples[-1].time_s - self._samples[0].time_s
-        first, last = offsets[0], offsets[-1]
-        moved = [last[at] - first[at] for at in last if at.topic == topic and at in first]
-        # Offsets that went back were reset, or the topic was created again.
-        if not moved or min(moved) < 0 or seconds <= 0:
-            return None
-        return sum(moved) / seconds
+
+def rate(samples: Sequence[tuple[float, Mapping[TopicPartition, int]]], topic: str) -> float | None:
+    """Records per second of a topic, between the first and the last sample that have it."""
+    known = [
+        (time_s, found)
+        for time_s, offsets in samples
+        if (found := {at: offset for at, offset in offsets.items() if at.topic == topic})
+    ]
+    if len(known) < 2:
+        return None
+    (first_s, first), (last_s, last) = known[0], known[-1]
+    moved = [last[at] - first[at] for at in last if at in first]
+    # Offsets that went back were reset, or the topic was created again.
+    if not moved or min(moved) < 0 or last_s <= first_s:
+        return None
+    return sum(moved) / (last_s - first_s)
+
+
+def _recent(asked: Mapping[str, float], now: float) -> dict[str, float]:
+    return {name: time_s for name, time_s in asked.items() if now - time_s <= WINDOW_S}
 
 
 def take_sample(cluster: Cluster, topics: Collection[str], groups: Collection[str]) -> FlowSample:

@@ -24,11 +24,12 @@ interface LetterInfo extends Letter {
 /** One letter as it would be sent back; its key and value can be changed first. */
 export function EditLetter({ topic, letter, onClose }: { topic: string; letter: Letter; onClose: () => void }): JSX.Element {
   const address = `/dead-letters/${encodeURIComponent(topic)}/${letter.partition}/${letter.offset}`;
-  const info = useData<LetterInfo>(address);
+  const [target, setTarget] = useState("");
+  const info = useData<LetterInfo>(`${address}?target=${encodeURIComponent(target)}`);
   const [edits, setEdits] = useState<Record<string, string>>({});
   const resend = info.data?.resend ?? null;
   const submit = async () => {
-    const body: Record<string, unknown> = {};
+    const body: Record<string, unknown> = { target };
     for (const name of ["key", "value"] as const) {
       const text = edits[name];
       if (text !== undefined) body[name] = { format: resend?.[name]?.format ?? "text", text };
@@ -38,6 +39,9 @@ export function EditLetter({ topic, letter, onClose }: { topic: string; letter: 
   };
   return (
     <Dialog title={`Edit and send partition ${letter.partition}, offset ${count(letter.offset)}`} action="Send" disabled={resend === null} onSubmit={submit} onClose={onClose}>
+      <Field label="To topic" hint="Empty: the topic that it came from">
+        <input type="text" value={target} autocomplete="off" spellcheck={false} onChange={(event) => setTarget(event.currentTarget.value)} />
+      </Field>
       <Shown of={info}>
         {(data) => (
           <>
