@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from headrace.console.records.tail import LINGER_S, RING_RECORDS
 from tests.support.headrace_console import HeadraceConsole
 
 FIRST_MS = int(time.time() - 3600) * 1000
@@ -176,6 +177,44 @@ def test_the_tail_has_new_records_and_continues_where_a_viewer_left(
     assert values(next(again)[1]) == ["c"]
     again.close()
     keep.close()
+
+
+def test_a_viewer_continues_after_its_reader_has_stopped(
+    any_console: HeadraceConsole, topic: str
+) -> None:
+    create(any_console, topic, 2)
+    produce(any_console, topic, [{"value": "old", "partition": 0}])
+    stream = events(any_console, f"/topics/{topic}/tail")
+    name, _, left = next(stream)
+    assert (name, left) == ("ready", "0:1,1:0")
+    stream.close()
+    time.sleep(LINGER_S + 2)  # the reader of a topic without viewers stops
+    produce(any_console, topic, [{"value": "a", "partition": 0}, {"value": "b", "partition": 1}])
+    again = events(any_console, f"/topics/{topic}/tail", at=left)
+    seen: list[str] = []
+    while len(seen) < 2:
+        _, data, _ = next(again)
+        seen += values(data) if data else []
+    again.close()
+    assert sorted(seen) == ["a", "b"]
+
+
+def test_records_that_a_viewer_was_away_for_too_long_to_get_are_counted(
+    console: HeadraceConsole, topic: str
+) -> None:
+    create(console, topic)
+    count = RING_RECORDS + 500
+    produce(console, topic, [{"value": str(n)} for n in range(count)])
+    stream = events(console, f"/topics/{topic}/tail", at="0:0")
+    seen = listed = left_out = 0
+    while seen < count:
+        _, data, _ = next(stream)
+        seen += data.get("seen", 0)
+        listed += len(data.get("records", []))
+        left_out += data.get("left_out", 0)
+    stream.close()
+    assert (seen, listed + left_out) == (count, count)
+    assert left_out >= 500
 
 
 def test_a_fast_topic_is_counted_whole_and_listed_in_part(

@@ -62,7 +62,7 @@ export function LiveRecords({ topic }: { topic: string }): JSX.Element {
         <span>
           {count(state.seen)} records, {rate(recent / (WINDOW_MS / 1000))}
         </span>
-        {state.leftOut > 0 && <span class="muted">{count(state.leftOut)} of them are not listed: the topic is faster than the list</span>}
+        {state.leftOut > 0 && <span class="muted">{count(state.leftOut)} of them are not listed: they came faster than the list can show, or long ago in a hidden tab</span>}
         <button
           type="button"
           aria-pressed={paused}

@@ -2,7 +2,8 @@
 
 The reader is a thread with a librdkafka consumer whose partitions are assigned; it joins no group
 and commits nothing. Each batch is decoded and encoded once for all viewers. A topic that is faster
-than a person can read is sampled, and the viewers are told how many records were left out.
+than a person can read is sampled, and the viewers are told how many records were left out. A viewer
+who comes back continues at the offsets of its last event.
 """
 
 import asyncio
@@ -24,7 +25,7 @@ TICK_S = 0.1
 MOST_PER_TICK = 200
 MOST_CONSUMED = 5_000
 RING_RECORDS = 2_000
-"""Records that a viewer who comes back gets again."""
+"""Records of a topic that a viewer who comes back still gets; older ones are only counted."""
 WAITING_BATCHES = 50
 """Batches that wait for a slow viewer; older ones are dropped and counted."""
 LINGER_S = 5.0
@@ -40,6 +41,8 @@ class TailBatch:
     """Partition, offset and JSON of those that are shown."""
     seen: int
     """Of all, shown or not."""
+    next_offsets: dict[int, int]
+    """Offset after the last record of each partition in this batch."""
 
 
 @dataclass(eq=False, slots=True)
@@ -60,12 +63,21 @@ class TailViewer:
 class TopicTail:
     """The reader of one topic and its viewers."""
 
-    def __init__(self, properties: Mapping[str, Any], topic: str, decoder: Decoder) -> None:
+    def __init__(
+        self,
+        properties: Mapping[str, Any],
+        topic: str,
+        decoder: Decoder,
+        start: Mapping[int, int],
+    ) -> None:
         self._properties = properties
         self._topic = topic
+        self._start = start
+        """Next offsets of the first viewer; partitions without one are followed from their end."""
         self._decoder = decoder
         self._loop = asyncio.get_running_loop()
         self._ring: deque[tuple[int, int, str]] = deque(maxlen=RING_RECORDS)
+        self._next_offsets: dict[int, int] = {}
         self._stop = threading.Event()
         self.viewers: set[TailViewer] = set()
         self.problem = ""
@@ -80,14 +92,14 @@ class TopicTail:
     async def events(self, seen: Mapping[int, int]) -> AsyncGenerator[bytes, None]:
         """Server-sent events for one viewer. `seen` has the next offsets of one who comes back."""
         viewer = TailViewer()
-        missed = [each for each in self._ring if each[1] >= seen.get(each[0], 1 << 63)]
         self.viewers.add(viewer)
         try:
             await asyncio.shield(self.started)
-            yield b"retry: 2000\nevent: ready\ndata: {}\n\n"
-            positions = dict(seen)
-            if missed:
-                yield _event(TailBatch(missed, len(missed)), 0, positions)
+            viewer.batches.clear()  # `missed` has the records of these
+            missed, positions = self._missed(seen)
+            yield f"retry: 2000\nid: {_event_id(positions)}\nevent: ready\ndata: {{}}\n\n".encode()
+            if missed.seen:
+                yield _event(missed, 0, positions)
             while not self.problem:
                 viewer.woken.clear()
                 while viewer.batches:
@@ -101,15 +113,25 @@ class TopicTail:
         finally:
             self.viewers.discard(viewer)
 
+    def _missed(self, seen: Mapping[int, int]) -> tuple[TailBatch, dict[int, int]]:
+        """What a viewer who comes back has not seen yet, and where it continues."""
+        following = dict(self._next_offsets)
+        positions = {
+            partition: min(seen.get(partition, end), end) for partition, end in following.items()
+        }
+        rows = [each for each in self._ring if each[1] >= positions.get(each[0], 1 << 63)]
+        passed = sum(end - positions[partition] for partition, end in following.items())
+        return TailBatch(rows, max(passed, len(rows)), following), positions
+
     # ------------------------------------------------------------------------------- the thread
 
     def _run(self) -> None:
         try:
-            consumer = self._assigned()
+            consumer, positions = self._assigned()
         except Exception as error:
             self._tell(f"topic {self._topic} cannot be followed: {error}")
             return
-        self._loop.call_soon_threadsafe(_set, self.started)
+        self._loop.call_soon_threadsafe(self._follow_from, positions)
         try:
             while not self._stop.is_set():
                 self._tick(consumer.consume(MOST_CONSUMED, TICK_S))
@@ -120,7 +142,7 @@ class TopicTail:
         finally:
             consumer.close()
 
-    def _assigned(self) -> "Consumer":
+    def _assigned(self) -> tuple["Consumer", dict[int, int]]:
         from confluent_kafka import Consumer
         from confluent_kafka import TopicPartition as Assigned
 
@@ -139,19 +161,21 @@ class TopicTail:
         metadata = consumer.list_topics(self._topic, timeout=10).topics[self._topic]
         if metadata.error is not None:
             raise RuntimeError(metadata.error.str())
-        assigned = []
+        positions = {}
         for index in metadata.partitions:
-            _, end = consumer.get_watermark_offsets(Assigned(self._topic, index), timeout=10)
-            assigned.append(Assigned(self._topic, index, end))
-        consumer.assign(assigned)
-        return consumer
+            begin, end = consumer.get_watermark_offsets(Assigned(self._topic, index), timeout=10)
+            wanted = min(self._start.get(index, end), end)
+            positions[index] = max(wanted, begin, end - RING_RECORDS)
+        consumer.assign([Assigned(self._topic, index, at) for index, at in positions.items()])
+        return consumer, positions
 
     def _tick(self, messages: list[Any]) -> None:
         good = [each for each in messages if each.error() is None]
         if not good:
             return
         records = [self._encoded(each) for each in good[-MOST_PER_TICK:]]
-        self._loop.call_soon_threadsafe(self._give, TailBatch(records, len(good)))
+        following = {each.partition(): each.offset() + 1 for each in good}
+        self._loop.call_soon_threadsafe(self._give, TailBatch(records, len(good), following))
 
     def _encoded(self, message: Any) -> tuple[int, int, str]:
         kind, timestamp = message.timestamp()
@@ -166,8 +190,13 @@ class TopicTail:
         row = shown_record(record, place, kind == APPEND_TIME, self._decoder, PREVIEW_CHARACTERS)
         return message.partition(), message.offset(), json.dumps(row, ensure_ascii=False)
 
+    def _follow_from(self, positions: dict[int, int]) -> None:
+        self._next_offsets = positions
+        _set(self.started)
+
     def _give(self, batch: TailBatch) -> None:
         self._ring.extend(batch.records)
+        self._next_offsets.update(batch.next_offsets)
         for viewer in self.viewers:
             viewer.give(batch)
 
@@ -193,7 +222,7 @@ class Tails:
         """The events of a topic for one viewer."""
         tail = self._by_topic.get(topic)
         if tail is None or tail.problem:
-            tail = self._by_topic[topic] = TopicTail(self._properties, topic, self._decoder)
+            tail = self._by_topic[topic] = TopicTail(self._properties, topic, self._decoder, seen)
         events = tail.events(seen)
         try:
             async for event in events:
@@ -215,13 +244,16 @@ class Tails:
 
 def _event(batch: TailBatch, dropped: int, positions: dict[int, int]) -> bytes:
     """One event; its id is where the viewer continues: `partition:offset,...`."""
-    for partition, offset, _ in batch.records:
-        positions[partition] = max(positions.get(partition, 0), offset + 1)
-    at = ",".join(f"{partition}:{offset}" for partition, offset in sorted(positions.items()))
+    positions.update(batch.next_offsets)
+    at = _event_id(positions)
     rows = ",".join(row for _, _, row in batch.records)
     left_out = batch.seen - len(batch.records) + dropped
     data = f'{{"records":[{rows}],"seen":{batch.seen + dropped},"left_out":{left_out}}}'
     return f"id: {at}\nevent: records\ndata: {data}\n\n".encode()
+
+
+def _event_id(positions: Mapping[int, int]) -> str:
+    return ",".join(f"{partition}:{offset}" for partition, offset in sorted(positions.items()))
 
 
 def _set(future: "asyncio.Future[None]") -> None:
