@@ -48,10 +48,15 @@ class HeadraceConsole:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        assert self._process is not None
         self.http.close()
+        self.stop()
+
+    def stop(self) -> int:
+        """Asks it to stop, waits for its end, and returns the exit code."""
+        assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
-        self._process.communicate(timeout=60)
+        self._process.wait(60)
+        return self._process.returncode
 
     @property
     def pid(self) -> int:

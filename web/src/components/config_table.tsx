@@ -49,7 +49,7 @@ export function ConfigTable({ place, command, own }: ConfigTableProps): JSX.Elem
               { key: "source", title: "Set by", cell: (row) => (row.source === own ? <Badge kind="ok">this {own}</Badge> : row.source), compare: byText((row) => row.source) },
               {
                 key: "change",
-                title: "",
+                title: "Action",
                 cell: (row) =>
                   mayChange() &&
                   !row.read_only && (

@@ -60,7 +60,7 @@ export function Acls(): JSX.Element {
               { key: "host", title: "Host", cell: (row) => (row.host === "*" ? "any" : row.host), optional: true },
               {
                 key: "delete",
-                title: "",
+                title: "Action",
                 cell: (row) =>
                   mayChange() && (
                     <button type="button" class="link" aria-label={`Delete the ACL of ${row.principal} for ${row.name}`} onClick={() => setForm({ kind: "delete", acl: row })}>

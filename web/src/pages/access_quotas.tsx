@@ -41,7 +41,7 @@ export function Quotas(): JSX.Element {
               { key: "values", title: "Quotas", cell: (row) => Object.entries(row.values).map(([name, value]) => <div key={name}>{`${name.replaceAll("_", " ")}: ${count(value)}`}</div>) },
               {
                 key: "change",
-                title: "",
+                title: "Action",
                 cell: (row) =>
                   mayChange() && (
                     <button type="button" class="link" aria-label={`Change the quotas of ${entityText(row.entity)}`} onClick={() => setForm(row)}>

@@ -42,7 +42,7 @@ export function Users(): JSX.Element {
               { key: "mechanisms", title: "Mechanisms", cell: (row) => row.mechanisms.join(", ") },
               {
                 key: "change",
-                title: "",
+                title: "Action",
                 cell: (row) =>
                   mayChange() && (
                     <span class="toolbar">

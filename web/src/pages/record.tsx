@@ -15,6 +15,7 @@ export function RecordPage({ topic, partition, offset }: { topic: string; partit
         {number !== null && <Link to={path("topics", topic, partition, String(number + 1n))}>Next</Link>}
       </div>
       <div class="card">
+        <h2>Record</h2>
         <RecordView topic={topic} partition={partition} offset={offset} />
       </div>
     </div>

@@ -29,7 +29,8 @@ export function LiveRecords({ topic }: { topic: string }): JSX.Element {
     kept.current = [];
     size.current = 0;
     return subscribe((last) => `/topics/${encodeURIComponent(topic)}/tail${last === "" ? "" : `?at=${encodeURIComponent(last)}`}`, ["ready", "records", "problem"], {
-      onState: (connected) => setState((old) => ({ ...old, connected })),
+      // Only the event "ready" says that the topic is followed; it has the offsets to continue at.
+      onState: (connected) => setState((old) => ({ ...old, connected: connected && old.connected })),
       onEvent: (name, data) => {
         if (name === "problem") return setState((old) => ({ ...old, problem: JSON.parse(data) as string }));
         if (name === "ready") return setState((old) => ({ ...old, connected: true, problem: "" }));

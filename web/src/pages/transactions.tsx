@@ -64,7 +64,7 @@ export default function Transactions(): JSX.Element {
               { key: "timeout", title: "Timeout", cell: (row) => durationText(row.timeout_ms), number: true, optional: true },
               { key: "producer", title: "Producer", cell: (row) => `${count(row.producer_id)}, epoch ${row.epoch}`, optional: true },
               { key: "partitions", title: "Partitions", cell: (row) => row.partitions.join(", ") },
-              { key: "abort", title: "", cell: (row) => mayChange() && <button type="button" class="link" aria-label={`Abort ${row.id}`} onClick={() => setAborting({ id: row.id })}>Abort</button> },
+              { key: "abort", title: "Action", cell: (row) => mayChange() && <button type="button" class="link" aria-label={`Abort ${row.id}`} onClick={() => setAborting({ id: row.id })}>Abort</button> },
             ]}
           />
         )}
