@@ -203,7 +203,7 @@ def test_a_compaction_is_given_up_when_its_log_changes(broker: RunningBroker) ->
     slow_down(broker)
     alter(broker, ResourceType.TOPIC, TOPIC, cleanup_policy="delete")
     before = read(broker)
-    wait_until("giving up", lambda: "is given up" in broker.log_file.read_text())
+    wait_until("giving up", lambda: "cancelled the compaction of" in broker.log_file.read_text())
     wait_until("tidying", lambda: not [*folder(broker).glob("*.cleaned")])
     assert read(broker) == before
 
