@@ -1,1 +1,1 @@
-"""What a broker shows on `/metrics` and `/health`."""
+"""The pages `/metrics` and `/health` of a broker."""

@@ -1,11 +1,11 @@
 """The broker's HTTP endpoint: `GET /metrics` for Prometheus, `GET /health` for health checks.
 
-Off unless `headrace.metrics.address` is given. It implements a minimum of HTTP/1.1: one request per
+Disabled unless `headrace.metrics.address` is set. It implements a minimum of HTTP/1.1: one request per
 connection, no body, limits on time and size. Other HTTP interfaces belong in the services. TLS and
 Basic authentication are as in the services.
 
-`/health/live` says that the event loop runs, `/health/ready` that the broker serves clients, and
-`/health` what is wrong, such as partitions without a leader, which a restart would not repair.
+`/health/live` shows that the event loop runs, `/health/ready` that the broker serves clients, and
+`/health` lists problems, such as partitions without a leader, which a restart would not repair.
 """
 
 import asyncio
@@ -41,14 +41,14 @@ _PATHS = "There are /metrics, /health, /health/live and /health/ready."
 
 @dataclass(frozen=True, slots=True)
 class HealthChecks:
-    """What a broker says about its health."""
+    """The health checks of a broker."""
 
     reasons_not_ready: Callable[[], list[str]]
-    """What keeps it from serving clients."""
+    """The reasons why it cannot serve clients."""
     problems: Callable[[], list[str]]
-    """What is wrong, if anything is."""
+    """The problems of the broker."""
     warnings: Callable[[], list[str]]
-    """For people: they do not make the broker unhealthy, since a restart would not help."""
+    """Warnings, which do not make the broker unhealthy, because a restart would not help."""
     prepare: Callable[[], Steps[None]]
     """Has to be done before `problems` is called."""
 
@@ -73,7 +73,7 @@ class MetricsPage:
         self._server: asyncio.Server | None = None
 
     async def start(self, host: str, port: int) -> int:
-        """Listen; the port, which is a free one where 0 was asked for. OSError if it is taken."""
+        """Listen; returns the port, a free one for 0. OSError if the port is in use."""
         context = None if self._tls is None else self._tls.renewing_context()
         self._server = await asyncio.start_server(
             self._serve,
@@ -86,7 +86,7 @@ class MetricsPage:
         return int(self._server.sockets[0].getsockname()[1])
 
     def stop(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         if self._server is not None:
             self._server.close()
         if self._users is not None:
@@ -182,7 +182,7 @@ def make_metrics_page(
     checks: HealthChecks,
     slices: Slices,
 ) -> tuple[MetricsPage, Address]:
-    """The page as the settings describe it, and where it listens; SettingError if it cannot."""
+    """The page with its address, from the settings; SettingError if they are not valid."""
     text = settings.text(_ADDRESS)
     scheme, _, address = text.rpartition("://")
     host, _, port = address.rpartition(":")

@@ -41,7 +41,7 @@ class ProcessMetrics:
         self._timer = loop.call_later(_LOOK_S, self._look)
 
     def stop(self) -> None:
-        """Measure no more."""
+        """Stop measuring."""
         if self._timer is not None:
             self._timer.cancel()
 

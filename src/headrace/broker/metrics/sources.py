@@ -39,8 +39,8 @@ class ServerMetrics:
         self.cluster = ClusterMetrics(parts.metrics, parts.metadata, parts.replicas, parts.rules)
 
     def watch(self) -> None:
-        """Let the page show everything; called only if there is a page."""
-        # Imported here: a broker without a page starts faster without.
+        """Register all metrics; called only if there is a page."""
+        # Imported here, so that a broker without a page starts faster.
         from headrace.broker.metrics.topics import watch_partitions, watch_topics
 
         self._watch_clients()
