@@ -1,8 +1,8 @@
 """The broker's HTTP endpoint: `GET /metrics` for Prometheus, `GET /health` for health checks.
 
-Disabled unless `headrace.metrics.address` is set. It implements a minimum of HTTP/1.1: one request per
-connection, no body, limits on time and size. Other HTTP interfaces belong in the services. TLS and
-Basic authentication are as in the services.
+Disabled unless `headrace.metrics.address` is set. It implements a minimum of HTTP/1.1: one request
+per connection, no body, limits on time and size. Other HTTP interfaces belong in the services. TLS
+and Basic authentication are as in the services.
 
 `/health/live` shows that the event loop runs, `/health/ready` that the broker serves clients, and
 `/health` lists problems, such as partitions without a leader, which a restart would not repair.
