@@ -1,5 +1,6 @@
 // Records as the console's server sends them.
 
+import { signal } from "@preact/signals";
 import type { Long } from "./api";
 
 /** A key, a value or a header's value. The text is never parsed as JSON in the browser. */
@@ -28,3 +29,6 @@ export interface RecordRow {
 export function recordId(row: RecordRow): string {
   return `${row.partition}:${row.offset}`;
 }
+
+/** How many records this tab has produced; lists load again when it changes. */
+export const produced = signal(0);

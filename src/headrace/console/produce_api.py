@@ -105,8 +105,20 @@ def _headers(given: object) -> tuple[tuple[str, bytes | None], ...]:
     for each in given:
         if not isinstance(each, dict) or not isinstance(each.get("name"), str):
             raise HttpError(400, "A header has the fields name and value")
-        value = each.get("value")
-        if value is not None and not isinstance(value, str):
-            raise HttpError(400, "The value of a header must be a text or null")
-        found.append((each["name"], None if value is None else value.encode()))
+        found.append((each["name"], _header_value(each.get("value"))))
     return tuple(found)
+
+
+def _header_value(value: object) -> bytes | None:
+    """A text, null, or an object with `format` (text, json or hex) and `text`."""
+    if value is None:
+        return None
+    kind, text = (
+        (value.get("format"), value.get("text")) if isinstance(value, dict) else ("", value)
+    )
+    if not isinstance(text, str):
+        raise HttpError(400, "The value of a header must be null, a text or an object with a text")
+    try:
+        return bytes.fromhex(text) if kind == "hex" else text.encode()
+    except ValueError as error:
+        raise HttpError(400, f"The value of a header is not valid: {error}") from None

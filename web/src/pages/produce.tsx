@@ -5,7 +5,7 @@ import { Dialog } from "../components/dialog";
 import { Editor } from "../components/editor";
 import { Field, TextField } from "../components/field";
 import { notify } from "../components/notices";
-import type { RecordRow, Shown } from "../records";
+import { produced, type RecordRow, type Shown } from "../records";
 import { setParams } from "../router";
 import { session } from "../session";
 
@@ -22,20 +22,20 @@ export function Produce({ topic, from, onClose }: { topic: string; from?: Record
   const [key, setKey] = useState<Part>(part(from === undefined ? undefined : from.key, topic, "key", "none"));
   const [value, setValue] = useState<Part>(part(from === undefined ? undefined : from.value, topic, "value", "json"));
   const [partition, setPartition] = useState("");
-  const [headers, setHeaders] = useState((from?.headers ?? []).map((each) => `${each.name}: ${each.value?.text ?? ""}`).join("\n"));
+  const given = (from?.headers ?? []).map((each) => `${each.name}: ${each.value?.text ?? ""}`).join("\n");
+  const [headers, setHeaders] = useState(given);
   const cut = from !== undefined && (from.key?.cut === true || from.value?.cut === true);
   const submit = async () => {
     const body = {
       key: sent(key),
       value: sent(value),
       partition: partition === "" ? null : partition,
-      headers: headers
-        .split("\n")
-        .filter((line) => line.includes(":"))
-        .map((line) => ({ name: line.slice(0, line.indexOf(":")).trim(), value: line.slice(line.indexOf(":") + 1).trim() })),
+      // Lines of text cannot express null and bytes; headers that were not edited are sent as they are.
+      headers: headers === given ? (from?.headers ?? []) : parsedHeaders(headers),
     };
     const place = await post<{ partition: number; offset: Long }>(`/topics/${encodeURIComponent(topic)}/records`, body);
     notify(`The record is in partition ${place.partition} at offset ${place.offset}.`);
+    produced.value += 1;
     setParams({ open: `${place.partition}:${place.offset}` });
   };
   return (
@@ -49,6 +49,13 @@ export function Produce({ topic, from, onClose }: { topic: string; from?: Record
       <TextField label="Partition" value={partition} onInput={setPartition} placeholder="by the key" />
     </Dialog>
   );
+}
+
+function parsedHeaders(lines: string): { name: string; value: string }[] {
+  return lines
+    .split("\n")
+    .filter((line) => line.includes(":"))
+    .map((line) => ({ name: line.slice(0, line.indexOf(":")).trim(), value: line.slice(line.indexOf(":") + 1).trim() }));
 }
 
 function part(shown: Shown | null | undefined, topic: string, name: string, standard: Format): Part {

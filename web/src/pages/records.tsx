@@ -6,7 +6,7 @@ import { RecordTable } from "../components/record_table";
 import { RecordView } from "../components/record_view";
 import { ErrorText } from "../components/states";
 import { param, setParams } from "../router";
-import type { RecordRow } from "../records";
+import { produced, type RecordRow } from "../records";
 import { LiveRecords } from "./records_live";
 import { RecordVolume } from "./records_volume";
 import { RecordSearch } from "./records_search";
@@ -63,7 +63,7 @@ export function Records({ topic }: { topic: string }): JSX.Element {
 function Browse({ topic }: { topic: string }): JSX.Element {
   const from = param("from") || "newest";
   const query = new URLSearchParams({ from, limit: param("limit") || "50", partitions: param("partitions") }).toString();
-  const first = useLoaded<RecordPage>(`${topic} ${query}`, () => get(`/topics/${encodeURIComponent(topic)}/records?${query}`));
+  const first = useLoaded<RecordPage>(`${topic} ${query} ${produced.value}`, () => get(`/topics/${encodeURIComponent(topic)}/records?${query}`));
   const [more, setMore] = useState<{ of: RecordPage | undefined; pages: RecordPage[]; error?: string; busy?: boolean }>({ of: undefined, pages: [] });
   const pages = more.of === first.data ? more.pages : [];
   const rows = [first.data, ...pages].flatMap((page) => page?.records ?? []);
@@ -126,9 +126,12 @@ function StartForm({ from, reload }: { from: string; reload: () => void }): JSX.
     setKind(kind);
     setText(kind === "time" ? isoTime(value) : value);
   }, [from]);
+  const [problem, setProblem] = useState("");
   const apply = (event: Event) => {
     event.preventDefault();
     const moment = shownKind === "time" ? Date.parse(/[zZ]|[+-]\d\d:?\d\d$/.test(text) ? text : `${text}Z`) : 0;
+    setProblem(Number.isNaN(moment) ? `${text} is not a time such as 2026-11-16T14:03:00` : "");
+    if (Number.isNaN(moment)) return;
     const start = shownKind === "offset" ? `offset:${text || "0"}` : shownKind === "time" ? `time:${moment}` : shownKind;
     setParams({ from: start === "newest" ? "" : start, partitions: partitions.replaceAll(" ", ""), open: "" }, true);
     reload();
@@ -147,6 +150,11 @@ function StartForm({ from, reload }: { from: string; reload: () => void }): JSX.
       {shownKind === "time" && <TextField label="Time (UTC, or with an offset)" value={text} onInput={setText} placeholder="2026-11-16T14:03:00" required />}
       <TextField label="Partitions" value={partitions} onInput={setPartitions} placeholder="all" />
       <button type="submit">Show</button>
+      {problem !== "" && (
+        <p class="error" role="alert">
+          {problem}
+        </p>
+      )}
     </form>
   );
 }

@@ -45,6 +45,7 @@ export function RecordSearch({ topic }: { topic: string }): JSX.Element {
   const start = async (left: string) => {
     source.current?.close();
     setError("");
+    const before = left === "" || running.progress === null ? null : ended(running.progress);
     setRunning((old) => ({ ...(left === "" ? NOTHING : { ...old, stopped: "" }), startedAt: Date.now() }));
     const query = new URLSearchParams({ q: text, kind, from: param("since"), to: param("until"), partitions: param("partitions"), left });
     if (ignoreCase) query.set("ignore_case", "true");
@@ -56,7 +57,7 @@ export function RecordSearch({ topic }: { topic: string }): JSX.Element {
       setRunning((old) => ({ ...old, rows: [...old.rows, record] }));
     });
     opened.addEventListener("progress", (event) => {
-      const { progress } = JSON.parse((event as MessageEvent<string>).data) as { progress: Progress };
+      const progress = added(before, (JSON.parse((event as MessageEvent<string>).data) as { progress: Progress }).progress);
       setRunning((old) => ({ ...old, progress, tookMs: Date.now() - old.startedAt }));
       if (progress.done !== undefined) stop(progress.done);
     });
@@ -124,6 +125,20 @@ export function RecordSearch({ topic }: { topic: string }): JSX.Element {
       {running.startedAt > 0 && (running.rows.length > 0 || !active) && error === "" && <RecordTable rows={running.rows} empty="No record matches." />}
     </>
   );
+}
+
+/** The progress of a search that stopped inside of a batch: what is left of it has not been searched. */
+function ended(progress: Progress): Progress {
+  const left = Object.values(progress.left).reduce((total, [from, to]) => total + BigInt(to) - BigInt(from), 0n);
+  return { ...progress, scanned: String(BigInt(progress.total) - left) };
+}
+
+/** The progress of a search that goes on: the server counts only its new part. */
+function added(before: Progress | null, part: Progress): Progress {
+  if (part.done !== undefined) part = ended(part);
+  if (before === null) return part;
+  const sum = (a: Long, b: Long) => String(BigInt(a) + BigInt(b));
+  return { ...part, scanned: sum(before.scanned, part.scanned), total: sum(before.scanned, part.total), matched: before.matched + part.matched, bytes: sum(before.bytes, part.bytes) };
 }
 
 function ProgressLine({ running, active }: { running: Running; active: boolean }): JSX.Element {
