@@ -153,7 +153,7 @@ def markdown(results: Results) -> str:
             f"| {row.title} | {row.unit} | {spread(measured.kafka)} | {spread(measured.headrace)} "
             f"| **{measured.ratio:.2f}** | {bar_text(row)} | {verdict} |"
         )
-    from benchmarks import cluster, compaction, second_broker, spark
+    from benchmarks import cluster, compaction, console, second_broker, spark
     from benchmarks.security import report as security
 
     lines += second_broker.markdown()
@@ -161,6 +161,7 @@ def markdown(results: Results) -> str:
     lines += compaction.markdown()
     lines += cluster.markdown()
     lines += security.markdown()
+    lines += console.markdown()
     if results.growth:
         lines += ["", "## Cost growth", "", "Headrace alone.", ""]
     for title, figures in results.growth.values():

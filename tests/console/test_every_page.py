@@ -19,6 +19,7 @@ from tests.support.headrace_registry import HeadraceRegistry
 SOURCES = ROOT / "web" / "src"
 TOPIC = "shop.orders"
 GROUP = "billing"
+DEAD_LETTERS = "shop.orders.dead-letters"
 LONG_NAME = "a-topic-with-a-name-that-is-longer-than-the-window-of-a-telephone.created.v1"
 SCHEMA = '{"type":"record","name":"Order","fields":[{"name":"id","type":"long"}]}'
 
@@ -39,6 +40,7 @@ PAGES = {
         "/topics/no-such-topic",
     ],
     "groups": ["/groups", f"/groups/{GROUP}", "/groups/no-such-group"],
+    "dead-letters": ["/dead-letters", f"/dead-letters/{DEAD_LETTERS}"],
     "lineage": ["/lineage"],
     "queries": ["/queries", "/queries/orders"],
     "retention": ["/retention"],
@@ -62,7 +64,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory, chromium: Browser) -> Iterato
         )
         subject = f"{registry.url}/subjects/{TOPIC}-value/versions"
         assert httpx.post(subject, json={"schema": SCHEMA}, timeout=60).status_code == 200
-        for name in (TOPIC, LONG_NAME, "shop.orders.paid", "shop.orders.dead-letters"):
+        for name in (TOPIC, LONG_NAME, "shop.orders.paid", DEAD_LETTERS):
             answer = console.http.post("/topics", json={"name": name, "partitions": 2})
             assert answer.status_code == 200, answer.text
         _fill(broker.bootstrap_servers)
@@ -93,6 +95,12 @@ def _fill(bootstrap: str) -> None:
             partition=number % 2,
             headers={"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
         )
+    assert producer.flush(60) == 0
+    producer.produce(
+        DEAD_LETTERS,
+        value="{",
+        headers={"__connect.errors.topic": TOPIC, "__connect.errors.exception.message": "not JSON"},
+    )
     assert producer.flush(60) == 0
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": GROUP})
     consumer.commit(offsets=[TopicPartition(TOPIC, 0, 5)], asynchronous=False)

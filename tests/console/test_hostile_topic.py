@@ -24,13 +24,8 @@ MANY = 10_000
 
 
 @pytest.fixture
-def own_console(headrace: RunningBroker, console: HeadraceConsole) -> HeadraceConsole:
-    return console
-
-
-@pytest.fixture
-def tab(chromium: Browser, own_console: HeadraceConsole, tmp_path: Path) -> Iterator[Looking]:
-    with Looking(chromium, own_console.url, tmp_path) as looking:
+def tab(chromium: Browser, console: HeadraceConsole, tmp_path: Path) -> Iterator[Looking]:
+    with Looking(chromium, console.url, tmp_path) as looking:
         yield looking
 
 
@@ -42,11 +37,11 @@ def produce(bootstrap: str, topic: str, *values: str | bytes, **more: object) ->
 
 
 def test_markup_in_records_and_addresses_stays_text(
-    tab: Looking, own_console: HeadraceConsole, topic: str
+    tab: Looking, console: HeadraceConsole, topic: str
 ) -> None:
     headers = {MARKUP: MARKUP}
-    produce(own_console.bootstrap, topic, MARKUP, key=MARKUP, headers=headers)
-    produce(own_console.bootstrap, topic, json.dumps({MARKUP: MARKUP}))
+    produce(console.bootstrap, topic, MARKUP, key=MARKUP, headers=headers)
+    produce(console.bootstrap, topic, json.dumps({MARKUP: MARKUP}))
     page = tab.page
     page.goto(f"/topics/{topic}?from=oldest&open=0:0")
     panel = page.get_by_label("Open record")
@@ -68,10 +63,10 @@ def test_markup_in_records_and_addresses_stays_text(
 
 
 def test_numbers_are_exact_on_the_screen(
-    tab: Looking, own_console: HeadraceConsole, topic: str
+    tab: Looking, console: HeadraceConsole, topic: str
 ) -> None:
     value = f'{{"id": {LONGEST}, "low": {-(2**63)}, "share": {DECIMAL}, "big": 1e400}}'
-    produce(own_console.bootstrap, topic, value, key=str(LONGEST))
+    produce(console.bootstrap, topic, value, key=str(LONGEST))
     page = tab.page
     page.goto(f"/topics/{topic}?open=0:0")
     table = page.get_by_role("table", name="Records")
@@ -141,10 +136,10 @@ def test_a_value_that_its_schema_does_not_describe_is_shown_as_bytes_with_the_re
 
 
 def test_right_to_left_text_does_not_change_the_order_of_columns(
-    tab: Looking, own_console: HeadraceConsole, topic: str
+    tab: Looking, console: HeadraceConsole, topic: str
 ) -> None:
     hebrew, override = "\u05e9\u05dc\u05d5\u05dd 123", "\u202eabc\u202e"
-    produce(own_console.bootstrap, topic, hebrew, override, key=f"{override}{hebrew}")
+    produce(console.bootstrap, topic, hebrew, override, key=f"{override}{hebrew}")
     page = tab.page
     page.goto(f"/topics/{topic}?from=oldest")
     rows = page.get_by_role("table", name="Records").locator("tbody tr")
@@ -201,3 +196,4 @@ def test_ten_thousand_topics_are_listed_and_only_visible_rows_ask_for_numbers(
         assert len(set(asked)) < 200
         page.get_by_label("Filter by name").fill("topic-04999")
         expect(table.locator("tbody tr")).to_have_count(1)
+    broker.kill()  # a clean stop would sync ten thousand logs
