@@ -41,13 +41,6 @@ PUBLIC_API = ("headrace/testing/", "pyspark_headrace")
 STAND_INS = {"ManualClock", "MemoryDisk", "fail_next", "write_short", "corrupt"}
 """The clock and the disk of tests, beside those that they replace."""
 CALLED_BY_LIBRARIES = {"serialize", "deserialize"}  # by kazoo
-NOT_USED_YET = (
-    "headrace/admin/",
-    "headrace/security/quotas.py ",
-    "headrace/security/state.py with_token",
-    "headrace/security/state.py without_token",
-)
-"""Code that is built before what will use it: pages of the console, quotas, delegation tokens."""
 VAGUE_NAMES = ("manager", "helper", "util", "base")
 
 
@@ -112,9 +105,7 @@ def test_no_code_is_dead() -> None:
         f"{found.path.relative_to(sources)}:{found.line} {found.name}"
         for found in unused({path: tree(path) for path in sorted(sources.rglob("*.py"))})
         if found.name not in STAND_INS | CALLED_BY_LIBRARIES
-        and not f"{found.path.relative_to(sources)} {found.name}".startswith(
-            PUBLIC_API + NOT_USED_YET
-        )
+        and not f"{found.path.relative_to(sources)} {found.name}".startswith(PUBLIC_API)
     ]
     assert dead == [], "nothing in src uses it; what only tests use belongs to the tests"
 

@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Sequence
 
+from headrace.admin.commit_history import past_lag
 from headrace.admin.exporter import collect, render
 from headrace.admin.group_view import GroupView, describe, list_groups, view_groups
 from headrace.admin.lag import GroupStatus, LagHistory, LagPoint
@@ -70,7 +71,17 @@ class Observer:
         """Observes now: something was changed."""
         await self._observe()
 
+    async def _read_past(self) -> None:
+        """The lag before the console started, from the commits that the cluster still has."""
+        try:
+            found = await self._cluster.run(past_lag, time.time_ns() // 1_000_000)
+        except HttpError as error:
+            _log.info("the lag of the past is not shown: %s", error.message)
+        else:
+            self._history.add_past(found)
+
     async def _run(self) -> None:
+        past_was_read = False
         while True:
             started = time.monotonic()
             try:
@@ -85,6 +96,9 @@ class Observer:
                 self.problem = "Observing the consumer groups failed; see the console's log"
             self._first.set()
             took = time.monotonic() - started
+            if self.observed_ms and not past_was_read:
+                past_was_read = True
+                await self._read_past()
             await asyncio.sleep(max(INTERVAL_S, took / LARGEST_SHARE))
 
     async def _observe(self) -> None:
