@@ -62,7 +62,7 @@ export default function Transactions(): JSX.Element {
               { key: "state", title: "State", cell: (row) => row.state },
               { key: "age", title: "Age", cell: (row) => (row.age_ms === null ? "unknown" : <Badge kind={row.age_ms > row.timeout_ms ? "bad" : ""}>{durationText(row.age_ms)}</Badge>), compare: byNumber((row) => row.age_ms), number: true },
               { key: "timeout", title: "Timeout", cell: (row) => durationText(row.timeout_ms), number: true, optional: true },
-              { key: "producer", title: "Producer", cell: (row) => `${count(row.producer_id)}, epoch ${row.epoch}`, optional: true },
+              { key: "producer", title: "Producer", cell: (row) => `${row.producer_id}, epoch ${row.epoch}`, optional: true },
               { key: "partitions", title: "Partitions", cell: (row) => row.partitions.join(", ") },
               { key: "abort", title: "Action", cell: (row) => mayChange() && <button type="button" class="link" aria-label={`Abort ${row.id}`} onClick={() => setAborting({ id: row.id })}>Abort</button> },
             ]}
