@@ -12,7 +12,7 @@ from tests.support.headrace_console import HeadraceConsole
 def test_unread_records_are_listed_with_the_time_that_is_left(
     page: Page, any_console: HeadraceConsole, topic: str
 ) -> None:
-    create(any_console, topic, **{"retention.ms": "36000000"})
+    create(any_console, topic, 1, **{"retention.ms": "36000000"})
     produce(any_console, topic, [{"value": str(n), "timestamp": FIRST_MS} for n in range(5)])
     commit_offset(any_console, f"{topic}-g", topic, 2)
     # The console observes groups every few seconds, and at once for a group that it does not know.
