@@ -31,7 +31,10 @@ ELEMENTS = 20_000
 ORDERED = "ordered"
 NOW_MS = int(time.time() * 1000)
 ANSWERS = 5
-QUICK = {f"Produce of a large {codec} batch" for codec in ("gzip", "snappy", "lz4", "zstd")}
+QUICK = {
+    "ListGroups",
+    *(f"Produce of a large {codec} batch" for codec in ("gzip", "snappy", "lz4", "zstd")),
+}
 """Other clients have time for two answers at least, where one would mean that they had to wait."""
 SHORT = {
     # So little work that there may be no need to let others in between.

@@ -49,8 +49,10 @@ def any_console(request: pytest.FixtureRequest) -> HeadraceConsole:
     return found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
+    """A browser for one module: while it runs, its thread has an event loop, and tests of other
+    modules that start one would fail."""
     program = shutil.which("chromium")
     if program is None:
         pytest.skip("chromium is not installed: make tools")

@@ -21,6 +21,7 @@ def test_a_topic_is_created_in_the_list_changed_and_deleted(
     expect(page.locator(".cli")).to_contain_text(f"headrace topics create {topic} --partitions 3")
     page.get_by_role("button", name="Create", exact=True).click()
     expect(page.get_by_role("heading", name=topic)).to_be_visible()
+    page.get_by_role("link", name="Partitions").click()
     expect(page.get_by_role("table", name="Partitions").locator("tbody tr")).to_have_count(3)
 
     page.get_by_role("link", name="Settings").click()

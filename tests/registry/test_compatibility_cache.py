@@ -134,7 +134,10 @@ def test_the_same_text_as_another_type_is_another_check(registered: RegisteredSc
     text = '{"type": "string"}'
     registered.register("names", text)
     assert not registered.check("names", text)
-    assert "its type is JSON" in registered.check("names", text, schemaType="JSON")[0]
+    assert (
+        "the type of the new schema is JSON"
+        in registered.check("names", text, schemaType="JSON")[0]
+    )
 
 
 def test_checks_of_new_schemas_do_not_evict_the_registered_ones(

@@ -108,6 +108,7 @@ def test_replicas_come_into_sync_through_a_listener_with_logins(
 ) -> None:
     addresses = parse_bootstrap(bootstrap)
     with Cluster(ClientConfig(addresses)) as cluster:
+        eventually(lambda: len(cluster.metadata(()).brokers) == 2, "both brokers are registered")
         assert create_topics(cluster, ["orders"], partitions=4, replication_factor=2) == {}
 
         def in_sync() -> bool:

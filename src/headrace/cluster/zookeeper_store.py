@@ -290,7 +290,7 @@ class ZookeeperStore:
                     _wait(self._client.create_async(self._changes, new_journal().dump()), deadline)
                 self._catch_up(deadline)
         except StoreUnreachable as error:
-            logger.warning("cannot read the metadata yet: %s; trying again", error)
+            logger.warning("cannot read the metadata yet: %s; retrying", error)
             return None
         return losses
 
