@@ -26,10 +26,3 @@ export function rate(perSecond: number, unit = ""): string {
   const shown = perSecond >= 10_000 ? `${(perSecond / 1000).toFixed(0)} k` : perSecond >= 100 ? perSecond.toFixed(0) : perSecond.toFixed(1);
   return `${shown}${unit === "" ? "" : ` ${unit}`}/s`;
 }
-
-/** Compares two 64-bit numbers. */
-export function compareLong(left: Long, right: Long): number {
-  const a = BigInt(left);
-  const b = BigInt(right);
-  return a < b ? -1 : a > b ? 1 : 0;
-}

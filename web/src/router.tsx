@@ -18,8 +18,6 @@ export const pathParts = computed(() =>
   current.value.pathname.split("/").filter(Boolean).map(decodeURIComponent),
 );
 
-export const queryText = computed(() => current.value.search);
-
 /** A parameter of the address; "" if it is absent. */
 export function param(name: string): string {
   return current.value.searchParams.get(name) ?? "";

@@ -44,7 +44,7 @@ function Twigs({ branch, prefix }: { branch: Branch; prefix: string }): JSX.Elem
           <li key={each.name}>
             <details>
               <summary>
-                {prefix === "" ? each.name : each.name} <span class="muted">{count(each.total)}</span>
+                {each.name} <span class="muted">{count(each.total)}</span>
               </summary>
               <Twigs branch={each} prefix={prefix + each.name} />
             </details>

@@ -30,14 +30,13 @@ PREVIEWED_HEADERS = 50
 class Decoder:
     """Decodes values with the schemas of a registry; each schema is fetched once."""
 
-    registry: SchemaClient | None
     values: ValueDecoder | None
     masks: Masks = NO_MASKS
 
     @staticmethod
     def of(registry: SchemaClient | None, masks: Masks) -> "Decoder":
         values = None if registry is None else ValueDecoder(registry.by_id)
-        return Decoder(registry, values, masks)
+        return Decoder(values, masks)
 
     def masked(self, topic: str, record: Record) -> Record:
         """The record without the fields that nobody may see."""
