@@ -70,9 +70,11 @@ class RunningCluster:
         places: Sequence[Place] = (),
         homes: Mapping[int, Path] | None = None,
         under: Sequence[str] = (),
+        together: bool = True,
     ) -> None:
         """`each` are settings of single brokers, `places` where they are in a network,
-        `homes` where their files are, `under` a command that runs each.
+        `homes` where their files are, `under` a command that runs each; `together` starts them
+        at the same time.
         """
         folder.mkdir(exist_ok=True)
         where = metadata or f"sqlite:{folder}"
@@ -96,7 +98,7 @@ class RunningCluster:
             )
 
         try:
-            with ThreadPoolExecutor(count) as pool:
+            with ThreadPoolExecutor(count if together else 1) as pool:
                 list(pool.map(start, range(1, count + 1)))
             self.brokers = dict(sorted(self.brokers.items()))
             self.wait_until_all_know_each_other()
