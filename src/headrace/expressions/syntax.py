@@ -89,43 +89,90 @@ class _Flags:
 
 def parse(expression: str) -> Node:
     """The tree of an expression; INVALID_REGULAR_EXPRESSION if RE2 would not take it."""
-    parser = _Parser(expression)
-    tree = parser.choice(0)
-    if not parser.at_end():
-        raise parser.refusal("there is a ) without its (")
+    text = _Cursor(expression)
+    tree = _Parser(text).choice(0)
+    if not text.at_end():
+        raise text.refusal("there is a ) without its (")
     return tree
 
 
-class _Parser:
-    """Reads from left to right; `_flags` are those of the group it is in."""
+class _Cursor:
+    """The text of an expression, and the position up to which it has been read."""
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._at = 0
-        self._flags = _Flags()
+        self.at = 0
 
     def refusal(self, why: str) -> KafkaError:
+        """The error for a syntax error at this position."""
         return KafkaError(
             ErrorCode.INVALID_REGULAR_EXPRESSION,
-            f"The regular expression `{self._text}` is not valid: {why} at position {self._at}.",
+            f"The regular expression `{self._text}` is not valid: {why} at position {self.at}.",
         )
 
     def at_end(self) -> bool:
-        return self._at >= len(self._text)
+        return self.at >= len(self._text)
+
+    def next_is(self, *options: str) -> bool:
+        """Whether one of these texts follows."""
+        return self._text.startswith(options, self.at)
+
+    def peek(self, count: int = 1) -> str:
+        """The next characters, which are not read; fewer at the end."""
+        return self._text[self.at : self.at + count]
+
+    def peek_until(self, end: str) -> str | None:
+        """The text before `end`, which is not read; None if `end` does not follow."""
+        found = self._text.find(end, self.at)
+        return None if found < 0 else self._text[self.at : found]
+
+    def take(self) -> str:
+        """Read one character."""
+        if self.at_end():
+            raise self.refusal("it ends too early")
+        self.at += 1
+        return self._text[self.at - 1]
+
+    def take_until(self, end: str) -> str | None:
+        """Read the text before `end`, and `end`; None if `end` does not follow."""
+        found = self.peek_until(end)
+        if found is not None:
+            self.at += len(found) + len(end)
+        return found
+
+    def take_rest(self) -> str:
+        """Read everything that is left."""
+        start, self.at = self.at, len(self._text)
+        return self._text[start:]
+
+    def skip(self, expected: str) -> bool:
+        """Read this text if it follows; returns whether it does."""
+        if not self._text.startswith(expected, self.at):
+            return False
+        self.at += len(expected)
+        return True
+
+
+class _Parser:
+    """Builds the tree, with one method for each rule; `_flags` are those of the current group."""
+
+    def __init__(self, text: _Cursor) -> None:
+        self._text = text
+        self._flags = _Flags()
 
     def choice(self, depth: int) -> Node:
         """Everything up to the end of the group."""
         if depth > MAX_DEPTH:
-            raise self.refusal(f"groups are more than {MAX_DEPTH} deep")
+            raise self._text.refusal(f"groups are more than {MAX_DEPTH} deep")
         options = [self._sequence(depth)]
-        while self._skip("|"):
+        while self._text.skip("|"):
             options.append(self._sequence(depth))
         return options[0] if len(options) == 1 else Choice(tuple(options))
 
     def _sequence(self, depth: int) -> Node:
         items: list[Node] = []
-        while not self.at_end() and self._text[self._at] not in "|)":
-            if self._skip("\\Q"):
+        while not self._text.at_end() and self._text.peek() not in "|)":
+            if self._text.skip("\\Q"):
                 items += self._quoted()
                 continue
             item = self._atom(depth)
@@ -135,70 +182,70 @@ class _Parser:
         return items[0] if len(items) == 1 else Sequence(tuple(items))
 
     def _quoted(self) -> list[Node]:
-        end = self._text.find("\\E", self._at)
-        stop = len(self._text) if end < 0 else end
-        quoted: list[Node] = [self._literal(one) for one in self._text[self._at : stop]]
-        self._at = stop if end < 0 else end + 2
+        text = self._text.take_until("\\E")
+        if text is None:
+            text = self._text.take_rest()
+        quoted: list[Node] = [self._literal(one) for one in text]
         if quoted:
             quoted[-1] = self._repeated(quoted[-1])
         return quoted
 
     def _atom(self, depth: int) -> Node | None:
         """The next item; None for something that only sets flags or means nothing."""
-        if self._skip("("):
+        if self._text.skip("("):
             return self._group(depth)
-        if self._skip("["):
+        if self._text.skip("["):
             return Chars(self._bracket())
-        if self._skip("."):
+        if self._text.skip("."):
             return Chars(ALPHABET)
-        if self._skip("^"):
+        if self._text.skip("^"):
             return Assertion("^")
-        if self._skip("$"):
+        if self._text.skip("$"):
             return Assertion("$")
-        if self._skip("\\"):
+        if self._text.skip("\\"):
             return self._escape()
-        if self._text[self._at] in "*+?" or self._counts() is not None:
-            raise self.refusal("nothing is before a repetition")
-        return self._literal(self._take())
+        if self._text.peek() in "*+?" or self._counts() is not None:
+            raise self._text.refusal("nothing is before a repetition")
+        return self._literal(self._text.take())
 
     # ------------------------------------------------------------------------- repetition
 
     def _repeated(self, item: Node) -> Node:
-        start = self._at
+        start = self._text.at
         counts = self._repetition()
         if counts is None:
             return item
-        if self._skip("?"):
+        if self._text.skip("?"):
             pass  # Lazy or greedy: what matches is the same.
         if self._repetition() is not None:
-            self._at = start
-            raise self.refusal("repetitions follow one another")
+            self._text.at = start
+            raise self._text.refusal("repetitions follow one another")
         return Repeat(item, *counts)
 
     def _repetition(self) -> tuple[int, int | None] | None:
         for sign, counts in (("*", (0, None)), ("+", (1, None)), ("?", (0, 1))):
-            if self._skip(sign):
+            if self._text.skip(sign):
                 return counts
         found = self._counts()
         if found is None:
             return None
-        self._at = self._text.index("}", self._at) + 1
+        self._text.take_until("}")
         least, most = found
         if least > MAX_COUNT or (most or 0) > MAX_COUNT or (most is not None and most < least):
-            raise self.refusal(f"repetition counts go up to {MAX_COUNT}, the lower one first")
+            raise self._text.refusal(f"repetition counts go up to {MAX_COUNT}, the lower one first")
         return found
 
     def _counts(self) -> tuple[int, int | None] | None:
         """The numbers of a {n}, {n,} or {n,m} that is next; other braces are literals."""
-        end = self._text.find("}", self._at)
-        if end < 0 or self._text[self._at] != "{":
+        text = self._text.peek_until("}")
+        if text is None or not text.startswith("{"):
             return None
-        least, comma, most = self._text[self._at + 1 : end].partition(",")
+        least, comma, most = text[1:].partition(",")
         numbers = [one for one in (least, most) if one]
         if not least or not all(one.isascii() and one.isdigit() for one in numbers):
             return None
         if any(len(one) > 6 for one in numbers):
-            raise self.refusal(f"repetition counts go up to {MAX_COUNT}")
+            raise self._text.refusal(f"repetition counts go up to {MAX_COUNT}")
         if not comma:
             return int(least), int(least)
         return int(least), int(most) if most else None
@@ -207,28 +254,30 @@ class _Parser:
 
     def _group(self, depth: int) -> Node | None:
         outer = self._flags
-        if self._skip("?"):
-            if self._skip("P<") or (not self._next_is("<=", "<!") and self._skip("<")):
+        if self._text.skip("?"):
+            if self._text.skip("P<") or (
+                not self._text.next_is("<=", "<!") and self._text.skip("<")
+            ):
                 self._group_name()
             elif not self._group_flags():
                 return None
         inner = self.choice(depth + 1)
-        if not self._skip(")"):
-            raise self.refusal("a ( lacks its )")
+        if not self._text.skip(")"):
+            raise self._text.refusal("a ( lacks its )")
         self._flags = outer
         return inner
 
     def _group_name(self) -> None:
-        end = self._text.find(">", self._at)
-        if end < 0 or not (name := self._text[self._at : end]).isidentifier() or not name.isascii():
-            raise self.refusal("a group's name is not well formed")
-        self._at = end + 1
+        name = self._text.peek_until(">")
+        if name is None or not name.isidentifier() or not name.isascii():
+            raise self._text.refusal("a group's name is not well formed")
+        self._text.take_until(">")
 
     def _group_flags(self) -> bool:
         """Read `flags:` or `flags)`; whether a group follows."""
         on, seen = True, False
-        while not self.at_end():
-            sign = self._take()
+        while not self._text.at_end():
+            sign = self._text.take()
             if sign == ":":
                 return True
             if sign == ")" and (seen or not on):
@@ -240,8 +289,8 @@ class _Parser:
                 if sign == "i":
                     self._flags = replace(self._flags, folds_case=on)
             else:
-                raise self.refusal(f"(?{sign} is not known")
-        raise self.refusal("a ( lacks its )")
+                raise self._text.refusal(f"(?{sign} is not known")
+        raise self._text.refusal("a ( lacks its )")
 
     # ------------------------------------------------------------------------- characters
 
@@ -255,7 +304,7 @@ class _Parser:
 
     def _escape(self) -> Node:
         for sign, kind in (("A", "^"), ("z", "$"), ("b", "b"), ("B", "B")):
-            if self._skip(sign):
+            if self._text.skip(sign):
                 return Assertion(kind)
         named = self._named_class()
         if named is not None:
@@ -264,22 +313,17 @@ class _Parser:
 
     def _named_class(self) -> frozenset[str] | None:
         """A class such as \\d or \\pL, after its backslash."""
-        if self.at_end():
-            raise self.refusal("a backslash ends it")
-        sign = self._text[self._at]
+        if self._text.at_end():
+            raise self._text.refusal("a backslash ends it")
+        sign = self._text.peek()
         if sign.lower() in _PERL:
-            self._at += 1
+            self._text.take()
             found = _PERL[sign.lower()]
             return ALPHABET - found if sign.isupper() else found
         if sign not in "pP":
             return None
-        self._at += 1
-        if self._skip("{"):
-            end = self._text.find("}", self._at)
-            name = self._text[self._at : end] if end >= 0 else ""
-            self._at = end + 1
-        else:
-            name = self._take()
+        self._text.take()
+        name = self._text.take_until("}") or "" if self._text.skip("{") else self._text.take()
         negated = (sign == "P") != name.startswith("^")
         found = self._unicode_class(name.removeprefix("^"))
         return ALPHABET - found if negated else found
@@ -299,98 +343,76 @@ class _Parser:
             return ALPHABET - frozenset(ascii_letters) - {OTHER}
         if name in _OTHER_SCRIPTS:
             return frozenset()
-        raise self.refusal(f"there is no class of characters named '{name}'")
+        raise self._text.refusal(f"there is no class of characters named '{name}'")
 
     def _escaped(self) -> str:
         """The character that an escape stands for, after its backslash."""
-        sign = self._take()
+        sign = self._text.take()
         if sign in _CONTROL:
             return _CONTROL[sign]
         if sign == "x":
-            if self._skip("{"):
-                end = self._text.find("}", self._at)
-                code = self._text[self._at : end] if end >= 0 else ""
-                self._at = end + 1
+            if self._text.skip("{"):
+                code = self._text.take_until("}") or ""
             else:
-                code = self._text[self._at : self._at + 2]
-                self._at += 2
+                code = self._text.peek(2)
+                self._text.skip(code)
             return self._character(code, 16)
-        if sign == "0" or (sign in "1234567" and self._text[self._at : self._at + 1] in _OCTAL):
+        if sign == "0" or (sign in "1234567" and self._text.peek() in _OCTAL):
             code = sign
-            while len(code) < 3 and self._text[self._at : self._at + 1] in _OCTAL:
-                code += self._take()
+            while len(code) < 3 and self._text.peek() in _OCTAL:
+                code += self._text.take()
             return self._character(code, 8)
         if sign.isascii() and (sign.isalnum() or sign == "_"):
-            raise self.refusal(f"\\{sign} is not known")
+            raise self._text.refusal(f"\\{sign} is not known")
         return sign
 
     def _character(self, code: str, base: int) -> str:
         try:
             return chr(int(code, base))
         except (ValueError, OverflowError):
-            raise self.refusal(f"'{code}' is no character's number") from None
+            raise self._text.refusal(f"'{code}' is no character's number") from None
 
     def _bracket(self) -> frozenset[str]:
         """A set in brackets, after the first one."""
-        negated = self._skip("^")
+        negated = self._text.skip("^")
         found: set[str] = set()
         first = True
-        while first or not self._next_is("]"):
+        while first or not self._text.next_is("]"):
             first = False
-            if self.at_end():
-                raise self.refusal("a [ lacks its ]")
+            if self._text.at_end():
+                raise self._text.refusal("a [ lacks its ]")
             named = self._bracket_class()
             if named is not None:
                 found |= named
                 continue
             low = self._bracket_character()
             high = low
-            if self._next_is("-") and not self._next_is("-]"):
-                self._at += 1
+            if self._text.next_is("-") and not self._text.next_is("-]"):
+                self._text.take()
                 high = self._bracket_character()
                 if high < low:
-                    raise self.refusal(f"the range {low}-{high} runs backwards")
+                    raise self._text.refusal(f"the range {low}-{high} runs backwards")
             found |= self._folded(frozenset(one for one in ALPHABET if low <= one <= high))
-        self._at += 1
+        self._text.take()
         return ALPHABET - found if negated else ALPHABET & found
 
     def _bracket_class(self) -> frozenset[str] | None:
-        if self._skip("[:"):
-            end = self._text.find(":]", self._at)
-            name = self._text[self._at : end] if end >= 0 else ""
+        if self._text.skip("[:"):
+            name = self._text.peek_until(":]") or ""
             if name.removeprefix("^") not in _POSIX:
-                raise self.refusal(f"there is no class of characters named '{name}'")
-            self._at = end + 2
+                raise self._text.refusal(f"there is no class of characters named '{name}'")
+            self._text.take_until(":]")
             test = _POSIX[name.removeprefix("^")]
             found = frozenset(one for one in ALPHABET if test(one))
             return ALPHABET - found if name.startswith("^") else found
-        if self._next_is("\\"):
-            self._at += 1
-            named = self._named_class()
-            if named is None:
-                self._at -= 1
-            return named
-        return None
+        start = self._text.at
+        named = self._named_class() if self._text.skip("\\") else None
+        if named is None:
+            self._text.at = start
+        return named
 
     def _bracket_character(self) -> str:
-        return self._escaped() if self._skip("\\") else self._take()
-
-    # ---------------------------------------------------------------------------- reading
-
-    def _take(self) -> str:
-        if self.at_end():
-            raise self.refusal("it ends too early")
-        self._at += 1
-        return self._text[self._at - 1]
-
-    def _skip(self, expected: str) -> bool:
-        if not self._text.startswith(expected, self._at):
-            return False
-        self._at += len(expected)
-        return True
-
-    def _next_is(self, *options: str) -> bool:
-        return self._text.startswith(options, self._at)
+        return self._escaped() if self._text.skip("\\") else self._text.take()
 
 
 _OCTAL = tuple("01234567")

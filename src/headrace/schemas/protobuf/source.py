@@ -66,59 +66,73 @@ def tokens(text: str) -> list[str]:
 
 def read_file(text: str) -> ProtoFile:
     """The parts of a file that protoc accepts."""
-    return _Reader(tokens(text)).file()
+    return _Reader(_Tokens(tokens(text))).file()
 
 
-class _Reader:
-    """Parses the tokens in one pass."""
+class _Tokens:
+    """The tokens of a file, and how many of them have been read."""
 
     def __init__(self, found: list[str]) -> None:
         self._tokens = [*found, END]
         self._next = 0
 
-    # ------------------------------------------------------------------------------- tokens
-
-    def _peek(self) -> str:
+    def peek(self) -> str:
+        """The next token, which is not read."""
         return self._tokens[self._next]
 
-    def _take(self) -> str:
+    def take(self) -> str:
+        """Read the next token."""
         token = self._tokens[self._next]
         if token == END:
             raise CannotRead("the text ends too early")
         self._next += 1
         return token
 
-    def _skip(self, token: str) -> bool:
-        """Consume the next token if it is this one; returns whether it was."""
+    def skip(self, token: str) -> bool:
+        """Read the next token if it is this one; returns whether it is."""
         if self._tokens[self._next] != token:
             return False
         self._next += 1
         return True
 
-    def _expect(self, token: str) -> None:
-        if not self._skip(token):
-            raise CannotRead(f"expected {token!r}, found {self._peek()!r}")
+    def expect(self, token: str) -> None:
+        """Read this token; CannotRead if another one follows."""
+        if not self.skip(token):
+            raise CannotRead(f"expected {token!r}, found {self.peek()!r}")
 
-    def _name(self) -> str:
-        """A name with dots, optionally with a leading one."""
-        parts = ["."] if self._skip(".") else []
-        parts.append(self._take())
-        while self._skip("."):
-            parts += (".", self._take())
+    def name(self) -> str:
+        """Read a name with dots, optionally with a leading one."""
+        parts = ["."] if self.skip(".") else []
+        parts.append(self.take())
+        while self.skip("."):
+            parts += (".", self.take())
         return "".join(parts)
 
-    def _number(self) -> int:
-        sign = -1 if self._skip("-") else 1
-        text = self._take()
+    def number(self) -> int:
+        """Read an integer."""
+        sign = -1 if self.skip("-") else 1
+        text = self.take()
         if text[:2] in ("0x", "0X"):
             return sign * int(text, 16)
         return sign * int(text, 8 if text.startswith("0") else 10)
 
-    def _string(self) -> str:
+    def string(self) -> str:
+        """Read a string; adjacent literals are one."""
         raw = b""
-        while self._peek()[:1] in ('"', "'"):
-            raw += unescaped(self._take()[1:-1])
+        while self.next_is_string():
+            raw += unescaped(self.take()[1:-1])
         return raw.decode("utf-8", "surrogateescape")
+
+    def next_is_string(self) -> bool:
+        """Whether a string literal follows."""
+        return self.peek()[:1] in ('"', "'")
+
+
+class _Reader:
+    """Parses the tokens in one pass, with one method for each kind of statement."""
+
+    def __init__(self, found: _Tokens) -> None:
+        self._tokens = found
 
     # ---------------------------------------------------------------------------- statements
 
@@ -130,20 +144,20 @@ class _Reader:
         enums: list[ProtoEnum] = []
         extends: list[ProtoExtend] = []
         services: list[ProtoService] = []
-        while self._peek() != END:
-            match self._take():
+        while self._tokens.peek() != END:
+            match self._tokens.take():
                 case ";":
                     pass
                 case "syntax" | "edition" as word:
-                    self._expect("=")
-                    syntax = f'{word} = "{self._string()}"'
+                    self._tokens.expect("=")
+                    syntax = f'{word} = "{self._tokens.string()}"'
                 case "package":
-                    package = self._name()
+                    package = self._tokens.name()
                 case "import":
-                    kind = "" if self._peek()[:1] in ('"', "'") else self._take()
+                    kind = "" if self._tokens.next_is_string() else self._tokens.take()
                     if kind not in imports:
                         raise CannotRead(f"import {kind}")
-                    imports[kind].append(self._string())
+                    imports[kind].append(self._tokens.string())
                 case "option":
                     options.append(self._option())
                 case "message":
@@ -162,8 +176,8 @@ class _Reader:
         )  # fmt: skip
 
     def _message(self) -> ProtoMessage:
-        name = self._take()
-        self._expect("{")
+        name = self._tokens.take()
+        self._tokens.expect("{")
         return self._body(name)
 
     def _body(self, name: str) -> ProtoMessage:
@@ -177,10 +191,10 @@ class _Reader:
         extends: list[ProtoExtend] = []
         messages: list[ProtoMessage] = []
         enums: list[ProtoEnum] = []
-        while not self._skip("}"):
-            match self._peek():
+        while not self._tokens.skip("}"):
+            match self._tokens.peek():
                 case ";":
-                    self._take()
+                    self._tokens.take()
                 case "message":
                     messages.append(self._behind(self._message))
                 case "enum":
@@ -204,193 +218,193 @@ class _Reader:
 
     def _behind(self, read: Callable[[], T]) -> T:
         """The rest of a statement after its keyword."""
-        self._take()
+        self._tokens.take()
         return read()
 
     def _field(self, fields: list[ProtoField], groups: list[ProtoGroup]) -> None:
-        label = self._take() if self._peek() in LABELS else ""
-        if self._skip("group"):
-            name = self._take()
-            self._expect("=")
-            number = self._number()
+        label = self._tokens.take() if self._tokens.peek() in LABELS else ""
+        if self._tokens.skip("group"):
+            name = self._tokens.take()
+            self._tokens.expect("=")
+            number = self._tokens.number()
             options = self._bracketed()
-            self._expect("{")
+            self._tokens.expect("{")
             groups.append(ProtoGroup(label, number, options, self._body(name)))
             return
         kind = self._type()
-        name = self._take()
-        self._expect("=")
-        number = self._number()
+        name = self._tokens.take()
+        self._tokens.expect("=")
+        number = self._tokens.number()
         fields.append(ProtoField(label, kind, name, number, _special_last(self._bracketed())))
-        self._expect(";")
+        self._tokens.expect(";")
 
     def _type(self) -> str:
-        name = self._name()
-        if name != "map" or not self._skip("<"):
+        name = self._tokens.name()
+        if name != "map" or not self._tokens.skip("<"):
             return name
-        key = self._name()
-        self._expect(",")
-        value = self._name()
-        self._expect(">")
+        key = self._tokens.name()
+        self._tokens.expect(",")
+        value = self._tokens.name()
+        self._tokens.expect(">")
         return f"map<{key}, {value}>"
 
     def _oneof(self) -> ProtoOneOf:
-        name = self._take()
+        name = self._tokens.take()
         options: list[ProtoOption] = []
         fields: list[ProtoField] = []
         groups: list[ProtoGroup] = []
-        self._expect("{")
-        while not self._skip("}"):
-            if self._skip("option"):
+        self._tokens.expect("{")
+        while not self._tokens.skip("}"):
+            if self._tokens.skip("option"):
                 options.append(self._option())
-            elif not self._skip(";"):
+            elif not self._tokens.skip(";"):
                 self._field(fields, groups)
         return ProtoOneOf(name, tuple(options), tuple(fields), tuple(groups))
 
     def _extend(self) -> ProtoExtend:
-        name = self._name()
+        name = self._tokens.name()
         fields: list[ProtoField] = []
         groups: list[ProtoGroup] = []
-        self._expect("{")
-        while not self._skip("}"):
-            if not self._skip(";"):
+        self._tokens.expect("{")
+        while not self._tokens.skip("}"):
+            if not self._tokens.skip(";"):
                 self._field(fields, groups)
         return ProtoExtend(name, tuple(fields), tuple(groups))
 
     def _enum(self) -> ProtoEnum:
-        name = self._take()
+        name = self._tokens.take()
         options: list[ProtoOption] = []
         reserved: list[ProtoNumbers] = []
         values: list[ProtoEnumValue] = []
-        self._expect("{")
-        while not self._skip("}"):
-            if self._skip("option"):
+        self._tokens.expect("{")
+        while not self._tokens.skip("}"):
+            if self._tokens.skip("option"):
                 options.append(self._option())
-            elif self._skip("reserved"):
+            elif self._tokens.skip("reserved"):
                 reserved.append(self._numbers(HIGHEST_ENUM))
-            elif not self._skip(";"):
-                value = self._take()
-                self._expect("=")
-                values.append(ProtoEnumValue(value, self._number(), self._bracketed()))
-                self._expect(";")
+            elif not self._tokens.skip(";"):
+                value = self._tokens.take()
+                self._tokens.expect("=")
+                values.append(ProtoEnumValue(value, self._tokens.number(), self._bracketed()))
+                self._tokens.expect(";")
         return ProtoEnum(name, tuple(options), tuple(reserved), tuple(values))
 
     def _service(self) -> ProtoService:
-        name = self._take()
+        name = self._tokens.take()
         options: list[ProtoOption] = []
         methods: list[ProtoMethod] = []
-        self._expect("{")
-        while not self._skip("}"):
-            if self._skip("option"):
+        self._tokens.expect("{")
+        while not self._tokens.skip("}"):
+            if self._tokens.skip("option"):
                 options.append(self._option())
-            elif not self._skip(";"):
-                self._expect("rpc")
+            elif not self._tokens.skip(";"):
+                self._tokens.expect("rpc")
                 methods.append(self._method())
         return ProtoService(name, tuple(options), tuple(methods))
 
     def _method(self) -> ProtoMethod:
-        name = self._take()
+        name = self._tokens.take()
         taken = self._streamed()
-        self._expect("returns")
+        self._tokens.expect("returns")
         given = self._streamed()
         options: list[ProtoOption] = []
-        if self._skip("{"):
-            while not self._skip("}"):
-                if not self._skip(";"):
-                    self._expect("option")
+        if self._tokens.skip("{"):
+            while not self._tokens.skip("}"):
+                if not self._tokens.skip(";"):
+                    self._tokens.expect("option")
                     options.append(self._option())
         return ProtoMethod(name, taken, given, tuple(options))
 
     def _streamed(self) -> str:
-        self._expect("(")
-        stream = "stream " if self._skip("stream") else ""
-        name = self._name()
-        self._expect(")")
+        self._tokens.expect("(")
+        stream = "stream " if self._tokens.skip("stream") else ""
+        name = self._tokens.name()
+        self._tokens.expect(")")
         return stream + name
 
     def _numbers(self, highest: int) -> ProtoNumbers:
         values: list[int | ProtoRange | str] = []
         while True:
-            if self._peek()[:1] in ('"', "'"):
-                values.append(self._string())
-            elif self._peek()[:1].isalpha() or self._peek()[:1] == "_":
+            if self._tokens.next_is_string():
+                values.append(self._tokens.string())
+            elif self._tokens.peek()[:1].isalpha() or self._tokens.peek()[:1] == "_":
                 raise CannotRead("reserved names without quotes")
             else:
-                first = self._number()
-                if self._skip("to"):
-                    last = highest if self._skip("max") else self._number()
+                first = self._tokens.number()
+                if self._tokens.skip("to"):
+                    last = highest if self._tokens.skip("max") else self._tokens.number()
                     values.append(ProtoRange(first, last))
                 else:
                     values.append(first)
-            if not self._skip(","):
+            if not self._tokens.skip(","):
                 break
         options = self._bracketed()
-        self._expect(";")
+        self._tokens.expect(";")
         return ProtoNumbers(tuple(values), options)
 
     # ------------------------------------------------------------------------------- options
 
     def _bracketed(self) -> tuple[ProtoOption, ...]:
         options: list[ProtoOption] = []
-        if self._skip("["):
-            while not self._skip("]"):
+        if self._tokens.skip("["):
+            while not self._tokens.skip("]"):
                 options.append(self._option())
-                self._skip(",")
+                self._tokens.skip(",")
         return tuple(options)
 
     def _option(self) -> ProtoOption:
         path = [self._option_name()]
-        while self._skip("."):
+        while self._tokens.skip("."):
             path.append(self._option_name())
-        self._expect("=")
+        self._tokens.expect("=")
         return ProtoOption(tuple(path), self._value())
 
     def _option_name(self) -> str:
-        if not self._skip("("):
-            return self._take()
-        name = self._name()
-        self._expect(")")
+        if not self._tokens.skip("("):
+            return self._tokens.take()
+        name = self._tokens.name()
+        self._tokens.expect(")")
         return f"({name})"
 
     def _value(self) -> Value:
-        match self._peek():
+        match self._tokens.peek():
             case "{" | "<":
                 return self._literal()
             case "[":
                 return self._list()
             case token if token[:1] in ('"', "'"):
-                return self._string()
+                return self._tokens.string()
             case "-":
-                self._take()
-                return ProtoWord(f"-{self._take()}")
-        return ProtoWord(self._take())
+                self._tokens.take()
+                return ProtoWord(f"-{self._tokens.take()}")
+        return ProtoWord(self._tokens.take())
 
     def _literal(self) -> dict[str, Value]:
         """A message in text format. A repeated name makes a list."""
-        close = "}" if self._take() == "{" else ">"
+        close = "}" if self._tokens.take() == "{" else ">"
         found: dict[str, Value] = {}
-        while not self._skip(close):
-            name = self._take()
+        while not self._tokens.skip(close):
+            name = self._tokens.take()
             if name == "[":
-                while (token := self._take()) != "]":
+                while (token := self._tokens.take()) != "]":
                     name += token
                 name += "]"
-            self._skip(":")
+            self._tokens.skip(":")
             value = self._value()
             if name not in found:
                 found[name] = value
             else:
                 found[name] = [*_as_list(found[name]), *_as_list(value)]
-            if not self._skip(","):
-                self._skip(";")
+            if not self._tokens.skip(","):
+                self._tokens.skip(";")
         return found
 
     def _list(self) -> list[Value]:
-        self._expect("[")
+        self._tokens.expect("[")
         found: list[Value] = []
-        while not self._skip("]"):
+        while not self._tokens.skip("]"):
             found.append(self._value())
-            self._skip(",")
+            self._tokens.skip(",")
         return found
 
 
