@@ -25,7 +25,6 @@ LARGE_CLASSES = {
     "Log": 45,
     "LogDirectory": 50,
     "Metadata": 35,
-    "Partition": 45,
     "Replicas": 35,
     "Runtime": 45,
     "Segment": 45,

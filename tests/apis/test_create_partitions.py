@@ -42,7 +42,7 @@ def test_new_partitions_can_be_written_and_old_ones_keep_their_records(broker: O
     broker.append("t", [1_700_000_000_000])
     assert grow(broker, ("t", 3)) == [("t", NONE)]
     broker.append("t", [1_700_000_000_000], index=2)
-    assert broker.replicas.partition("t", 0).high_watermark == 1
+    assert broker.replicas.partition("t", 0).replica.high_watermark == 1
 
 
 def test_a_refused_increase_has_a_reason(broker: OneBroker) -> None:

@@ -48,7 +48,7 @@ def test_a_created_topic_is_described_and_its_logs_are_there(broker: OneBroker) 
     configs = {config.name: config for config in result.configs}
     assert (configs["retention.ms"].value, configs["retention.ms"].config_source) == ("5", 1)
     assert (configs["segment.ms"].value, configs["segment.ms"].config_source) == ("604800000", 5)
-    assert broker.replicas.partition("t", 2).log.end_offset == 0
+    assert broker.replicas.partition("t", 2).replica.log.end_offset == 0
 
 
 def test_minus_one_takes_the_settings_of_the_broker(tmp_path: Path) -> None:

@@ -156,7 +156,7 @@ def test_an_offset_outside_the_log_gets_error_1(consumer: Consumer, offset: int)
 def test_an_offset_before_deleted_records_gets_error_1(consumer: Consumer) -> None:
     consumer.append("t", b"a")
     consumer.append("t", b"b")
-    consumer.broker.replicas.partition("t", 0).delete_records(1)
+    consumer.broker.replicas.partition("t", 0).replica.delete_records(1)
     assert int(partitions(consumer.ask(follow()))[0].error_code) == 1
     found = partitions(consumer.ask(follow(offset=1)))[0]
     assert (int(found.error_code), found.log_start_offset) == (0, 1)
@@ -307,7 +307,7 @@ def test_a_waiting_session_gets_the_new_log_start_offset(consumer: Consumer) -> 
         waiting = consumer.send(session_id=first.session_id, session_epoch=1, max_wait_ms=50)
         task = asyncio.ensure_future(awaited(waiting))
         await asyncio.sleep(0)
-        consumer.broker.replicas.partition("t", 0).delete_records(1)
+        consumer.broker.replicas.partition("t", 0).replica.delete_records(1)
         consumer.wake()
         return await asyncio.wait_for(task, 60)
 

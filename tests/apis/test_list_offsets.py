@@ -85,7 +85,7 @@ def test_places_in_an_empty_log(broker: OneBroker) -> None:
 
 
 def test_the_beginning_moves_with_deleted_records(filled: OneBroker) -> None:
-    filled.replicas.partition("t", 0).delete_records(3)
+    filled.replicas.partition("t", 0).replica.delete_records(3)
     assert found(filled, asked(-2)) == (0, -1, 3, 0)
     assert found(filled, asked(0)) == (0, NOW + 25, 3, 0)
 
@@ -183,8 +183,8 @@ def test_a_partition_that_changes_during_a_search_is_looked_at_again(broker: One
         answer = (await task).topics[0].partitions[0]
         return answer.error_code, answer.offset
 
-    assert asyncio.run(search(NOW, lambda: partition.delete_records(100))) == (0, 100)
-    assert asyncio.run(search(NOW, lambda: partition.truncate_to(1))) == (0, -1)
+    assert asyncio.run(search(NOW, lambda: partition.replica.delete_records(100))) == (0, 100)
+    assert asyncio.run(search(NOW, lambda: partition.replica.truncate_to(1))) == (0, -1)
 
 
 def test_a_topic_that_is_deleted_during_a_search_is_unknown(broker: OneBroker) -> None:

@@ -93,7 +93,7 @@ def run(work: LongProduce, meanwhile: Callable[[], None] = lambda: None) -> tupl
 
 
 def stored(partition: Partition) -> bytes:
-    found = partition.read(0, 100_000_000, True)
+    found = partition.replica.read(0, 100_000_000, True)
     assert found is not None
     return found.read()
 
@@ -150,7 +150,7 @@ def test_a_long_batch_that_is_wrong_is_refused(broker: OneBroker, acks: int) -> 
     else:
         with pytest.raises(CloseConnection, match="acks=0 failed"):
             run(call(broker, wrong, acks))
-    assert partition.log.end_offset == 0
+    assert partition.replica.log.end_offset == 0
 
 
 def test_a_long_batch_without_acks_is_stored_and_not_answered(broker: OneBroker) -> None:
@@ -160,7 +160,7 @@ def test_a_long_batch_without_acks_is_stored_and_not_answered(broker: OneBroker)
         return await call(broker, long_batch(), acks=0)
 
     assert asyncio.run(finish()) is None
-    assert partition.log.end_offset == MANY
+    assert partition.replica.log.end_offset == MANY
 
 
 def test_a_batch_that_is_too_large_in_the_topics_codec_is_refused(broker: OneBroker) -> None:
@@ -168,7 +168,7 @@ def test_a_batch_that_is_too_large_in_the_topics_codec_is_refused(broker: OneBro
     partition = broker.replicas.partition("t", 0)
     zeros = encode_batch([Record(0, NOW, None, bytes(2_000_000))], codec=4)
     assert run(call(broker, zeros))[0] == ErrorCode.MESSAGE_TOO_LARGE
-    assert partition.log.end_offset == 0
+    assert partition.replica.log.end_offset == 0
 
 
 def test_very_many_headers_are_checked_to_the_last(broker: OneBroker) -> None:
@@ -195,7 +195,7 @@ def test_a_leader_that_stops_leading_meanwhile_appends_nothing(broker: OneBroker
     other = PartitionState(2, 4, (NODE, 2), (NODE, 2))
     code, _ = run(call(broker, long_batch()), lambda: partition.use_state(other))
     assert code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert partition.log.end_offset == 0
+    assert partition.replica.log.end_offset == 0
 
 
 def test_a_leader_in_a_new_epoch_appends_in_that_epoch(broker: OneBroker) -> None:
@@ -224,7 +224,7 @@ def test_settings_that_change_meanwhile_count(broker: OneBroker) -> None:
         partition.use_settings(replace(partition.settings, cleanup_policy=frozenset({"compact"})))
 
     assert run(call(broker, keyless), compact)[0] == ErrorCode.INVALID_RECORD
-    assert partition.log.end_offset == 0
+    assert partition.replica.log.end_offset == 0
 
 
 def test_the_append_time_is_that_of_the_append(broker: OneBroker) -> None:
@@ -249,7 +249,7 @@ def test_what_was_appended_before_a_long_batch_is_not_acknowledged_by_a_later_le
 
     def lose_and_lead_again() -> None:
         first.use_state(PartitionState(2, 2, (NODE, 2), (NODE, 2)))
-        first.truncate_to(0)
+        first.replica.truncate_to(0)
         first.use_state(PartitionState(NODE, 3, (NODE,), (NODE,)))
         other = encode_batch([Record(0, NOW, b"k", b"another")])
         first.append(other, memoryview(other), 0, len(other), 1, NOW)
@@ -269,7 +269,7 @@ def test_what_was_appended_before_a_long_batch_is_not_acknowledged_by_a_later_le
     rows = told[4 + 4 + 4 + 2 + 1 + 4 :]
     codes = [struct.unpack_from(">ih", rows, n * 22) for n in range(2)]
     assert codes == [(0, ErrorCode.NOT_LEADER_OR_FOLLOWER), (1, 0)]
-    assert second.log.end_offset == MANY
+    assert second.replica.log.end_offset == MANY
 
 
 def both_partitions(one: bytes | bytearray, two: bytes | bytearray) -> bytearray:
@@ -309,7 +309,7 @@ def test_a_transactions_batches_stay_in_order_behind_a_long_one(broker: OneBroke
 
     answers = asyncio.run(all_of_them())
     assert [produce_error(answer[4:], "orders")[0] for answer in answers] == [0] * 4
-    assert broker.replicas.partition("orders", 0).log.end_offset == 2 * MANY + 2
+    assert broker.replicas.partition("orders", 0).replica.log.end_offset == 2 * MANY + 2
 
 
 def in_transaction(name: str, topic: str, batch: bytearray) -> bytearray:

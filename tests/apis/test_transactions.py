@@ -176,7 +176,7 @@ def committed(broker: OneBroker, stable: bool = False) -> tuple[ErrorCode, int]:
 
 def stable_and_end(broker: OneBroker, index: int = 0) -> tuple[int, int]:
     partition = broker.replicas.partition("orders", index)
-    return partition.last_stable_offset, partition.high_watermark
+    return partition.replica.last_stable_offset, partition.replica.high_watermark
 
 
 def restart(broker: OneBroker) -> None:
@@ -201,14 +201,14 @@ def test_a_produce_adds_its_partition_and_the_commit_makes_it_visible(broker: On
     assert stable_and_end(broker) == (3, 3)
     assert stable_and_end(broker, 1) == (2, 2)
     assert produce(broker, later, 0) == NONE
-    assert broker.replicas.partition("orders", 0).log.transactions.between(0, 10) == []
+    assert broker.replicas.partition("orders", 0).replica.log.transactions.between(0, 10) == []
 
 
 def test_an_abort_is_listed_for_those_who_read_what_is_committed(broker: OneBroker) -> None:
     who = init(broker)
     produce(broker, who)
     assert end(broker, who, commit=False)[0] == NONE
-    found = broker.replicas.partition("orders", 0).log.transactions.between(0, 10)
+    found = broker.replicas.partition("orders", 0).replica.log.transactions.between(0, 10)
     assert found == [(who.producer_id, 0)]
 
 
@@ -413,7 +413,7 @@ def test_a_partition_that_syncs_first_keeps_the_order_of_a_producer(broker: OneB
         return list(await asyncio.gather(*answers))
 
     assert asyncio.run(run()) == [NONE] * 5
-    assert broker.replicas.partition("orders", 0).log.end_offset == 5
+    assert broker.replicas.partition("orders", 0).replica.log.end_offset == 5
 
 
 async def _later(handler: Produce, who: Identity, sequence: int) -> ErrorCode:
@@ -429,7 +429,7 @@ def test_offsets_go_to_the_partition_of_their_group(broker: OneBroker) -> None:
     who = init(broker)
     commit_offset(broker, who, 1)
     index = broker.groups.partition_of("g")
-    log = broker.replicas.partition(OFFSETS_TOPIC, index).log
+    log = broker.replicas.partition(OFFSETS_TOPIC, index).replica.log
     assert list(log.producers.open_transactions) == [who.producer_id]
 
 
@@ -469,7 +469,7 @@ def test_offsets_that_an_end_overtakes_are_refused(broker: OneBroker) -> None:
     answer = asyncio.run(run())
     assert isinstance(answer, TxnOffsetCommitResponse)
     assert int(answer.topics[0].partitions[0].error_code) == ErrorCode.TRANSACTION_ABORTABLE
-    assert not broker.replicas.partition(*where).log.producers.open_transactions
+    assert not broker.replicas.partition(*where).replica.log.producers.open_transactions
 
 
 def filled_commit(who: Identity) -> typing.Any:

@@ -7,7 +7,7 @@ import pytest
 
 from headrace.apis.records.fetch_sessions import FetchSession
 from headrace.apis.records.waiting_fetches import WaitingFetch, WaitingFetches
-from headrace.replication.partition import Partition
+from headrace.replication.replica import LocalReplica
 from headrace.wire.fast import Chunk, FetchRequest
 
 NEWS: list[Chunk] = [b"news"]
@@ -30,7 +30,7 @@ class Waits:
     """Waiting fetches of one broker, and what they were answered."""
 
     def __init__(self) -> None:
-        self.changed: list[Partition] = []
+        self.changed: list[LocalReplica] = []
         self.fetches = WaitingFetches(self.changed)
         self.answers: list[tuple[str, Answer]] = []
         self.told = asyncio.Event()
@@ -57,7 +57,7 @@ class Waits:
     def change(self, waiting: WaitingFetch, partitions: int = 1) -> None:
         """Partitions change that the fetch waits for."""
         for _ in range(partitions):
-            self.changed.append(cast("Partition", Watched(waiting)))
+            self.changed.append(cast("LocalReplica", Watched(waiting)))
 
     async def until_answered(self, count: int) -> None:
         async with asyncio.timeout(60):

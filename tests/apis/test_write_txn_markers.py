@@ -53,7 +53,7 @@ def append(broker: OneBroker) -> OneBroker:
         attributes=TRANSACTIONAL,
     )
     partition = broker.replicas.partition("t", 0)
-    verification = partition.begin_verification(7, 2)
+    verification = partition.verifications.begin(7, 2)
     partition.append(data, memoryview(data), 0, len(data), -1, NOW, verification)
     return broker
 
@@ -63,10 +63,10 @@ UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 def test_markers_end_transactions(opened: OneBroker) -> None:
     partition = opened.replicas.partition("t", 0)
-    assert partition.last_stable_offset == 0
+    assert partition.replica.last_stable_offset == 0
     assert write(opened, 2) == [ErrorCode.NONE, ErrorCode.NONE, UNKNOWN]
-    assert partition.last_stable_offset == 2
-    assert partition.log.transactions.between(0, 2) == [(7, 0)]
+    assert partition.replica.last_stable_offset == 2
+    assert partition.replica.log.transactions.between(0, 2) == [(7, 0)]
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_markers_of_other_clients_are_refused(
     opened: OneBroker, epoch: int, code: ErrorCode
 ) -> None:
     assert write(opened, epoch)[0] == code
-    assert 7 in opened.replicas.partition("t", 0).log.producers.open_transactions
+    assert 7 in opened.replicas.partition("t", 0).replica.log.producers.open_transactions
 
 
 def test_markers_of_an_earlier_coordinator_are_refused(opened: OneBroker) -> None:
@@ -96,4 +96,4 @@ def test_a_marker_is_answered_when_it_is_on_the_disk(broker: OneBroker) -> None:
 
     asyncio.run(produce())
     assert write(broker, 2)[:2] == [ErrorCode.NONE, ErrorCode.NONE]
-    assert partition.last_stable_offset == partition.log.recovery_point == 2
+    assert partition.replica.last_stable_offset == partition.replica.log.recovery_point == 2

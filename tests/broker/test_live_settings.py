@@ -116,7 +116,7 @@ def test_a_setting_of_logs_reaches_a_log_that_is_open(
     one_broker: OneBroker, name: str, value: str
 ) -> None:
     partition = one_broker.replicas.partition("orders", 0)
-    log = partition.log
+    log = partition.replica.log
     expected = log_settings(Settings.parse({name: value}), {})
     assert log.settings == log_settings(Settings.parse({}), {}) != expected
     set_live(one_broker, name, value)

@@ -51,7 +51,7 @@ class Kept:
         self.broker.append(name, [NOW])
 
     def log(self, name: str) -> Log:
-        return self.broker.replicas.partition(name, 0).log
+        return self.broker.replicas.partition(name, 0).replica.log
 
     def start(self, name: str) -> int:
         return self.log(name).start_offset
@@ -215,7 +215,7 @@ def test_logs_without_records_are_not_opened(tmp_path: Path) -> None:
     first.broker.close()
     kept = Kept(tmp_path)
     kept.look(HOUR_MS + 1)
-    opened = [each.name for each in kept.broker.replicas.all_partitions() if each.opened]
+    opened = [each.name for each in kept.broker.replicas.all_partitions() if each.replica.opened]
     assert [name.topic for name in opened] == ["full"]
     assert kept.start("full") == 11
 
@@ -244,9 +244,9 @@ def test_waiting_consumers_are_notified(kept: Kept) -> None:
 
     class Watcher:
         def changed(self) -> None:
-            told.append(partition.log.start_offset)
+            told.append(partition.replica.log.start_offset)
 
-    partition.watchers[Watcher()] = None
+    partition.replica.watchers[Watcher()] = None
     kept.look(HOUR_MS + 1)
     kept.broker.services.waiting_fetches.wake()
     assert told == [11]

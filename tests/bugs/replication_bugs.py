@@ -8,7 +8,7 @@ from headrace.cluster.metadata import Metadata
 from headrace.cluster.store import Change
 from headrace.replication.fetcher import Fetcher
 from headrace.replication.leadership import Leadership
-from headrace.replication.partition import Partition
+from headrace.replication.replica import LocalReplica
 from headrace.types import BrokerId, Offset
 from tests.bugs.swaps import swap
 
@@ -25,18 +25,18 @@ def _commit_at_once() -> None:
 def _never_truncate() -> None:
     """A follower keeps what its leader does not have."""
 
-    def keep(_self: Partition, _offset: Offset) -> None: ...
+    def keep(_self: LocalReplica, _offset: Offset) -> None: ...
 
-    swap(Partition, "truncate_to", keep)
+    swap(LocalReplica, "truncate_to", keep)
 
 
 def _acknowledge_early() -> None:
     """acks=all is answered as soon as the leader has the batch."""
 
-    def always(_self: Partition, _offset: Offset) -> bool:
+    def always(_self: LocalReplica, _offset: Offset) -> bool:
         return True
 
-    swap(Partition, "is_committed", always)
+    swap(LocalReplica, "is_committed", always)
 
 
 def _truncate_to_watermark() -> None:

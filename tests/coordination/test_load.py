@@ -45,7 +45,7 @@ def fail_reading_records(broker: OneBroker, disk: FaultyDisk, code: int) -> None
     """Let the read of the records fail, and not those that find their position."""
     assert load(broker) == {b"key": b"value"}
     disk.failpoints.trace = []
-    broker.replicas.partition(OFFSETS_TOPIC, 0).read_to_end(0, 1000, True)
+    broker.replicas.partition(OFFSETS_TOPIC, 0).replica.read_to_end(0, 1000, True)
     disk.failpoints.arm(READ, Fault(code), skip=disk.failpoints.trace.count(READ))
 
 
@@ -56,7 +56,7 @@ def test_a_broken_disk_takes_the_log_offline_so_that_another_broker_can_coordina
     with pytest.raises(KafkaError) as caught:
         load(broker)
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-    assert broker.replicas.partition(OFFSETS_TOPIC, 0).log.offline is not None
+    assert broker.replicas.partition(OFFSETS_TOPIC, 0).replica.log.offline is not None
 
 
 def test_an_interrupted_read_leaves_the_log_online_and_is_repeated(

@@ -124,7 +124,7 @@ class Refusing(RuleBasedStateMachine):
     def run_step(self, refused: bool, step: Callable[[], object], renews: bool = False) -> object:
         """Run one step; if it was refused, nothing but sessions has changed."""
         before, timers = dump(self.state), self.timers(renews)
-        end = self.partition.log.end_offset
+        end = self.partition.replica.log.end_offset
         waiting = self.waiting()
 
         async def call() -> object:
@@ -142,7 +142,7 @@ class Refusing(RuleBasedStateMachine):
         if found is False or (
             isinstance(found, KafkaError) and found.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
         ):
-            assert self.partition.log.end_offset == end
+            assert self.partition.replica.log.end_offset == end
             assert dump(self.state) == before
             assert self.timers(renews) == timers
             assert self.waiting() == waiting, "another request was answered"

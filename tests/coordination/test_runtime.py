@@ -129,7 +129,7 @@ def test_a_log_too_large_to_read_at_once_is_read_while_clients_wait(broker: OneB
 def test_a_damaged_log_is_not_served(broker: OneBroker) -> None:
     commit(broker.groups, 7)
     index = broker.groups.partition_of("g")
-    log = broker.replicas.partition(OFFSETS_TOPIC, index).log
+    log = broker.replicas.partition(OFFSETS_TOPIC, index).replica.log
     (segment,) = Path(log.folder).glob("*.log")
     data = bytearray(segment.read_bytes())
     data[-3] ^= 1
@@ -492,7 +492,7 @@ def test_a_shard_whose_records_were_not_committed_is_read_again_without_being_as
         partition = broker.replicas.partition(OFFSETS_TOPIC, 0)
         asked = commit(groups, 7)
         assert asyncio.iscoroutine(asked)
-        partition.fail_waiters(KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
+        partition.replica.waiters.fail(KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
         with pytest.raises(KafkaError) as refused:
             await asked
         assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE

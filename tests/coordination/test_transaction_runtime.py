@@ -62,7 +62,7 @@ async def begin(broker: OneBroker, *partitions: TopicPartition) -> Identity:
         batch = encode_batch(
             [Record(0, NOW, b"k", b"v")], 0, 0, who.producer_id, who.epoch, 0, TRANSACTIONAL
         )
-        guard = partition.begin_verification(who.producer_id, who.epoch)
+        guard = partition.verifications.begin(who.producer_id, who.epoch)
         partition.append(batch, memoryview(batch), 0, len(batch), -1, NOW, guard)
     return who
 
@@ -104,13 +104,13 @@ def test_a_transaction_is_complete_when_its_markers_are_on_the_disk(
         await asyncio.sleep(0)
         assert flushed, "nobody asked for the disk"
         assert state(broker) is TransactionState.PREPARE_COMMIT
-        assert partition.last_stable_offset == 0
+        assert partition.replica.last_stable_offset == 0
         with pytest.raises(KafkaError) as refused:
             await value(broker.transactions.enlist(NAME, later, frozenset({ORDERS}), add=True))
         assert refused.value.code is ErrorCode.CONCURRENT_TRANSACTIONS
-        partition.advance(partition.log.end_offset)
+        partition.replica.advance(partition.replica.log.end_offset)
         await until(lambda: state(broker) is TransactionState.COMPLETE_COMMIT)
-        assert partition.last_stable_offset == 2
+        assert partition.replica.last_stable_offset == 2
         broker.transactions.stop()
 
     asyncio.run(run())
@@ -129,10 +129,12 @@ def test_a_coordinator_that_stepped_down_in_between_completes_it_when_it_leads_a
         monkeypatch.setattr(broker.replicas, "flush_later", lambda _: None)
         await end(broker, who)
         broker.replicas.partition(TRANSACTIONS_TOPIC, 0).step_down()
-        partition.advance(partition.log.end_offset)  # the markers of others are written
+        partition.replica.advance(
+            partition.replica.log.end_offset
+        )  # the markers of others are written
         await asyncio.sleep(0.01)
         broker.replicas.use_again(broker.metadata.image)
-        log = broker.replicas.partition(TRANSACTIONS_TOPIC, 0).log
+        log = broker.replicas.partition(TRANSACTIONS_TOPIC, 0).replica.log
         written = log.end_offset
         await until(lambda: log.end_offset == written + 1)
         assert state(broker) is TransactionState.COMPLETE_COMMIT
@@ -162,10 +164,10 @@ def test_a_marker_that_cannot_be_written_is_tried_again(
         await commit_offset(broker, who)
         await end(broker, who)
         orders = broker.replicas.partition(*ORDERS)
-        assert orders.last_stable_offset == 2
+        assert orders.replica.last_stable_offset == 2
         assert state(broker) is TransactionState.PREPARE_COMMIT
         await until(lambda: state(broker) is TransactionState.COMPLETE_COMMIT)
-        assert orders.log.end_offset == 2, "a partition that had its marker got another one"
+        assert orders.replica.log.end_offset == 2, "a partition that had its marker got another one"
         broker.transactions.stop()
 
     asyncio.run(run())
@@ -210,13 +212,13 @@ def test_a_decision_whose_commit_failed_is_carried_out_without_another_request(
         monkeypatch.setattr(broker.replicas, "flush_later", lambda _: None)
         asked = asyncio.ensure_future(end(broker, who))
         await asyncio.sleep(0)
-        log_of_ids.fail_waiters(KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
+        log_of_ids.replica.waiters.fail(KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
         with pytest.raises(KafkaError) as refused:
             await asked
         assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
-        log_of_ids.advance(log_of_ids.log.end_offset)
+        log_of_ids.replica.advance(log_of_ids.replica.log.end_offset)
         orders = broker.replicas.partition(*ORDERS)
-        await until(lambda: orders.last_stable_offset == 2)
+        await until(lambda: orders.replica.last_stable_offset == 2)
         broker.transactions.stop()
 
     asyncio.run(run())

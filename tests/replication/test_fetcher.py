@@ -63,7 +63,7 @@ def test_an_answer_from_before_the_log_was_cut_leaves_no_hole(tmp_path: Path) ->
         await fetcher._take(Response(17, late, 0, len(late)), FetchAnswer(0, 0, [fetched]))
 
     asyncio.run(take())
-    assert (partition.log.end_offset, partition.high_watermark) == (0, 0)
+    assert (partition.replica.log.end_offset, partition.replica.high_watermark) == (0, 0)
     broker.close()
 
 
@@ -80,7 +80,7 @@ def test_a_replica_whose_disk_failed_is_not_fetched(tmp_path: Path) -> None:
         ready = fetcher._ready()
         await fetcher._truncate(leader, ready)
         await fetcher._fetch(leader, ready)
-        partition.log.take_offline("the disk failed")
+        partition.replica.log.take_offline("the disk failed")
         assert fetcher._ready() == []
         await fetcher._fetch(leader, [])
         fetcher.follow([partition])

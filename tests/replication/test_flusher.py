@@ -41,7 +41,7 @@ def test_a_partition_that_has_left_does_not_end_the_flushes_of_others(broker: On
         flusher.request(left)
         flusher.request(kept)
         await asyncio.wait_for(flusher._task or asyncio.sleep(0), 60)
-        flushed.append(kept.high_watermark)
+        flushed.append(kept.replica.high_watermark)
 
     asyncio.run(run())
     assert flushed == [1]

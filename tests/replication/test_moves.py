@@ -46,11 +46,11 @@ def moved(broker: OneBroker, partition: Partition) -> Log:
         broker.replicas.moves.begin(partition, target)
         await until(lambda: not broker.replicas.moves.under_way)
 
-    before = partition.log
+    before = partition.replica.log
     asyncio.run(move())
     assert broker.directories.home_of(NAME) is target
-    assert partition.log is not before
-    return partition.log
+    assert partition.replica.log is not before
+    return partition.replica.log
 
 
 def knowledge(log: Log) -> object:
@@ -70,7 +70,7 @@ def knowledge(log: Log) -> object:
 
 def test_a_copy_has_the_whole_state_of_the_log(broker: OneBroker) -> None:
     partition = partition_of(broker)
-    log = partition.log
+    log = partition.replica.log
     for n in range(30):
         append(log, batch(2, timestamp=NOW + n, producer_id=7, epoch=0, sequence=2 * n), n // 9)
         if n % 4 == 0:
@@ -83,18 +83,18 @@ def test_a_copy_has_the_whole_state_of_the_log(broker: OneBroker) -> None:
     fresh = moved(broker, partition)
     assert knowledge(fresh) == expected
     assert knowledge(moved(broker, partition)) == expected, "and back again"
-    end = partition.log.end_offset
-    append(partition.log, batch(2, producer_id=7, epoch=0, sequence=58), 3)
-    assert partition.log.end_offset == end, "a duplicate"
+    end = partition.replica.log.end_offset
+    append(partition.replica.log, batch(2, producer_id=7, epoch=0, sequence=58), 3)
+    assert partition.replica.log.end_offset == end, "a duplicate"
 
 
 def test_what_only_producer_state_remembers_is_handed_over(broker: OneBroker) -> None:
     partition = partition_of(broker)
-    append(partition.log, batch(producer_id=7, epoch=3, sequence=0))
-    append(partition.log, batch())
-    partition.log.roll(NOW)
-    append(partition.log, batch())
-    partition.log.delete_records_before(2)
+    append(partition.replica.log, batch(producer_id=7, epoch=3, sequence=0))
+    append(partition.replica.log, batch())
+    partition.replica.log.roll(NOW)
+    append(partition.replica.log, batch())
+    partition.replica.log.delete_records_before(2)
     fresh = moved(broker, partition)
     assert fresh.producers.producers[7].epoch == 3
     assert contents(fresh)[0][0] == 2
@@ -102,10 +102,10 @@ def test_what_only_producer_state_remembers_is_handed_over(broker: OneBroker) ->
 
 def test_offsets_that_compaction_took_from_the_end_are_not_used_again(broker: OneBroker) -> None:
     partition = partition_of(broker, cleanup_policy="compact")
-    append(partition.log, batch())
-    partition.log.skip_to(50)
-    append(partition.log, batch())
-    partition.log.skip_to(99)
+    append(partition.replica.log, batch())
+    partition.replica.log.skip_to(50)
+    append(partition.replica.log, batch())
+    partition.replica.log.skip_to(99)
     fresh = moved(broker, partition)
     assert (fresh.start_offset, fresh.end_offset) == (0, 99)
     assert [base for base, _ in contents(fresh)] == [0, 50]
@@ -122,7 +122,7 @@ def test_an_empty_partition_moves(broker: OneBroker) -> None:
 @pytest.mark.parametrize("happens", ["retention", "cut"])
 def test_a_copy_follows_a_log_that_loses_records_meanwhile(broker: OneBroker, happens: str) -> None:
     partition = partition_of(broker)
-    log = partition.log
+    log = partition.replica.log
     for n in range(40):
         append(log, batch(timestamp=NOW + n))
     (target,) = [each for each in broker.directories.all if not each.has(NAME)]
@@ -143,15 +143,15 @@ def test_a_copy_follows_a_log_that_loses_records_meanwhile(broker: OneBroker, ha
     asyncio.run(move())
     assert broker.directories.home_of(NAME) is target
     expected = [*range(40, 50)] if happens == "retention" else [*range(log.end_offset)]
-    assert [base for base, _ in contents(partition.log)] == expected
-    values = [data for _, data in contents(partition.log)]
+    assert [base for base, _ in contents(partition.replica.log)] == expected
+    values = [data for _, data in contents(partition.replica.log)]
     assert sum(b"other" in value for value in values) == 10
 
 
 def test_a_log_is_not_compacted_while_it_moves(broker: OneBroker) -> None:
     partition = partition_of(broker)
     (target,) = [each for each in broker.directories.all if not each.has(NAME)]
-    partition.log.compacting = True
+    partition.replica.log.compacting = True
 
     async def move() -> None:
         broker.replicas.moves.begin(partition, target)
@@ -159,7 +159,7 @@ def test_a_log_is_not_compacted_while_it_moves(broker: OneBroker) -> None:
         for _ in range(50):
             await asyncio.sleep(0)
         assert broker.directories.home_of(NAME) is not target, "it waits for the compaction"
-        partition.log.compacting = False
+        partition.replica.log.compacting = False
         await until(lambda: not broker.replicas.moves.under_way)
 
     asyncio.run(move())

@@ -68,16 +68,16 @@ def complete(examination: Examination) -> Examined:
 
 
 def stored(partition: Partition, offset: int = 0) -> bytes:
-    found = partition.read(offset, 10_000_000, True)
+    found = partition.replica.read(offset, 10_000_000, True)
     assert found is not None
     return found.read()
 
 
 def refused(partition: Partition, data: bytearray, acks: int = -1) -> ErrorCode:
-    before = partition.log.end_offset
+    before = partition.replica.log.end_offset
     with pytest.raises(KafkaError) as raised:
         append(partition, data, acks)
-    assert partition.log.end_offset == before
+    assert partition.replica.log.end_offset == before
     return raised.value.code
 
 
@@ -112,7 +112,7 @@ def test_log_append_time_is_the_brokers(broker: OneBroker) -> None:
     kept = stored(partition)
     assert read_header(kept, 0)[5] & LOG_APPEND_TIME
     assert [r.timestamp for r in iterate(kept, 0, len(kept), CAP)] == [later]
-    assert partition.log.find_timestamp(later) is not None
+    assert partition.replica.log.find_timestamp(later) is not None
 
 
 def test_create_time_is_the_producers_and_must_not_lie_far_ahead(broker: OneBroker) -> None:
@@ -140,7 +140,7 @@ def test_more_in_sync_replicas_than_there_are_at_all_are_not_asked_for(broker: O
     """As Kafka has it since KIP-966; see `tests/clients/test_in_sync.py`."""
     partition = topic(broker, min_insync_replicas="2")
     assert append(partition, batch(b"v"), acks=-1) == 0
-    assert partition.high_watermark == 1
+    assert partition.replica.high_watermark == 1
 
 
 def test_a_compacted_topic_needs_keys(broker: OneBroker) -> None:
@@ -261,14 +261,14 @@ def test_hostile_records_are_stored_or_refused_and_break_nothing(
     for where, change in changes:
         data[21 + where % (len(data) - 21)] ^= change
     put_checksum(data)
-    before = partition.log.end_offset
+    before = partition.replica.log.end_offset
     try:
         append(partition, data)
     except KafkaError:
-        assert partition.log.end_offset == before
+        assert partition.replica.log.end_offset == before
     else:
         # The same changes may make the same batch of an idempotent producer again.
-        assert partition.log.end_offset in (before, before + read_header(data, 0)[12])
+        assert partition.replica.log.end_offset in (before, before + read_header(data, 0)[12])
 
 
 def test_clients_may_not_write_to_internal_topics(broker: OneBroker) -> None:
@@ -351,7 +351,7 @@ def append_verified(
     partition: Partition, data: bytearray, verification: VerificationGuard | None = None
 ) -> int:
     header = read_header(data, 0)
-    verification = verification or partition.begin_verification(
+    verification = verification or partition.verifications.begin(
         header.producer_id, header.producer_epoch
     )
     base, _, _ = partition.append(data, memoryview(data), 0, len(data), -1, NOW, verification)
@@ -361,18 +361,18 @@ def append_verified(
 def refused_verified(
     partition: Partition, data: bytearray, verification: VerificationGuard | None = None
 ) -> ErrorCode:
-    before = partition.log.end_offset
+    before = partition.replica.log.end_offset
     with pytest.raises(KafkaError) as raised:
         append_verified(partition, data, verification)
-    assert partition.log.end_offset == before
+    assert partition.replica.log.end_offset == before
     return raised.value.code
 
 
 def marker_refused(partition: Partition, epoch: int, coordinator_epoch: int) -> ErrorCode:
-    before = partition.log.end_offset
+    before = partition.replica.log.end_offset
     with pytest.raises(KafkaError) as raised:
         partition.append_marker(7, epoch, True, coordinator_epoch, NOW)
-    assert partition.log.end_offset == before
+    assert partition.replica.log.end_offset == before
     return raised.value.code
 
 
@@ -380,18 +380,18 @@ def test_a_transaction_is_hidden_until_its_marker(broker: OneBroker) -> None:
     partition = topic(broker)
     append(partition, batch(b"v"))
     assert append_verified(partition, in_transaction(0)) == 1
-    assert 7 in partition.log.producers.open_transactions
-    assert (partition.high_watermark, partition.last_stable_offset) == (2, 1)
-    piece, aborted = partition.read_committed(0, 10_000, True)
+    assert 7 in partition.replica.log.producers.open_transactions
+    assert (partition.replica.high_watermark, partition.replica.last_stable_offset) == (2, 1)
+    piece, aborted = partition.replica.read_committed(0, 10_000, True)
     assert piece is not None
     assert len(piece.read()) == read_header(piece.read(), 0)[1] + 12
     assert aborted == []
-    assert partition.read_committed(1, 10_000, True) == (None, [])
+    assert partition.replica.read_committed(1, 10_000, True) == (None, [])
     assert partition.append_marker(7, 0, True, 3, NOW) == 2
-    assert 7 not in partition.log.producers.open_transactions
-    assert not partition.log.transactions.unsettled, "nothing is kept for each transaction"
-    assert partition.last_stable_offset == 3
-    assert partition.read_committed(1, 10_000, True)[1] == []
+    assert 7 not in partition.replica.log.producers.open_transactions
+    assert not partition.replica.log.transactions.unsettled, "nothing is kept for each transaction"
+    assert partition.replica.last_stable_offset == 3
+    assert partition.replica.read_committed(1, 10_000, True)[1] == []
 
 
 def test_an_aborted_transaction_is_reported_to_readers_of_its_offsets_only(
@@ -401,10 +401,10 @@ def test_an_aborted_transaction_is_reported_to_readers_of_its_offsets_only(
     append_verified(partition, in_transaction(0))
     partition.append_marker(7, 0, False, 3, NOW)
     append(partition, batch(b"v"))
-    assert partition.log.transactions.between(0, 3) == [(7, 0)]
-    assert partition.read_committed(0, 10_000, True)[1] == [(7, 0)]
-    assert partition.read_committed(2, 10_000, True)[1] == []
-    assert partition.read_committed(3, 10_000, True) == (None, [])
+    assert partition.replica.log.transactions.between(0, 3) == [(7, 0)]
+    assert partition.replica.read_committed(0, 10_000, True)[1] == [(7, 0)]
+    assert partition.replica.read_committed(2, 10_000, True)[1] == []
+    assert partition.replica.read_committed(3, 10_000, True) == (None, [])
 
 
 def test_transactional_records_need_a_request_with_a_transactional_id(broker: OneBroker) -> None:
@@ -423,36 +423,36 @@ def test_plain_records_are_not_part_of_an_open_transaction(broker: OneBroker) ->
 
 def test_a_marker_that_overtakes_the_coordinators_answer_makes_it_void(broker: OneBroker) -> None:
     partition = topic(broker)
-    late = partition.begin_verification(7, 0)
+    late = partition.verifications.begin(7, 0)
     assert late.needed
     partition.append_marker(7, 0, False, 3, NOW)
     assert refused_verified(partition, in_transaction(0), late) == ErrorCode.INVALID_TXN_STATE
-    again = partition.begin_verification(7, 0)
+    again = partition.verifications.begin(7, 0)
     assert append_verified(partition, in_transaction(0), again) == 1
-    assert not partition.begin_verification(7, 0).needed
+    assert not partition.verifications.begin(7, 0).needed
 
 
 def test_a_verification_is_for_its_own_producer(broker: OneBroker) -> None:
     partition = topic(broker)
-    other = partition.begin_verification(8, 0)
+    other = partition.verifications.begin(8, 0)
     assert refused_verified(partition, in_transaction(0), other) == ErrorCode.INVALID_TXN_STATE
 
 
 def test_two_requests_in_flight_share_a_verification(broker: OneBroker) -> None:
     partition = topic(broker)
-    first, second = partition.begin_verification(7, 0), partition.begin_verification(7, 0)
+    first, second = partition.verifications.begin(7, 0), partition.verifications.begin(7, 0)
     assert append_verified(partition, in_transaction(0), first) == 0
     assert append_verified(partition, in_transaction(1), second) == 1
 
 
 def test_a_retry_after_the_commit_gets_its_old_offset(broker: OneBroker) -> None:
     partition = topic(broker)
-    used = partition.begin_verification(7, 0)
+    used = partition.verifications.begin(7, 0)
     append_verified(partition, in_transaction(0), used)
     partition.append_marker(7, 0, True, 3, NOW)
     assert append_verified(partition, in_transaction(0), used) == 0
     assert refused_verified(partition, in_transaction(1), used) == ErrorCode.INVALID_TXN_STATE
-    assert partition.last_stable_offset == partition.log.end_offset == 2
+    assert partition.replica.last_stable_offset == partition.replica.log.end_offset == 2
 
 
 def test_a_marker_of_the_next_epoch_fences_late_records(broker: OneBroker) -> None:
@@ -495,9 +495,9 @@ def test_the_brokers_own_transactional_records_need_no_sequence(broker: OneBroke
     partition = broker.replicas.partition("__consumer_offsets", 0)
     assert partition.append_own(in_transaction(-1), NOW) == 0
     assert partition.append_own(in_transaction(-1), NOW) == 1
-    assert partition.last_stable_offset == 0
+    assert partition.replica.last_stable_offset == 0
     partition.append_marker(7, 1, False, 0, NOW)
-    assert partition.log.transactions.between(0, 3) == [(7, 0)]
+    assert partition.replica.log.transactions.between(0, 3) == [(7, 0)]
     with pytest.raises(KafkaError) as raised:
         partition.append_own(in_transaction(-1), NOW)
     assert raised.value.code == ErrorCode.INVALID_PRODUCER_EPOCH
@@ -511,8 +511,8 @@ def test_a_flush_that_ends_after_the_leadership_commits_nothing(broker: OneBroke
     partition.use_state(PartitionState(1, 1, (1, 2), (1, 2)))
     append(partition, batch(b"v"))
     partition.use_state(PartitionState(2, 2, (1, 2), (1, 2)))
-    partition.flushed(partition.log.flush())
-    assert (partition.log.end_offset, partition.high_watermark) == (1, 0)
+    partition.flushed(partition.replica.log.flush())
+    assert (partition.replica.log.end_offset, partition.replica.high_watermark) == (1, 0)
 
 
 def test_a_leader_that_steps_down_wakes_waiting_fetches(broker: OneBroker) -> None:
@@ -523,7 +523,7 @@ def test_a_leader_that_steps_down_wakes_waiting_fetches(broker: OneBroker) -> No
             self.times += 1
 
     partition, told = topic(broker), Told()
-    partition.watchers[told] = None
+    partition.replica.watchers[told] = None
     broker.replicas.step_down()
     broker.services.waiting_fetches.wake()
     assert (told.times, partition.leads) == (1, False)
@@ -551,10 +551,10 @@ async def acknowledged_late(broker: OneBroker, partition: Partition) -> bytes:
     assert isinstance(answer, Coroutine)
     # Between the append and the wait somebody else leads, and has something else there.
     partition.use_state(PartitionState(2, 4, (1, 2), (1, 2)))
-    partition.truncate_to(0)
+    partition.replica.truncate_to(0)
     data = batch(b"other")
-    partition.log.append_replica(memoryview(data), 0, len(data), NOW)
-    partition.follow_to(1)
+    partition.replica.log.append_replica(memoryview(data), 0, len(data), NOW)
+    partition.replica.follow_to(1)
     told = await answer
     assert isinstance(told, bytes)
     return told
@@ -579,5 +579,5 @@ def test_a_batch_that_is_none_makes_no_folder(broker: OneBroker) -> None:
     for data in (bytearray(), bytearray(100)):
         with pytest.raises(KafkaError):
             append(partition, data)
-    assert not partition.opened
+    assert not partition.replica.opened
     assert append(partition, batch(b"v")) == 0

@@ -29,7 +29,7 @@ def test_a_read_that_fails_refuses_the_produce_with_a_storage_error_and_is_repea
     partition = broker.replicas.partition(SCHEMAS, 0)
     partition.append(data, memoryview(data), 0, len(data), 1, NOW)
     disk.failpoints.trace = []
-    partition.read(0, 1000, True)
+    partition.replica.read(0, 1000, True)
     to_find_the_position = disk.failpoints.trace.count("pread .log")
     ids = SchemaIds(SCHEMAS, broker.replicas.topic, lambda: 1 << 20)
     disk.failpoints.arm("pread .log", Fault(errno.ENOMEM), skip=to_find_the_position)

@@ -263,7 +263,8 @@ def _batches(number: int) -> Iterator[bytearray]:
 
 
 def _answers(partition: Partition) -> dict[str, object]:
-    log, end = partition.log, partition.log.end_offset
+    log = partition.replica.log
+    end = log.end_offset
     times = [log.find_timestamp(NOW + number) for number in range(2 * _BATCHES + 1)]
     return {
         "the log end offset": end,

@@ -165,9 +165,9 @@ class Judge:
         partition = self._replica_of(broker)
         if partition is None:
             return
-        log = partition.log
+        log = partition.replica.log
         now = (
-            log, log.generation, log.end_offset, partition.high_watermark, partition.leads,
+            log, log.generation, log.end_offset, partition.replica.high_watermark, partition.leads,
             partition.leader_epoch, self.state,
         )  # fmt: skip
         if self._seen.get(broker) != now:
@@ -181,9 +181,9 @@ class Judge:
         for partition in broker.replicas.topic(self._topic):
             if (
                 partition.hosted
-                and partition.opened
-                and partition.log.offline is None
-                and not partition.log.holes
+                and partition.replica.opened
+                and partition.replica.log.offline is None
+                and not partition.replica.log.holes
             ):
                 return partition
         return None
@@ -202,12 +202,12 @@ class Judge:
     def _look_at(self, broker: SimulatedBroker, partition: Partition) -> None:
         node, mirror = broker.node, self._mirrors.get(broker)
         try:
-            if mirror is None or mirror.log is not partition.log:
-                mirror = self._mirrors[broker] = _Mirror(partition.log)
+            if mirror is None or mirror.log is not partition.replica.log:
+                mirror = self._mirrors[broker] = _Mirror(partition.replica.log)
             mirror.read()
         except KafkaError as error:
             raise self.breaks(f"broker {node} cannot read its log: {error}") from error
-        entries, bound = mirror.entries, partition.high_watermark
+        entries, bound = mirror.entries, partition.replica.high_watermark
         if bound > len(entries):
             raise self.breaks(f"broker {node} has its high watermark {bound} behind its end")
         epoch = partition.leader_epoch
@@ -300,12 +300,14 @@ class Judge:
         state, replicas = self.state, self.opened()
         if state is None or len(state.isr) < brokers or len(replicas) < brokers:
             return False
-        ends = {(one.log.end_offset, one.high_watermark) for _, one in replicas}
+        ends = {(one.replica.log.end_offset, one.replica.high_watermark) for _, one in replicas}
         return len(ends) == 1 and len({*ends.pop()}) == 1 and sum(p.leads for _, p in replicas) == 1
 
     def check_equal(self) -> None:
         """All replicas hold the same."""
-        (first, *others) = [(one, _Mirror(replica.log).entries) for one, replica in self.opened()]
+        (first, *others) = [
+            (one, _Mirror(replica.replica.log).entries) for one, replica in self.opened()
+        ]
         for broker, entries in others:
             if entries != first[1]:
                 raise self.breaks(f"brokers {first[0].node} and {broker.node} hold other records")
@@ -314,7 +316,7 @@ class Judge:
         """Where everybody is."""
         replicas = ", ".join(
             f"{broker.node} {'leads' if one.leads else 'follows'} in {one.leader_epoch} to "
-            f"{one.log.end_offset}, high watermark {one.high_watermark}"
+            f"{one.replica.log.end_offset}, high watermark {one.replica.high_watermark}"
             for broker, one in self.opened()
         )
         return f"{self.state}; {replicas}"

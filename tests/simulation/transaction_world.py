@@ -136,14 +136,15 @@ class TransactionWorld(CoordinatorWorld):
     def _is_read(self) -> bool:
         leaders = self._leaders()
         return len(leaders) == PARTITIONS and all(
-            self.committed.offsets[one.name.partition] >= one.log.end_offset for one in leaders
+            self.committed.offsets[one.name.partition] >= one.replica.log.end_offset
+            for one in leaders
         )
 
     def _written(self) -> set[bytes]:
         """All values in the logs, of transactions that were aborted, too."""
         values = set()
         for partition in self._leaders():
-            offset, log = 0, partition.log
+            offset, log = 0, partition.replica.log
             while offset < log.end_offset:
                 piece = log.read(offset, 1 << 20, log.end_offset, True)
                 assert piece is not None

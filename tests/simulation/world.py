@@ -114,7 +114,7 @@ class World:
     async def _check_end(self) -> None:
         """Judge what is left after everything was healed and all clients have finished."""
         self.judge.check_equal()
-        (end,) = {one.log.end_offset for _, one in self.judge.opened()}
+        (end,) = {one.replica.log.end_offset for _, one in self.judge.opened()}
         await self.until(lambda: self.reader.offset >= end, "the reader read to the end")
 
     async def random_life(self) -> None:

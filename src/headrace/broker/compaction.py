@@ -185,12 +185,12 @@ class Compaction:
                 or self._replicas.directories.is_moving(partition.name)
             ):
                 continue
-            if not partition.opened:
+            if not partition.replica.opened:
                 unopened -= 1
                 if unopened < 0:
                     continue
             try:
-                if partition.log.offline is None:
+                if partition.replica.log.offline is None:
                     plans.append((partition, self._plan(partition, now_ms)))
             except Exception as error:  # the other logs are compacted
                 known = isinstance(error, KafkaError | OSError)
@@ -217,7 +217,9 @@ class Compaction:
 
     def _plan(self, partition: Partition, now_ms: int) -> CompactionPlan:
         cleaned_to = self._home(partition.name).cleaned_to(partition.name)
-        return plan_for(partition.log, cleaned_to, partition.last_stable_offset, now_ms)
+        return plan_for(
+            partition.replica.log, cleaned_to, partition.replica.last_stable_offset, now_ms
+        )
 
     def _home(self, name: TopicPartition) -> LogDirectory:
         home = self._replicas.directories.home_of(name)
@@ -236,7 +238,7 @@ class Compaction:
     # -- doing ----------------------------------------------------------------------------------
 
     async def _compact(self, worker: Worker, partition: Partition, found: CompactionPlan) -> None:
-        name, log = partition.name, partition.log
+        name, log = partition.name, partition.replica.log
         home = self._home(name)
         self._in_progress.add(name)
         log.compacting = True

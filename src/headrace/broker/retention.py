@@ -92,9 +92,9 @@ class Retention:
             return {}
 
     def _worth_opening(self, partition: Partition) -> bool:
-        if partition.opened:
+        if partition.replica.opened:
             self._empty.discard(partition)
-            return partition.log.offline is None
+            return partition.replica.log.offline is None
         if not _limited(partition) or partition in self._empty:
             return False
         if self._replicas.holds_records(partition):
@@ -113,23 +113,23 @@ class Retention:
         groups = committed.get(name.topic, {})
         index = name.partition
         read = {group: offsets.get(index, NOTHING_READ) for group, offsets in groups.items()}
-        start = partition.log.start_offset
+        start = partition.replica.log.start_offset
         segments: Counter[Reason] = Counter()
         sizes: Counter[Reason] = Counter()
         while True:
-            view = partition.retention_view()
+            view = partition.replica.retention_view()
             verdict = decide(view, settings, now_ms, read, _SEGMENTS_AT_ONCE)
             if Reason.TIME in verdict.reasons:
                 _verify_time_indexes(partition, len(verdict.reasons))
                 verdict = decide(view, settings, now_ms, read, _SEGMENTS_AT_ONCE)
             count = len(verdict.reasons)
             # Segments that are being compacted are deleted in the next pass.
-            if not count or partition.log.compacting:
+            if not count or partition.replica.log.compacting:
                 break
             for reason, segment in zip(verdict.reasons, view.segments, strict=False):
                 segments[reason] += 1
                 sizes[reason] += segment.size
-            partition.delete_segments(count, now_ms)
+            partition.replica.delete_segments(count, now_ms)
             if count == _SEGMENTS_AT_ONCE:
                 await asyncio.sleep(_PAUSE_S)
         if segments:
@@ -202,7 +202,7 @@ class Retention:
 
 def _verify_time_indexes(partition: Partition, count: int) -> None:
     """Read the oldest segments, so that a damaged time index deletes no records too early."""
-    for segment in partition.log.segments[:count]:
+    for segment in partition.replica.log.segments[:count]:
         with suppress(KafkaError):  # damaged records cannot be read, so they may be deleted
             segment.latest_time()
 

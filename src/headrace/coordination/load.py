@@ -63,14 +63,14 @@ class Latest:
 
 def latest_records(partition: Partition, max_decompressed: int, latest: Latest) -> Iterator[None]:
     """Fill `latest` with the last value of each key in the log, in the order of writing."""
-    offset = partition.log.start_offset
+    offset = partition.replica.log.start_offset
     # To the log end: a leader's records become committed, or it stops being the leader.
-    while offset < partition.log.end_offset:
+    while offset < partition.replica.log.end_offset:
         latest.offset = offset
-        found = partition.read_to_end(offset, _STEP_BYTES, True)
+        found = partition.replica.read_to_end(offset, _STEP_BYTES, True)
         if found is None:
             return
-        data = partition.log.read_bytes(found)
+        data = partition.replica.log.read_bytes(found)
         pos = 0
         while len(data) - pos >= batch.HEADER_BYTES:
             header = batch.read_header(data, pos)

@@ -254,7 +254,7 @@ class Runtime(Generic[_Machine]):
         shard = Shard(index, partition, self._new_state(), pause_ms)
         self._shards[index] = shard
         try:
-            small = partition.log.size_bytes <= _SMALL_LOG_BYTES
+            small = partition.replica.log.size_bytes <= _SMALL_LOG_BYTES
         except KafkaError as error:  # the log cannot even be opened or created
             self._load_failed(shard, error)
         else:
@@ -305,7 +305,7 @@ class Runtime(Generic[_Machine]):
             return
         if self._shards.get(shard.index) is not shard:
             return
-        shard.end = partition.log.end_offset
+        shard.end = partition.replica.log.end_offset
         shard.ready = True
         shard.state.wall.ms = self._clock.now_ms()
         self._apply(shard, shard.state.loaded(self._now_ms()))
@@ -404,7 +404,7 @@ class Runtime(Generic[_Machine]):
             self._set_timers(shard, outcome.timers)
         if not outcome.replies and not outcome.ended:
             return True
-        if shard.partition.is_committed(shard.end):
+        if shard.partition.replica.is_committed(shard.end):
             for reply in outcome.replies:
                 reply.send()
             self._settled(shard, outcome)

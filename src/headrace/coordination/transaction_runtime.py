@@ -185,7 +185,7 @@ class TransactionCoordinator(Runtime[Transactions]):
                 logger.warning("cannot end a transaction of %s in %s yet: %s", name, where, error)
                 failed.add(where)
                 continue
-            if not partition.is_committed(offset + 1):
+            if not partition.replica.is_committed(offset + 1):
                 waiting.append(partition.wait_committed(offset + 1))
         if not failed and not waiting and not elsewhere:
             if not self._complete(shard, name, prepared) and self._loop is not None:

@@ -52,7 +52,7 @@ class Damage:
 
 
 def _cut(partition: Partition, offset: Offset) -> None:
-    log = partition.log
+    log = partition.replica.log
     index = index_of(log.segments, offset)
     start = log.segments[index].base_offset
     logger.warning(
@@ -61,8 +61,8 @@ def _cut(partition: Partition, offset: Offset) -> None:
     )  # fmt: skip
     try:
         if index:
-            partition.truncate_to(start)
+            partition.replica.truncate_to(start)
         else:
-            partition.restart_at(start)
+            partition.replica.restart_at(start)
     except KafkaError as error:
         logger.error("cannot cut %s: %s", partition.name, error.message)

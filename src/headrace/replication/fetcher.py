@@ -66,7 +66,7 @@ class _Followed:
             and not partition.leads
             and not partition.closed
             and partition.leader_epoch == self.epoch
-            and not (partition.opened and partition.log.offline is not None)
+            and (partition.replica.opened is None or partition.replica.opened.offline is None)
         )
 
 
@@ -210,13 +210,16 @@ class Fetcher:
         epochs: dict[_Key, Epoch] = {}
         for one in new:
             try:
-                latest = one.partition.log.epochs.latest
+                latest = one.partition.replica.log.epochs.latest
                 # A fetch offset acknowledges everything below it.
                 one.partition.check_whole()
             except Exception as error:
                 self._cannot_follow(one, error)
                 continue
-            if latest < 0 or one.partition.log.end_offset == one.partition.log.start_offset:
+            if (
+                latest < 0
+                or one.partition.replica.log.end_offset == one.partition.replica.log.start_offset
+            ):
                 one.truncated = True
             else:
                 epochs[one.key] = latest
@@ -237,13 +240,13 @@ class Fetcher:
 
     def _cut(self, one: _Followed, answer: tuple[Epoch, int]) -> Epoch | None:
         """Truncate the log by the leader's answer; the epoch to ask about next, if any."""
-        partition, log = one.partition, one.partition.log
-        step = next_step(log.epochs, log.end_offset, partition.high_watermark, answer)
+        partition, log = one.partition, one.partition.replica.log
+        step = next_step(log.epochs, log.end_offset, partition.replica.high_watermark, answer)
         try:
             if step.end < log.end_offset:
                 logger.info("cutting %s from %d to %d, as its leader has it",
                             partition.name, log.end_offset, step.end)  # fmt: skip
-                partition.truncate_to(step.end)
+                partition.replica.truncate_to(step.end)
         except Exception as error:
             self._cannot_follow(one, error)
             return None
@@ -278,7 +281,7 @@ class Fetcher:
         """Send one Fetch and apply its response."""
         wanted = []
         for one in ready:
-            log = one.partition.log  # which `_truncate` has opened
+            log = one.partition.replica.log  # which `_truncate` has opened
             if one.asked != log.end_offset:
                 one.asked = log.end_offset
                 topic_id, index = one.key
@@ -344,7 +347,7 @@ class Fetcher:
 
     def _take_one(self, one: _Followed, fetched: FetchedPartition, view: memoryview) -> None:
         partition = one.partition
-        log = partition.log
+        log = partition.replica.log
         if fetched.error:
             self._failed(one, fetched)
             return
@@ -356,17 +359,17 @@ class Fetcher:
             partition.traffic.replication_bytes_in += fetched.end - fetched.start
         if fetched.log_start > log.start_offset:
             log.delete_records_before(min(fetched.log_start, log.end_offset))
-        partition.follow_to(fetched.high_watermark)
+        partition.replica.follow_to(fetched.high_watermark)
 
     def _failed(self, one: _Followed, fetched: FetchedPartition) -> None:
         partition = one.partition
         if fetched.error == ErrorCode.OFFSET_OUT_OF_RANGE:
-            if fetched.log_start > partition.log.end_offset:
+            if fetched.log_start > partition.replica.log.end_offset:
                 logger.warning(
                     "%s ended at %d, and its leader's log starts at %d: restarting the log there",
-                    partition.name, partition.log.end_offset, fetched.log_start,
+                    partition.name, partition.replica.log.end_offset, fetched.log_start,
                 )  # fmt: skip
-                partition.restart_at(fetched.log_start)
+                partition.replica.restart_at(fetched.log_start)
                 return
             one.truncated = False
         self._sit_out(one)

@@ -43,7 +43,7 @@ class Flusher:
                 try:
                     if isinstance(outcome, KafkaError):
                         logger.error("cannot flush %s: %s", partition.name, outcome)
-                        partition.fail_waiters(outcome)
+                        partition.replica.waiters.fail(outcome)
                     else:
                         partition.flushed(outcome)
                 except Exception:  # one partition's problem: others wait for their flushes
@@ -59,11 +59,13 @@ def flush_log(partition: Partition) -> int | KafkaError:
     """Flush a partition's log; the flushed offset or the error. Runs in a worker thread."""
     try:
         while True:
-            log = partition.log
+            log = partition.replica.log
             try:
                 return log.flush()
             except KafkaError as error:
-                if partition.log is log:  # else it has been moved to another data folder meanwhile
+                if (
+                    partition.replica.log is log
+                ):  # else it has been moved to another data folder meanwhile
                     return error
     except KafkaError as error:
         return error  # it has been moved to another broker

@@ -55,7 +55,9 @@ class InSync:
         changes: dict[Partition, IsrChange] = {}
         for partition in list(wanted):
             leadership = partition.leadership
-            caught_up = () if leadership is None else leadership.joining(partition.high_watermark)
+            caught_up = (
+                () if leadership is None else leadership.joining(partition.replica.high_watermark)
+            )
             if leadership is None or partition.closed or not caught_up:
                 del wanted[partition]
                 continue
@@ -82,7 +84,7 @@ class InSync:
             leadership = partition.leadership
             if leadership is None:
                 continue
-            end = partition.log.end_offset
+            end = partition.replica.log.end_offset
             lagging = leadership.lagging(end, now_ms, self._max_lag_ms)
             leadership.keep_time(end, now_ms)
             if lagging:

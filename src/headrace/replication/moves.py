@@ -167,7 +167,7 @@ class Moves:
 
     async def _move(self, move: _Move) -> None:
         partition, target = move.partition, move.target
-        while partition.log.compacting:
+        while partition.replica.log.compacting:
             await asyncio.sleep(_COMPACTION_CHECK_S)
             self._check(move)
         source = self._directories.home_of(move.name)
@@ -180,15 +180,18 @@ class Moves:
             await self._in_worker(copy.flush)
             self._check(move)
             marker = f"{copy.folder}/{MOVED_FROM}"
-            origin = partition.log.folder.encode()
+            origin = partition.replica.log.folder.encode()
             await self._in_worker(partial(replace_file, target.disk, marker, origin))
             self._check(move)
-            if move.generation == partition.log.generation and self._catch_up(move, copy, budget):
+            if move.generation == partition.replica.log.generation and self._catch_up(
+                move, copy, budget
+            ):
                 break
             budget *= 2
         copy.flush()
         finish = self._directories.exchange(move.name, target)
-        partition.replace_log(copy)
+        copy.settings = partition.settings
+        partition.replica.opened = copy
         if partition.flushes_first:
             self._flush_later(partition)  # a request may wait for a flush of the old log
         await self._in_worker(finish)
@@ -208,8 +211,8 @@ class Moves:
                 copy = await asyncio.get_running_loop().run_in_executor(
                     self._executor, target.open_future, move.name, settings
                 )
-                if copy.end_offset <= move.partition.log.end_offset:
-                    move.generation = move.partition.log.generation
+                if copy.end_offset <= move.partition.replica.log.end_offset:
+                    move.generation = move.partition.replica.log.generation
                     return copy
             await self._in_worker(target.drop_future(move.name))
         return self._create(move)
@@ -219,7 +222,7 @@ class Moves:
         loop = asyncio.get_running_loop()
         while True:
             self._check(move)
-            source = move.partition.log
+            source = move.partition.replica.log
             if source.generation != move.generation:
                 if copy.end_offset > 0:
                     copy.restart_at(source.start_offset)
@@ -242,7 +245,7 @@ class Moves:
 
     def _catch_up(self, move: _Move, copy: Log, budget: int) -> bool:
         """Copy the rest without yielding; False if it is more than `budget` bytes."""
-        source = move.partition.log
+        source = move.partition.replica.log
         while True:
             offset = _next_offset(source, copy)
             piece = source.read(offset, _READ_BYTES, source.end_offset, True)

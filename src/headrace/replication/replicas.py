@@ -16,6 +16,7 @@ from headrace.log.log import Log
 from headrace.replication.flusher import Flusher
 from headrace.replication.moves import Moves
 from headrace.replication.partition import Partition
+from headrace.replication.replica import LocalReplica
 from headrace.replication.schema_ids import SchemaIds
 from headrace.replication.traffic import Traffic
 from headrace.settings import LogSettings, Settings, log_settings
@@ -42,7 +43,7 @@ class Replicas:
         """A topic's partitions by its name in UTF-8 and by the bytes of its id."""
         self.node_id = node_id
         self.followers_serve = bool(settings.text("replica.selector.class"))
-        self.changed: list[Partition] = []
+        self.changed: list[LocalReplica] = []
         """Those with watchers that have changed since waiting fetches were last woken."""
         self.followed: dict[Partition, None] = {}
         """The replicas here that another broker leads."""
@@ -149,7 +150,7 @@ class Replicas:
             leadership = partition.leadership
             if leadership is not None and any(
                 leadership.followers[one].epoch == started.get(one)
-                for one in leadership.joining(partition.high_watermark)
+                for one in leadership.joining(partition.replica.high_watermark)
             ):
                 self.isr_due(partition)
 
@@ -269,9 +270,9 @@ class Replicas:
             )
         return self.directories.create(partition.name, partition.topic_id, partition.settings)
 
-    def known_high_watermark(self, partition: Partition) -> int:
+    def known_high_watermark(self, name: TopicPartition) -> int:
         """The checkpointed high watermark."""
-        return self._high_watermarks.get(partition.name, 0)
+        return self._high_watermarks.get(name, 0)
 
     def now_ms(self) -> int:
         """A monotonic clock, to measure the lag of followers."""
@@ -288,8 +289,12 @@ class Replicas:
             offsets: dict[LogDirectory, dict[TopicPartition, int]] = {}
             for partition in [*self.shared_out, *self.followed]:
                 home = self.directories.home_of(partition.name)
-                if home is not None and home.offline is None and partition.opened:
-                    offsets.setdefault(home, {})[partition.name] = partition.high_watermark
+                if (
+                    home is not None
+                    and home.offline is None
+                    and partition.replica.opened is not None
+                ):
+                    offsets.setdefault(home, {})[partition.name] = partition.replica.committed
             for home, known in offsets.items():
                 try:
                     home.write_high_watermarks(known)
@@ -344,9 +349,8 @@ class Replicas:
         error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory.path} is offline")
         for name in directory.partitions():
             for partition in self.topic(name.topic)[name.partition : name.partition + 1]:
-                partition.fail_waiters(error)
-                if partition.watchers:
-                    self.changed.append(partition)
+                partition.replica.waiters.fail(error)
+                partition.replica.notify()
                 if partition.replicas > 1:
                     self.cannot_serve(partition)
 

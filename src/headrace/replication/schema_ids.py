@@ -18,6 +18,7 @@ from headrace.wire.records import iterate
 
 if TYPE_CHECKING:
     from headrace.replication.partition import Partition
+    from headrace.replication.replica import LocalReplica
 
 MAGIC = 0
 ID_BYTES = 5
@@ -38,7 +39,7 @@ class SchemaIds:
         self._topic = topic
         self._find = find
         self._max_decompressed_bytes = max_decompressed_bytes
-        self._source: Partition | None = None
+        self._source: LocalReplica | None = None
         self._next: Offset = 0
         self._by_key: dict[bytes, int] = {}
         self._uses: dict[int, int] = {}
@@ -74,7 +75,7 @@ class SchemaIds:
         partitions = self._find(self._topic)
         if not partitions:
             return True
-        source = partitions[0]
+        source = partitions[0].replica
         if source is not self._source:
             self._source, self._next = source, 0
             self._by_key.clear()

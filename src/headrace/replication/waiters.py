@@ -12,7 +12,8 @@ class CommitWaiters:
     __slots__ = ("_waiting",)
 
     def __init__(self) -> None:
-        self._waiting: list[tuple[Offset, asyncio.Future[None]]] = []
+        # None as long as nothing has waited, which saves memory with many partitions.
+        self._waiting: list[tuple[Offset, asyncio.Future[None]]] | None = None
 
     def wait(self, offset: Offset, leads: bool) -> asyncio.Future[None]:
         """Done when everything below `offset` is committed; fails if leadership ends before.
@@ -21,6 +22,8 @@ class CommitWaiters:
         """
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if leads:
+            if self._waiting is None:
+                self._waiting = []
             self._waiting.append((offset, future))
         else:
             future.set_exception(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
@@ -38,8 +41,8 @@ class CommitWaiters:
 
     def fail(self, error: KafkaError) -> None:
         """Fail all waiting requests."""
-        waiting, self._waiting = self._waiting, []
-        for _, future in waiting:
+        waiting, self._waiting = self._waiting, None
+        for _, future in waiting or ():
             if not future.done():
                 future.set_exception(error)
                 future.exception()  # a cancelled request does not retrieve the exception

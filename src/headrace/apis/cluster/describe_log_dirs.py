@@ -62,7 +62,7 @@ async def describe_log_dirs(
             if is_wanted(name):
                 lag = -1  # the copy is not open yet
                 if future.log is not None:
-                    end = replicas.topic(name.topic)[name.partition].log.end_offset
+                    end = replicas.topic(name.topic)[name.partition].replica.log.end_offset
                     lag = max(end - future.log.end_offset, 0)
                 here.append(_Replica(name, future.folder, True, lag))
         results.append(await asyncio.to_thread(_describe, directory, here))

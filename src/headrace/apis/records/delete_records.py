@@ -60,4 +60,4 @@ def _delete(services: Services, topic: str, index: int, offset: int) -> int:
     if not partition.settings.cleanup_policy & {"delete", "consumed"}:
         # A compacted log must keep the newest record of each key.
         raise KafkaError(ErrorCode.POLICY_VIOLATION)
-    return partition.delete_records(offset)
+    return partition.replica.delete_records(offset)

@@ -129,15 +129,16 @@ class Fetch:
             limit = most
         if self._max_bytes < limit:
             limit = self._max_bytes
+        replica = partition.replica
         try:
             if epoch >= 0:
                 partition.check_epoch(epoch)
             if isolation == READ_COMMITTED:
-                records, aborted = partition.read_committed(offset, limit, True)
+                records, aborted = replica.read_committed(offset, limit, True)
                 if aborted:
                     return None
             else:
-                records = partition.read(offset, limit, True)
+                records = replica.read(offset, limit, True)
         except KafkaError:
             return None
         if records is None or records.length < least:
@@ -147,7 +148,7 @@ class Fetch:
         following = records.following
         if following > offset:
             traffic.records_out += following - offset
-        log, high_watermark = partition.log, partition.high_watermark
+        log, high_watermark = replica.opened or replica.log, replica.committed
         stable, start = log.last_stable_offset(high_watermark), log.start_offset
         return usual_fetch_response(
             version, correlation_id, caller.throttle_ms, key, index, high_watermark, stable, start,
@@ -279,6 +280,7 @@ class Fetch:
         partition = self._partition(entry)
         if not isinstance(partition, Partition):
             return FetchResult(entry.index, partition)
+        replica = partition.replica
         try:
             if entry.epoch >= 0:
                 partition.check_epoch(entry.epoch)
@@ -287,18 +289,16 @@ class Fetch:
                 preferred = self._nearest(partition, rack, entry.offset)
             if preferred == NO_REPLICA:
                 if committed:
-                    records, aborted = partition.read_committed(
-                        entry.offset, max_bytes, whole_first
-                    )
+                    records, aborted = replica.read_committed(entry.offset, max_bytes, whole_first)
                 else:
-                    records = partition.read(entry.offset, max_bytes, whole_first)
+                    records = replica.read(entry.offset, max_bytes, whole_first)
         except KafkaError as error:
             if error.code is ErrorCode.CORRUPT_MESSAGE:
                 self._replicas.found_damaged(partition, entry.offset)
             return FetchResult(entry.index, error.code)
         return FetchResult(
-            entry.index, 0, partition.high_watermark, partition.last_stable_offset,
-            partition.log.start_offset, records, aborted, preferred,
+            entry.index, 0, replica.high_watermark, replica.last_stable_offset,
+            replica.log.start_offset, records, aborted, preferred,
         )  # fmt: skip
 
     def _read_for_follower(
@@ -313,16 +313,17 @@ class Fetch:
         try:
             partition.check_epoch(entry.epoch)
             partition.fetched_by(request.replica_id, request.replica_epoch, entry.offset)
-            start, end = partition.log.start_offset, partition.log.end_offset
+            log = partition.replica.log
+            start, end = log.start_offset, log.end_offset
             if partition.settings.leader_replication_throttled_replicas:
                 records = self._read_throttled(partition, entry, max_bytes, whole_first, request)
             else:
-                records = partition.read_to_end(entry.offset, max_bytes, whole_first)
+                records = partition.replica.read_to_end(entry.offset, max_bytes, whole_first)
         except KafkaError as error:
             code = error.code
             if code is ErrorCode.CORRUPT_MESSAGE:
                 self._replicas.found_damaged(partition, entry.offset)
-        high_watermark = partition.high_watermark if end >= 0 else -1
+        high_watermark = partition.replica.high_watermark if end >= 0 else -1
         return FetchResult(entry.index, code, high_watermark, -1, start, records), end
 
     def _read_throttled(
@@ -336,10 +337,10 @@ class Fetch:
         """The records for a follower; None while it is throttled, as at the end of the log."""
         throttle = self._throttle
         if not throttle.applies_to(partition):
-            return partition.read_to_end(entry.offset, max_bytes, whole_first)
+            return partition.replica.read_to_end(entry.offset, max_bytes, whole_first)
         if throttle.holds_up(partition, request.replica_id):
             return None
-        records = partition.read_to_end(entry.offset, max_bytes, whole_first)
+        records = partition.replica.read_to_end(entry.offset, max_bytes, whole_first)
         if records is not None:
             throttle.copied(records.length)
         return records

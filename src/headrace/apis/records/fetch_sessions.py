@@ -9,7 +9,8 @@ from collections import OrderedDict
 
 from headrace.clock import Clock
 from headrace.errors import ErrorCode, KafkaError
-from headrace.replication.partition import Partition, WaitingReader
+from headrace.replication.partition import Partition
+from headrace.replication.replica import WaitingReader
 from headrace.wire.fast import FetchPartition, FetchRequest, TopicKey
 
 FINAL_EPOCH = -1
@@ -42,12 +43,12 @@ class SessionPartition:
     def watch(self) -> None:
         """Register with the partition, which then reports its changes."""
         if self.partition is not None:
-            self.partition.watchers[self] = None
+            self.partition.replica.watchers[self] = None
 
     def unwatch(self) -> None:
         """Unregister from the partition."""
         if self.partition is not None:
-            self.partition.watchers.pop(self, None)
+            self.partition.replica.watchers.pop(self, None)
             self.partition = None
 
 

@@ -110,10 +110,10 @@ def _check_timestamp(timestamp: int, version: int) -> None:
 def _visible_end(request: ListOffsetsRequest, version: int) -> Callable[[Partition], int]:
     """The end of a log as this client sees it."""
     if request.replica_id != CONSUMER:
-        return lambda partition: partition.log.end_offset
+        return lambda partition: partition.replica.log.end_offset
     if request.isolation_level == READ_COMMITTED:
-        return lambda partition: _settled(partition, version).last_stable_offset
-    return lambda partition: _settled(partition, version).high_watermark
+        return lambda partition: _settled(partition, version).replica.last_stable_offset
+    return lambda partition: _settled(partition, version).replica.high_watermark
 
 
 def _settled(partition: Partition, version: int) -> Partition:
@@ -127,7 +127,7 @@ def _settled(partition: Partition, version: int) -> Partition:
 
 def _find(partition: Partition, timestamp: int, end: int, searched: Searched) -> _Found:
     """(timestamp, offset, leader epoch), -1 for missing values."""
-    log = partition.log
+    log = partition.replica.log
     if timestamp == LATEST:
         return -1, end, partition.leader_epoch
     if timestamp in (EARLIEST, EARLIEST_LOCAL):

@@ -53,7 +53,7 @@ def offset_for_leader_epoch(
 
 
 def _end_of(partition: Partition, epoch: int) -> tuple[int, int]:
-    log = partition.log
+    log = partition.replica.log
     if epoch == partition.leader_epoch:
         # The log has no entry for the current epoch before its first batch.
         return epoch, log.end_offset

@@ -241,9 +241,9 @@ class Produce:
                         wanted, pause = long.examination, True
                         continue
                     waits = acks < 0 or (acks and partition.flushes_first)
-                    if waits and not partition.is_committed(base + 1):
+                    if waits and not partition.replica.is_committed(base + 1):
                         # Immediately: if this broker stops being the leader, the future fails.
-                        commit = partition.wait_committed(partition.log.end_offset)
+                        commit = partition.wait_committed(partition.replica.log.end_offset)
                         pending.append((results, len(results), commit))
                     results.append(ProduceResult(index, 0, base, append_time, log_start))
                     break

@@ -42,7 +42,7 @@ class WritePermission:
 
     def begin(self, partition: Partition, who: Identity) -> bool:
         """Whether the coordinator has to be asked about this partition."""
-        verification = partition.begin_verification(who.producer_id, who.epoch)
+        verification = partition.verifications.begin(who.producer_id, who.epoch)
         self._verifications[partition] = verification
         return verification.needed
 

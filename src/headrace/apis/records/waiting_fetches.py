@@ -21,7 +21,7 @@ from time import perf_counter
 from typing import TypeAlias
 
 from headrace.apis.records.fetch_sessions import FetchSession
-from headrace.replication.partition import Partition, WaitingReader
+from headrace.replication.replica import LocalReplica, WaitingReader
 from headrace.wire.fast import Chunk
 
 logger = logging.getLogger(__name__)
@@ -36,8 +36,8 @@ Answered: TypeAlias = Callable[[list[Chunk] | None], None]
 class WaitingFetches:
     """The waiting fetches of one broker."""
 
-    def __init__(self, changed: list[Partition]) -> None:
-        """`changed` is the list to which changed partitions add themselves."""
+    def __init__(self, changed: list[LocalReplica]) -> None:
+        """`changed` is the list to which changed replicas add themselves."""
         self._changed = changed
         self._deadlines = _Deadlines()
 
@@ -52,11 +52,11 @@ class WaitingFetches:
         if not changed:
             return False
         while changed:  # a read may change partitions, too
-            partitions = dict.fromkeys(changed)
+            replicas = dict.fromkeys(changed)
             changed.clear()
             waiting: dict[WaitingReader, None] = {}
-            for partition in partitions:
-                for watcher in partition.watchers:
+            for replica in replicas:
+                for watcher in replica.watchers:
                     fetch = watcher.changed()
                     if fetch is not None:
                         waiting[fetch] = None

@@ -34,7 +34,7 @@ def describe_producers(
             try:
                 need_topic(context.caller, AclOperation.READ, topic.name)
                 check_topic_name(topic.name)
-                log = services.replicas.partition(topic.name, index).log
+                log = services.replicas.partition(topic.name, index).replica.log
                 answer = PartitionResponse(
                     partition_index=index,
                     error_code=NO_ERROR,

@@ -87,7 +87,7 @@ def _begin(
         partition = services.replicas.partition(*where)
     except KafkaError as error:
         raise KafkaError(ErrorCode.NOT_COORDINATOR, error.message) from error
-    return partition, partition.begin_verification(who.producer_id, who.epoch)
+    return partition, partition.verifications.begin(who.producer_id, who.epoch)
 
 
 def _enlist(
@@ -116,7 +116,7 @@ async def _commit_later(
     partition, verification = guarded
     try:
         lacking = await missing
-        if not partition.is_verified(request.producer_id, verification):
+        if not partition.verifications.is_verified(request.producer_id, verification):
             # The transaction ended meanwhile: a write after its marker would stay pending forever.
             _, lacking = _producer_and_partition(services, request)
         answer = _commit(services, request, context, lacking)

@@ -70,7 +70,7 @@ def _write(services: Services, marker: WritableTxnMarker, topic: str, index: int
             offset = partition.append_marker(producer_id, epoch, commit, coordinator_epoch, now_ms)
     except KafkaError as refusal:
         return refusal.code
-    if partition.is_committed(offset + 1):
+    if partition.replica.is_committed(offset + 1):
         return ErrorCode.NONE
     return partition.wait_committed(offset + 1)
 

@@ -164,7 +164,7 @@ def _lag(partition: Partition) -> int:
     leadership = partition.leadership
     if leadership is None:
         return 0
-    log = partition.log
+    log = partition.replica.log
     return max(
         (log.end_offset - max(one.end, log.start_offset) for one in leadership.followers.values()),
         default=0,

@@ -31,7 +31,9 @@ def watch_partitions(metrics: Metrics, replicas: Replicas) -> None:
         "headrace_partition_in_sync_replicas": lambda one: one.isr,
         "headrace_partition_start_offset": start_offset,
         "headrace_partition_end_offset": end_offset,
-        "headrace_partition_high_watermark": lambda one: one.high_watermark if one.opened else None,
+        "headrace_partition_high_watermark": lambda one: (
+            one.replica.committed if one.replica.opened else None
+        ),
         "headrace_partition_size_bytes": size_bytes,
     }
     for name, value in values.items():
@@ -52,17 +54,17 @@ def watch_partition(metrics: Metrics, name: str, replicas: Replicas, value: Valu
 
 def start_offset(partition: Partition) -> float | None:
     """The log start offset; None if the log is not open, as the others."""
-    return partition.log.start_offset if partition.opened else None
+    return partition.replica.log.start_offset if partition.replica.opened else None
 
 
 def end_offset(partition: Partition) -> float | None:
     """The log end offset."""
-    return partition.log.end_offset if partition.opened else None
+    return partition.replica.log.end_offset if partition.replica.opened else None
 
 
 def size_bytes(partition: Partition) -> float | None:
     """The bytes of the segments."""
-    return partition.log.size_bytes if partition.opened else None
+    return partition.replica.log.size_bytes if partition.replica.opened else None
 
 
 def by_topic(replicas: Replicas, field: str) -> Iterator[tuple[Labels, float]]:
