@@ -14,7 +14,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from headrace.pipelines.sink.epoch import Epoch
 from headrace.pipelines.sink.options import parse_options
-from headrace.pipelines.sink.sink import Sink
+from headrace.pipelines.sink.sink import TopicSink
 
 EPOCHS = 12
 TASKS = 3
@@ -30,7 +30,7 @@ def main(folder: Path, bootstrap: str, topic: str, run: str) -> None:
         "topic": topic,
         "delivery": "exactly-once",
     }
-    sink = Sink(parse_options(options), SCHEMA)
+    sink = TopicSink(parse_options(options), SCHEMA)
     done = len(list(folder.glob("epoch-*")))
     print("begins", flush=True)
     for number in range(done, EPOCHS):

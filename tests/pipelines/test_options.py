@@ -5,7 +5,12 @@ import pickle
 import pytest
 
 from headrace.client.offsets import COMMITTED
-from headrace.pipelines.source.options import COLUMNS, OptionError, parse_columns, parse_options
+from headrace.pipelines.source.options import (
+    COLUMNS,
+    SourceOptionError,
+    parse_columns,
+    parse_options,
+)
 from headrace.types import TopicPartition
 
 PLACE = {"kafka.bootstrap.servers": "a:1", "subscribe": "t"}
@@ -103,7 +108,7 @@ def test_properties_of_the_java_consumer_are_taken() -> None:
     ],
 )
 def test_what_a_stream_cannot_use_is_said(given: dict[str, str], said: str) -> None:
-    with pytest.raises(OptionError) as caught:
+    with pytest.raises(SourceOptionError) as caught:
         parse_options(given, streaming=True)
     assert said in str(caught.value)
 
@@ -120,6 +125,6 @@ def test_what_a_stream_cannot_use_is_said(given: dict[str, str], said: str) -> N
     ],
 )
 def test_what_a_batch_cannot_use_is_said(given: dict[str, str], said: str) -> None:
-    with pytest.raises(OptionError) as caught:
+    with pytest.raises(SourceOptionError) as caught:
         parse_options({**PLACE, **given}, streaming=False)
     assert said in str(caught.value)

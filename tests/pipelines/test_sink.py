@@ -15,7 +15,7 @@ from headrace.errors import KafkaError as WireError
 from headrace.pipelines.sink.epoch import Epoch
 from headrace.pipelines.sink.ledger import Ledger, LedgerEntry, LedgerError, Page
 from headrace.pipelines.sink.options import parse_options
-from headrace.pipelines.sink.sink import Sink, TaskDone
+from headrace.pipelines.sink.sink import TaskDone, TopicSink
 from headrace.testing.plugin import BrokerFactory
 from headrace.testing.running import RunningBroker
 from tests.support import groups
@@ -50,14 +50,14 @@ class Query:
     options: dict[str, str] = field(default_factory=dict)
     name: str = field(default_factory=lambda: uuid.uuid4().hex)
 
-    def sink(self, **more: str) -> Sink:
+    def sink(self, **more: str) -> TopicSink:
         given = {
             "kafka.bootstrap.servers": self.bootstrap,
             "kafka.retry.backoff.ms": "20",
             "topic": self.topic,
             "delivery": "exactly-once",
         }
-        return Sink(parse_options(given | self.options | more), SCHEMA)
+        return TopicSink(parse_options(given | self.options | more), SCHEMA)
 
     def tasks(
         self, epoch: int, numbers: Sequence[int] = range(TASKS), **more: str
@@ -325,7 +325,9 @@ def test_topic_partition_and_headers_come_from_columns(bootstrap: str) -> None:
             "value": pa.array(["a", "b", "c", "d"]),
         }
     )
-    done = Sink(parse_options(given), schema).write(Epoch("q", 0), 0, iter([rows]), ledger=False)
+    done = TopicSink(parse_options(given), schema).write(
+        Epoch("q", 0), 0, iter([rows]), ledger=False
+    )
     assert (done.records, done.entry) == (4, None)
     assert sorted(committed_values(bootstrap, names[0])) == [b"a", b"c"]
     assert sorted(committed_values(bootstrap, names[1])) == [b"b", b"d"]

@@ -12,7 +12,7 @@ from pyspark.sql.types import (
 from headrace.client.errors import ClientError
 from headrace.pipelines.sink.columns import check_schema
 from headrace.pipelines.sink.options import parse_options
-from headrace.pipelines.sink.sink import Sink, make_sink
+from headrace.pipelines.sink.sink import TopicSink, make_sink
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 VALUE = StructField("value", BinaryType())
@@ -96,7 +96,7 @@ def test_exactly_once_needs_a_topic_for_its_ledger() -> None:
     schema = StructType([VALUE, StructField("topic", StringType())])
     options = parse_options(SERVERS | {"delivery": "exactly-once"})
     with pytest.raises(ClientError, match="ledgerTopic"):
-        Sink(options, schema)
+        TopicSink(options, schema)
 
 
 def test_a_topic_cannot_be_overwritten() -> None:

@@ -18,7 +18,7 @@ from headrace.pipelines import tracing
 from headrace.pipelines.sink import options as sink_options
 from headrace.pipelines.sink.epoch import Epoch
 from headrace.pipelines.sink.ledger import LedgerError
-from headrace.pipelines.sink.sink import Sink
+from headrace.pipelines.sink.sink import TopicSink
 from headrace.pipelines.source import options as source_options
 from headrace.pipelines.source.readers import StreamReader
 from headrace.testing.running import RunningBroker
@@ -57,7 +57,7 @@ def read_epoch(broker: RunningBroker, topic: str, **more: str) -> None:
 def write_epoch(broker: RunningBroker, topic: str, number: int = 0, **more: str) -> None:
     """Write an epoch of three rows with the sink."""
     given = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": topic, **more}
-    sink = Sink(sink_options.parse_options(given), SCHEMA)
+    sink = TopicSink(sink_options.parse_options(given), SCHEMA)
     rows = pa.RecordBatch.from_pydict({"value": pa.array([b"a", b"b", b"c"], pa.binary())})
     done = sink.write(Epoch("query", number), 0, iter([rows]), ledger=True)
     sink.commit([done], ledger=True)
@@ -174,7 +174,7 @@ def test_an_epoch_that_fails_is_a_span_with_the_error(
     def fail(*_: object) -> None:
         raise LedgerError("the ledger is gone")
 
-    monkeypatch.setattr(Sink, "_decide", fail)
+    monkeypatch.setattr(TopicSink, "_decide", fail)
     with pytest.raises(LedgerError):
         write_epoch(headrace, topic, tracing="true", delivery="exactly-once")
     (span,) = spans.get_finished_spans()

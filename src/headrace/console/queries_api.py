@@ -2,7 +2,7 @@
 
 from headrace.console.console_request import ConsoleRequest
 from headrace.console.query_progress import QueryPoint, SeenQuery, now_ms, trouble
-from headrace.pipelines.running.progress import Query, Source
+from headrace.pipelines.running.progress import Query, QuerySource
 from headrace.pipelines.running.progress_topic import TOPIC
 from headrace.service.errors import HttpError
 
@@ -70,7 +70,7 @@ def _details(seen: SeenQuery) -> dict[str, object]:
     }
 
 
-def _source(source: Source) -> dict[str, object]:
+def _source(source: QuerySource) -> dict[str, object]:
     return {
         "description": source.description,
         "rows": str(source.rows),

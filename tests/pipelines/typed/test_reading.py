@@ -19,7 +19,7 @@ from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.schema_registry.json_schema import JSONSerializer
 
 from headrace.client.errors import ClientError
-from headrace.pipelines.source.options import OptionError
+from headrace.pipelines.source.options import SourceOptionError
 from headrace.schemas.columns.cursors import Reasons, Values
 from headrace.schemas.interface import RegisteredSchema
 from headrace.schemas.json_schema.column_reader import JsonColumnReader
@@ -460,5 +460,5 @@ def test_options_that_make_no_sense_say_so(given: dict[str, str], said: str) -> 
     }
     if "columns" in given:
         del usual["schema.registry.url"]
-    with pytest.raises(OptionError, match=said.replace("?", r"\?")):
+    with pytest.raises(SourceOptionError, match=said.replace("?", r"\?")):
         parse_options(usual | given, streaming=False)

@@ -35,7 +35,7 @@ from pyspark.sql.types import (
 
 from headrace.client.errors import ClientError
 from headrace.pipelines.sink.epoch import Epoch
-from headrace.pipelines.sink.sink import Sink, make_sink
+from headrace.pipelines.sink.sink import TopicSink, make_sink
 from headrace.schemas.avro.column_writer import encoded
 from headrace.schemas.avro.tree import parse
 from headrace.schemas.client import SchemaClient
@@ -73,7 +73,7 @@ BARE = dict.fromkeys(FULL) | {"id": 1, "many": [], "words": [], "counts": {}}
 ROWS = [FULL, None, BARE]
 
 
-def sink(topic: Topic, kind: Any, **more: str) -> Sink:
+def sink(topic: Topic, kind: Any, **more: str) -> TopicSink:
     given = {
         "kafka.bootstrap.servers": topic.bootstrap,
         "topic": topic.name,

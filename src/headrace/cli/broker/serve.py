@@ -38,7 +38,7 @@ LOG_FORMATS = ("text", "json")
 MOST_BROKERS = 64
 
 
-class Option(NamedTuple):
+class ServeOption(NamedTuple):
     """One option, for both parsers."""
 
     flag: str
@@ -56,41 +56,41 @@ class Option(NamedTuple):
 
 
 OPTIONS = (
-    Option(
+    ServeOption(
         "--data-dir", "DIR",
         "Data directory; created if missing. May be repeated, for several disks.",
         env="HEADRACE_DATA_DIR", shown_default=f"./{DEFAULT_DATA_DIR}", repeatable=True,
     ),
-    Option(
+    ServeOption(
         "--listen", "HOST:PORT", "Address of the listener; port 0 selects a free port.",
         env="HEADRACE_LISTEN", shown_default=DEFAULT_LISTEN,
     ),
-    Option(
+    ServeOption(
         "--advertise", "HOST:PORT", "Advertised address for clients.",
         env="HEADRACE_ADVERTISE", shown_default="the --listen address",
     ),
-    Option("--node-id", "N", "This broker's number in the cluster.", env="HEADRACE_NODE_ID"),
-    Option(
+    ServeOption("--node-id", "N", "This broker's number in the cluster.", env="HEADRACE_NODE_ID"),
+    ServeOption(
         "--brokers", "N",
         "Run N broker processes on this machine, on consecutive ports.",
         env="HEADRACE_BROKERS", shown_default="1",
     ),
-    Option(
+    ServeOption(
         "--metadata", "ADDRESS",
         "Metadata store of the cluster: zookeeper://HOST:PORT,.../PATH, or sqlite:FOLDER.",
         env="HEADRACE_METADATA", shown_default="the data directory",
     ),
-    Option("--config", "FILE", "File with settings, as .toml or as Kafka's .properties."),
-    Option("--set", "NAME=VALUE", "One setting; may be repeated.", repeatable=True),
-    Option(
+    ServeOption("--config", "FILE", "File with settings, as .toml or as Kafka's .properties."),
+    ServeOption("--set", "NAME=VALUE", "One setting; may be repeated.", repeatable=True),
+    ServeOption(
         "--metrics", "HOST:PORT", "Address for /metrics and /health, over HTTP.",
         env="HEADRACE_METRICS", shown_default="nowhere",
     ),
-    Option(
+    ServeOption(
         "--log-format", "text|json", "Format of the broker's own log on standard error.",
         env="HEADRACE_LOG_FORMAT", default="text", choices=LOG_FORMATS,
     ),
-    Option(
+    ServeOption(
         "--log-level", "LEVEL", "debug, info, warning or error.",
         env="HEADRACE_LOG_LEVEL", default="info", choices=LOG_LEVELS,
     ),

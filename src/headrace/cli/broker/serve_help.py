@@ -12,7 +12,7 @@ from headrace.cli.options import examples
 app = typer.Typer()
 
 
-def _parameter(option: serve.Option) -> inspect.Parameter:
+def _parameter(option: serve.ServeOption) -> inspect.Parameter:
     info = typer.Option(
         option.flag,
         metavar=option.metavar,

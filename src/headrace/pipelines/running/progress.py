@@ -29,7 +29,7 @@ class QueryState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class QuerySource:
     """One of a query's sources in its last batch."""
 
     description: str
@@ -77,7 +77,7 @@ class Query:
     rows_total: int = 0
     input_rows_per_s: float | None = None
     processed_rows_per_s: float | None = None
-    sources: tuple[Source, ...] = ()
+    sources: tuple[QuerySource, ...] = ()
     sink: str | None = None
     state_rows: int = 0
     state_bytes: int = 0
@@ -108,7 +108,9 @@ def from_json(found: Mapping[str, Any]) -> Query:
     known = {name: found[name] for name in Query.__dataclass_fields__ if name in found}
     known["state"] = QueryState(known["state"])
     known["sources"] = tuple(
-        Source(**{name: each[name] for name in Source.__dataclass_fields__ if name in each})
+        QuerySource(
+            **{name: each[name] for name in QuerySource.__dataclass_fields__ if name in each}
+        )
         for each in known.get("sources", ())
     )
     if target := known.get("sink_target"):
@@ -175,9 +177,9 @@ def time_ms(text: str) -> int:
     return round(datetime.fromisoformat(text).timestamp() * 1000)
 
 
-def _source(found: Mapping[str, Any]) -> Source:
+def _source(found: Mapping[str, Any]) -> QuerySource:
     topics = topic_lags(found.get("endOffset"), found.get("latestOffset"))
-    return Source(
+    return QuerySource(
         description=without_secrets(str(found.get("description") or "")),
         rows=int(found.get("numInputRows") or 0),
         rows_per_s=_rate(found.get("processedRowsPerSecond")),

@@ -60,7 +60,7 @@ class TaskDone(WriterCommitMessage):  # type: ignore[misc]
     """When the task began, in nanoseconds since 1970."""
 
 
-class Sink:
+class TopicSink:
     """The common part of both writers. Picklable: it is sent to the tasks."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
@@ -265,7 +265,7 @@ class Sink:
 class BatchWriter(SentToTasks, DataSourceArrowWriter):  # type: ignore[misc]
     """`df.write`: all or nothing with exactly-once; no ledger, because no run follows another."""
 
-    def __init__(self, sink: Sink) -> None:
+    def __init__(self, sink: TopicSink) -> None:
         self._sink = sink
         self._epoch = epochs.batch_job()
 
@@ -282,7 +282,7 @@ class BatchWriter(SentToTasks, DataSourceArrowWriter):  # type: ignore[misc]
 class StreamWriter(SentToTasks, DataSourceStreamArrowWriter):  # type: ignore[misc]
     """`df.writeStream`: the ledger knows which epochs are done."""
 
-    def __init__(self, sink: Sink) -> None:
+    def __init__(self, sink: TopicSink) -> None:
         self._sink = sink
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskDone:
@@ -297,11 +297,11 @@ class StreamWriter(SentToTasks, DataSourceStreamArrowWriter):  # type: ignore[mi
 
 def make_sink(
     options: Mapping[str, str], schema: StructType, overwrite: bool, *, streaming: bool = False
-) -> Sink:
+) -> TopicSink:
     """The sink for Spark's options; a topic cannot be overwritten."""
     if overwrite:
         raise SinkOptionError(COMPLETE_REFUSED if streaming else OVERWRITE_REFUSED)
-    return Sink(parse_options(options), schema)
+    return TopicSink(parse_options(options), schema)
 
 
 # --------------------------------------------------------------------------------- rows to requests

@@ -66,7 +66,7 @@ _READ_FROM_KAFKA = frozenset(
 _UNITS_S = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 
 
-class OptionError(ClientError):
+class SourceOptionError(ClientError):
     """An invalid option. The message has its name and what is expected."""
 
 
@@ -127,13 +127,13 @@ class SourceOptions:
 
 
 def parse_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
-    """Parse the options, or raise OptionError."""
+    """Parse the options, or raise SourceOptionError."""
     said = _Said(given)
     properties = said.kafka_properties()
     try:
         client = cluster_client(properties)
     except ClientError as error:
-        raise OptionError(str(error)) from error
+        raise SourceOptionError(str(error)) from error
     if (poll_ms := said.number("kafkaConsumer.pollTimeoutMs", 1)) is not None:
         client = replace(client, total_timeout_s=poll_ms / 1000)
     strategy = said.choice("startingOffsetsByTimestampStrategy", ("error", "latest"), "error")
@@ -187,7 +187,9 @@ class _Said:
             elif known is not None and known not in COLUMNS:
                 self._values[known] = str(value)
             else:
-                raise OptionError(_unknown(name, [*_NAMES.values(), "kafka.bootstrap.servers"]))
+                raise SourceOptionError(
+                    _unknown(name, [*_NAMES.values(), "kafka.bootstrap.servers"])
+                )
 
     def __contains__(self, name: str) -> bool:
         return name in self._values
@@ -199,7 +201,7 @@ class _Said:
     def choice(self, name: str, allowed: tuple[str, ...], default: str) -> str:
         value = (self.text(name) or default).lower()
         if value not in allowed:
-            raise OptionError(f"{name}={value}: expected one of {', '.join(allowed)}")
+            raise SourceOptionError(f"{name}={value}: expected one of {', '.join(allowed)}")
         return value
 
     def flag(self, name: str, default: bool) -> bool:
@@ -210,7 +212,7 @@ class _Said:
         if value is None:
             return None
         if not re.fullmatch(r"\d{1,18}", value) or int(value) < least:
-            raise OptionError(f"{name}={value}: expected a whole number of at least {least}")
+            raise SourceOptionError(f"{name}={value}: expected a whole number of at least {least}")
         return int(value)
 
     def duration_s(self, name: str, default_s: float) -> float:
@@ -219,7 +221,7 @@ class _Said:
             return default_s
         match = re.fullmatch(r"(\d+)\s*([a-z]+)", value.lower())
         if match is None or match[2] not in _UNITS_S:
-            raise OptionError(f"{name}={value}: expected a time such as 500ms, 30s or 15m")
+            raise SourceOptionError(f"{name}={value}: expected a time such as 500ms, 30s or 15m")
         return int(match[1]) * _UNITS_S[match[2]]
 
     def kafka_properties(self) -> dict[str, str]:
@@ -232,15 +234,17 @@ class _Said:
         known = READ_HERE | _READ_FROM_KAFKA | WITHOUT_EFFECT
         for name in found:
             if name in REFUSED:
-                raise OptionError(f"kafka.{name} is not supported: {REFUSED[name]}")
+                raise SourceOptionError(f"kafka.{name} is not supported: {REFUSED[name]}")
             if name not in known and not name.startswith(("sasl.", "ssl.")):
-                raise OptionError(_unknown(f"kafka.{name}", [f"kafka.{each}" for each in known]))
+                raise SourceOptionError(
+                    _unknown(f"kafka.{name}", [f"kafka.{each}" for each in known])
+                )
         return found
 
     def kafka_number(self, properties: Mapping[str, str], name: str, default: int) -> int:
         value = properties.get(name, str(default))
         if not re.fullmatch(r"\d{1,9}", value):
-            raise OptionError(f"kafka.{name}={value}: expected a whole number")
+            raise SourceOptionError(f"kafka.{name}={value}: expected a whole number")
         return int(value)
 
     def fetch_bytes(self, properties: Mapping[str, str]) -> int:
@@ -252,7 +256,7 @@ class _Said:
     def isolation(self, properties: Mapping[str, str]) -> int:
         value = properties.get("isolation.level", "read_uncommitted").lower()
         if value not in ("read_uncommitted", "read_committed"):
-            raise OptionError(
+            raise SourceOptionError(
                 f"kafka.isolation.level={value}: expected read_uncommitted or read_committed"
             )
         return COMMITTED if value == "read_committed" else UNCOMMITTED
@@ -260,7 +264,9 @@ class _Said:
     def group(self, properties: Mapping[str, str]) -> GroupOptions | None:
         names = {self.text("group.id"), properties.get("group.id")} - {None, ""}
         if len(names) > 1:
-            raise OptionError("group.id and kafka.group.id have different values; set only one")
+            raise SourceOptionError(
+                "group.id and kafka.group.id have different values; set only one"
+            )
         if not names:
             return None
         name = str(names.pop())
@@ -280,7 +286,7 @@ class _Said:
         try:
             return parse_typed(values, topics.pop() if len(topics) == 1 else None)
         except TypedOptionError as error:
-            raise OptionError(str(error)) from error
+            raise SourceOptionError(str(error)) from error
 
 
 def _unknown(name: str, known: list[str]) -> str:
@@ -294,22 +300,22 @@ def _selection(said: _Said) -> Selection:
     given = [name for name in SELECTING if name in said]
     if len(given) != 1:
         what = "none" if not given else " and ".join(given)
-        raise OptionError(f"set exactly one of {', '.join(SELECTING)}; {what} is set")
+        raise SourceOptionError(f"set exactly one of {', '.join(SELECTING)}; {what} is set")
     text = said.text(given[0]) or ""
     if given[0] == "subscribe":
         topics = tuple(dict.fromkeys(filter(None, (part.strip() for part in text.split(",")))))
         if not topics:
-            raise OptionError("subscribe is empty; expected topic[,topic...]")
+            raise SourceOptionError("subscribe is empty; expected topic[,topic...]")
         return Selection(topics=topics)
     if given[0] == "subscribePattern":
         try:
             re.compile(text)
         except re.error as error:
-            raise OptionError(
+            raise SourceOptionError(
                 f"subscribePattern={text}: not a regular expression: {error}"
             ) from error
         if not text:
-            raise OptionError("subscribePattern is empty")
+            raise SourceOptionError("subscribePattern is empty")
         return Selection(pattern=text)
     return Selection(partitions=_assigned(text))
 
@@ -327,7 +333,7 @@ def _assigned(text: str) -> tuple[TopicPartition, ...]:
     if not found or len(found) != sum(
         len(numbers) if isinstance(numbers, list) else 1 for numbers in value.values()
     ):
-        raise OptionError(expected)
+        raise SourceOptionError(expected)
     return tuple(dict.fromkeys(found))
 
 
@@ -335,9 +341,9 @@ def _json(text: str, expected: str) -> dict[str, object]:
     try:
         value = json.loads(text)
     except ValueError as error:
-        raise OptionError(f"{expected}; not valid JSON: {error}") from error
+        raise SourceOptionError(f"{expected}; not valid JSON: {error}") from error
     if not isinstance(value, dict):
-        raise OptionError(expected)
+        raise SourceOptionError(expected)
     return value
 
 
@@ -346,15 +352,15 @@ def _each(name: str, text: str, what: str) -> dict[TopicPartition, int]:
     found: dict[TopicPartition, int] = {}
     for topic, numbers in _json(text, expected).items():
         if not isinstance(numbers, dict):
-            raise OptionError(expected)
+            raise SourceOptionError(expected)
         for number, value in numbers.items():
             if number in (TOPIC_ID, INITIAL):
                 continue  # copied from a checkpoint or from a query's progress
             if not str(number).isdigit() or not isinstance(value, int) or isinstance(value, bool):
-                raise OptionError(expected)
+                raise SourceOptionError(expected)
             found[TopicPartition(topic, int(number))] = value
     if not found:
-        raise OptionError(expected)
+        raise SourceOptionError(expected)
     return found
 
 
@@ -373,7 +379,9 @@ def _position(said: _Said, names: tuple[str, str, str], default: str) -> Positio
         return Position("latest", by_offsets)
     offsets = _each(by_offsets, text, "earliest, latest, or JSON")
     if any(value < EARLIEST for value in offsets.values()):
-        raise OptionError(f"{by_offsets}: an offset is a number of at least 0, -1 (latest) or -2")
+        raise SourceOptionError(
+            f"{by_offsets}: an offset is a number of at least 0, -1 (latest) or -2"
+        )
     return Position("offsets", by_offsets, each=offsets)
 
 
@@ -388,12 +396,12 @@ def _columns(said: _Said) -> tuple[str, ...]:
     chosen: list[str] = []
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         if part.lower() not in proper:
-            raise OptionError(f"columns: unknown column {part}; known are {', '.join(known)}")
+            raise SourceOptionError(f"columns: unknown column {part}; known are {', '.join(known)}")
         chosen.append(proper[part.lower()])
     if not chosen or len(set(chosen)) != len(chosen):
-        raise OptionError("columns: list each column once, as in columns=key,value")
+        raise SourceOptionError("columns: list each column once, as in columns=key,value")
     if with_headers and "headers" not in chosen:
-        raise OptionError(
+        raise SourceOptionError(
             "includeHeaders=true, but columns does not contain headers; remove one of them"
         )
     return tuple(chosen)
@@ -404,21 +412,21 @@ def _check_together(options: SourceOptions, said: _Said, streaming: bool) -> Non
     if streaming:
         for name in ENDING:
             if name in said:
-                raise OptionError(f"{name} is for batch queries; a stream has no end")
+                raise SourceOptionError(f"{name} is for batch queries; a stream has no end")
     else:
         for name in STREAM_ONLY:
             if name in said:
-                raise OptionError(f"{name} is for streams; this is a batch query")
+                raise SourceOptionError(f"{name} is for streams; this is a batch query")
         if options.starting.kind == "latest":
-            raise OptionError("startingOffsets=latest: a batch query would read nothing")
+            raise SourceOptionError("startingOffsets=latest: a batch query would read nothing")
         if LATEST in options.starting.each.values() and options.starting.kind == "offsets":
-            raise OptionError("startingOffsets: -1 (latest) is for streams")
+            raise SourceOptionError("startingOffsets: -1 (latest) is for streams")
         if options.ending.kind == "earliest" or (
             options.ending.kind == "offsets" and EARLIEST in options.ending.each.values()
         ):
-            raise OptionError("endingOffsets: earliest (-2) would read nothing")
+            raise SourceOptionError("endingOffsets: earliest (-2) would read nothing")
         if "group.id" in said:
-            raise OptionError("group.id is for streams: a batch query commits no offsets")
+            raise SourceOptionError("group.id is for streams: a batch query commits no offsets")
     least, most = options.min_offsets_per_trigger, options.max_offsets_per_trigger
     if least is not None and most is not None and least > most:
-        raise OptionError("minOffsetsPerTrigger is more than maxOffsetsPerTrigger")
+        raise SourceOptionError("minOffsetsPerTrigger is more than maxOffsetsPerTrigger")

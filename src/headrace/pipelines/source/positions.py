@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from headrace.client.cluster import Cluster, TopicLeaders
 from headrace.client.offsets import EARLIEST, LATEST, list_offsets
-from headrace.pipelines.source.options import OptionError, Position, Selection, SourceOptions
+from headrace.pipelines.source.options import Position, Selection, SourceOptionError, SourceOptions
 from headrace.types import TopicPartition, encode_uuid
 
 
@@ -30,7 +30,7 @@ def find_partitions(
         missing = sorted(set(selection.partitions) - set(existing))
         if missing and all_must_exist:
             count = len(topics_now[missing[0].topic].leaders)
-            raise OptionError(
+            raise SourceOptionError(
                 f"assign: {missing[0].topic} has {count} partitions; {missing[0]} does not exist"
             )
         existing = sorted(set(selection.partitions) - set(missing))
@@ -109,7 +109,7 @@ def _by_time(
     young = [at for at, offset in found.items() if offset < 0]
     if young and starting and options.time_not_found == "error":
         times = ", ".join(f"{at} at {wanted[at]}" for at in young)
-        raise OptionError(
+        raise SourceOptionError(
             f"{position.option}: all records are older in {times}; "
             "startingOffsetsByTimestampStrategy=latest would begin at the end there"
         )
@@ -119,7 +119,7 @@ def _by_time(
 
 
 def _check_complete(position: Position, partitions: list[TopicPartition]) -> None:
-    """OptionError unless exactly the partitions that are read have an offset or a time."""
+    """SourceOptionError unless exactly the partitions that are read have an offset or a time."""
     named, read = set(position.each), set(partitions)
     if named == read:
         return
@@ -127,6 +127,6 @@ def _check_complete(position: Position, partitions: list[TopicPartition]) -> Non
     extra = ", ".join(str(at) for at in sorted(named - read))
     parts = [f"{missing} is missing"] if missing else []
     parts += [f"{extra} is not read by this query"] if extra else []
-    raise OptionError(
+    raise SourceOptionError(
         f"{position.option} must name all partitions that are read: {'; '.join(parts)}"
     )
