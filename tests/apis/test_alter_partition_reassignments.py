@@ -14,6 +14,7 @@ from headrace.apis.cluster.alter_partition_reassignments import alter_partition_
 from headrace.apis.cluster.list_partition_reassignments import list_partition_reassignments
 from headrace.cluster.image import Broker
 from headrace.cluster.membership import IsrChange, Membership, Rules
+from headrace.cluster.registration import Registration
 from headrace.errors import ErrorCode
 from headrace.types import TopicPartition
 from headrace.wire.primitives import BrokerId, TopicName, i32
@@ -68,7 +69,7 @@ def _listed(broker: OneBroker, *indexes: int) -> dict[int, tuple[tuple[int, ...]
 
 def _know_another(broker: OneBroker) -> None:
     """A second broker was here once, and is dead."""
-    broker.metadata.join(Broker(OTHER, "localhost", 9093), "another folder")
+    Registration(broker.metadata).join(Broker(OTHER, "localhost", 9093), "another folder")
     broker.metadata.refresh()
 
 

@@ -19,6 +19,7 @@ from headrace.clock import SystemClock
 from headrace.cluster import metadata as cluster
 from headrace.cluster.controller import Defaults, NewTopic
 from headrace.cluster.image import Broker, Endpoint, PartitionState, Topic
+from headrace.cluster.registration import Registration
 from headrace.cluster.sqlite_store import SqliteStore
 from headrace.settings import Settings
 from headrace.wire.framing import response_body_start
@@ -32,7 +33,7 @@ def services(tmp_path: Path) -> SimpleNamespace:
     store = SqliteStore(str(tmp_path))
     metadata = cluster.Metadata(store, 1, SystemClock())
     metadata.load()
-    metadata.join(Broker(1, "broker.lan", 9092, "rack-a"), "folder")
+    Registration(metadata).join(Broker(1, "broker.lan", 9092, "rack-a"), "folder")
     metadata.create_topic(NewTopic("orders", 3), Defaults(1, 1))
     return SimpleNamespace(
         settings=Settings.parse({}),
@@ -177,7 +178,7 @@ def ask_on(metadata: MetadataHandler, listener: str, version: int) -> Any:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_addresses_are_those_of_the_listener_that_was_asked(services: Any, version: int) -> None:
     endpoints = (Endpoint("IN", "inside", 1), Endpoint("OUT", "outside", 2))
-    services.metadata.join(Broker(1, "inside", 1, endpoints=endpoints), "folder")
+    Registration(services.metadata).join(Broker(1, "inside", 1, endpoints=endpoints), "folder")
     services.metadata.create_topic(NewTopic("t"), Defaults(1, 1))
     metadata = MetadataHandler(services)
     for listener, *address in (*endpoints, *endpoints):
@@ -189,7 +190,7 @@ def test_addresses_are_those_of_the_listener_that_was_asked(services: Any, versi
 def test_a_leader_without_the_listener_is_error_72_or_5(services: Any, version: int) -> None:
     cluster_metadata = services.metadata
     both = (Endpoint("IN", "a", 1), Endpoint("OUT", "a", 2))
-    cluster_metadata.join(Broker(1, "a", 1, endpoints=both), "folder")
+    Registration(cluster_metadata).join(Broker(1, "a", 1, endpoints=both), "folder")
     image = cluster_metadata.image.with_broker(Broker(2, "b", 1, endpoints=both[:1]))
     states = tuple(PartitionState(leader, 0, (1, 2), (1, 2)) for leader in (1, 2))
     topic = Topic("t", uuid.uuid4(), states, {})

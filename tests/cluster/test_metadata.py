@@ -19,7 +19,9 @@ from headrace.cluster.controller import (
     Operation,
 )
 from headrace.cluster.image import Broker, Endpoint, Image
-from headrace.cluster.metadata import PRODUCER_ID_BLOCK, FoundTopic, Metadata, new_topic_id
+from headrace.cluster.metadata import FoundTopic, Metadata, new_topic_id
+from headrace.cluster.producer_ids import BLOCK
+from headrace.cluster.registration import Registration
 from headrace.cluster.sqlite_store import SqliteStore
 from headrace.cluster.store import Create
 from headrace.errors import ErrorCode, KafkaError
@@ -32,7 +34,7 @@ BROKER = Broker(1, "localhost", 9092)
 def opened(folder: Path) -> Metadata:
     metadata = Metadata(SqliteStore(str(folder)), 1, ManualClock())
     metadata.load()
-    metadata.join(BROKER, "folder")
+    Registration(metadata).join(BROKER, "folder")
     return metadata
 
 
@@ -175,10 +177,10 @@ def test_another_writer_on_the_store_is_noticed_and_nothing_is_lost(
 
 
 def test_producer_ids_are_never_given_twice_even_after_a_crash(tmp_path: Path) -> None:
-    given = [opened(tmp_path).next_producer_id() for _ in range(3)]
+    given = [opened(tmp_path).producer_ids.next() for _ in range(3)]
     metadata, other = opened(tmp_path), opened(tmp_path)
-    for _ in range(PRODUCER_ID_BLOCK + 2):
-        given += [metadata.next_producer_id(), other.next_producer_id()]
+    for _ in range(BLOCK + 2):
+        given += [metadata.producer_ids.next(), other.producer_ids.next()]
     assert len(set(given)) == len(given)
 
 
@@ -217,7 +219,7 @@ def test_a_registration_carries_every_advertised_endpoint(tmp_path: Path) -> Non
     store = SqliteStore(str(tmp_path))
     metadata = Metadata(store, 1, ManualClock())
     metadata.load()
-    metadata.join(Broker(1, "inside", 1, endpoints=endpoints), "folder")
+    Registration(metadata).join(Broker(1, "inside", 1, endpoints=endpoints), "folder")
     other = Metadata(store, 2, ManualClock(), "OUT")
     other.load()
     seen = other.image.brokers[1]
@@ -234,7 +236,7 @@ def test_the_previous_release_finds_the_address_for_brokers_in_a_registration(
     metadata = Metadata(store, 1, ManualClock())
     metadata.load()
     endpoints = (Endpoint("OUT", "outside", 2), Endpoint("IN", "inside", 1))
-    metadata.join(Broker(1, "inside", 1, "rack", endpoints=endpoints), "folder")
+    Registration(metadata).join(Broker(1, "inside", 1, "rack", endpoints=endpoints), "folder")
     node = store.get("/live/1")
     assert node is not None
     content = json.loads(node.value)

@@ -9,6 +9,7 @@ from headrace.clock import ManualClock
 from headrace.cluster.controller import Alteration, ConfigChange, Defaults, NewTopic, Operation
 from headrace.cluster.image import Broker
 from headrace.cluster.metadata import Metadata
+from headrace.cluster.registration import Registration
 from headrace.cluster.sqlite_store import FILE_NAME, SqliteStore
 from headrace.settings import Settings
 
@@ -22,7 +23,7 @@ def written(folder: Path) -> dict[str, set[str]]:
     store = SqliteStore(str(folder))
     metadata = Metadata(store, 1, ManualClock())
     metadata.load()
-    metadata.join(Broker(1, "localhost", 9092), "folder")
+    Registration(metadata).join(Broker(1, "localhost", 9092), "folder")
     wanted = [NewTopic("kept"), NewTopic("gone")]
     metadata.create_topics(wanted, Defaults(partitions=1, replication_factor=1))
     metadata.delete_topics(["gone"])
@@ -32,7 +33,7 @@ def written(folder: Path) -> dict[str, set[str]]:
     metadata.alter_configs([Alteration("group", "g", (change,), broker=Settings.parse({}))])
     change = ConfigChange("metrics", Operation.SET, "org.apache.kafka.producer.")
     metadata.alter_configs([Alteration("client-metrics", "s", (change,))])
-    metadata.next_producer_id()
+    metadata.producer_ids.next()
     connection = sqlite3.connect(folder / FILE_NAME)
     rows = connection.execute("select parent, name, value from nodes").fetchall()
     connection.close()

@@ -334,7 +334,7 @@ def _adopt_folders(metadata: Metadata, directories: LogDirectories) -> None:
             )  # a power failure lost the file's content
         if topic_id is None or (known_topic is not None and known_topic.id == topic_id):
             continue
-        if metadata.was_deleted(topic_id):
+        if metadata.nodes.was_deleted(topic_id):
             logger.info("removing the folder of %s, whose topic was deleted", partition)
             directories.delete(partition)()
             continue

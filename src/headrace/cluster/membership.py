@@ -13,6 +13,7 @@ from typing import NamedTuple
 from headrace.cluster import elections, moves
 from headrace.cluster.image import Broker, Image, PartitionState, Topic
 from headrace.cluster.metadata import Metadata
+from headrace.cluster.registration import Registration
 from headrace.errors import ErrorCode, KafkaError
 from headrace.types import BrokerId, Epoch, TopicPartition
 
@@ -44,6 +45,7 @@ class Membership:
         self, metadata: Metadata, node_id: BrokerId, rules: Callable[[Topic], Rules]
     ) -> None:
         self._metadata = metadata
+        self._registration = Registration(metadata)
         self._node_id = node_id
         self._rules = rules
 
@@ -57,7 +59,7 @@ class Membership:
         def others(image: Image) -> list[Topic]:
             return [] if clean else self._each(image, self._after_unclean_stop)
 
-        return self._metadata.join(broker, folder, others)
+        return self._registration.join(broker, folder, others)
 
     def _after_unclean_stop(self, state: PartitionState, rules: Rules) -> PartitionState:
         if self._node_id not in state.replicas or len(state.replicas) == 1:
@@ -82,7 +84,7 @@ class Membership:
         if not self.is_registered:
             return
         if image.controller_id not in image.brokers:
-            if not self._metadata.become_controller():
+            if not self._registration.become_controller():
                 return
             logger.info("broker %d is the controller now", self._node_id)
         if self.is_controller:

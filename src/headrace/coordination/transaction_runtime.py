@@ -97,7 +97,7 @@ class TransactionCoordinator(Runtime[Transactions]):
         return Transactions(
             self._settings.integer("transaction.max.timeout.ms"),
             self._settings.integer("transactional.id.expiration.ms"),
-            self._metadata.next_producer_id,
+            self._metadata.producer_ids.next,
         )
 
     def _new_topic(self) -> NewTopic:

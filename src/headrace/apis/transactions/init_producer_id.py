@@ -41,7 +41,7 @@ def init_producer_id(
         if not _may_be_idempotent(context.caller):
             return _refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         try:
-            return _given(Identity(services.metadata.next_producer_id(), 0))
+            return _given(Identity(services.metadata.producer_ids.next(), 0))
         except KafkaError as failure:
             return _refused(failure.code)
     if not context.caller.may(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
