@@ -41,7 +41,7 @@ class FoundTopic(NamedTuple):
 
 
 @dataclass(slots=True)
-class Decision(Generic[_Result]):
+class MetadataChange(Generic[_Result]):
     """The response, the changes to write, and the image after they are written."""
 
     results: list[_Result]
@@ -90,7 +90,7 @@ class Metadata:
     # ----------------------------------------------------------------------------- change
 
     def change(
-        self, decide: Callable[[Image], Decision[_Result]], *, validate_only: bool = False
+        self, decide: Callable[[Image], MetadataChange[_Result]], *, validate_only: bool = False
     ) -> list[_Result]:
         """Decide a change and commit it; decided again if another broker committed first."""
         for _ in range(ATTEMPTS):
@@ -108,7 +108,7 @@ class Metadata:
             f"other brokers changed the metadata {ATTEMPTS} times while this change was made",
         )
 
-    def commit(self, decision: Decision[_Result]) -> None:
+    def commit(self, decision: MetadataChange[_Result]) -> None:
         """Write the changes and publish the image; Conflict if another broker committed first."""
         self.nodes.commit(decision.changes, decision.image)
         self._publish(decision.image)
@@ -140,13 +140,13 @@ class Metadata:
         or if the change needs the controller and this broker no longer is the controller.
         """
 
-        def decide(image: Image) -> Decision[None]:
+        def decide(image: Image) -> MetadataChange[None]:
             topics = decide_topics(image)
             if not topics:
-                return Decision([], image)
+                return MetadataChange([], image)
             changes = [*self._guard(as_controller), *self.nodes.check_starts(starts)]
             changes += [self.nodes.put_topic(topic) for topic in topics]
-            return Decision([], image.with_topics(topics), changes)
+            return MetadataChange([], image.with_topics(topics), changes)
 
         self.change(decide)
 
@@ -186,13 +186,13 @@ class Metadata:
     ) -> list[Topic | KafkaError]:
         """Create topics; returns the topic or an error for each request."""
 
-        def decide(image: Image) -> Decision[Topic | KafkaError]:
+        def decide(image: Image) -> MetadataChange[Topic | KafkaError]:
             results = controller.create_topics(image, wanted, defaults, new_topic_id)
             topics = [one for one in results if isinstance(one, Topic)]
             if validate_only:
-                return Decision(results, image)
+                return MetadataChange(results, image)
             changes = [self.nodes.create_topic(topic) for topic in topics]
-            return Decision(results, image.with_topics(topics), changes)
+            return MetadataChange(results, image.with_topics(topics), changes)
 
         return self.change(decide)
 
@@ -206,8 +206,8 @@ class Metadata:
     def delete_topics(self, names: Sequence[str]) -> list[KafkaError | None]:
         """Delete topics permanently: their ids are never accepted again."""
 
-        def decide(image: Image) -> Decision[KafkaError | None]:
-            decision = Decision[KafkaError | None]([], image)
+        def decide(image: Image) -> MetadataChange[KafkaError | None]:
+            decision = MetadataChange[KafkaError | None]([], image)
             gone = {}
             for name in names:
                 topic = image.topics.get(name)
@@ -230,11 +230,11 @@ class Metadata:
     ) -> list[KafkaError | None]:
         """Add partitions to topics; returns None or an error for each."""
 
-        def decide(image: Image) -> Decision[KafkaError | None]:
+        def decide(image: Image) -> MetadataChange[KafkaError | None]:
             results, topics = _try_each(wanted, partial(controller.grow_topic, image))
             changes = [self.nodes.put_topic(topic) for topic in topics]
             grown = image.with_topics(topics) if topics else image
-            return Decision(results, grown, changes)
+            return MetadataChange(results, grown, changes)
 
         return self.change(decide, validate_only=validate_only)
 
@@ -246,7 +246,7 @@ class Metadata:
         Returns None or an error for each. Each resource may be named once.
         """
 
-        def decide(image: Image) -> Decision[KafkaError | None]:
+        def decide(image: Image) -> MetadataChange[KafkaError | None]:
             results, altered = _try_each(wanted, partial(controller.alter_configs, image))
             topics = [one for one in altered if isinstance(one, Topic)]
             changes = [self.nodes.put_topic(topic) for topic in topics]
@@ -255,7 +255,7 @@ class Metadata:
                 if isinstance(one, AlteredConfigs):
                     changed = _with_configs(changed, one)
                     changes += self.nodes.put_configs(one)
-            return Decision(results, changed, changes)
+            return MetadataChange(results, changed, changes)
 
         return self.change(decide, validate_only=validate_only)
 
@@ -264,10 +264,10 @@ class Metadata:
     ) -> list[_Result]:
         """Change users, ACLs, quotas or tokens."""
 
-        def decide(image: Image) -> Decision[_Result]:
+        def decide(image: Image) -> MetadataChange[_Result]:
             results, state = decide_state(image.security)
             changes = self.nodes.put_security(image.security, state)
-            return Decision(results, image.with_security(state), changes)
+            return MetadataChange(results, image.with_security(state), changes)
 
         return self.change(decide)
 
@@ -278,7 +278,7 @@ class Metadata:
         """
         candidates = list(found)
 
-        def decide(image: Image) -> Decision[FoundTopic]:
+        def decide(image: Image) -> MetadataChange[FoundTopic]:
             refused: list[FoundTopic] = []
             adopted: dict[str, Topic] = {}
             for one in candidates:
@@ -293,7 +293,7 @@ class Metadata:
                     adopted[one.name] = Topic(one.name, one.id, (state,) * one.partitions, {})
             topics = adopted.values()
             changes = [self.nodes.create_topic(topic) for topic in topics]
-            return Decision(refused, image.with_topics(topics), changes)
+            return MetadataChange(refused, image.with_topics(topics), changes)
 
         return self.change(decide)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from headrace.cluster.image import Broker, Image, Topic
-from headrace.cluster.metadata import Decision, Metadata
+from headrace.cluster.metadata import MetadataChange, Metadata
 from headrace.cluster.metadata_nodes import CONTROLLER, LIVE_CONTROLLER
 from headrace.cluster.store import LIVE, Change, Conflict
 from headrace.errors import SettingError
@@ -35,7 +35,7 @@ class Registration:
         """
         registered = broker
 
-        def decide(image: Image) -> Decision[None]:
+        def decide(image: Image) -> MetadataChange[None]:
             nonlocal registered
             path = f"/brokers/{broker.id}"
             known = self._nodes.get(path)
@@ -51,7 +51,7 @@ class Registration:
             if self._nodes.get(LIVE_CONTROLLER) is None:
                 changes += self._claim_control()
                 after = replace(after, controller_id=broker.id)
-            return Decision([], after, changes)
+            return MetadataChange([], after, changes)
 
         self._metadata.change(decide)
         return registered
@@ -72,7 +72,7 @@ class Registration:
         node_id = self._metadata.node_id
         after = replace(self._metadata.image, controller_id=node_id)
         try:
-            self._metadata.commit(Decision([], after, self._claim_control()))
+            self._metadata.commit(MetadataChange([], after, self._claim_control()))
         except Conflict:
             self._metadata.refresh()
         return self._metadata.image.controller_id == node_id
