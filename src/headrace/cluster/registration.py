@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from headrace.cluster.image import Broker, Image, Topic
-from headrace.cluster.metadata import MetadataChange, Metadata
+from headrace.cluster.metadata import Metadata, MetadataChange
 from headrace.cluster.metadata_nodes import CONTROLLER, LIVE_CONTROLLER
 from headrace.cluster.store import LIVE, Change, Conflict
 from headrace.errors import SettingError
