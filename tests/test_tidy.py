@@ -32,7 +32,12 @@ LARGE_CLASSES = {
 """Classes beyond the limit, with limits of their own. Do not add to this list: look for a second
 noun in the class. Take a class from it once it has become small enough."""
 
-PUBLIC_API = ("headrace/testing/", "headrace/connect/plugin.py", "pyspark_headrace")
+PUBLIC_API = (
+    "headrace/testing/",
+    "headrace/connect/plugin.py",
+    "headrace/connect/hosting.py",
+    "pyspark_headrace",
+)
 """What users import."""
 STAND_INS = {"ManualClock", "MemoryDisk", "fail_next", "write_short", "corrupt"}
 """The clock and the disk of tests, beside those that they replace."""

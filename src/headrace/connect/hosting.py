@@ -1,0 +1,65 @@
+"""The boundary between the service, which knows what should run, and the host, which runs it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Protocol
+
+
+class RunState(Enum):
+    """The states of connectors and tasks, with Kafka Connect's names."""
+
+    UNASSIGNED = "UNASSIGNED"
+    RUNNING = "RUNNING"
+    PAUSED = "PAUSED"
+    FAILED = "FAILED"
+    RESTARTING = "RESTARTING"
+    STOPPED = "STOPPED"
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorPlan:
+    """A connector that should run."""
+
+    name: str
+    config: Mapping[str, str]
+    """As it was given: references to secrets are resolved by the host."""
+    generation: int = 0
+    """The number of the checkpoint; altered offsets begin a new one."""
+    offsets: Sequence[tuple[Mapping[str, object], Mapping[str, object]]] = ()
+    """The partitions and offsets at which a new generation begins; none: at the beginning."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a connector is."""
+
+    records: int = 0
+    lag: int | None = None
+    last_record_at: int | None = None
+    """Milliseconds since 1970."""
+    restarts: int = 0
+    next_try_at: int | None = None
+    """Milliseconds since 1970, if it waits to be started again."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostedStatus:
+    """What is true of a connector at the moment of asking."""
+
+    state: RunState
+    trace: str | None = None
+    progress: Progress = field(default_factory=Progress)
+
+
+class Host(Protocol):
+    """Runs connectors as Spark queries."""
+
+    async def start(self, plan: ConnectorPlan) -> None:
+        """Runs the connector, in place of one with this name; returns before it runs."""
+
+    async def stop(self, name: str) -> None:
+        """When it returns, the connector writes nothing more."""
+
+    async def status(self, name: str) -> HostedStatus:
+        """The state of a connector that was started; UNASSIGNED while Spark starts."""
