@@ -9,7 +9,8 @@ import pytest
 
 from headrace.console.assets import SECURITY_HEADERS
 from headrace.console.routes import routes
-from headrace.security.http_users import Role, verifier_text, write_user
+from headrace.security.http_users import verifier_text, write_user
+from headrace.security.roles import Role
 from headrace.testing.running import RunningBroker
 from tests.admin.test_exporter import DASHBOARDS
 from tests.cli.conftest import execute

@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from headrace.admin.dead_letters import RESEND_COUNT, is_dead_letter_name
 from headrace.client.groups import Committed
-from headrace.console.dead_letter_progress import LetterProgress, parse
+from headrace.console.dead_letters.progress import LetterProgress, parse
 from headrace.testing.running import RunningBroker
 from tests.support.headrace_console import HeadraceConsole
 

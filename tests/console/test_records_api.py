@@ -4,13 +4,16 @@ import json
 import threading
 import time
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 
 from headrace.console.records.tail import LINGER_S, RING_RECORDS
+from headrace.testing.running import RunningBroker
 from tests.support.headrace_console import HeadraceConsole
+from tests.support.headrace_registry import HeadraceRegistry
 
 FIRST_MS = int(time.time() - 3600) * 1000
 """Within the retention time."""
@@ -317,3 +320,36 @@ def test_a_text_that_is_escaped_in_json_is_found(console: HeadraceConsole, topic
     produce(console, topic, [{"value": '{"name": "\\u0041da"}'}])
     found, _ = search(console, topic, kind="expression", q='value.name == "Ada"')
     assert len(found) == 1
+
+
+def test_a_list_is_found_by_its_text_however_it_is_written(
+    console: HeadraceConsole, topic: str
+) -> None:
+    create(console, topic)
+    produce(console, topic, [{"value": '{"a": [1,2]}'}, {"value": '{"a": 1e2}'}])
+    found, _ = search(console, topic, kind="expression", q='value.a contains "1, 2"')
+    assert found == ['{"a": [1,2]}']
+    found, _ = search(console, topic, kind="expression", q='value.a contains "100.0"')
+    assert found == ['{"a": 1e2}']
+
+
+def test_names_that_are_only_in_the_schema_are_found(
+    headrace: RunningBroker, topic: str, tmp_path: Path
+) -> None:
+    states = {"type": "enum", "name": "S", "symbols": ["OPEN", "SHIPPED"]}
+    schema = {"type": "record", "name": "R", "fields": [{"name": "state", "type": states}]}
+    bootstrap = headrace.bootstrap_servers
+    with (
+        HeadraceRegistry(bootstrap, tmp_path, topic=f"{topic}-schemas") as registry,
+        HeadraceConsole(bootstrap, tmp_path, "--registry", registry.url) as console,
+    ):
+        answer = console.http.post(f"/schemas/{topic}-value", json={"schema": json.dumps(schema)})
+        framed = b"\0" + int(answer.json()["id"]).to_bytes(4, "big")
+        create(console, topic)
+        records = [{"value": framed + state} for state in (b"\0", b"\2")]
+        produce(console, topic, [*records, {"value": "no schema"}])
+        found, _ = search(console, topic, q="SHIPPED")
+        assert found == ['{"state": "SHIPPED"}']
+        found, _ = search(console, topic, kind="expression", q='value.state == "SHIPPED"')
+        assert found == ['{"state": "SHIPPED"}']
+        assert len(search(console, topic, q="state")[0]) == 2

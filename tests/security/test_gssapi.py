@@ -27,7 +27,8 @@ from headrace.client.kerberos import TicketSource, kerberos_login
 from headrace.errors import ErrorCode, KafkaError, SettingError
 from headrace.security import gss
 from headrace.security.gss import AcceptorContext, InitiatorContext, initiator_credential
-from headrace.security.gssapi import WAITING, KerberosLogin, make_tickets
+from headrace.security.gssapi import KerberosLogin, make_tickets
+from headrace.security.logins import WAITING
 from headrace.settings import Settings
 from tests.security.secured import PROTOCOLS, SecuredBroker
 from tests.security.test_logins import Raw, request, text

@@ -11,14 +11,13 @@ import pytest
 from headrace.errors import SettingError
 from headrace.security.http_users import (
     HttpUsers,
-    Role,
-    parse_basic,
     parse_users,
     verifier_text,
     write_user,
 )
+from headrace.security.logins import LoginRefused, parse_basic
 from headrace.security.passwords import PasswordChecks
-from headrace.security.scram import LoginRefused
+from headrace.security.roles import Role
 from headrace.security.state import ScramCredential
 
 PASSWORD = "correct horse"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headrace.errors import SettingError
 from headrace.security.kerberos_names import KerberosRules
-from headrace.security.scram import LoginRefused
+from headrace.security.logins import LoginRefused
 from tests.support.java import java_command
 
 REALM = "REALM.COM"

@@ -8,9 +8,10 @@ import pytest
 from headrace.client.config import Security
 from headrace.client.login import login
 from headrace.security import passwords as passwords_module
+from headrace.security.logins import WAITING, LoginRefused
 from headrace.security.mechanisms import MECHANISMS, Exchange, LoggedIn, make_exchange
 from headrace.security.passwords import Passwords
-from headrace.security.scram import LoginRefused, credential_from_password, is_password
+from headrace.security.scram import credential_from_password, is_password
 from headrace.security.state import NOTHING, ScramCredential, SecurityState
 
 
@@ -112,7 +113,7 @@ def test_a_flood_of_passwords_is_bounded(passwords: Passwords) -> None:
         return await asyncio.gather(*tries, return_exceptions=True)
 
     texts = [str(one) for one in asyncio.run(flood())]
-    assert texts.count("too many passwords are being checked") == 300 - passwords_module.WAITING
+    assert texts.count("too many passwords are being checked") == 300 - WAITING
     assert log_in(passwords, "PLAIN"), "and afterwards logins work again"
 
 

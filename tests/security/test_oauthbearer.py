@@ -26,8 +26,8 @@ from headrace.client.connection import Connection
 from headrace.client.errors import ClientError, Unreachable
 from headrace.clock import SystemClock
 from headrace.errors import ErrorCode, KafkaError, SettingError
-from headrace.security.oauthbearer import WAITING, make_tokens, parse_first
-from headrace.security.scram import LoginRefused
+from headrace.security.logins import WAITING, LoginRefused
+from headrace.security.oauthbearer import make_tokens, parse_first
 from headrace.settings import Settings
 from tests.security.issuer import (
     AUDIENCE,

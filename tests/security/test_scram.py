@@ -7,8 +7,8 @@ import pytest
 from headrace.client.config import Security
 from headrace.client.errors import ClientError
 from headrace.client.login import login
+from headrace.security.logins import LoginRefused
 from headrace.security.scram import (
-    LoginRefused,
     ScramExchange,
     credential_from_password,
     invented_credential,

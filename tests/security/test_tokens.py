@@ -9,9 +9,10 @@ from headrace.client.config import Security
 from headrace.client.login import login
 from headrace.clock import ManualClock
 from headrace.errors import ErrorCode, KafkaError
+from headrace.security.logins import LoginRefused
 from headrace.security.mechanisms import LoggedIn, make_exchange
 from headrace.security.passwords import Passwords
-from headrace.security.scram import DIGESTS, LoginRefused
+from headrace.security.scram import DIGESTS
 from headrace.security.state import NOTHING, DelegationToken, SecurityState
 from headrace.security.tokens import Tokens, TokenTimes
 

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from headrace.errors import SettingError
-from headrace.security import passwords
+from headrace.security import logins
 from headrace.security.http_users import verifier_text, write_user
 from headrace.service.authentication import Authentication
 from headrace.service.errors import HttpError
@@ -326,7 +326,7 @@ def test_a_flood_of_logins_is_refused_without_using_memory(
     users: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """More logins at a time than may wait: the rest gets 503, and the right password is served."""
-    monkeypatch.setattr(passwords, "WAITING", 2)
+    monkeypatch.setattr(logins, "WAITING", 2)
     settings = {**BASIC, "headrace.authentication.users.file": str(users)}
     authentication = Authentication("tiny", ServiceSettings(REGISTRY_TABLE, settings))
 

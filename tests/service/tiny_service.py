@@ -9,7 +9,7 @@ import sys
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from functools import partial
 
-from headrace.security.http_users import Role
+from headrace.security.roles import Role
 from headrace.service.authentication import HttpIdentity
 from headrace.service.errors import HttpError, StartFailure
 from headrace.service.http_service import Health, HttpService, ServiceMetric

@@ -53,7 +53,7 @@ SECURITY = "Security"
 ENTRIES = {
     "serve": CommandEntry("broker.serve_help", RUN, "Start a broker on this machine."),
     "registry": CommandEntry("schemas.registry", RUN, "Start a schema registry for a cluster."),
-    "console": CommandEntry("console", RUN, "Start a web console for a cluster."),
+    "console": CommandEntry("console_help", RUN, "Start a web console for a cluster."),
     "topics": CommandEntry(
         "topics.topics", DATA, "List, create, describe, alter and delete topics."
     ),

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from headrace.cli.failures import ExitCode, Failure, bad_usage, not_found
-from headrace.cli.options import DEFAULT_BOOTSTRAP
+from headrace.cli.option_table import DEFAULT_BOOTSTRAP
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Producer

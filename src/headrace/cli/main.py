@@ -1,14 +1,23 @@
 """The console script: decides what to load, runs it, and turns a Failure into an exit code.
 
-`headrace serve` bypasses Typer, whose import takes longer than starting a broker. All other
-commands go through `app.py`.
+Commands that start a process bypass Typer, whose import takes longer than their start
+(`option_table.py`). All other commands go through `app.py`.
 """
 
+import importlib
 import os
 import sys
 
 from headrace.admin.errors import AdminError
 from headrace.cli.failures import ExitCode, Failure, failure_of
+from headrace.cli.option_table import ProcessCommand
+
+PROCESSES = {
+    ("serve",): "headrace.cli.broker.serve",
+    ("registry", "serve"): "headrace.cli.schemas.registry_serve",
+    ("console",): "headrace.cli.console",
+}
+"""Modules of the commands that start a process."""
 
 
 def run() -> None:
@@ -21,10 +30,11 @@ def main(words: list[str]) -> int:
     completing = "_HEADRACE_COMPLETE" in os.environ
     wants_help = "--help" in words or "-h" in words
     try:
-        if words[:1] == ["serve"] and not wants_help and not completing:
-            from headrace.cli.broker import serve
-
-            return serve.start(words[1:])
+        if not wants_help and not completing:
+            for first, module in PROCESSES.items():
+                if tuple(words[: len(first)]) == first:
+                    command: ProcessCommand = importlib.import_module(module).COMMAND
+                    return command.start(words[len(first) :])
         from headrace.cli import app
 
         return app.run(words, everything=completing)

@@ -5,7 +5,9 @@ from typing import Annotated
 
 import typer
 
-DEFAULT_BOOTSTRAP = "localhost:9092"
+from headrace.cli.option_table import CLUSTER_PANEL
+from headrace.cli.option_table import DEFAULT_BOOTSTRAP as DEFAULT_BOOTSTRAP
+from headrace.cli.schemas.registry_client import CA_VARIABLE, TOKEN_VARIABLE, USER_INFO_VARIABLE
 
 
 def complete_topics(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -37,7 +39,7 @@ Bootstrap = Annotated[
         envvar="HEADRACE_BOOTSTRAP",
         metavar="HOST:PORT",
         help="A broker of the cluster; separate several with commas.",
-        rich_help_panel="Cluster and output",
+        rich_help_panel=CLUSTER_PANEL,
     ),
 ]
 ClientConfig = Annotated[
@@ -47,7 +49,20 @@ ClientConfig = Annotated[
         envvar="HEADRACE_CLIENT_CONFIG",
         metavar="FILE",
         help="File with properties of the Kafka client, for TLS and logins.",
-        rich_help_panel="Cluster and output",
+        rich_help_panel=CLUSTER_PANEL,
+    ),
+]
+RegistryOption = Annotated[
+    str,
+    typer.Option(
+        "--registry",
+        "-r",
+        envvar="HEADRACE_REGISTRY",
+        metavar="URL",
+        help=f"The schema registry; separate several URLs with commas. USER:PASSWORD is read from "
+        f"{USER_INFO_VARIABLE} or a token from {TOKEN_VARIABLE}, a file of CA certificates from "
+        f"{CA_VARIABLE}.",
+        rich_help_panel=CLUSTER_PANEL,
     ),
 ]
 AsJson = Annotated[
@@ -55,7 +70,7 @@ AsJson = Annotated[
     typer.Option(
         "--json",
         help="Print only JSON on standard output.",
-        rich_help_panel="Cluster and output",
+        rich_help_panel=CLUSTER_PANEL,
     ),
 ]
 TopicArgument = Annotated[

@@ -1,14 +1,18 @@
-"""Common parts of `headrace NAME serve`: options, settings, start."""
+"""Common parts of the commands that start an HTTP service: options, settings, start."""
 
+import os
 from collections.abc import Callable, Mapping
-from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, TypeVar
-
-import typer
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from headrace.cli.failures import Failure, bad_usage
-from headrace.cli.options import DEFAULT_BOOTSTRAP
+from headrace.cli.option_table import (
+    CLUSTER_PANEL,
+    DEFAULT_BOOTSTRAP,
+    CommandOption,
+    GivenOptions,
+    parse_options,
+)
 from headrace.errors import SettingError
 from headrace.service.request import Request
 from headrace.service.settings import KEY_STORES, ServiceSettings, check_setting
@@ -21,50 +25,68 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound=Request)
 
 
-class LogFormat(StrEnum):
-    """Format of the log."""
+def service_options(listen: CommandOption, *own: CommandOption) -> tuple[CommandOption, ...]:
+    """The options of a service: its address, its own options, and those of all services."""
+    return (
+        listen,
+        *own,
+        CommandOption("--config", "FILE", "File with settings, as .toml or as Java properties."),
+        CommandOption("--set", "NAME=VALUE", "One setting; may be repeated.", repeatable=True),
+        CommandOption(
+            "--bootstrap", "HOST:PORT", "A broker of the cluster; separate several with commas.",
+            short="-b", env="HEADRACE_BOOTSTRAP", shown_default=DEFAULT_BOOTSTRAP,
+            panel=CLUSTER_PANEL,
+        ),
+        CommandOption(
+            "--client-config", "FILE",
+            "File with properties of the Kafka client, for TLS and logins.",
+            env="HEADRACE_CLIENT_CONFIG", panel=CLUSTER_PANEL,
+        ),
+        CommandOption(
+            "--log-format", "text|json", "Format of the log on standard error.",
+            default="text", choices=("text", "json"),
+        ),
+        CommandOption(
+            "--log-level", "LEVEL", "Lowest level that is logged: debug, info, warning or error.",
+            default="info", choices=("debug", "info", "warning", "error"),
+        ),
+    )  # fmt: skip
 
-    TEXT = "text"
-    JSON = "json"
+
+class ServiceStart(NamedTuple):
+    """What the command line of a service says."""
+
+    given: GivenOptions
+    settings: ServiceSettings
+    properties: Mapping[str, str]
+    """Properties of the Kafka client, without the address of the cluster."""
 
 
-class LogLevel(StrEnum):
-    """Lowest level that is logged."""
+def read_command_line(
+    command: tuple[str, ...],
+    options: tuple[CommandOption, ...],
+    table: Mapping[str, Setting],
+    words: list[str],
+    named: Mapping[str, str],
+) -> ServiceStart:
+    """Parses the words; `named` has the setting of each option of the service itself."""
+    from headrace.cli import client
 
-    DEBUG = "debug"
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
-
-
-ServiceBootstrap = Annotated[
-    str | None,
-    typer.Option(
-        "--bootstrap",
-        "-b",
-        envvar="HEADRACE_BOOTSTRAP",
-        metavar="HOST:PORT",
-        help="A broker of the cluster; separate several with commas.",
-        show_default=DEFAULT_BOOTSTRAP,
-        rich_help_panel="Cluster and output",
-    ),
-]
-ConfigFile = Annotated[
-    str | None,
-    typer.Option(
-        "--config", metavar="FILE", help="File with settings, as .toml or as Java properties."
-    ),
-]
-Assignments = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="One setting; may be repeated."),
-]
-LogFormatOption = Annotated[
-    LogFormat, typer.Option("--log-format", help="Format of the log on standard error.")
-]
-LogLevelOption = Annotated[
-    LogLevel, typer.Option("--log-level", help="Lowest level that is logged.")
-]
+    given = parse_options(command, options, words, os.environ)
+    path = given.one("--client-config")
+    properties = client.read_properties_file(path) if path else {}
+    in_file = properties.pop("bootstrap.servers", None)
+    settings = read_settings(
+        table,
+        given.one("--config") or None,
+        given.all("--set"),
+        {
+            "listeners": listener(given.one("--listen") or None),
+            "bootstrap.servers": given.one("--bootstrap") or in_file,
+            **{name: given.one(flag) or None for flag, name in named.items()},
+        },
+    )
+    return ServiceStart(given, settings, properties)
 
 
 def listener(listen: str | None) -> str | None:
@@ -100,20 +122,14 @@ def read_settings(
         raise bad_usage(str(error)) from None
 
 
-def serve(
-    name: str,
-    build: Callable[[], "HttpService[R]"],
-    settings: ServiceSettings,
-    log_format: LogFormat,
-    log_level: LogLevel,
-) -> None:
-    """Runs the service that `build` imports and creates, until a signal."""
+def serve(name: str, build: Callable[[], "HttpService[R]"], start: ServiceStart) -> int:
+    """Runs the service that `build` imports and creates, until a signal; returns its exit code."""
     try:
         from headrace.service.errors import StartFailure
         from headrace.service.security import make_security
         from headrace.service.server import ProcessOptions, run
 
-        security = make_security(name, settings)
+        security = make_security(name, start.settings)
         service = build()
     except StartFailure as error:
         raise Failure(str(error)) from None
@@ -124,13 +140,13 @@ def serve(
         ) from None
     except SettingError as error:
         raise bad_usage(str(error)) from None
+    settings = start.settings
     options = ProcessOptions(
         listen=settings.listen,
-        log_format=log_format.value,
-        log_level=log_level.value,
+        log_format=start.given.one("--log-format"),
+        log_level=start.given.one("--log-level"),
         graceful_stop_s=settings.integer("shutdown.graceful.ms") / 1000,
         idle_connection_s=settings.integer("idle.timeout.ms") / 1000,
         security=security,
     )
-    if code := run(service, options):
-        raise typer.Exit(code)
+    return run(service, options)

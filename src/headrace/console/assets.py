@@ -7,6 +7,7 @@ again. Every path that is not a file gets the HTML page: the router in the brows
 import gzip
 import mimetypes
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -16,6 +17,7 @@ from headrace.service.responses import HttpContent
 
 FOLDER = Path(__file__).parent / "assets"
 COMPRESSED = frozenset({".css", ".html", ".js", ".json", ".svg"})
+PAGE = "/index.html"
 FOR_EVER = "public, max-age=31536000, immutable"
 
 SECURITY_HEADERS = {
@@ -36,11 +38,11 @@ SECURITY_HEADERS = {
 
 
 class Assets:
-    """All files in memory, as they are sent."""
+    """The files by their paths; each is read and compressed when it is first asked for."""
 
-    def __init__(self, files: Mapping[str, HttpContent], page: HttpContent) -> None:
+    def __init__(self, files: Mapping[str, Path]) -> None:
         self._files = files
-        self._page = page
+        self._content = cache(_content)
 
     async def serve(self, request: ConsoleRequest) -> object:
         """The file of a path, or the page."""
@@ -50,22 +52,23 @@ class Assets:
         found = self._files.get(path)
         if found is None and path.startswith("/assets/"):
             raise HttpError(404, f"{path[:200]} is not a file of this version; reload the page")
-        return self._page if found is None else found
+        return self._content(found or self._files[PAGE])
 
 
 def load_assets(folder: Path = FOLDER) -> Assets:
-    """Reads and compresses the files; raises StartFailure if they have not been built."""
+    """Finds the files; raises StartFailure if they have not been built."""
     if not (folder / "index.html").is_file():
         raise StartFailure(
             "this installation has no console pages; in a checkout run `make console`, "
             "otherwise install a wheel of headrace"
         )
-    files = {
-        f"/{path.relative_to(folder).as_posix()}": _content(path)
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
-    return Assets(files, files["/index.html"])
+    return Assets(
+        {
+            f"/{path.relative_to(folder).as_posix()}": path
+            for path in folder.rglob("*")
+            if path.is_file()
+        }
+    )
 
 
 def _content(path: Path) -> HttpContent:

@@ -4,7 +4,7 @@ import asyncio
 
 from headrace.admin.record_times import RecordTimes
 from headrace.console.cluster_threads import ClusterThreads
-from headrace.console.dead_letter_jobs import ResendJobs
+from headrace.console.dead_letters.jobs import ResendJobs
 from headrace.console.flow_rates import FlowRates
 from headrace.console.observer import Observer
 from headrace.console.options import ConsoleOptions
@@ -18,7 +18,7 @@ from headrace.security.audit import Audit
 class Console:
     """One console of one cluster."""
 
-    def __init__(self, options: ConsoleOptions) -> None:
+    def __init__(self, options: ConsoleOptions, audit: Audit) -> None:
         self.options = options
         self.cluster = ClusterThreads(options.client_config)
         self.registry = options.registry
@@ -30,15 +30,14 @@ class Console:
             exports=options.exports_metrics,
             by_partition=options.exports_partitions,
         )
-        self.audit = Audit(service="console", path=options.audit_file)
+        self.audit = audit
         self.queries = QueryProgress(self.cluster)
         self.resends = ResendJobs(self.cluster)
         self.flow_rates = FlowRates(self.cluster)
         self.forecast_times = RecordTimes()
         self.forecast_lock = asyncio.Lock()
 
-    async def start(self) -> None:
-        """The console starts without its cluster, too; the pages then tell what is wrong."""
+    def start(self) -> None:
         self.observer.start()
 
     async def stop(self) -> None:
@@ -47,4 +46,3 @@ class Console:
         await self.resends.stop()
         self.tails.close()
         self.cluster.close()
-        self.audit.close()

@@ -1,27 +1,38 @@
 """A request to the console: the chassis's request with the console's state and parameters."""
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from headrace.console.console import Console
+from headrace.console.consoles import Consoles
 from headrace.service.errors import HttpError
 from headrace.service.request import Request
+
+if TYPE_CHECKING:
+    from headrace.console.console import Console
 
 
 class ConsoleRequest(Request):
     """A request with the state that it is about."""
 
-    __slots__ = ("console",)
+    __slots__ = ("_consoles", "console")
+
+    console: "Console"
+    """The state that handlers use; `open_console` sets it."""
 
     def __init__(
         self,
-        console: Console,
+        consoles: Consoles,
         method: str,
         path: Mapping[str, str],
         query: Mapping[str, Sequence[str]],
         headers: Mapping[bytes, bytes],
     ) -> None:
         super().__init__(method, path, query, headers)
-        self.console = console
+        self._consoles = consoles
+
+    async def open_console(self) -> None:
+        """Waits until the console's state is open."""
+        self.console = await self._consoles.get()
 
     def fields(self) -> Mapping[str, object]:
         """The body as an object."""

@@ -17,14 +17,14 @@ from headrace.client.cluster import Cluster
 from headrace.client.groups import committed_by_group
 from headrace.client.offsets import COMMITTED, EARLIEST, LATEST, available_offsets
 from headrace.console.console_request import ConsoleRequest, whole_number
-from headrace.console.dead_letter_jobs import LetterSender, ResendJob
-from headrace.console.dead_letter_progress import (
+from headrace.console.dead_letters.jobs import LetterSender, ResendJob
+from headrace.console.dead_letters.progress import (
     LetterProgress,
     group_name,
     read_progress,
     write_progress,
 )
-from headrace.console.dead_letter_scan import (
+from headrace.console.dead_letters.scan import (
     Cause,
     DryRun,
     LetterScan,

@@ -3,8 +3,8 @@
 from functools import partial
 
 from headrace.console.assets import SECURITY_HEADERS, load_assets
-from headrace.console.console import Console
 from headrace.console.console_request import ConsoleRequest
+from headrace.console.consoles import Consoles
 from headrace.console.routes import routes
 from headrace.service.http_service import Health, HttpService
 
@@ -13,19 +13,19 @@ BODY_BYTES = 32_000_000
 """A produced record may be as large as brokers accept it."""
 
 
-def console_service(console: Console, listen_host: str) -> HttpService[ConsoleRequest]:
+def console_service(consoles: Consoles, listen_host: str) -> HttpService[ConsoleRequest]:
     """The HTTP service of a console; raises StartFailure if its pages are missing."""
-    options = console.options
+    options = consoles.options
     return HttpService(
         name="console",
         summary=f"for the cluster at {options.bootstrap}",
         routes=routes(read_only=options.read_only),
-        make_request=partial(ConsoleRequest, console),
-        start=console.start,
-        stop=console.stop,
+        make_request=partial(ConsoleRequest, consoles),
+        start=consoles.start,
+        stop=consoles.stop,
         health=Health,
         metrics=tuple,
-        metrics_text=lambda: console.observer.metrics_page,
+        metrics_text=consoles.metrics_page,
         page=load_assets().serve,
         hosts=LOOPBACK_NAMES | options.hosts | {listen_host.lower()},
         response_headers=SECURITY_HEADERS,

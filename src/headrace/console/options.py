@@ -2,11 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from headrace.client.config import ClientConfig, client_config, from_librdkafka
 from headrace.console.masks import NO_MASKS, Masks, parse_masks
-from headrace.schemas.client import SchemaClient
 from headrace.service.settings import ServiceSettings
+
+if TYPE_CHECKING:
+    from headrace.schemas.client import SchemaClient
 
 CLIENT_ID = "headrace-console"
 ANSWER_TIMEOUT_MS = 10_000
@@ -20,7 +23,7 @@ class ConsoleOptions:
     bootstrap: str
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Client properties with librdkafka's names, secrets included."""
-    registry: SchemaClient | None = None
+    registry: "SchemaClient | None" = None
     """None: the console has no schema registry."""
     exports_metrics: bool = False
     """Whether `/metrics` has the names of kafka_exporter."""
@@ -59,7 +62,7 @@ class ConsoleOptions:
 
 
 def read_options(
-    settings: ServiceSettings, properties: Mapping[str, str], registry: SchemaClient | None
+    settings: ServiceSettings, properties: Mapping[str, str], registry: "SchemaClient | None"
 ) -> ConsoleOptions:
     """The options that the settings and the client's properties mean; SettingError if invalid."""
     return ConsoleOptions(

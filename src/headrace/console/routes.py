@@ -5,26 +5,32 @@ of records (READ, audited), changes (WRITE, audited) and changes of access (ADMI
 """
 
 from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
-from headrace.console import (
-    access_api,
-    brokers_api,
-    dead_letters_api,
-    groups_api,
-    lineage_api,
-    overview_api,
-    produce_api,
-    queries_api,
-    records_api,
-    retention_api,
-    schemas_api,
-    topics_api,
-    transactions_api,
-)
 from headrace.console.console_request import ConsoleRequest
-from headrace.security.http_users import Role
+from headrace.console.lazy_handlers import MODULES, LazyModule
 from headrace.security.principals import ANONYMOUS
+from headrace.security.roles import Role
 from headrace.service.routes import HttpRoute
+
+if TYPE_CHECKING:
+    from headrace.console import (
+        access_api,
+        brokers_api,
+        dead_letters_api,
+        groups_api,
+        lineage_api,
+        overview_api,
+        produce_api,
+        queries_api,
+        records_api,
+        retention_api,
+        schemas_api,
+        topics_api,
+        transactions_api,
+    )
+else:
+    globals().update({name: LazyModule(name) for name in MODULES})
 
 Handler = Callable[[ConsoleRequest], Awaitable[object]]
 Row = tuple[str, str, Handler]

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from headrace.registry import operations_api, schemas_api, settings_api, subjects_api
 from headrace.registry.call import Call
-from headrace.security.http_users import Role
+from headrace.security.roles import Role
 from headrace.service.routes import HttpRoute
 
 READ, ADMIN = Role.READ, Role.ADMIN

@@ -4,11 +4,9 @@ The client authenticates with its ticket, then both sides agree on no security l
 is done by TLS, as in Kafka. Tickets are checked in a worker thread with a bounded queue.
 """
 
-import asyncio
 import logging
 import os
 import stat
-from concurrent.futures import ThreadPoolExecutor
 from enum import Enum, auto
 from functools import partial
 
@@ -22,14 +20,12 @@ from headrace.security.gss import (
     default_realm,
 )
 from headrace.security.kerberos_names import RULES_SETTING, KerberosRules
+from headrace.security.logins import LoginRefused, LoginWorker
 from headrace.security.mechanisms import LoggedIn
-from headrace.security.scram import LoginRefused, TooManyLogins
 from headrace.settings import Settings
 
 logger = logging.getLogger(__name__)
 
-WAITING = 128
-"""The limit of tickets being checked or waiting; further logins are refused."""
 MOST_TOKENS = 4
 """Tokens of a client until its context is complete; Kerberos needs one or two."""
 _NO_LAYER = 1
@@ -43,22 +39,11 @@ class Tickets:
     def __init__(self, credential: Credential, rules: KerberosRules) -> None:
         self.credential = credential
         self.rules = rules
-        self._waiting = 0
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix="kerberos-tickets")
-
-    async def work(self, compute: "partial[bytes]") -> bytes:
-        """Compute in the thread; TooManyLogins if too many checks wait."""
-        if self._waiting >= WAITING:
-            raise TooManyLogins("too many tickets are being checked")
-        self._waiting += 1
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._executor, compute)
-        finally:
-            self._waiting -= 1
+        self.worker = LoginWorker("tickets", "kerberos-tickets")
 
     def close(self) -> None:
         """Stop the thread."""
-        self._executor.shutdown(wait=False, cancel_futures=True)
+        self.worker.close()
 
 
 class _Expected(Enum):
@@ -82,7 +67,7 @@ class KerberosLogin:
 
     async def step(self, token: bytes) -> bytes:
         """Accept the ticket, offer the security layers, take the client's choice."""
-        return await self._tickets.work(partial(self._step, token))
+        return await self._tickets.worker.run(partial(self._step, token))
 
     def _step(self, token: bytes) -> bytes:
         """Like `step`, in the worker thread."""

@@ -18,12 +18,12 @@ import os
 import re
 import secrets
 from collections.abc import Mapping
-from enum import IntEnum
 from pathlib import Path
 from typing import NamedTuple
 
 from headrace.errors import SettingError
 from headrace.security.passwords import PasswordChecks
+from headrace.security.roles import ROLE_NAMES, Role
 from headrace.security.scram import (
     DIGESTS,
     MIN_ITERATIONS,
@@ -40,24 +40,10 @@ ITERATIONS = 100_000
 """Iterations for new passwords: more than for broker users, because no client computes them."""
 MOST_ITERATIONS = 10_000_000
 NO_PASSWORD = "*"
-LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
-"""Addresses that other machines cannot reach."""
 _BASE64 = "([A-Za-z0-9+/]+=*)"
 _VERIFIER = re.compile(
     rf"(SCRAM-SHA-256|SCRAM-SHA-512)\$([0-9]{{1,8}}):{_BASE64}\${_BASE64}:{_BASE64}"
 )
-
-
-class Role(IntEnum):
-    """The role of a user of an HTTP interface; each role includes the ones before it."""
-
-    VIEW = 1
-    READ = 2
-    WRITE = 3
-    ADMIN = 4
-
-
-ROLE_NAMES = tuple(role.name.lower() for role in Role)
 
 
 class HttpUser(NamedTuple):
@@ -227,12 +213,3 @@ class HttpUsers:
                 "every user of this machine may read %s and try passwords: chmod 600 %s",
                 self._path, self._path,
             )  # fmt: skip
-
-
-def parse_basic(credentials: bytes) -> tuple[str, str]:
-    """User and password of an `Authorization: Basic` header (RFC 7617); ValueError if malformed."""
-    text = base64.b64decode(credentials.strip(), validate=True).decode()
-    name, colon, password = text.partition(":")
-    if not colon or not name:
-        raise ValueError("expected NAME:PASSWORD")
-    return name, password

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 from headrace.errors import SettingError
+from headrace.security.logins import LoginRefused
 from headrace.security.principals import expanded, in_case
-from headrace.security.scram import LoginRefused
 
 RULES_SETTING = "sasl.kerberos.principal.to.local.rules"
 LONGEST_PRINCIPAL = 1024

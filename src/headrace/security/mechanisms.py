@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from headrace.security.logins import LoginRefused
 from headrace.security.passwords import Passwords
 from headrace.security.scram import (
     DIGESTS,
-    LoginRefused,
     ScramExchange,
     parse_client_first,
 )

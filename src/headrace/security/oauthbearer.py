@@ -8,9 +8,7 @@ the login fails like any other.
 import asyncio
 import logging
 import re
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TypeVar
 
 from headrace.clock import Clock
 from headrace.errors import SettingError
@@ -26,16 +24,13 @@ from headrace.security.jwt import (
     shown,
     verify_token,
 )
+from headrace.security.logins import WAITING, LoginRefused, LoginWorker
 from headrace.security.mechanisms import LoggedIn, RefusedWithStatus
-from headrace.security.scram import LoginRefused
 from headrace.security.web_fetch import TIMEOUT_S, fetch, url_problem
 from headrace.settings.setting import SettingValues
 
 logger = logging.getLogger(__name__)
-T = TypeVar("T")
 
-WAITING = 128
-"""The limit of tokens being checked, and of logins that wait for keys."""
 _LARGEST_MESSAGE_BYTES = LARGEST_TOKEN_BYTES + 8192
 REFUSAL = b'{"status":"invalid_token"}'
 _UNSIGNED = "headrace.oauthbearer.test.unsigned.tokens"
@@ -67,21 +62,21 @@ class BearerTokens:
         self._rules = rules
         self._keys = keys
         self._clock = clock
-        self._checking = 0
         self._waiting = 0
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix="bearer-tokens")
+        """Logins that wait for keys."""
+        self._worker = LoginWorker("tokens", "bearer-tokens")
 
     async def check(self, text: str) -> TokenUser:
         """The user of a token; InvalidToken if it is not valid."""
-        token = await self._in_worker(partial(parse_token, text))
+        token = await self._worker.run(partial(parse_token, text))
         key = None if token.algorithm == UNSIGNED else await self._key(token)
-        return await self._in_worker(
+        return await self._worker.run(
             partial(verify_token, token, key, self._rules, self._clock.now_ms())
         )
 
     def close(self) -> None:
         """Stop the threads."""
-        self._executor.shutdown(wait=False, cancel_futures=True)
+        self._worker.close()
         if self._keys is not None:
             self._keys.close()
 
@@ -110,15 +105,6 @@ class BearerTokens:
     def _find(self, token: ParsedToken) -> Jwk | None:
         current = None if self._keys is None else self._keys.current
         return None if current is None else current.find(token.key_id, token.algorithm)
-
-    async def _in_worker(self, work: "partial[T]") -> T:
-        if self._checking >= WAITING:
-            raise InvalidToken("too many tokens are being checked")
-        self._checking += 1
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._executor, work)
-        finally:
-            self._checking -= 1
 
 
 class BearerLogin:

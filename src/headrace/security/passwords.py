@@ -1,24 +1,19 @@
 """Password checks, which take milliseconds, outside the event loop.
 
-The number of waiting checks is bounded: a flood of logins is refused instead of queued without
-limit. A correct password is cached as an HMAC with a random key of this process, so that the next
+A correct password is cached as an HMAC with a random key of this process, so that the next
 login of the same client takes microseconds.
 """
 
-import asyncio
 import hashlib
 import hmac
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TypeVar
 
+from headrace.security.logins import LoginRefused, LoginWorker
 from headrace.security.scram import (
     DIGESTS,
     MIN_ITERATIONS,
-    LoginRefused,
-    TooManyLogins,
     invented_choice,
     invented_credential,
     is_password,
@@ -26,10 +21,6 @@ from headrace.security.scram import (
 from headrace.security.state import Credentials, DelegationToken, ScramCredential, SecurityState
 from headrace.security.tokens import Tokens
 
-_Result = TypeVar("_Result")
-
-WAITING = 128
-"""The limit of checks in progress or waiting; further logins are refused."""
 REMEMBERED = 10_000
 _DEFAULT_MECHANISM = "SCRAM-SHA-256"
 
@@ -40,37 +31,22 @@ class PasswordChecks:
     def __init__(self) -> None:
         self._key = secrets.token_bytes(32)
         self._known: set[bytes] = set()
-        self._waiting = 0
-        self._executor: ThreadPoolExecutor | None = None
+        self.worker = LoginWorker("passwords", "passwords")
 
     async def check(self, mechanism: str, credential: ScramCredential, password: str) -> None:
         """LoginRefused unless the password matches the credential."""
         proof = self._proof(credential, password)
         if proof in self._known:
             return
-        if not await self.work(partial(is_password, mechanism, credential, password)):
+        if not await self.worker.run(partial(is_password, mechanism, credential, password)):
             raise LoginRefused("wrong password, or no such user")
         if len(self._known) >= REMEMBERED:
             self._known.clear()
         self._known.add(proof)
 
-    async def work(self, compute: Callable[[], _Result]) -> _Result:
-        """Compute in the thread; TooManyLogins if too many checks wait."""
-        if self._waiting >= WAITING:
-            raise TooManyLogins("too many passwords are being checked")
-        if self._executor is None:
-            self._executor = ThreadPoolExecutor(1, thread_name_prefix="passwords")
-        loop = asyncio.get_running_loop()
-        self._waiting += 1
-        try:
-            return await loop.run_in_executor(self._executor, compute)
-        finally:
-            self._waiting -= 1
-
     def close(self) -> None:
         """Stop the thread."""
-        if self._executor is not None:
-            self._executor.shutdown(cancel_futures=True)
+        self.worker.close()
 
     def _proof(self, credential: ScramCredential, password: str) -> bytes:
         """The cache key of a correct password for this credential."""
@@ -109,7 +85,9 @@ class Passwords:
         key = (token_id, mechanism)
         known = self._token_credentials.get(key)
         if known is None:
-            known = await self._checks.work(partial(self._tokens.credential, token_id, mechanism))
+            known = await self._checks.worker.run(
+                partial(self._tokens.credential, token_id, mechanism)
+            )
             if len(self._token_credentials) >= REMEMBERED:
                 self._token_credentials.clear()
             self._token_credentials[key] = known

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from headrace.security.logins import LoginRefused
 from headrace.security.state import ScramCredential
 
 _Option = TypeVar("_Option")
@@ -20,14 +21,6 @@ MIN_ITERATIONS = 4096
 MAX_ITERATIONS = 16_384
 DIGESTS: Mapping[str, str] = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 SALT_BYTES = 16
-
-
-class LoginRefused(Exception):
-    """The login failed. The message is for the broker's log, not for the client."""
-
-
-class TooManyLogins(LoginRefused):
-    """The login was not checked, because too many others wait."""
 
 
 def credential_from_password(

@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 from starlette.types import Receive, Scope, Send
 
-from headrace.security.http_users import Role
+from headrace.security.roles import Role
 from headrace.service.errors import HttpError, StartFailure
 from headrace.service.http_service import Authenticate, HttpService
 from headrace.service.request import Request, parse_query

@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from headrace.clock import SystemClock
 from headrace.errors import SettingError
 from headrace.security.audit import Audit
-from headrace.security.http_users import LOOPBACK, HttpUsers, Role, parse_basic
 from headrace.security.jwt import LONGEST_USERNAME, InvalidToken
+from headrace.security.logins import LoginRefused, TooManyLogins, parse_basic
 from headrace.security.principals import ANONYMOUS, PrincipalRules
-from headrace.security.scram import LoginRefused, TooManyLogins
+from headrace.security.roles import LOOPBACK, Role
 from headrace.service.errors import HttpError
 from headrace.service.request import Request
 from headrace.service.settings import ServiceSettings
 
 if TYPE_CHECKING:
+    from headrace.security.http_users import HttpUsers
     from headrace.security.oauthbearer import BearerTokens
 
 logger = logging.getLogger(__name__)
@@ -80,7 +81,7 @@ class Authentication:
         self._rules = PrincipalRules(settings.text("ssl.principal.mapping.rules"))
         path = settings.text(USERS_FILE)
         self._audit = Audit(service=service, path=settings.text("headrace.audit.file"))
-        self._users = HttpUsers(USERS_FILE, path) if path else None
+        self._users = _read_users(path) if path else None
         self._tokens: BearerTokens | None = None
         if BEARER in methods:
             self._tokens = _make_tokens(settings)
@@ -177,6 +178,13 @@ def make_authentication(service: str, settings: ServiceSettings) -> Authenticati
                 )
         return None
     return Authentication(service, settings)
+
+
+def _read_users(path: str) -> "HttpUsers":
+    # Imported here: a service without such a file starts faster without.
+    from headrace.security.http_users import HttpUsers
+
+    return HttpUsers(USERS_FILE, path)
 
 
 def _make_tokens(settings: ServiceSettings) -> "BearerTokens":

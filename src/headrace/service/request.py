@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from urllib.parse import parse_qs
 
 from headrace.bounded_json import BadJson, parse_json
-from headrace.security.http_users import Role
+from headrace.security.roles import Role
 from headrace.service.errors import HttpError
 
 BODY_CONTAINERS = 20_000

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Generic, NamedTuple, TypeVar
 from urllib.parse import unquote
 
-from headrace.security.http_users import Role
+from headrace.security.roles import Role
 from headrace.service.errors import HttpError
 from headrace.service.request import Request
 

@@ -41,6 +41,8 @@ LENGTH_AT = 8
 _WHOLE = 1 << 31
 _START_BYTES = 8
 _MANY_HEADERS = 1000
+_NULL = 1
+"""The length -1 as a zigzag number."""
 
 _put_int32 = struct.Struct(">i").pack_into
 _put_int16 = struct.Struct(">h").pack_into
@@ -207,19 +209,40 @@ def unpack(
 def _read_record(
     buf: bytes | bytearray, pos: int, field_bytes: int
 ) -> tuple[int, int, int, bytes | None, bytes | None, "tuple[RecordHeader, ...] | _ManyHeaders"]:
-    """The position after the record at `pos`, its deltas, key, value and headers."""
+    """The position after the record at `pos`, its deltas, key, value and headers.
+
+    Numbers of one byte, and lengths of two, are read here: a call costs more than reading them.
+    """
     try:
-        length, pos = read_varint(buf, pos)
+        first, second = buf[pos], buf[pos + 1]
+        if first & 0x80 and second < 0x80 and not first & 1:
+            length, pos = (first & 0x7F | second << 7) >> 1, pos + 2
+        else:
+            length, pos = read_varint(buf, pos)
         end = pos + length
         if length < MIN_RECORD_BYTES - 1 or end > len(buf):
             raise invalid(f"a record of {length} bytes does not fit")
-        timestamp_delta, pos = read_varint(buf, pos + 1, 63)
-        offset_delta, pos = read_varint(buf, pos)
-        key, pos = _read_bytes(buf, pos, end, field_bytes)
+        pos += 1
+        if (first := buf[pos]) & 0x81:
+            timestamp_delta, pos = read_varint(buf, pos, 63)
+        else:
+            timestamp_delta, pos = first >> 1, pos + 1
+        first, second = buf[pos], buf[pos + 1]
+        if first & 0x80 and second < 0x80 and not first & 1:
+            offset_delta, pos = (first & 0x7F | second << 7) >> 1, pos + 2
+        else:
+            offset_delta, pos = read_varint(buf, pos)
+        key: bytes | None
+        if buf[pos] == _NULL:
+            key, pos = None, pos + 1
+        else:
+            key, pos = _read_bytes(buf, pos, end, field_bytes)
         value, pos = _read_bytes(buf, pos, end, field_bytes)
-        count, pos = read_varint(buf, pos)
         headers: tuple[RecordHeader, ...] | _ManyHeaders = ()
-        if count:
+        if not buf[pos]:
+            pos += 1
+        else:
+            count, pos = read_varint(buf, pos)
             if count > _MANY_HEADERS and field_bytes != _WHOLE:
                 headers, pos = _ManyHeaders(count, pos, end), end
             else:

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from headrace.console.records.expression import BadExpression, SearchedRecord, parse_expression
+from headrace.wire.records import Record
 
 VALUE = {
     "amount": 120,
@@ -18,12 +19,14 @@ VALUE = {
 
 
 def subject(value: object = VALUE, key: str | None = "alice") -> SearchedRecord:
-    return SearchedRecord(
-        {"partition": 3, "offset": 42, "timestamp": 1_700_000_000_000},
-        lambda: key,
-        lambda: value if isinstance(value, str) or value is None else json.dumps(value),
-        lambda: {"source": "web", "trace-id": "7", "empty": None},
-    )
+    text = value if isinstance(value, str) or value is None else json.dumps(value)
+    headers = (("source", b"web"), ("trace-id", b"7"), ("empty", None))
+    record = Record(42, 1_700_000_000_000, _bytes(key), _bytes(text), headers)
+    return SearchedRecord(record, 3, lambda data: None if data is None else data.decode())
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else text.encode()
 
 
 @pytest.mark.parametrize(
@@ -88,6 +91,11 @@ def test_these_do_not_match(text: str) -> None:
     assert not parse_expression(text).matches(subject())
 
 
+def test_white_space_around_a_value_does_not_matter() -> None:
+    assert parse_expression("value.amount == 1").matches(subject('\n {"amount": 1} \r\n'))
+    assert not parse_expression("value.amount == 1").matches(subject('{"amount": 1} 2'))
+
+
 @pytest.mark.parametrize("value", ["not json", None, "", "[1", "NaN{", "[" * 100_000])
 def test_values_that_are_not_json_have_no_fields(value: str | None) -> None:
     assert not parse_expression("value.amount > 1").matches(subject(value))
@@ -127,6 +135,11 @@ def test_what_cannot_be_parsed_is_explained(text: str, why: str) -> None:
         ('value.name == "Ada" or key == "x"', None),
         ('not value.name == "Ada"', None),
         ('value.name != "Ada"', None),
+        ('value contains "1, 2"', "1, 2"),
+        ('value.name contains "da"', "da"),
+        ('value.items contains "1, 2"', None),
+        ('value.amount contains "100"', None),
+        ('value.amount contains "nfinit"', None),
         ('headers.source == "web"', None),
         ("value.amount == 120", None),
     ],

@@ -161,8 +161,7 @@ class MetricsPage:
 
 async def _is_user(users: "HttpUsers", headers: list[bytes]) -> bool:
     """Whether the headers have the name and the password of a user."""
-    from headrace.security.http_users import parse_basic
-    from headrace.security.scram import LoginRefused
+    from headrace.security.logins import LoginRefused, parse_basic
 
     for header in headers:
         name, _, value = header.partition(b":")
@@ -195,8 +194,9 @@ def make_metrics_page(
         tls = server_tls.ServerTls(_ADDRESS, settings, "none")
     if path := settings.text(_USERS):
         from headrace.security import http_users
+        from headrace.security.roles import LOOPBACK
 
-        if tls is None and host not in http_users.LOOPBACK:
+        if tls is None and host not in LOOPBACK:
             raise SettingError(
                 f"{_USERS} is set, and {_ADDRESS}={text} has no TLS: everyone on the way could "
                 f"read the passwords. Use https://{address}"

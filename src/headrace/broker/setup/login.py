@@ -27,8 +27,8 @@ from headrace.broker.setup.setups import Setups
 from headrace.clock import Clock
 from headrace.errors import ErrorCode, KafkaError, MalformedRequest
 from headrace.security.audit import Audit
+from headrace.security.logins import LoginRefused
 from headrace.security.mechanisms import Exchange, LoggedIn, RefusedWithStatus
-from headrace.security.scram import LoginRefused
 from headrace.wire.framing import (
     REQUEST_START_BYTES,
     frame_response,

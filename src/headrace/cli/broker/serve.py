@@ -1,15 +1,11 @@
-"""`headrace serve`: parses the options and starts the broker.
-
-This command does not use Typer, because importing Typer takes longer than starting a broker. Its
-options are in one table, OPTIONS, which is parsed here by hand; `serve_help.py` makes the help page
-and the completion from the same table.
-"""
+"""`headrace serve`: parses the options and starts the broker."""
 
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.cli.failures import bad_usage
+from headrace.cli.option_table import CommandOption, ProcessCommand, parse_options
 
 if TYPE_CHECKING:
     from headrace.settings import Settings
@@ -32,65 +28,48 @@ EXAMPLES = (
 
 DEFAULT_DATA_DIR = "headrace-data"
 DEFAULT_LISTEN = "127.0.0.1:9092"
-SEE_HELP = "`headrace serve --help` shows the options."
+WORDS = ("serve",)
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("text", "json")
 MOST_BROKERS = 64
 
 
-class ServeOption(NamedTuple):
-    """One option, for both parsers."""
-
-    flag: str
-    metavar: str
-    text: str
-    env: str = ""
-    default: str | None = None
-    shown_default: str = ""
-    choices: tuple[str, ...] = ()
-    repeatable: bool = False
-
-    @property
-    def name(self) -> str:
-        return self.flag.lstrip("-").replace("-", "_")
-
-
 OPTIONS = (
-    ServeOption(
+    CommandOption(
         "--data-dir", "DIR",
         "Data directory; created if missing. May be repeated, for several disks.",
         env="HEADRACE_DATA_DIR", shown_default=f"./{DEFAULT_DATA_DIR}", repeatable=True,
     ),
-    ServeOption(
+    CommandOption(
         "--listen", "HOST:PORT", "Address of the listener; port 0 selects a free port.",
         env="HEADRACE_LISTEN", shown_default=DEFAULT_LISTEN,
     ),
-    ServeOption(
+    CommandOption(
         "--advertise", "HOST:PORT", "Advertised address for clients.",
         env="HEADRACE_ADVERTISE", shown_default="the --listen address",
     ),
-    ServeOption("--node-id", "N", "This broker's number in the cluster.", env="HEADRACE_NODE_ID"),
-    ServeOption(
+    CommandOption("--node-id", "N", "This broker's number in the cluster.", env="HEADRACE_NODE_ID"),
+    CommandOption(
         "--brokers", "N",
         "Run N broker processes on this machine, on consecutive ports.",
         env="HEADRACE_BROKERS", shown_default="1",
     ),
-    ServeOption(
+    CommandOption(
         "--metadata", "ADDRESS",
         "Metadata store of the cluster: zookeeper://HOST:PORT,.../PATH, or sqlite:FOLDER.",
         env="HEADRACE_METADATA", shown_default="the data directory",
     ),
-    ServeOption("--config", "FILE", "File with settings, as .toml or as Kafka's .properties."),
-    ServeOption("--set", "NAME=VALUE", "One setting; may be repeated.", repeatable=True),
-    ServeOption(
+    CommandOption("--config", "FILE", "File with settings, as .toml or as Kafka's .properties."),
+    CommandOption("--set", "NAME=VALUE", "One setting; may be repeated.", repeatable=True),
+    CommandOption(
         "--metrics", "HOST:PORT", "Address for /metrics and /health, over HTTP.",
         env="HEADRACE_METRICS", shown_default="nowhere",
     ),
-    ServeOption(
+    CommandOption(
         "--log-format", "text|json", "Format of the broker's own log on standard error.",
         env="HEADRACE_LOG_FORMAT", default="text", choices=LOG_FORMATS,
     ),
-    ServeOption(
+    CommandOption(
         "--log-level", "LEVEL", "debug, info, warning or error.",
         env="HEADRACE_LOG_LEVEL", default="info", choices=LOG_LEVELS,
     ),
@@ -133,26 +112,26 @@ def start(words: list[str]) -> int:
 
 def make_plan(words: list[str], env: Mapping[str, str]) -> ServeOptions:
     """Combine options, environment and file by precedence."""
-    given = _parse(words, env)
-    one = {flag: values[0] for flag, values in given.items()}
-    settings = _settings(one["--config"], [word for word in given["--set"] if word])
-    if one["--metrics"]:
-        settings["headrace.metrics.address"] = one["--metrics"]
-    if one["--metadata"]:
-        settings["headrace.metadata"] = one["--metadata"]
-    node_id = one["--node-id"] or settings.get("node.id") or settings.get("broker.id") or ""
+    given = parse_options(WORDS, OPTIONS, words, env)
+    settings = _settings(given.one("--config"), given.all("--set"))
+    if given.one("--metrics"):
+        settings["headrace.metrics.address"] = given.one("--metrics")
+    if given.one("--metadata"):
+        settings["headrace.metadata"] = given.one("--metadata")
+    node_id = given.one("--node-id") or settings.get("node.id") or settings.get("broker.id") or ""
     if node_id and not node_id.isdecimal():
         raise bad_usage(f"the node id must be a whole number, not {node_id!r}")
-    _set_listeners(settings, one["--listen"], one["--advertise"])
-    words = [folder for folder in given["--data-dir"] if folder]
-    named = words or (settings.get("log.dirs") or settings.get("log.dir") or "").split(",")
+    _set_listeners(settings, given.one("--listen"), given.one("--advertise"))
+    named = given.all("--data-dir") or (
+        settings.get("log.dirs") or settings.get("log.dir") or ""
+    ).split(",")
     return ServeOptions(
         settings=settings,
         data_dirs=_folders(named) or (DEFAULT_DATA_DIR,),
         node_id=int(node_id) if node_id else None,
-        log_format=one["--log-format"].lower(),
-        log_level=one["--log-level"].lower(),
-        brokers=_brokers(one["--brokers"]),
+        log_format=given.one("--log-format"),
+        log_level=given.one("--log-level"),
+        brokers=_brokers(given.one("--brokers")),
     )
 
 
@@ -220,37 +199,6 @@ def _settings(file: str, assignments: list[str]) -> dict[str, str]:
     return settings
 
 
-def _parse(words: list[str], env: Mapping[str, str]) -> dict[str, list[str]]:
-    """The values of each option: from the command line, else the environment, else the table."""
-    by_flag = {option.flag: option for option in OPTIONS}
-    given: dict[str, list[str]] = {option.flag: [] for option in OPTIONS}
-    rest = iter(words)
-    for word in rest:
-        flag, equals, value = word.partition("=")
-        if flag not in by_flag:
-            raise bad_usage(f"unknown option {word!r}{_meant(flag)}", SEE_HELP)
-        if not equals:
-            following = next(rest, None)
-            if following is None:
-                raise bad_usage(f"{flag} needs a value, {by_flag[flag].metavar}", SEE_HELP)
-            value = following
-        # The last value is used, unless the option may be repeated.
-        given[flag] = [*given[flag], value] if by_flag[flag].repeatable else [value]
-    for option in OPTIONS:
-        fallback = env.get(option.env, "") if option.env else ""
-        found = given[option.flag] = given[option.flag] or [fallback or option.default or ""]
-        if option.choices and found[0].lower() not in option.choices:
-            raise bad_usage(f"{option.flag} {found[0]!r} is not one of {', '.join(option.choices)}")
-    return given
-
-
-def _meant(flag: str) -> str:
-    import difflib
-
-    close = difflib.get_close_matches(flag, [option.flag for option in OPTIONS], 1)
-    return f"; did you mean {close[0]}?" if close else ""
-
-
 def _set_listeners(settings: dict[str, str], listen: str, advertise: str) -> None:
     """Set the addresses of --listen and --advertise in the settings of a single listener."""
     names = [
@@ -279,3 +227,6 @@ def _address(text: str, option: str, lowest_port: int) -> str:
     if not host or not port.isdecimal() or not lowest_port <= int(port) < 65536:
         raise bad_usage(f"{option} {text!r} is not HOST:PORT")
     return text
+
+
+COMMAND = ProcessCommand(WORDS, SUMMARY, DETAILS, EXAMPLES, OPTIONS, start)

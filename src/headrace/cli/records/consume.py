@@ -19,10 +19,11 @@ from headrace.cli.options import (
     AsJson,
     Bootstrap,
     ClientConfig,
+    RegistryOption,
     TopicArgument,
     examples,
 )
-from headrace.cli.schemas.registry_option import DEFAULT_REGISTRY, RegistryOption
+from headrace.cli.schemas.registry_client import DEFAULT_REGISTRY
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message

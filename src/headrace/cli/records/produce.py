@@ -16,11 +16,12 @@ from headrace.cli.options import (
     AsJson,
     Bootstrap,
     ClientConfig,
+    RegistryOption,
     TopicArgument,
     examples,
     pairs,
 )
-from headrace.cli.schemas.registry_option import DEFAULT_REGISTRY, RegistryOption
+from headrace.cli.schemas.registry_client import DEFAULT_REGISTRY
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message, Producer

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from headrace.admin.typed_values import ValueDecoder, ValueEncoder
 from headrace.cli.failures import bad_usage
-from headrace.cli.schemas.registry_option import as_dict, schema_client
+from headrace.cli.schemas.registry_client import as_dict, schema_client
 from headrace.schemas.interface import RegisteredSchema
 
 if TYPE_CHECKING:

@@ -8,10 +8,9 @@ import typer
 
 from headrace.cli import output
 from headrace.cli.failures import Failure, bad_usage
-from headrace.cli.options import AsJson, examples
-from headrace.cli.schemas.registry_option import (
+from headrace.cli.options import AsJson, RegistryOption, examples
+from headrace.cli.schemas.registry_client import (
     DEFAULT_REGISTRY,
-    RegistryOption,
     as_dict,
     as_list,
     schema_client,

@@ -20,8 +20,10 @@ import json
 import operator
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
+
+from headrace.wire.records import Record
 
 MOST_CHARACTERS = 2_000
 MOST_DEPTH = 50
@@ -45,7 +47,10 @@ _TEXTS: Mapping[str, Callable[[str, str], bool]] = {
     "startswith": str.startswith,
     "endswith": str.endswith,
 }
-_ROOTS = ("key", "value", "headers", "partition", "offset", "timestamp")
+_DECODED = ("key", "value")
+_ROOTS = (*_DECODED, "headers", "partition", "offset", "timestamp")
+_SPECIAL_NUMBERS = ("NaN", "Infinity")
+_DECODER = json.JSONDecoder()
 _CONSTANTS: Mapping[str, object] = {"true": True, "false": False, "null": None}
 
 
@@ -60,33 +65,65 @@ class MissingField:
 MISSING = MissingField()
 
 
-@dataclass(slots=True)
 class SearchedRecord:
     """A record that is searched. Texts are decoded and parsed when an expression needs them."""
 
-    fixed: Mapping[str, object]
-    """Partition, offset and timestamp."""
-    key: Callable[[], str | None]
-    value: Callable[[], str | None]
-    headers: Callable[[], Mapping[str, str | None]]
-    _texts: dict[str, str | None] = field(default_factory=dict)
-    _parsed: dict[str, object] = field(default_factory=dict)
+    __slots__ = ("_parsed", "_record", "_text", "_texts", "partition")
+
+    def __init__(
+        self, record: Record, partition: int, text: Callable[[bytes | None], str | None]
+    ) -> None:
+        """`text` decodes a key, a value or the value of a header."""
+        self._record = record
+        self.partition = partition
+        self._text = text
+        self._texts: dict[str, str | None] | None = None
+        self._parsed: dict[str, object] | None = None
+
+    def fixed(self, root: str) -> int:
+        """The partition, the offset or the timestamp."""
+        if root == "partition":
+            return self.partition
+        return self._record.offset if root == "offset" else self._record.timestamp
+
+    def headers(self) -> Mapping[str, str | None]:
+        return {name: self._text(value) for name, value in self._record.headers}
 
     def text(self, root: str) -> str | None:
         """The key or the value as a text; None if there is none."""
-        if root not in self._texts:
-            self._texts[root] = self.key() if root == "key" else self.value()
-        return self._texts[root]
+        if self._texts is None:
+            self._texts = {}
+        elif root in self._texts:
+            return self._texts[root]
+        found = self._text(self._record.key if root == "key" else self._record.value)
+        self._texts[root] = found
+        return found
 
     def parsed(self, root: str) -> object:
         """The key or the value as JSON; MISSING if it is not JSON."""
-        if root not in self._parsed:
-            text = self.text(root)
-            try:
-                self._parsed[root] = MISSING if text is None else json.loads(text)
-            except (ValueError, RecursionError):
-                self._parsed[root] = MISSING
-        return self._parsed[root]
+        if self._parsed is None:
+            self._parsed = {}
+        elif root in self._parsed:
+            return self._parsed[root]
+        text = self.text(root)
+        found = MISSING if text is None else _parse(text)
+        self._parsed[root] = found
+        return found
+
+
+def _parse(text: str) -> object:
+    """The value of a JSON text; MISSING if it is none."""
+    try:
+        found: object
+        if text[:1].isspace() or text[-1:].isspace():
+            found = json.loads(text)
+        else:
+            # `json.loads` looks for white space around the value, which takes time.
+            found, end = _DECODER.raw_decode(text)
+            found = found if end == len(text) else MISSING
+    except (ValueError, RecursionError):
+        return MISSING
+    return found
 
 
 class Condition(Protocol):
@@ -161,9 +198,9 @@ class RecordPath:
     steps: tuple[str | int, ...]
 
     def of(self, subject: SearchedRecord) -> object:
-        if self.root in subject.fixed:
-            return subject.fixed[self.root]
-        if self.root == "headers":
+        if self.root not in _DECODED:
+            if self.root != "headers":
+                return subject.fixed(self.root)
             headers = subject.headers()
             name = ".".join(map(str, self.steps))
             return headers.get(name, MISSING) if self.steps else MISSING
@@ -215,9 +252,13 @@ class FieldComparison:
         return False
 
     def literal(self) -> str | None:
-        by_text = self.sign == "==" or self.sign in _TEXTS
-        if by_text and isinstance(self.right, str) and self.left.root in ("key", "value"):
+        if not isinstance(self.right, str) or self.left.root not in _DECODED:
+            return None
+        if self.sign == "==" or (self.sign in _TEXTS and not self.left.steps):
             return self.right
+        # A number, list or object is compared as JSON of our own: 1e2 as 100.0, [1,2] as [1, 2].
+        if self.sign in _TEXTS and self.right.isalpha():
+            return None if any(self.right in each for each in _SPECIAL_NUMBERS) else self.right
         return None
 
 

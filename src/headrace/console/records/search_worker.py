@@ -36,6 +36,8 @@ WINDOW = 50_000
 MOST_DECOMPRESSED = 64 << 20
 PROGRESS_S = 0.25
 FETCH_BYTES = 4 << 20
+SCHEMA_MARK = b"\0"
+"""The first byte of keys and values that begin with a schema id."""
 
 
 class SearchStopped(Exception):
@@ -130,36 +132,33 @@ class TopicSearch:
         header = read_header(data, at)
         if header.attributes & CONTROL:
             return
+        only_with_schema = False
         if self._literal is not None:
             payload = unpack(data, at, end, header, MOST_DECOMPRESSED)
             # JSON may have any character as an escape sequence.
             if self._literal not in payload and b"\\u" not in payload:
-                return
+                if self._decoder.values is None:
+                    return
+                only_with_schema = True
         append_time = bool(header.attributes & LOG_APPEND_TIME)
         place = TopicPartition(self._topic, partition)
-        for each in iterate(data, at, end, MOST_DECOMPRESSED):
-            if not low <= each.offset < high:
+        matches, text, masks = self._node.matches, self._text, self._decoder.masks.masks
+        for record in iterate(data, at, end, MOST_DECOMPRESSED):
+            if not low <= record.offset < high or (only_with_schema and not _has_schema(record)):
                 continue
-            # Whether a masked field matches would tell what is in it.
-            record = self._decoder.masked(self._topic, each)
-            if self._node.matches(self._subject(record, partition)):
+            if masks:
+                # Whether a masked field matches would tell what is in it.
+                record = self._decoder.masked(self._topic, record)
+            if matches(SearchedRecord(record, partition, text)):
                 yield shown_record(record, place, append_time, self._decoder, PREVIEW_CHARACTERS)
-
-    def _subject(self, record: Record, partition: int) -> SearchedRecord:
-        return SearchedRecord(
-            {"partition": partition, "offset": record.offset, "timestamp": record.timestamp},
-            lambda: self._text(record.key),
-            lambda: self._text(record.value),
-            lambda: {name: self._text(value) for name, value in record.headers},
-        )
 
     def _text(self, data: bytes | None) -> str | None:
         if data is None:
             return None
-        if data[:1] == b"\0":
+        if data.startswith(SCHEMA_MARK):
             decoded, _ = self._decoder.text(data)
             data = data if decoded is None else decoded
-        return data.decode(errors="replace")
+        return data.decode("utf-8", "replace")
 
     def _check(self) -> None:
         now = time.monotonic()
@@ -181,6 +180,12 @@ class TopicSearch:
         if done:
             line["done"] = done
         print(json.dumps({"progress": line}), flush=True)
+
+
+def _has_schema(record: Record) -> bool:
+    """Whether a part is decoded with a schema: names of fields and enumerations are not in it."""
+    values = (record.key, record.value, *(value for _, value in record.headers))
+    return any(each is not None and each.startswith(SCHEMA_MARK) for each in values)
 
 
 def condition(job: dict[str, Any]) -> Condition:

@@ -31,6 +31,10 @@ WAITING_BATCHES = 50
 LINGER_S = 5.0
 """How long a reader without viewers goes on: a reload of the page finds it."""
 APPEND_TIME = 2
+FETCH_MIN_BYTES = 65_536
+FETCH_WAIT_MS = 100
+# json.dumps would create an encoder for every record.
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 @dataclass(slots=True)
@@ -155,6 +159,9 @@ class TopicTail:
                 "enable.partition.eof": False,
                 "queued.max.messages.kbytes": 4096,
                 "fetch.message.max.bytes": 1_048_576,
+                # Without a minimum, a producer's every batch would be a response of its own.
+                "fetch.min.bytes": FETCH_MIN_BYTES,
+                "fetch.wait.max.ms": FETCH_WAIT_MS,
                 "topic.metadata.refresh.interval.ms": 10_000,
             }
         )
@@ -188,7 +195,7 @@ class TopicTail:
         )
         place = TopicPartition(self._topic, message.partition())
         row = shown_record(record, place, kind == APPEND_TIME, self._decoder, PREVIEW_CHARACTERS)
-        return message.partition(), message.offset(), json.dumps(row, ensure_ascii=False)
+        return message.partition(), message.offset(), _ENCODER.encode(row)
 
     def _follow_from(self, positions: dict[int, int]) -> None:
         self._next_offsets = positions

@@ -18,8 +18,8 @@ from headrace.client.offsets import COMMITTED
 from headrace.client.partitioner import partition_of
 from headrace.client.producing import ProducerIdentity, init_producer, produce
 from headrace.console.cluster_threads import ClusterThreads
-from headrace.console.dead_letter_progress import LetterProgress, write_progress
-from headrace.console.dead_letter_scan import (
+from headrace.console.dead_letters.progress import LetterProgress, write_progress
+from headrace.console.dead_letters.scan import (
     LetterRange,
     ResendOrder,
     letter_ranges,

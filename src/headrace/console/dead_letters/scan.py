@@ -14,7 +14,7 @@ from headrace.admin.dead_letters import (
 )
 from headrace.client.cluster import Cluster
 from headrace.client.offsets import COMMITTED
-from headrace.console.dead_letter_progress import LetterProgress, read_progress
+from headrace.console.dead_letters.progress import LetterProgress, read_progress
 from headrace.console.records.reading import LogBounds, PageBudget, read_bounds, read_records
 from headrace.types import TopicPartition
 from headrace.wire.records import Record

@@ -1,11 +1,9 @@
-"""The option --registry, its client, and the client's errors as Failures."""
+"""The client of the registry that --registry selects, and its errors as Failures."""
 
 import contextlib
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from headrace.cli.failures import ExitCode, Failure, bad_usage
 
@@ -18,20 +16,6 @@ USER_INFO_VARIABLE = "HEADRACE_REGISTRY_USER_INFO"
 TOKEN_VARIABLE = "HEADRACE_REGISTRY_TOKEN"
 CA_VARIABLE = "HEADRACE_REGISTRY_CA"
 CERTIFICATE_VARIABLE = "HEADRACE_REGISTRY_CERTIFICATE"
-
-RegistryOption = Annotated[
-    str,
-    typer.Option(
-        "--registry",
-        "-r",
-        envvar="HEADRACE_REGISTRY",
-        metavar="URL",
-        help=f"The schema registry; separate several URLs with commas. USER:PASSWORD is read from "
-        f"{USER_INFO_VARIABLE} or a token from {TOKEN_VARIABLE}, a file of CA certificates from "
-        f"{CA_VARIABLE}.",
-        rich_help_panel="Cluster and output",
-    ),
-]
 
 
 @contextlib.contextmanager

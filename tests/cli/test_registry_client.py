@@ -3,7 +3,7 @@
 import pytest
 
 from headrace.cli.failures import ExitCode, Failure
-from headrace.cli.schemas.registry_option import schema_client
+from headrace.cli.schemas.registry_client import schema_client
 from headrace.client.errors import ClientError
 from headrace.schemas.client import RequestRefused, SchemaRegistryError
 
