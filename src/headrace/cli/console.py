@@ -34,7 +34,9 @@ OPTIONS = services.service_options(
     ),
     CommandOption("--read-only", "", "Disable all changes."),
     CommandOption("--metrics", "", "Add kafka_exporter's metrics of the cluster to /metrics."),
-    CommandOption("--insecure", "", "Listen on an address that other machines reach, without a login."),
+    CommandOption(
+        "--insecure", "", "Listen on an address that other machines reach, without a login."
+    ),
 )  # fmt: skip
 SETTINGS = {
     "--registry": "schema.registry.url",
