@@ -24,7 +24,6 @@ LARGE_CLASSES = {
     "ConsumerGroup": 35,
     "Log": 45,
     "LogDirectory": 50,
-    "Replicas": 35,
     "Runtime": 45,
     "Segment": 45,
     "ZookeeperStore": 35,

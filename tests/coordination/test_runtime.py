@@ -144,15 +144,15 @@ def test_a_damaged_log_is_not_served(broker: OneBroker) -> None:
 def test_a_log_that_could_not_be_opened_is_read_when_it_can_be(
     broker: OneBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, failures = broker.replicas.open_log, [ErrorCode.KAFKA_STORAGE_ERROR] * 2
+    real, failures = broker.replicas.folders.open_log, [ErrorCode.KAFKA_STORAGE_ERROR] * 2
 
     def sometimes(partition: Partition) -> Log:
         if failures and partition.name.topic == OFFSETS_TOPIC:
             raise KafkaError(failures.pop(), "there is no room")
         return real(partition)
 
-    monkeypatch.setattr(broker.replicas, "open_log", sometimes)
-    monkeypatch.setattr(broker.replicas, "make_folders", lambda: None)
+    monkeypatch.setattr(broker.replicas.folders, "open_log", sometimes)
+    monkeypatch.setattr(broker.replicas.folders, "create_few", lambda: None)
     clock = cast(ManualClock, broker.services.clock)
     for pause_ms in (1000, 2000):
         for _ in range(2):  # who asks does not try it

@@ -99,7 +99,7 @@ def test_a_transaction_is_complete_when_its_markers_are_on_the_disk(
         partition = broker.replicas.partition(*ORDERS)
         flushed: list[object] = []
         partition.use_settings(replace(partition.settings, flush_messages=1))
-        monkeypatch.setattr(broker.replicas, "flush_later", flushed.append)
+        monkeypatch.setattr(broker.replicas.flusher, "request", flushed.append)
         later = await end(broker, who)
         await asyncio.sleep(0)
         assert flushed, "nobody asked for the disk"
@@ -126,7 +126,7 @@ def test_a_coordinator_that_stepped_down_in_between_completes_it_when_it_leads_a
         who = await begin(broker, ORDERS)
         partition = broker.replicas.partition(*ORDERS)
         partition.use_settings(replace(partition.settings, flush_messages=1))
-        monkeypatch.setattr(broker.replicas, "flush_later", lambda _: None)
+        monkeypatch.setattr(broker.replicas.flusher, "request", lambda _: None)
         await end(broker, who)
         broker.replicas.partition(TRANSACTIONS_TOPIC, 0).step_down()
         partition.replica.advance(
@@ -209,7 +209,7 @@ def test_a_decision_whose_commit_failed_is_carried_out_without_another_request(
         who = await begin(broker, ORDERS)
         log_of_ids = broker.replicas.partition(TRANSACTIONS_TOPIC, 0)
         log_of_ids.use_settings(replace(log_of_ids.settings, flush_messages=1))
-        monkeypatch.setattr(broker.replicas, "flush_later", lambda _: None)
+        monkeypatch.setattr(broker.replicas.flusher, "request", lambda _: None)
         asked = asyncio.ensure_future(end(broker, who))
         await asyncio.sleep(0)
         log_of_ids.replica.waiters.fail(KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND))

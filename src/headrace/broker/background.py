@@ -142,8 +142,8 @@ class Background:
                 await loop.run_in_executor(self._executor, directory.remove_dropped)
 
     async def _make_folders(self) -> None:
-        while self._replicas.lacks_folders:
-            self._replicas.make_folders(_FOLDERS_AT_ONCE)
+        while self._replicas.folders.any_missing:
+            self._replicas.folders.create_some(_FOLDERS_AT_ONCE)
             await asyncio.sleep(_FOLDERS_PAUSE_S)
 
     async def _look_at_clock(self) -> None:

@@ -67,9 +67,9 @@ class Replication:
         """Begin; needs a running event loop."""
         loop = asyncio.get_running_loop()
         self._replicas.on_roles = lambda: self._soon(self._fetchers.update)
-        self._replicas.on_isr = lambda: self._soon(self._in_sync.expand)
-        self._replicas.on_unfit = lambda: self._soon(self._retire)
-        self._replicas.on_damaged = lambda: self._soon(self._damage.mend)
+        self._replicas.isr_wanted.on_add = lambda: self._soon(self._in_sync.expand)
+        self._replicas.unfit.on_add = lambda: self._soon(self._retire)
+        self._replicas.damaged.on_add = lambda: self._soon(self._damage.mend)
         self._metadata.listeners.append(self._changed)
 
         def changed() -> None:
@@ -116,7 +116,7 @@ class Replication:
 
     def _changed(self, _old: Image, _new: Image) -> None:
         self._soon(self._membership.look)
-        if self._replicas.isr_wanted:
+        if self._replicas.isr_wanted.offsets:
             self._soon(self._in_sync.expand)
 
     def _refresh(self) -> None:
@@ -182,11 +182,11 @@ class Replication:
         self._soon(self._membership.look)
 
     def _retire(self) -> None:
-        unfit = list(self._replicas.unfit)
+        unfit = list(self._replicas.unfit.offsets)
         if not unfit:
             return
         self._membership.retire([partition.name for partition in unfit])
-        self._replicas.unfit.clear()
+        self._replicas.unfit.offsets.clear()
         # If no other broker can lead, opening the log is tried again: the disk may have been full,
         # or descriptors used up.
         own = [one for one in unfit if one.leader == self._replicas.node_id and not one.leads]

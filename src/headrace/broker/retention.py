@@ -97,7 +97,7 @@ class Retention:
             return partition.replica.log.offline is None
         if not _limited(partition) or partition in self._empty:
             return False
-        if self._replicas.holds_records(partition):
+        if self._replicas.directories.holds_records(partition.name):
             return True
         self._empty.add(partition)
         return False

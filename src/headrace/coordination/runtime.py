@@ -300,7 +300,7 @@ class Runtime(Generic[_Machine]):
             yield from self._replay_steps(shard.state, latest)
         except Exception as error:  # after any error a half-read state must not be used
             if isinstance(error, KafkaError) and error.code is ErrorCode.CORRUPT_MESSAGE:
-                self._replicas.found_damaged(partition, latest.offset)
+                self._replicas.damaged.add(partition, latest.offset)
             self._load_failed(shard, error)
             return
         if self._shards.get(shard.index) is not shard:

@@ -31,7 +31,7 @@ class Damage:
 
         A replica that cannot be repaired now is reported again at its next read.
         """
-        damaged = self._replicas.damaged
+        damaged = self._replicas.damaged.offsets
         if not damaged:
             return
         epochs = {partition: partition.leader_epoch for partition in damaged}

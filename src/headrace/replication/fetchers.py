@@ -47,7 +47,7 @@ class Fetchers:
             self._me = me
         by_leader: dict[BrokerId, list[Partition]] = {}
         if me is not None:
-            for partition in self._replicas.followed:
+            for partition in self._replicas.following:
                 if partition.leader in image.brokers:
                     by_leader.setdefault(partition.leader, []).append(partition)
         for leader in list(self._running):

@@ -51,7 +51,7 @@ class InSync:
         """
         if self._suspended:
             return
-        wanted = self._replicas.isr_wanted
+        wanted = self._replicas.isr_wanted.offsets
         changes: dict[Partition, IsrChange] = {}
         for partition in list(wanted):
             leadership = partition.leadership
@@ -80,7 +80,7 @@ class InSync:
             return
         now_ms = self._replicas.now_ms()
         changes = []
-        for partition in self._replicas.shared_out:
+        for partition in self._replicas.leading:
             leadership = partition.leadership
             if leadership is None:
                 continue

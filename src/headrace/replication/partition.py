@@ -7,7 +7,7 @@ watermark are in `replica.py`; `fetcher.py` appends what a follower fetched.
 """
 
 import asyncio
-from typing import Protocol
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from headrace.cluster.image import NO_LEADER, PartitionState
@@ -18,8 +18,6 @@ from headrace.replication.conversion import BatchConversion
 from headrace.replication.examination import Examined
 from headrace.replication.leadership import Leadership
 from headrace.replication.replica import LocalReplica
-from headrace.replication.schema_ids import SchemaIds
-from headrace.replication.traffic import Traffic
 from headrace.replication.verification import VerificationGuard, Verifications
 from headrace.settings import LogSettings
 from headrace.types import BrokerId, Epoch, Offset, TopicPartition
@@ -27,30 +25,8 @@ from headrace.wire import batch
 from headrace.wire.markers import encode_marker
 from headrace.wire.record_checks import SMALL_RECORDS, check_fields, check_lengths
 
-
-class Shared(Protocol):
-    """What all partitions of a broker share."""
-
-    node_id: BrokerId
-    followers_serve: bool
-    changed: list[LocalReplica]
-    max_decompressed_bytes: int
-    schema_ids: SchemaIds
-    traffic: Traffic
-
-    def open_log(self, partition: "Partition") -> Log: ...
-
-    def known_high_watermark(self, name: TopicPartition) -> Offset: ...
-
-    def now_ms(self) -> int: ...
-
-    def isr_due(self, partition: "Partition") -> None: ...
-
-    def cannot_serve(self, partition: "Partition") -> None: ...
-
-    def found_damaged(self, partition: "Partition", offset: Offset) -> None: ...
-
-    def flush_later(self, partition: "Partition") -> None: ...
+if TYPE_CHECKING:
+    from headrace.replication.replicas import Replicas
 
 
 class Partition:
@@ -68,8 +44,9 @@ class Partition:
         topic_id: UUID,
         settings: LogSettings,
         state: PartitionState,
-        shared: Shared,
+        shared: "Replicas",
     ) -> None:
+        """`shared` is what all partitions of this broker share."""
         self.name = name
         self.topic_id = topic_id
         self.leader: BrokerId = NO_LEADER
@@ -143,12 +120,12 @@ class Partition:
             except KafkaError:
                 self.leads = False
                 self._state = None  # the same state is then applied again
-                self._shared.cannot_serve(self)
+                self._shared.unfit.add(self)
                 return
             self.leadership = Leadership(state.leader, state, end, now_ms)
             self._flushed = 0 if self.flushes_first else self._flushed
             if self.flushes_first:
-                self._shared.flush_later(self)
+                self._shared.flusher.request(self)
         elif len(state.replicas) == 1 and self.leadership is not None:  # the others have left
             self.leadership = None
             self.replica.advance(self.replica.log.end_offset)
@@ -173,16 +150,16 @@ class Partition:
 
     def open_log(self) -> tuple[Log, Offset]:
         """The log and the high watermark that is known of it; for the local replica."""
-        log = self._shared.open_log(self)
+        log = self._shared.folders.open_log(self)
         if self.replicas <= 1:
             return log, log.end_offset
-        known = self._shared.known_high_watermark(self.name)
+        known = self._shared.high_watermarks.saved(self.name)
         return log, max(min(known, log.end_offset), log.start_offset)
 
     def check_whole(self) -> None:
         """KafkaError 2 if the log is damaged; the lost records are then fetched from a replica."""
         for first, following in self.replica.log.holes[:1]:
-            self._shared.found_damaged(self, first)
+            self._shared.damaged.add(self, first)
             raise KafkaError(
                 ErrorCode.CORRUPT_MESSAGE,
                 f"the replica here is damaged: it lacks the offsets {first} to {following - 1}",
@@ -273,7 +250,7 @@ class Partition:
     def _hold(self) -> None:
         """Wait for the disk or the followers: the appended batch is not committed yet."""
         if self.flushes_first:
-            self._shared.flush_later(self)
+            self._shared.flusher.request(self)
         elif self.leadership is not None:
             self.commit_what_all_have()
         if self.replica.watchers:  # waiting fetches of followers read to the log end
@@ -345,7 +322,7 @@ class Partition:
         if follower in leadership.isr:
             self.commit_what_all_have()
         elif leadership.joining(replica.committed):
-            self._shared.isr_due(self)
+            self._shared.isr_wanted.add(self)
 
     def flushed(self, offset: Offset) -> None:
         """Everything below `offset` is on this broker's disk."""

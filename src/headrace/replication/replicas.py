@@ -2,30 +2,27 @@
 
 import asyncio
 import logging
-import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future
-from itertools import islice
 
 from headrace.clock import Clock
 from headrace.cluster.image import Image, Topic
 from headrace.errors import ErrorCode, KafkaError
 from headrace.log.directories import LogDirectories
 from headrace.log.directory import LogDirectory
-from headrace.log.log import Log
 from headrace.replication.flusher import Flusher
+from headrace.replication.folders import ReplicaFolders
+from headrace.replication.high_watermarks import HighWatermarks
 from headrace.replication.moves import Moves
 from headrace.replication.partition import Partition
+from headrace.replication.pending import PendingPartitions
 from headrace.replication.replica import LocalReplica
 from headrace.replication.schema_ids import SchemaIds
 from headrace.replication.traffic import Traffic
 from headrace.settings import LogSettings, Settings, log_settings
-from headrace.types import Offset, TopicPartition
+from headrace.types import TopicPartition
 
 logger = logging.getLogger(__name__)
-
-_FOLDERS_AT_ONCE = 50
-"""Folders created without a yield to other requests: about ten milliseconds of work."""
 
 
 class Replicas:
@@ -45,29 +42,24 @@ class Replicas:
         self.followers_serve = bool(settings.text("replica.selector.class"))
         self.changed: list[LocalReplica] = []
         """Those with watchers that have changed since waiting fetches were last woken."""
-        self.followed: dict[Partition, None] = {}
-        """The replicas here that another broker leads."""
-        self.shared_out: dict[Partition, None] = {}
+        self.following: dict[Partition, None] = {}
+        """The partitions with a replica here that another broker leads."""
+        self.leading: dict[Partition, None] = {}
         """The partitions that this broker leads and others follow."""
-        self.isr_wanted: dict[Partition, None] = {}
+        self.isr_wanted = PendingPartitions()
         """Those with a follower that has caught up but is not in the ISR yet."""
+        self.unfit = PendingPartitions()
+        """Those with an offline replica here: a data folder has failed."""
+        self.damaged = PendingPartitions()
+        """Those whose log is damaged, with an offset in the segment that is; see `damage.py`."""
         self.on_roles: Callable[[], None] = _nothing
         """Called when partitions are added, removed, or change their leader."""
-        self.on_isr: Callable[[], None] = _nothing
-        """Called when `isr_wanted` changes."""
-        self.unfit: dict[Partition, None] = {}
-        """Those with an offline replica here: a data folder has failed."""
         self.stepped_down = False
         """Whether this broker may have lost its registration, and leads nothing until it knows."""
-        self.on_unfit: Callable[[], None] = _nothing
-        """Called when `unfit` changes."""
-        self.damaged: dict[Partition, Offset] = {}
-        """Those whose log is damaged, and an offset in the segment that is; see `damage.py`."""
-        self.on_damaged: Callable[[], None] = _nothing
-        """Called when `damaged` changes."""
         self._clock = clock
-        self._high_watermarks: dict[TopicPartition, int] = {}
         self.directories = directories
+        self.folders = ReplicaFolders(directories, self.damaged)
+        self.high_watermarks = HighWatermarks(directories)
         self.max_decompressed_bytes = settings.integer("headrace.max.decompressed.bytes")
         self.schema_ids = SchemaIds(
             settings.text("headrace.schemas.topic"),
@@ -77,14 +69,10 @@ class Replicas:
         self.traffic = Traffic(settings.integer("headrace.metrics.topics.max"))
         self._settings = settings
         self._executor = executor
-        self._flusher = Flusher(executor)
-        self.moves = Moves(directories, executor, lambda: self.settings_now, self.flush_later)
+        self.flusher = Flusher(executor)
+        self.moves = Moves(directories, executor, lambda: self.settings_now, self.flusher.request)
         self.settings_now = settings
         """The broker's settings with the changes that were made while it runs."""
-        self._saving = threading.Lock()
-        self._without_folder: dict[Partition, None] = {}
-        # Partitions that must be in a folder that was offline at the start.
-        self._out_of_reach: set[Partition] = set()
 
     # ----------------------------------------------------------------------------- finding
 
@@ -116,10 +104,6 @@ class Replicas:
             if partition.hosted
         ]
 
-    def holds_records(self, partition: Partition) -> bool:
-        """Whether there is anything in the partition's folder, without opening the log."""
-        return self.directories.holds_records(partition.name)
-
     # ------------------------------------------------------------------- following the image
 
     def apply(self, old: Image, new: Image) -> None:
@@ -146,28 +130,27 @@ class Replicas:
             for one in new.brokers.values()
             if one.id not in old.brokers or old.brokers[one.id].epoch != one.epoch
         }
-        for partition in self.shared_out if started else ():
+        for partition in self.leading if started else ():
             leadership = partition.leadership
             if leadership is not None and any(
                 leadership.followers[one].epoch == started.get(one)
                 for one in leadership.joining(partition.replica.high_watermark)
             ):
-                self.isr_due(partition)
+                self.isr_wanted.add(partition)
 
     def load(self, image: Image) -> None:
         """Prepare every partition in the image; after a crash, recover each log first."""
         self._use_broker_configs(image)
-        for directory in self.directories.healthy:
-            self._high_watermarks.update(directory.read_high_watermarks())
+        self.high_watermarks.load()
         for topic in image.topics.values():
-            self._place(topic, known=True)
+            self._place(topic, existed=True)
         self.directories.recover(self._settings_for, _report_recovery, self._is_replicated)
         for work in self.directories.take_leftovers():
             self._in_background(work)
 
     def start(self) -> None:
         """Begin the work that needs the running event loop."""
-        self._flusher.start()
+        self.flusher.start()
 
     def _settings_for(self, partition: TopicPartition) -> LogSettings:
         for known in self.topic(partition.topic)[partition.partition :]:
@@ -193,7 +176,7 @@ class Replicas:
                 for partition in partitions:
                     partition.use_settings(settings)
 
-    def _place(self, topic: Topic, *, known: bool = False) -> None:
+    def _place(self, topic: Topic, *, existed: bool = False) -> None:
         settings = log_settings(self.settings_now, topic.configs)
         partitions = self.by_key.get(topic.id.bytes)
         if partitions is None:
@@ -201,35 +184,24 @@ class Replicas:
         for partition, state in zip(partitions, topic.partitions, strict=False):
             partition.use_settings(settings)
             partition.use_state(state)
-            self._note_role(partition, known)
+            self._note_role(partition, existed=existed)
         for index in range(len(partitions), len(topic.partitions)):
             name = TopicPartition(topic.name, index)
             partition = Partition(name, topic.id, settings, topic.partitions[index], self)
             partitions.append(partition)
-            self._note_role(partition, known)
-        if len(self._without_folder) <= _FOLDERS_AT_ONCE:
-            self.make_folders()
+            self._note_role(partition, existed=existed)
+        self.folders.create_few()
 
-    def _note_role(self, partition: Partition, known: bool) -> None:
-        """Update the sets of leaders, followers and partitions without a folder."""
-        self._note(self.followed, partition, partition.hosted and not partition.leads)
-        self._note(self.shared_out, partition, partition.leadership is not None)
-        has_folder = self.directories.has(partition.name)
-        if not partition.hosted:
-            self._without_folder.pop(partition, None)
-            if has_folder:
-                self._in_background(self.directories.delete(partition.name))
-        elif not has_folder and partition not in self._out_of_reach:
-            if known and len(self.directories.healthy) < len(self.directories.all):
-                self._out_of_reach.add(partition)
-            else:
-                self._without_folder[partition] = None
-
-    def _note(self, where: dict[Partition, None], partition: Partition, there: bool) -> None:
-        if there:
-            where[partition] = None
-        else:
-            where.pop(partition, None)
+    def _note_role(self, partition: Partition, *, existed: bool) -> None:
+        """Update the sets of leaders and followers, and the partition's folder."""
+        _include(self.following, partition, partition.hosted and not partition.leads)
+        _include(self.leading, partition, partition.leadership is not None)
+        if partition.hosted:
+            self.folders.require(partition, existed=existed)
+            return
+        self.folders.release(partition)
+        if self.directories.has(partition.name):
+            self._in_background(self.directories.delete(partition.name))
 
     def _remove(self, topic: Topic) -> None:
         self.by_key.pop(topic.name.encode(), None)
@@ -237,69 +209,26 @@ class Replicas:
         removals = []
         for partition in self.by_key.pop(topic.id.bytes, ()):
             partition.close()
-            for noted in (
-                self._without_folder, self.followed, self.shared_out, self.isr_wanted, self.unfit,
-                self.damaged,
-            ):  # fmt: skip
+            self.folders.forget(partition)
+            for noted in (self.following, self.leading):
                 noted.pop(partition, None)
-            self._out_of_reach.discard(partition)
+            for pending in (self.isr_wanted, self.unfit, self.damaged):
+                pending.offsets.pop(partition, None)
             if self.directories.has(partition.name):
                 removals.append(self.directories.delete(partition.name))
         self._in_background(self.directories.sync_names)
         for removal in removals:
             self._in_background(removal)
 
-    # ------------------------------------------------------------ what partitions ask of us
-
-    def open_log(self, partition: Partition) -> Log:
-        """The partition's log, from its folder."""
-        if not partition.hosted:
-            raise KafkaError(
-                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker has no replica of {partition.name}"
-            )
-        self._without_folder.pop(partition, None)
-        if self.directories.has(partition.name):
-            log = self.directories.get(partition.name, partition.settings, partition.replicas > 1)
-            for first, _ in log.holes[:1]:
-                self.found_damaged(partition, first)
-            return log
-        if partition in self._out_of_reach:
-            raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR,
-                f"{partition.name} is in none of the data folders that could be opened",
-            )
-        return self.directories.create(partition.name, partition.topic_id, partition.settings)
-
-    def known_high_watermark(self, name: TopicPartition) -> int:
-        """The checkpointed high watermark."""
-        return self._high_watermarks.get(name, 0)
+    # -------------------------------------------------------------- while the broker runs
 
     def now_ms(self) -> int:
         """A monotonic clock, to measure the lag of followers."""
         return int(self._clock.monotonic() * 1000)
 
-    def isr_due(self, partition: Partition) -> None:
-        """A follower of this partition can be added to the ISR."""
-        self.isr_wanted[partition] = None
-        self.on_isr()
-
     def save_high_watermarks(self) -> None:
         """Checkpoint the high watermarks of replicated partitions. Runs in a worker thread."""
-        with self._saving:  # serialised, so that the last write has the newest values
-            offsets: dict[LogDirectory, dict[TopicPartition, int]] = {}
-            for partition in [*self.shared_out, *self.followed]:
-                home = self.directories.home_of(partition.name)
-                if (
-                    home is not None
-                    and home.offline is None
-                    and partition.replica.opened is not None
-                ):
-                    offsets.setdefault(home, {})[partition.name] = partition.replica.committed
-            for home, known in offsets.items():
-                try:
-                    home.write_high_watermarks(known)
-                except KafkaError as error:
-                    logger.error("%s; it is tried again", error.message)
+        self.high_watermarks.save([*self.leading, *self.following])
 
     def _in_background(self, work: Callable[[], None]) -> None:
         """Run it in a worker thread; errors are logged."""
@@ -322,26 +251,8 @@ class Replicas:
         topic = image.topics.get(partition.name.topic)
         if topic is not None and topic.id == partition.topic_id and not self.stepped_down:
             partition.use_state(topic.partitions[partition.name.partition])
-            self._note_role(partition, known=False)
+            self._note_role(partition, existed=False)
             self.on_roles()
-
-    @property
-    def lacks_folders(self) -> bool:
-        """Whether there are partitions that have no folder yet."""
-        return bool(self._without_folder)
-
-    def make_folders(self, at_most: int = _FOLDERS_AT_ONCE) -> None:
-        """Create some of the folders that new partitions lack; the rest at the next call.
-
-        Creating the folders of ten thousand partitions takes seconds, and must not block other
-        requests. A partition that is used earlier creates its own.
-        """
-        for partition in list(islice(self._without_folder, at_most)):
-            try:
-                self.open_log(partition)
-            except KafkaError as error:
-                # The first use of the partition tries again and reports the error.
-                logger.error("no folder for %s yet: %s", partition.name, error.message)
 
     def directory_failed(self, directory: LogDirectory) -> None:
         """Fail requests that wait for partitions in this folder, which is offline now."""
@@ -351,19 +262,7 @@ class Replicas:
             for partition in self.topic(name.topic)[name.partition : name.partition + 1]:
                 partition.replica.waiters.fail(error)
                 partition.replica.notify()
-                if partition.replicas > 1:
-                    self.cannot_serve(partition)
-
-    def cannot_serve(self, partition: Partition) -> None:
-        """Report this replica as offline, so that another broker leads."""
-        self.unfit[partition] = None
-        self.on_unfit()
-
-    def found_damaged(self, partition: Partition, offset: Offset) -> None:
-        """Report damage at this offset, so that it is fetched from another replica."""
-        if partition.replicas > 1:
-            self.damaged[partition] = min(offset, self.damaged.get(partition, offset))
-            self.on_damaged()
+                self.unfit.add(partition)
 
     def resume_moves(self) -> None:
         """Continue moves between data folders; needs a running event loop."""
@@ -375,9 +274,12 @@ class Replicas:
         for directory in self.directories.healthy:
             await loop.run_in_executor(self._executor, directory.checkpoint)
 
-    def flush_later(self, partition: Partition) -> None:
-        """Flush when the current flush is done, then commit."""
-        self._flusher.request(partition)
+
+def _include(where: dict[Partition, None], partition: Partition, there: bool) -> None:
+    if there:
+        where[partition] = None
+    else:
+        where.pop(partition, None)
 
 
 def _nothing() -> None:

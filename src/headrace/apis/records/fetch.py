@@ -294,7 +294,7 @@ class Fetch:
                     records = replica.read(entry.offset, max_bytes, whole_first)
         except KafkaError as error:
             if error.code is ErrorCode.CORRUPT_MESSAGE:
-                self._replicas.found_damaged(partition, entry.offset)
+                self._replicas.damaged.add(partition, entry.offset)
             return FetchResult(entry.index, error.code)
         return FetchResult(
             entry.index, 0, replica.high_watermark, replica.last_stable_offset,
@@ -322,7 +322,7 @@ class Fetch:
         except KafkaError as error:
             code = error.code
             if code is ErrorCode.CORRUPT_MESSAGE:
-                self._replicas.found_damaged(partition, entry.offset)
+                self._replicas.damaged.add(partition, entry.offset)
         high_watermark = partition.replica.high_watermark if end >= 0 else -1
         return FetchResult(entry.index, code, high_watermark, -1, start, records), end
 

@@ -117,7 +117,7 @@ class ClusterMetrics:
                     yield
             self._counts, self._counted_for = counts, image
         largest = 0
-        for number, partition in enumerate([*self._replicas.shared_out]):
+        for number, partition in enumerate([*self._replicas.leading]):
             largest = max(largest, _lag(partition))
             if not number % _STRIDE:
                 yield
