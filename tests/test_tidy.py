@@ -33,11 +33,12 @@ noun in the class. Take a class from it once it has become small enough."""
 
 PUBLIC_API = (
     "headrace/testing/",
+    "headrace/connect/connectors/",
     "headrace/connect/plugin.py",
     "headrace/connect/hosting.py",
     "pyspark_headrace",
 )
-"""What users import."""
+"""What users import, and connectors, which are found by their entry points."""
 STAND_INS = {"ManualClock", "MemoryDisk", "fail_next", "write_short", "corrupt"}
 """The clock and the disk of tests, beside those that they replace."""
 CALLED_BY_LIBRARIES = {"serialize", "deserialize"}  # by kazoo
