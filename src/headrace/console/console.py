@@ -40,6 +40,11 @@ class Console:
     def start(self) -> None:
         self.observer.start()
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether something runs for the user without new requests."""
+        return self.tails.is_followed or self.searches.is_running or self.resends.is_running
+
     async def stop(self) -> None:
         await self.observer.stop()
         await self.queries.stop()

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from headrace.console.consoles import Consoles
+from headrace.security.principals import ANONYMOUS
 from headrace.service.errors import HttpError
 from headrace.service.request import Request
 
@@ -32,7 +33,7 @@ class ConsoleRequest(Request):
 
     async def open_console(self) -> None:
         """Waits until the console's state is open."""
-        self.console = await self._consoles.get()
+        self.console = await self._consoles.get(self.principal or ANONYMOUS)
 
     def fields(self) -> Mapping[str, object]:
         """The body as an object."""

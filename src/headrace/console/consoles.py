@@ -12,44 +12,66 @@ from headrace.console.options import ConsoleOptions
 from headrace.security.audit import Audit
 
 if TYPE_CHECKING:
+    from headrace.console.cluster_login import ClusterLogin
     from headrace.console.console import Console
 
 
 class Consoles:
-    """The console of one process, opened in the background."""
+    """The console of the operator, and those of users who log in to the cluster as themselves."""
 
     def __init__(self, options: ConsoleOptions) -> None:
-        """Raises SettingError if the audit file cannot be written."""
+        """Raises SettingError if the options do not fit together."""
         self.options = options
         self.audit = Audit(service="console", path=options.audit_file)
-        self._opening: asyncio.Task[Console] | None = None
-        self._open: Console | None = None
+        self.login = _make_login(options, self.audit)
+        self._has_shared = self.login is None or options.exports_metrics
+        if self._has_shared:
+            options.check_client()
+        self._loading: asyncio.Task[None] | None = None
+        self._shared: Console | None = None
 
     async def start(self) -> None:
         """The console starts without its cluster, too; the pages then tell what is wrong."""
-        self._opening = asyncio.create_task(self._open_shared())
+        self._loading = asyncio.create_task(self._load())
 
-    async def get(self) -> "Console":
-        assert self._opening is not None, "requests come after the start"
-        return await asyncio.shield(self._opening)
+    async def get(self, principal: str) -> "Console":
+        """The console that serves the requests of a user."""
+        assert self._loading is not None, "requests come after the start"
+        await asyncio.shield(self._loading)
+        if self.login is not None:
+            return self.login.console(principal)
+        assert self._shared is not None
+        return self._shared
 
     def metrics_page(self) -> str:
         """Prometheus text with kafka_exporter's names; empty until the cluster was observed."""
-        return "" if self._open is None else self._open.observer.metrics_page
+        return "" if self._shared is None else self._shared.observer.metrics_page
 
     async def stop(self) -> None:
-        if self._opening is not None:
-            await (await self._opening).stop()
+        if self._loading is not None:
+            await self._loading
+        if self._shared is not None:
+            await self._shared.stop()
+        if self.login is not None:
+            await self.login.stop()
         self.audit.close()
 
-    async def _open_shared(self) -> "Console":
-        self._open = await asyncio.to_thread(_make_console, self.options, self.audit)
-        self._open.start()
+    async def _load(self) -> None:
+        if self._has_shared:
+            self._shared = await asyncio.to_thread(_make_console, self.options, self.audit)
+            self._shared.start()
         await asyncio.to_thread(load_handlers)
-        return self._open
 
 
 def _make_console(options: ConsoleOptions, audit: Audit) -> "Console":
     from headrace.console.console import Console
 
     return Console(options, audit)
+
+
+def _make_login(options: ConsoleOptions, audit: Audit) -> "ClusterLogin | None":
+    if options.cluster_login_role is None:
+        return None
+    from headrace.console.cluster_login import ClusterLogin
+
+    return ClusterLogin(options, options.cluster_login_role, audit)

@@ -21,6 +21,7 @@ def console_service(consoles: Consoles, listen_host: str) -> HttpService[Console
         summary=f"for the cluster at {options.bootstrap}",
         routes=routes(read_only=options.read_only),
         make_request=partial(ConsoleRequest, consoles),
+        authenticate=consoles.login,
         start=consoles.start,
         stop=consoles.stop,
         health=Health,

@@ -5,8 +5,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from headrace.client.config import ClientConfig, client_config, from_librdkafka
+from headrace.client.errors import ClientError
 from headrace.console.masks import NO_MASKS, Masks, parse_masks
+from headrace.errors import SettingError
+from headrace.security.roles import Role
 from headrace.service.settings import ServiceSettings
+from headrace.settings.service_table import CLUSTER_METHOD
 
 if TYPE_CHECKING:
     from headrace.schemas.client import SchemaClient
@@ -36,6 +40,8 @@ class ConsoleOptions:
     """Whether the routes that change something are left out."""
     hosts: frozenset[str] = frozenset()
     """Further host names under which browsers reach the console."""
+    cluster_login_role: Role | None = None
+    """The role of users who log in to the cluster as themselves; None: there is no such login."""
 
     @property
     def client_properties(self) -> dict[str, str]:
@@ -51,6 +57,13 @@ class ConsoleOptions:
     def client_config(self) -> ClientConfig:
         return client_config(self.client_properties)
 
+    def check_client(self) -> None:
+        """Raises SettingError if the client's properties are not valid."""
+        try:
+            self.client_config  # noqa: B018
+        except ClientError as error:
+            raise SettingError(f"--client-config: {error}") from None
+
     @property
     def consumer_properties(self) -> dict[str, str]:
         """Properties of librdkafka, for the consumers that follow topics."""
@@ -65,6 +78,8 @@ def read_options(
     settings: ServiceSettings, properties: Mapping[str, str], registry: "SchemaClient | None"
 ) -> ConsoleOptions:
     """The options that the settings and the client's properties mean; SettingError if invalid."""
+    is_cluster_login = CLUSTER_METHOD in settings.words("authentication.method")
+    default_role = settings.text("headrace.authentication.default.role")
     return ConsoleOptions(
         bootstrap=settings.text("bootstrap.servers"),
         properties=properties,
@@ -75,4 +90,5 @@ def read_options(
         audit_file=settings.text("headrace.audit.file"),
         read_only=settings.boolean("console.read.only"),
         hosts=frozenset(filter(None, settings.text("console.hosts").lower().split(","))),
+        cluster_login_role=Role[default_role.upper()] if is_cluster_login else None,
     )

@@ -31,6 +31,9 @@ METHOD = "authentication.method"
 USERS_FILE = "headrace.authentication.users.file"
 WITHOUT_TLS = "headrace.authentication.without.tls"
 BASIC, BEARER, CERTIFICATE, NONE = "BASIC", "BEARER", "CERTIFICATE", "NONE"
+CLUSTER = "CLUSTER"
+"""The console's own login (`console/cluster_login.py`)."""
+DEFAULT_ROLE = "headrace.authentication.default.role"
 EVERY_ROLE = "*"
 TOKENS_REMEMBERED = 1000
 TOKEN_S = 60.0
@@ -42,7 +45,7 @@ _WITH_A_METHOD = (
     USERS_FILE,
     "oauthbearer.jwks.endpoint.url",
     "authentication.roles",
-    "headrace.authentication.default.role",
+    DEFAULT_ROLE,
     "headrace.authentication.anonymous.role",
 )
 """Settings that protect nothing without a method."""
@@ -74,7 +77,7 @@ class Authentication:
         self._service = service
         self._methods = methods
         self._realm = settings.text("authentication.realm") or service
-        self._default_role = _role(settings.text("headrace.authentication.default.role"))
+        self._default_role = _role(settings.text(DEFAULT_ROLE))
         self._anonymous_role = _role(settings.text("headrace.authentication.anonymous.role"))
         roles = settings.words("authentication.roles")
         self._roles = tuple(Role) if EVERY_ROLE in roles else tuple(map(_named_role, roles))
@@ -168,7 +171,10 @@ class Authentication:
 
 
 def make_authentication(service: str, settings: ServiceSettings) -> Authentication | None:
-    """The logins of a service; None if its settings ask for none."""
+    """The logins of a service; None if its settings ask for none, or for one of its own."""
+    if CLUSTER in settings.words(METHOD):
+        _check_cluster_login(settings)
+        return None
     if set(settings.words(METHOD)) <= {NONE}:
         for name in _WITH_A_METHOD:
             if settings.is_changed(name):
@@ -178,6 +184,21 @@ def make_authentication(service: str, settings: ServiceSettings) -> Authenticati
                 )
         return None
     return Authentication(service, settings)
+
+
+def _check_cluster_login(settings: ServiceSettings) -> None:
+    """SettingError if the settings do not fit to users who log in to the cluster."""
+    if settings.words(METHOD) != (CLUSTER,):
+        raise SettingError(f"{METHOD} has CLUSTER, which cannot be combined with other methods")
+    if not settings.is_changed(DEFAULT_ROLE):
+        raise SettingError(
+            f"{METHOD}=CLUSTER: set {DEFAULT_ROLE} to the highest role of all users. Below it the "
+            "cluster's ACLs decide, but the schema registry knows only the console"
+        )
+    for name in _WITH_A_METHOD:
+        if name != DEFAULT_ROLE and settings.is_changed(name):
+            raise SettingError(f"{name} has no effect with {METHOD}=CLUSTER")
+    _check(frozenset({CLUSTER}), settings)
 
 
 def _read_users(path: str) -> "HttpUsers":

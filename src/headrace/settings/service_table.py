@@ -33,6 +33,7 @@ _IS_LISTENER = Check("http://HOST:PORT or https://HOST:PORT", _is_listener)
 
 
 METHODS = ("NONE", "BASIC", "BEARER", "CERTIFICATE")
+CLUSTER_METHOD = "CLUSTER"
 ROLES = ("view", "read", "write", "admin")
 _NO_TLS_ROWS = ("ssl.client.auth", "ssl.endpoint.identification.algorithm")
 """Of brokers only."""
@@ -115,6 +116,9 @@ CONSOLE_TABLE: dict[str, Setting] = {
     row.name: row
     for row in (
         *_common(8080),
+        _row("authentication.method", Type.LIST, ("NONE",), some_of(*METHODS, CLUSTER_METHOD),
+             "How users log in: as for the registry, or CLUSTER with their name and password of "
+             "the Kafka cluster, whose ACLs then decide what they see and change."),
         Setting("schema.registry.url", Type.STRING, "",
                 "The address of the schema registry, as http://HOST:PORT. Empty: values are "
                 "decoded without schemas.", scope="service"),

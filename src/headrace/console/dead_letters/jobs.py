@@ -231,6 +231,10 @@ class ResendJobs:
         if job is not None and job.running:
             raise HttpError(409, f"Letters of {topic} are being sent back already; stop that first")
 
+    @property
+    def is_running(self) -> bool:
+        return any(each.running for each in self.by_topic.values())
+
     async def stop(self) -> None:
         """Ends all runs; the next console continues where they were."""
         await asyncio.gather(*(each.stop() for each in self.by_topic.values() if each.running))

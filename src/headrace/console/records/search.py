@@ -54,6 +54,10 @@ class Searches:
     def __init__(self) -> None:
         self._running = 0
 
+    @property
+    def is_running(self) -> bool:
+        return self._running > 0
+
     def check(self) -> None:
         """Raises HttpError 429 if no further search may start."""
         if self._running >= AT_ONCE:

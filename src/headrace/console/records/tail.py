@@ -238,6 +238,10 @@ class Tails:
             await events.aclose()
             asyncio.get_running_loop().call_later(LINGER_S, self._release, topic, tail)
 
+    @property
+    def is_followed(self) -> bool:
+        return any(tail.viewers for tail in self._by_topic.values())
+
     def close(self) -> None:
         for tail in self._by_topic.values():
             tail.stop()
