@@ -121,6 +121,9 @@ class SourceStream:
     key: Sequence[str] = ()
     """The columns that become the record's key; one is a scalar, several a struct. A transform
     such as ValueToKey overrides it."""
+    value: str = ""
+    """The column that is the record's value, as a scalar; by default the value is a struct of all
+    columns."""
 
 
 class Source(Connector):
