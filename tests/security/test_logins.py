@@ -6,6 +6,7 @@ import ssl
 import struct
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaProducer
@@ -59,6 +60,19 @@ def test_our_client_logs_in(broker: SecuredBroker, protocol: str, mechanism: str
     with connect(broker, protocol, mechanism) as connection:
         request = MetadataRequest(topics=(), include_topic_authorized_operations=False)
         assert len(connection.ask(request, MetadataResponse).brokers) == 1
+
+
+def test_a_login_does_not_import_the_classes_of_all_messages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # They take a quarter of a second, in which the event loop would serve no other client.
+    monkeypatch.setenv("PYTHONPROFILEIMPORTTIME", "1")
+    with SecuredBroker(tmp_path, {ALICE: PASSWORD}) as running:
+        for mechanism in MECHANISMS:
+            connect(running, "SASL_SSL", mechanism).close()
+        imported = {line.rpartition("|")[2].strip() for line in running.log().splitlines()}
+    assert "headrace.wire.sasl" in imported
+    assert "kio" not in imported
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)

@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+import socket
 import ssl
 import struct
 import subprocess
@@ -19,7 +20,15 @@ from headrace.client.config import client_config
 from headrace.client.errors import ClientError
 from tests.security.tls_broker import TlsBroker
 from tests.support.java import run_tool
-from tests.support.raw import RawClient, batch_of, create, end_offset, produce, produce_error
+from tests.support.raw import (
+    RawClient,
+    batch_of,
+    create,
+    end_offset,
+    frame,
+    produce,
+    produce_error,
+)
 from tests.support.stores import eventually
 
 PATIENCE_S = 60
@@ -273,3 +282,22 @@ def test_a_client_cannot_renegotiate_or_compress(broker: TlsBroker) -> None:
     assert "RENEGOTIATING" in ran.stdout + ran.stderr
     assert "no renegotiation" in ran.stdout + ran.stderr
     assert "Compression: NONE" in ran.stdout
+
+
+@pytest.mark.parametrize("mutual", [False, True], ids=["ssl", "mutual"])
+def test_a_client_resumes_its_session_again_and_again(broker: TlsBroker, mutual: bool) -> None:
+    context = ssl.create_default_context(cafile=broker.ca)
+    if mutual:
+        context.load_cert_chain(broker.client_store)
+    host, port = (broker.mutual if mutual else broker.ssl).rsplit(":", 1)
+    session, resumed = None, []
+    for _ in range(3):
+        with (
+            socket.create_connection((host, int(port)), PATIENCE_S) as plain,
+            context.wrap_socket(plain, server_hostname=host, session=session) as connection,
+        ):
+            connection.sendall(frame(18, 0, b""))
+            assert connection.recv(65536)  # and the ticket, which comes before
+            session = connection.session
+            resumed.append(connection.session_reused)
+    assert resumed == [False, True, True]

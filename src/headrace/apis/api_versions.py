@@ -11,7 +11,6 @@ version is invalid is refused with INVALID_REQUEST (KIP-511).
 
 import re
 import struct
-from collections.abc import Sequence
 
 from headrace.apis.context import Caller, Services
 from headrace.apis.routes import API_VERSIONS, CLIENT_TELEMETRY, ROUTES, Route
@@ -20,9 +19,6 @@ from headrace.errors import ErrorCode, MalformedRequest
 from headrace.settings import Settings
 from headrace.wire.framing import frame_response
 from headrace.wire.varint import read_uvarint, uvarint
-
-Range = tuple[int, int, int]
-"""API key, lowest and highest version."""
 
 _FLEXIBLE_FROM = 3
 _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
@@ -36,7 +32,13 @@ class ApiVersions:
     def __init__(self, services: Services) -> None:
         offered = offered_routes(services.settings)
         self._errors = services.errors
-        self._ranges = [(row.key, row.min_version, row.max_version) for row in offered]
+        # Encoded once: every new connection asks.
+        ranges = [(row.key, row.min_version, row.max_version) for row in offered]
+        self._ranges = struct.pack(">i", len(ranges))
+        self._ranges += b"".join(struct.pack(">hhh", *row) for row in ranges)
+        self._flexible_ranges = uvarint(len(ranges) + 1)
+        self._flexible_ranges += b"".join(struct.pack(">hhhB", *row, 0) for row in ranges)
+        self._features = _features()
 
     def __call__(
         self,
@@ -55,8 +57,14 @@ class ApiVersions:
         elif version >= _FLEXIBLE_FROM and not _take_software(caller, buf, view, pos, end):
             code = ErrorCode.INVALID_REQUEST
         self._errors.add(API_VERSIONS.key, code)
-        body = api_versions_body(self._ranges, version, code, caller.throttle_ms)
+        body = self._body(version, code, struct.pack(">i", caller.throttle_ms))
         return frame_response(correlation_id, False, body)
+
+    def _body(self, version: int, error: ErrorCode, throttle: bytes) -> bytes:
+        code = struct.pack(">h", error)
+        if version >= _FLEXIBLE_FROM:
+            return code + self._flexible_ranges + throttle + self._features
+        return code + self._ranges + (throttle if version >= 1 else b"")
 
 
 def offered_routes(settings: Settings) -> list[Route]:
@@ -66,20 +74,6 @@ def offered_routes(settings: Settings) -> list[Route]:
     """
     hidden = () if settings.text("headrace.metrics.address") else CLIENT_TELEMETRY
     return [row for row in ROUTES.values() if row not in hidden]
-
-
-def api_versions_body(
-    ranges: Sequence[Range], version: int, error: ErrorCode, throttle_ms: int
-) -> bytes:
-    """The body of the response in the given version."""
-    throttle = struct.pack(">i", throttle_ms)
-    if version < _FLEXIBLE_FROM:
-        body = struct.pack(">hi", error, len(ranges))
-        body += b"".join(struct.pack(">hhh", *row) for row in ranges)
-        return body + throttle if version >= 1 else body
-    body = struct.pack(">h", error) + uvarint(len(ranges) + 1)
-    body += b"".join(struct.pack(">hhhB", *row, 0) for row in ranges)
-    return body + throttle + _features()
 
 
 def _features() -> bytes:

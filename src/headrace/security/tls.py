@@ -257,6 +257,7 @@ def _server_context(
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     _prepare(context, settings, keys, trusted)
     context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE
+    context.num_tickets = 1  # as Apache Kafka: a client that resumes a session gets another one
     if client_auth != "none" and trusted is None:
         raise SettingError(
             f"ssl.client.auth={client_auth}: set ssl.truststore.location to a PEM file with the "

@@ -15,9 +15,8 @@ import logging
 import struct
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.apis.hot import Answer, CloseConnection, Later
 from headrace.apis.routes import API_VERSIONS, ROUTES, SASL_AUTHENTICATE, SASL_HANDSHAKE
@@ -34,11 +33,13 @@ from headrace.wire.framing import (
     frame_response,
     request_start,
 )
+from headrace.wire.sasl import (
+    authenticate_body,
+    handshake_body,
+    read_authenticate,
+    read_handshake,
+)
 from headrace.wire.varint import skip_tagged_fields
-
-if TYPE_CHECKING:
-    from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest
-    from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
 
 logger = logging.getLogger(__name__)
 logger.addFilter(LogLimit())
@@ -162,25 +163,17 @@ class Login:
     async def _handshake(
         self, connection: Connection, version: int, correlation_id: int, body: bytes
     ) -> Answer:
-        from kio.schema.sasl_handshake.v1.response import SaslHandshakeResponse
-
-        from headrace.wire import codec
-        from headrace.wire.primitives import error
-
         try:
-            request: SaslHandshakeRequest = codec.decode(SASL_HANDSHAKE.key, version, body)  # type: ignore[assignment]
+            mechanism = read_handshake(body)
         except _UNREADABLE as unreadable:
             raise CloseConnection(f"malformed SaslHandshake: {unreadable}") from unreadable
-        code, why = self._check_mechanism(request.mechanism)
-        response = SaslHandshakeResponse(
-            error_code=error(code), mechanisms=tuple(self._rules.mechanisms)
-        )
-        encoded = codec.encode(SASL_HANDSHAKE.key, version, response)
-        answer = frame_response(correlation_id, False, encoded)
+        code, why = self._check_mechanism(mechanism)
+        response = handshake_body(code, self._rules.mechanisms)
+        answer = frame_response(correlation_id, False, response)
         if code is not ErrorCode.NONE:
             await self._refuse(connection, answer, why)
-        self._mechanism = request.mechanism
-        self._exchange = self._rules.make_exchange(request.mechanism)
+        self._mechanism = mechanism
+        self._exchange = self._rules.make_exchange(mechanism)
         self._raw = version == _RAW_HANDSHAKE
         return answer
 
@@ -200,28 +193,17 @@ class Login:
     async def _authenticate(
         self, connection: Connection, version: int, correlation_id: int, body: bytes
     ) -> Answer:
-        from kio.schema.sasl_authenticate.v2.response import SaslAuthenticateResponse
-
-        from headrace.wire import codec
-        from headrace.wire.primitives import error
-
         def answer(code: ErrorCode, message: str | None, token: bytes, lifetime_ms: int) -> bytes:
-            response = SaslAuthenticateResponse(
-                error_code=error(code),
-                error_message=message,
-                auth_bytes=token,
-                session_lifetime=timedelta(milliseconds=lifetime_ms),  # type: ignore[arg-type]
-            )
-            encoded = codec.encode(SASL_AUTHENTICATE.key, version, response)
+            response = authenticate_body(version, code, message, token, lifetime_ms)
             flexible = version >= SASL_AUTHENTICATE.flexible_from
-            return frame_response(correlation_id, flexible, encoded)
+            return frame_response(correlation_id, flexible, response)
 
         try:
-            request: SaslAuthenticateRequest = codec.decode(SASL_AUTHENTICATE.key, version, body)  # type: ignore[assignment]
+            token = read_authenticate(body, version)
         except _UNREADABLE as unreadable:
             raise CloseConnection(f"malformed SaslAuthenticate: {unreadable}") from unreadable
         try:
-            token, lifetime_ms = await self._step(connection, request.auth_bytes)
+            token, lifetime_ms = await self._step(connection, token)
         except LoginRefused as refused:
             text = f"authentication failed: invalid credentials with {self._mechanism}"
             refusal = answer(ErrorCode.SASL_AUTHENTICATION_FAILED, text, b"", 0)
