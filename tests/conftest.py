@@ -1,5 +1,5 @@
 """For all tests: what belongs to the usual suite, one Apache Kafka to compare with, a Spark that
-starts quickly, and programs that can be interrupted."""
+starts quickly, temporary files in memory, and programs that can be interrupted."""
 
 import os
 import signal
@@ -9,12 +9,14 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from tests.support import fast, java, workers
+from tests.support import fast, java, scratch, workers
 from tests.support.apache_kafka import ApacheKafka
 
 # A shell starts background jobs with SIGINT ignored, and children inherit that. A handler of our
 # own is not inherited: programs begin with the default again, and Ctrl-C reaches them.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+scratch.use_memory(os.environ)
 
 # How long an example takes says more about the machine than about the code.
 hypothesis.settings.register_profile("any machine", deadline=None)
@@ -22,8 +24,8 @@ hypothesis.settings.load_profile("any machine")
 hypothesis.settings.register_profile("fast", deadline=None, max_examples=25)
 
 os.environ.setdefault("SPARK_LAUNCHER_OPTS", " ".join(java.QUICK_SPARK))
-for name in ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
-    os.environ.setdefault(name, java.spark_options())
+os.environ.setdefault("SPARK_DAEMON_JAVA_OPTS", java.spark_options())
+os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join((java.spark_options(), *java.SPARK_DEFAULTS)))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

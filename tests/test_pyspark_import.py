@@ -57,7 +57,8 @@ def environment(tmp_path: Path) -> dict[str, str]:
     other = tools / "python3"
     other.write_text("#!/bin/sh\necho 'this is another Python' >&2\nexit 1\n")
     other.chmod(0o755)
-    kept = {name: os.environ[name] for name in ("HOME", "JAVA_HOME") if name in os.environ}
+    names = ("HOME", "JAVA_HOME", "SPARK_LAUNCHER_OPTS", "SPARK_SUBMIT_OPTS")
+    kept = {name: os.environ[name] for name in names if name in os.environ}
     java = os.path.dirname(shutil.which("java") or "")
     return {**kept, "PATH": f"{tools}:{java}:/usr/bin:/bin", "SPARK_LOCAL_IP": "127.0.0.1"}
 

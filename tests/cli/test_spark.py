@@ -101,7 +101,8 @@ def program(tmp_path: Path) -> Path:
 @pytest.fixture
 def started(program: Path, bootstrap: str) -> Iterator["subprocess.Popen[str]"]:
     words = ["spark", "run", program.name, "--master", "local[2]", "--bootstrap", bootstrap]
-    words += ["--conf", "spark.sql.shuffle.partitions=3", "--", "--day", "2026-01-31"]
+    words += ["--conf", "spark.sql.shuffle.partitions=3", "--conf", "spark.ui.enabled=true"]
+    words += ["--", "--day", "2026-01-31"]
     process = subprocess.Popen(
         command(*words),
         cwd=program.parent,

@@ -9,6 +9,8 @@ from playwright.sync_api import Browser, Page, ViewportSize, expect
 
 ROOT = Path(__file__).resolve().parents[2]
 AXE = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
+COLOR_RULES = ["color-contrast", "link-in-text-block"]
+"""The rules of axe that depend on colors, and that it checks by default."""
 PATIENCE_MS = 60_000
 """Other tests use the processors at the same time."""
 expect.set_options(timeout=PATIENCE_MS)
@@ -87,10 +89,14 @@ class Looking:
         self.page.screenshot(path=path)
         return path
 
-    def violations(self) -> list[str]:
+    def violations(self, *, only_colors: bool = False) -> list[str]:
         """Violations of accessibility rules, by axe. The page's policy stays in force."""
-        self.page.evaluate(f"() => {{ {AXE.read_text()} }}")
-        found: dict[str, Any] = self.page.evaluate("axe.run({ resultTypes: ['violations'] })")
+        if not self.page.evaluate("'axe' in window"):
+            self.page.evaluate(f"() => {{ {AXE.read_text()} }}")
+        rules = f", runOnly: {COLOR_RULES}" if only_colors else ""
+        found: dict[str, Any] = self.page.evaluate(
+            f"axe.run({{ resultTypes: ['violations'], preload: false{rules} }})"
+        )
         return [
             f"{each['id']}: {each['help']}: {node['html'][:200]} {node['failureSummary'][:300]}"
             for each in found["violations"]

@@ -133,24 +133,38 @@ def test_every_page_of_the_menu_is_looked_at() -> None:
     assert missing == set()
 
 
-@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 1280), ("light", 360)])
+@pytest.mark.parametrize("name", PAGES)
 def test_pages_are_accessible_and_fit_the_window(
-    shop: HeadraceConsole, chromium: Browser, tmp_path: Path, scheme: str, width: int
+    shop: HeadraceConsole, chromium: Browser, tmp_path: Path, name: str
 ) -> None:
-    """And no script fails or is blocked by the content policy: `Looking` fails then."""
+    """Light, dark and narrow. And no script fails or is blocked by the content policy: `Looking`
+    fails then."""
     found: list[str] = []
-    with Looking(chromium, shop.url, tmp_path, scheme=scheme, width=width) as looking:
-        for address in (each for row in PAGES.values() for each in row):
+    with Looking(chromium, shop.url, tmp_path) as looking:
+        for address in PAGES[name]:
             page = looking.page
+            page.set_viewport_size({"width": 1280, "height": 800})
+            page.emulate_media(color_scheme="light")
             page.goto(address)
             _wait_until_loaded(page)
-            looking.screenshot(f"{scheme}-{width}{re.sub('[^a-z0-9.]+', '-', address)}")
-            found += [f"{address}: {each}" for each in looking.violations()]
-            if looking.overflows():
-                found.append(f"{address}: the page is wider than the window")
+            found += _problems(looking, address, "light-1280")
+            page.emulate_media(color_scheme="dark")
+            found += _problems(looking, address, "dark-1280", only_colors=True)
+            page.emulate_media(color_scheme="light")
+            page.set_viewport_size({"width": 360, "height": 800})
+            found += _problems(looking, address, "light-360")
             if not page.title().endswith("Headrace") or page.title() == "Headrace":
                 found.append(f"{address}: its title is {page.title()!r}")
     assert found == []
+
+
+def _problems(looking: Looking, address: str, look: str, *, only_colors: bool = False) -> list[str]:
+    """What is wrong with a page as it looks now, with a picture of it."""
+    looking.screenshot(f"{look}{re.sub('[^a-z0-9.]+', '-', address)}")
+    found = looking.violations(only_colors=only_colors)
+    if looking.overflows():
+        found.append("the page is wider than the window")
+    return [f"{address}, {look}: {each}" for each in found]
 
 
 def test_the_keyboard_reaches_the_page_and_the_menu(

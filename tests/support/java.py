@@ -42,6 +42,14 @@ MAKE_ARCHIVE = "-XX:ArchiveClassesAtExit"
 QUICK_SPARK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 SPARK_CLASSES = ROOT / ".tools" / "spark-classes.jsa"
 """Made by `tests/support/spark_classes.py`."""
+# Defaults of a Spark of the tests; a program's own settings override them. Spark's own are for
+# clusters: 200 tasks in each shuffle, a web page, and queries without new data that ask for it a
+# hundred times a second.
+SPARK_DEFAULTS = (
+    "-Dspark.sql.shuffle.partitions=2",
+    "-Dspark.sql.streaming.pollingDelay=100ms",
+    "-Dspark.ui.enabled=false",
+)
 # Java says on stdout, among the tool's own words, that it could not use an archive of classes.
 SILENT_JAVA = ("-Xlog:disable", "-Xlog:all=error:stderr")
 

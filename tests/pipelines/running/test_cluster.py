@@ -1,7 +1,6 @@
 """The same program on a Spark cluster: a standalone master and two workers from the pip package."""
 
 import json
-import os
 import subprocess
 import uuid
 from pathlib import Path
@@ -11,6 +10,7 @@ from confluent_kafka import Consumer, Producer
 
 from headrace.testing.running import RunningBroker
 from tests.cli.conftest import command
+from tests.support import java
 from tests.support.spark_cluster import SparkCluster
 from tests.support.topics import create_topic
 
@@ -26,7 +26,7 @@ def run(broker: RunningBroker, prefix: str, folder: Path, master: str) -> str:
             "spark", "run", str(EXAMPLE), "--master", master,
             "--bootstrap", broker.bootstrap_servers, "--checkpoints", str(folder),
             "--conf", "spark.sql.shuffle.partitions=2", "--conf", "spark.executor.memory=512m",
-            "--conf", f"spark.executor.extraJavaOptions={os.environ['SPARK_SUBMIT_OPTS']}",
+            "--conf", f"spark.executor.extraJavaOptions={java.spark_options()}",
             "--conf", "spark.driver.host=127.0.0.1", "--", "--once", "--prefix", prefix,
         ),
         capture_output=True,
