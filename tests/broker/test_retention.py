@@ -15,7 +15,8 @@ from headrace.cluster.controller import Alteration, ConfigChange, Operation
 from headrace.errors import ErrorCode, KafkaError
 from headrace.log.indexes import TIME_ENTRY
 from headrace.log.log import Log
-from headrace.log.segment import NO_TIMESTAMP, TIME_INDEX
+from headrace.log.segment_files import TIME_INDEX
+from headrace.log.segment_indexes import NO_TIMESTAMP
 from headrace.logs import JsonLines
 from headrace.wire.steps import finish
 from tests.apis.one_broker import NOW, OneBroker
@@ -146,8 +147,8 @@ def test_a_rotten_time_index_lets_no_record_go_before_its_time(kept: Kept) -> No
     kept.topic("t")
     for segment in kept.log("t").segments[:-1]:
         segment.release()
-        segment.largest_timestamp = NO_TIMESTAMP  # as after a restart
-        Path(segment.path(TIME_INDEX)).write_bytes(TIME_ENTRY.pack(NOW - 9 * HOUR_MS, 0))
+        segment.indexes.largest_timestamp = NO_TIMESTAMP  # as after a restart
+        Path(segment.files.path(TIME_INDEX)).write_bytes(TIME_ENTRY.pack(NOW - 9 * HOUR_MS, 0))
     kept.look(HOUR_MS // 2)
     assert kept.start("t") == 0
     kept.look(HOUR_MS)
@@ -230,7 +231,7 @@ def test_one_bad_log_does_not_keep_others_from_being_cleaned(
         path.unlink()
     (folder / f"{0:020d}.log").unlink()
     kept.log("bad").segments[0].release()
-    kept.log("bad").segments[0].largest_timestamp = -1
+    kept.log("bad").segments[0].indexes.largest_timestamp = -1
     with caplog.at_level(logging.ERROR):
         kept.look(HOUR_MS + 1)
     assert "retention of bad-0 failed" in caplog.text

@@ -10,7 +10,7 @@ from headrace.log.compaction.compaction import compact
 from headrace.log.compaction.job import Failed
 from headrace.log.compaction.start import CompactionLimits, job_for
 from headrace.log.log import Log
-from headrace.log.segment import LOG
+from headrace.log.segment_files import LOG
 from headrace.settings import LogSettings
 from headrace.wire.batch import (
     CODEC_MASK,
@@ -81,9 +81,9 @@ def test_a_batch_that_keeps_all_its_records_keeps_its_bytes() -> None:
     put(log, (b"a", b"1"), (b"b", b"1"), codec=4)
     put(log, (b"c", b"1"))
     seal(log)
-    before = log.disk.content(log.segments[0].path(LOG))  # type: ignore[attr-defined]
+    before = log.disk.content(log.segments[0].files.path(LOG))  # type: ignore[attr-defined]
     compacted(log)
-    assert log.disk.content(log.segments[0].path(LOG)) == before  # type: ignore[attr-defined]
+    assert log.disk.content(log.segments[0].files.path(LOG)) == before  # type: ignore[attr-defined]
 
 
 def test_records_behind_the_end_of_a_full_key_map_stay_and_go_the_next_time() -> None:
@@ -138,7 +138,7 @@ def test_a_damaged_batch_is_never_made_to_look_whole() -> None:
     put(log, (b"a", b"1"), (b"b", b"value"))
     put(log, (b"a", b"2"))
     seal(log)
-    disk, path = log.disk, log.segments[0].path(LOG)
+    disk, path = log.disk, log.segments[0].files.path(LOG)
     assert isinstance(disk, MemoryDisk)
     content = bytearray(disk.content(path))
     content[content.index(b"value")] ^= 1

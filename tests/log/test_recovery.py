@@ -261,7 +261,7 @@ def test_a_consumer_gets_an_error_for_a_hole_from_any_position() -> None:
 def test_bytes_behind_the_last_batch_of_a_segment_take_nothing_with_them() -> None:
     disk, _, log = written()
     expected = contents(log)
-    path = log.segments[1].path(".log")
+    path = log.segments[1].files.path(".log")
     disk.corrupt(path, disk.content(path) + b"\2" * 100)
     after = reopened(killed(disk))
     assert contents(after) == expected
@@ -273,7 +273,7 @@ def test_an_emptied_segment_does_not_bring_synced_offsets_back() -> None:
     log.flush()
     directory.checkpoint()
     active = log.segments[-1]
-    disk.corrupt(active.path(".log"), b"")
+    disk.corrupt(active.files.path(".log"), b"")
     after = reopened(killed(disk))
     assert (after.end_offset, after.holes) == (45, [(active.base_offset, 45)])
     assert append(after, batch()) == 45

@@ -218,7 +218,7 @@ def test_segments_without_times_are_as_old_as_their_files(tmp_path: Path) -> Non
     log = directory.create(TopicPartition("t", 0), ORDERS_ID, SMALL)
     append(log, batch(1, timestamp=-1))
     log.roll(NOW)
-    os.utime(log.segments[0].path(".log"), (1_600_000_000, 1_600_000_000.5))
+    os.utime(log.segments[0].files.path(".log"), (1_600_000_000, 1_600_000_000.5))
     assert log.segments[0].newest_ms() == 1_600_000_000_500
     append(log, batch(1, timestamp=NOW))
     assert log.segments[1].newest_ms() == NOW

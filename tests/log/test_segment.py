@@ -38,7 +38,7 @@ def check_boundaries(segment: Segment) -> None:
         position, offset = segment.boundary(0, segment.base_offset, limit)
         assert starts[position] == offset
         assert position <= limit
-        assert position >= min(limit, segment.size) - segment.index_interval - largest
+        assert position >= min(limit, segment.size) - segment.indexes.interval - largest
 
 
 def test_a_read_ends_where_a_batch_does_in_both_kinds_of_segment() -> None:
@@ -49,8 +49,8 @@ def test_a_read_ends_where_a_batch_does_in_both_kinds_of_segment() -> None:
 
 def test_the_files_hold_what_kafka_expects() -> None:
     disk, _, segment = sealed()
-    offsets = OffsetEntries(disk.content(segment.path(".index")))
-    times = TimeEntries(disk.content(segment.path(".timeindex")))
+    offsets = OffsetEntries(disk.content(segment.files.path(".index")))
+    times = TimeEntries(disk.content(segment.files.path(".timeindex")))
     batches = dict(segment.walk(0))
     previous = 0
     expected = []
@@ -81,39 +81,39 @@ def test_the_active_segment_answers_like_the_sealed_one() -> None:
 def test_a_missing_index_is_rebuilt(suffix: str) -> None:
     disk, log, segment = sealed()
     expected = answers(sealed()[2], log.end_offset)
-    content = disk.content(segment.path(suffix))
-    disk.remove(segment.path(suffix))
+    content = disk.content(segment.files.path(suffix))
+    disk.remove(segment.files.path(suffix))
     assert answers(segment, log.end_offset) == expected
-    assert disk.content(segment.path(suffix)) == content
+    assert disk.content(segment.files.path(suffix)) == content
 
 
 def test_every_flipped_byte_of_the_offset_index_changes_no_answer() -> None:
     disk, log, segment = sealed()
     expected = answers(segment, log.end_offset)
-    content = disk.content(segment.path(".index"))
+    content = disk.content(segment.files.path(".index"))
     for at in range(len(content)):
         for bit in (0x01, 0x80):
             damaged = content[:at] + bytes([content[at] ^ bit]) + content[at + 1 :]
-            disk.corrupt(segment.path(".index"), damaged)
+            disk.corrupt(segment.files.path(".index"), damaged)
             segment.seal()
             assert answers(segment, log.end_offset) == expected, (at, bit)
 
 
 def test_a_time_index_entry_that_lies_is_noticed() -> None:
     disk, _, segment = sealed()
-    content = disk.content(segment.path(".timeindex"))
+    content = disk.content(segment.files.path(".timeindex"))
     expected = [segment.locate_time(NOW + t) for t in range(0, 100, 5)]
     # The second entry claims to be as old as the first.
     damaged = content[:12] + content[:8] + content[20:]
-    disk.corrupt(segment.path(".timeindex"), damaged)
-    segment.reset_indexes()
+    disk.corrupt(segment.files.path(".timeindex"), damaged)
+    segment.indexes.reset()
     for t, position in zip(range(0, 100, 5), expected, strict=True):
         assert segment.locate_time(NOW + t) <= position
 
 
 def test_bytes_that_are_no_batch_are_never_handed_out() -> None:
     disk, _, segment = sealed()
-    path = segment.path(".log")
+    path = segment.files.path(".log")
     content = bytearray(disk.content(path))
     content[16] = 9  # the first batch's magic
     disk.corrupt(path, bytes(content))
@@ -141,12 +141,12 @@ def test_preallocated_index_files_of_the_active_segment_are_understood() -> None
     for n in range(5):
         append(log, batch(1, timestamp=NOW + n))
     segment = log.segments[-1]
-    segment.write_indexes(sync=False)
+    segment.indexes.write(sync=False)
     for suffix in (".index", ".timeindex"):
-        content = disk.content(segment.path(suffix))
-        write_file(disk, segment.path(suffix), content + bytes(2400), sync=False)
-    again = Segment(disk, segment.folder, 0, segment.size, 150)
-    assert again.load_indexes()
-    assert again.offsets == segment.offsets
+        content = disk.content(segment.files.path(suffix))
+        write_file(disk, segment.files.path(suffix), content + bytes(2400), sync=False)
+    again = Segment(disk, segment.files.folder, 0, segment.size, 150)
+    again.indexes.load(again.size)
+    assert again.indexes.offsets == segment.indexes.offsets
     assert again.latest_time() == segment.latest_time()
     assert answers(again, 5) == answers(segment, 5)

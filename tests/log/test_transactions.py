@@ -8,7 +8,7 @@ from headrace.disk import MemoryDisk, read_file, write_file
 from headrace.disk.failpoints import ANY, Fault, Killed
 from headrace.log.log import Log
 from headrace.log.producer_state import EndedTransaction
-from headrace.log.segment import TRANSACTION_INDEX
+from headrace.log.segment_files import TRANSACTION_INDEX
 from headrace.log.transactions import CorruptIndex, EndedTransactions
 from headrace.wire.batch import TRANSACTIONAL
 from headrace.wire.markers import encode_marker

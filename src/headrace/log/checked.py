@@ -13,7 +13,8 @@ from headrace.errors import ErrorCode, KafkaError
 from headrace.log.indexes import POSITION_MASK, floor_by_position
 from headrace.log.lookup import next_segment
 from headrace.log.ranges import Ranges
-from headrace.log.segment import LOG, MAX_RELATIVE, Segment
+from headrace.log.segment import MAX_RELATIVE, Segment
+from headrace.log.segment_files import LOG
 from headrace.wire.batch import (
     CHECKSUMMED_FROM,
     HEADER_BYTES,
@@ -99,7 +100,7 @@ def check(segment: Segment, position: int, stop: int, upper: int) -> tuple[int, 
     next has to be looked up. `upper` is the offset behind the segment.
     KafkaError 2 if the first batch is damaged already.
     """
-    for hole in segment.holes:
+    for hole in segment.holes.known:
         # A hole without bytes ends a read, too: the next read must report it.
         at = hole.start if hole.start >= 0 else segment.locate(hole.following)[0]
         if position < at < stop:
@@ -121,7 +122,7 @@ def _check(segment: Segment, position: int, stop: int, upper: int) -> tuple[int,
         if whole >= enough:
             break
     if whole == position:
-        if not segment.examined:
+        if not segment.holes.examined:
             segment.examine()
             raise DamageFound
         raise _damaged(segment, position)
@@ -136,12 +137,12 @@ class DamageFound(Exception):
 def _damaged(segment: Segment, position: int) -> KafkaError:
     error = KafkaError(
         ErrorCode.CORRUPT_MESSAGE,
-        f"{segment.path(LOG)} is damaged at position {position}; the batch there is not served. "
-        "It is fetched again from another replica, if one is in sync; else `headrace log verify` "
-        "shows what is lost, and readers may go on behind it",
+        f"{segment.files.path(LOG)} is damaged at position {position}; the batch there is not "
+        "served. It is fetched again from another replica, if one is in sync; else `headrace log "
+        "verify` shows what is lost, and readers may go on behind it",
     )
-    if segment.damaged_at != position:  # logged once
-        segment.damaged_at = position
+    if segment.holes.reported_at != position:  # logged once
+        segment.holes.reported_at = position
         _logger.error("%s", error.message)
     return error
 
@@ -178,7 +179,7 @@ def _offset_before(segment: Segment, position: int) -> int:
         except KafkaError:
             if rebuilt:
                 raise
-        if behind == position or (segment.skips or {}).get(behind) == position:
+        if behind == position or (segment.holes.skips or {}).get(behind) == position:
             return lowest
         if not rebuilt:
             segment.rebuild_indexes()

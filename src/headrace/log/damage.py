@@ -19,8 +19,10 @@ from typing import TypeAlias
 from headrace.disk import Disk, read_file, replace_file
 from headrace.log.checked import checked_batches
 from headrace.log.checkpoints import decode_lines, encode_lines
+from headrace.log.holes import Hole
 from headrace.log.lookup import index_of
-from headrace.log.segment import MAX_RELATIVE, Hole, Segment, remove_if_there
+from headrace.log.segment import MAX_RELATIVE, Segment
+from headrace.log.segment_files import remove_if_there
 from headrace.wire.batch import (
     CHECKSUMMED_FROM,
     HEADER_BYTES,
@@ -56,9 +58,9 @@ def examine(segment: Segment) -> None:
         start, offset = following
         found.append(Hole(position, start, lowest, offset))
         position = start
-    noted = [hole for hole in segment.holes if not any(overlaps(hole, one) for one in found)]
+    noted = [hole for hole in segment.holes.known if not any(overlaps(hole, one) for one in found)]
     segment.use_holes([*noted, *found])
-    segment.examined = True
+    segment.holes.examined = True
 
 
 def overlaps(one: Hole, other: Hole) -> bool:
@@ -155,8 +157,8 @@ def assign_holes(
         if start < following and first < end:
             segment = segments[index_of(segments, first)]
             hole = Hole(-1, -1, first, min(following, end))
-            if not any(overlaps(hole, known) for known in segment.holes):
-                segment.use_holes([*segment.holes, hole])
+            if not any(overlaps(hole, known) for known in segment.holes.known):
+                segment.use_holes([*segment.holes.known, hole])
 
 
 def write_holes(disk: Disk, folder: str, holes: Iterable[tuple[int, int]]) -> None:

@@ -16,7 +16,7 @@ from headrace.errors import ErrorCode, KafkaError, SettingError
 from headrace.log.checkpoints import MOVED_FROM
 from headrace.log.directory import LogDirectory
 from headrace.log.log import Log
-from headrace.log.segment import remove_if_there
+from headrace.log.segment_files import remove_if_there
 from headrace.settings import LogSettings
 from headrace.types import TopicPartition
 

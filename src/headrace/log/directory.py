@@ -49,10 +49,12 @@ from headrace.log.folder_names import (
     parse_folder_name,
     parse_future_name,
 )
+from headrace.log.holes import Holes
 from headrace.log.log import Log
 from headrace.log.recovery import Checkpoint, create_log, open_log
 from headrace.log.removal import Removal
-from headrace.log.segment import DELETED, LOG, Segment, remove_if_there
+from headrace.log.segment import Segment
+from headrace.log.segment_files import DELETED, LOG, remove_if_there
 from headrace.log.sizes import SIZES, shrunken_logs, write_sizes
 from headrace.settings import LogSettings
 from headrace.types import TopicPartition
@@ -517,7 +519,7 @@ class LogDirectory:
 
     def damaged(self) -> Iterator[Log]:
         """The opened logs that are known to be damaged."""
-        if not Segment.any_damaged:  # without a loop over ten thousand logs
+        if not Holes.any_known:  # without a loop over ten thousand logs
             return iter(())
         return (log for log in [*self._logs.values()] if log.holes)
 

@@ -20,7 +20,9 @@ from headrace.log.lookup import index_of, locate, offset_behind, stop_at
 from headrace.log.owner import LogOwner
 from headrace.log.producer_state import MAX_SEQUENCE, ProducerState
 from headrace.log.rolling import roll_due
-from headrace.log.segment import LOG, MAX_RELATIVE, Segment
+from headrace.log.segment import MAX_RELATIVE, NEW_FILE, Segment
+from headrace.log.segment_files import LOG
+from headrace.log.segment_indexes import SegmentIndexes
 from headrace.log.slices import Slice
 from headrace.log.snapshots import write_snapshot
 from headrace.log.timestamps import (
@@ -127,7 +129,7 @@ class Log:
     @property
     def holes(self) -> list[tuple[int, int]]:
         """Damage that is known: the first offset that is lost, and the first one behind it."""
-        if not any(segment.holes for segment in self._segments):
+        if not any(segment.holes.known for segment in self._segments):
             return []
         found = offsets_of(self._segments, self.end_offset)
         return [(first, behind) for first, behind in found if behind > self.start_offset]
@@ -201,11 +203,12 @@ class Log:
             raise self._undo_write(segment, error) from error
         segment.size = position + size
         self.end_offset = last + 1
-        if max_timestamp > segment.largest_timestamp:
-            segment.largest_timestamp = max_timestamp
-            segment.largest_offset = last
-        if position > segment.index_due:
-            self._index(segment, position, base, last)
+        indexes = segment.indexes
+        if max_timestamp > indexes.largest_timestamp:
+            indexes.largest_timestamp = max_timestamp
+            indexes.largest_offset = last
+        if position > indexes.due:
+            self._index(indexes, position, base, last)
         if producer is not None:
             producer.timestamp = max_timestamp
             producer.add(sequence, (sequence + delta) & MAX_SEQUENCE, base, last)
@@ -243,8 +246,8 @@ class Log:
                 raise self._undo_write(segment, error) from error
             segment.size = position + size
             self.end_offset = last + 1
-            segment.note_batch(position, base, last, header.max_timestamp)
-            if segment.index_is_full(self._settings.segment_index_bytes):
+            segment.indexes.add_batch(position, base, last, header.max_timestamp)
+            if segment.indexes.is_full(self._settings.segment_index_bytes):
                 self._disarm()
             if header.partition_leader_epoch > self._epoch:
                 self.epochs.assign(header.partition_leader_epoch, base)
@@ -261,15 +264,16 @@ class Log:
     def _undo_write(self, segment: Segment, error: OSError) -> KafkaError:
         """Remove a partially written batch; the log end offset does not change."""
         self._disarm()
+        path = segment.files.path(LOG)
         try:
             self.disk.ftruncate(segment.opened().fd, segment.size)
         except OSError as second:
-            return self.fail(f"{segment.path(LOG)} cannot be cut back after {error}: {second}")
-        return self._disk_error(f"writing to {segment.path(LOG)} failed: {error}", error)
+            return self.fail(f"{path} cannot be cut back after {error}: {second}")
+        return self._disk_error(f"writing to {path} failed: {error}", error)
 
-    def _index(self, segment: Segment, position: int, base: int, last_offset: int) -> None:
-        segment.add_entry(position, base, last_offset)
-        if segment.index_is_full(self._settings.segment_index_bytes):
+    def _index(self, indexes: SegmentIndexes, position: int, base: int, last_offset: int) -> None:
+        indexes.add_entry(position, base, last_offset)
+        if indexes.is_full(self._settings.segment_index_bytes):
             self._disarm()
 
     def _set_producers(self, producers: ProducerState) -> None:
@@ -303,8 +307,10 @@ class Log:
             self._fd = segment.opened().fd
             segment.on_release = self._disarm
         except OSError as error:
-            raise self._disk_error(f"cannot open {segment.path(LOG)}: {error}", error) from error
-        segment.index_interval = settings.index_interval_bytes
+            raise self._disk_error(
+                f"cannot open {segment.files.path(LOG)}: {error}", error
+            ) from error
+        segment.indexes.interval = settings.index_interval_bytes
         if segment.size == 0:
             segment.first_timestamp = max_timestamp
         self._dirty = True
@@ -326,8 +332,8 @@ class Log:
         old = self._active
         fresh = Segment(self.disk, self.folder, base, 0, self._settings.index_interval_bytes)
         try:
-            fresh.create_file()
-            old.write_indexes(sync=False)
+            fresh.opened(NEW_FILE)
+            old.indexes.write(sync=False)
             self.transactions.write(self.disk, old, base)
             write_snapshot(self.disk, self.folder, base, self.producers, sync=False)
         except OSError as error:
@@ -479,11 +485,11 @@ class Log:
             if dropped:
                 self.disk.sync_folder(self.folder)
             segment.cut(position)
-            segment.use_holes([hole for hole in segment.holes if hole.first < end])
+            segment.use_holes([hole for hole in segment.holes.known if hole.first < end])
             self.start_offset = min(self.start_offset, end)
             self._went_back(end)
         except OSError as error:
-            raise self.fail(f"cutting {segment.path(LOG)} failed: {error}") from error
+            raise self.fail(f"cutting {segment.files.path(LOG)} failed: {error}") from error
 
     def restart_at(self, offset: int) -> None:
         """Remove all records; the next one gets this offset."""
@@ -495,7 +501,7 @@ class Log:
             for segment in self._segments:
                 segment.remove_files()
             fresh = Segment(self.disk, self.folder, offset, 0, self._settings.index_interval_bytes)
-            fresh.create_file()
+            fresh.opened(NEW_FILE)
             self._segments[:] = [fresh]
             names = self.disk.list_folder(self.folder)
             snapshots.remove_snapshots(self.disk, self.folder, snapshots.list_snapshots(names))
@@ -624,7 +630,7 @@ class Log:
             try:
                 self.transactions.write(self.disk, self._active, self.end_offset)
                 self.flush()
-                self._active.write_indexes(sync=True)
+                self._active.indexes.write(sync=True)
                 write_snapshot(self.disk, self.folder, self.end_offset, self.producers, sync=True)
                 self.disk.sync_folder(self.folder)
             except OSError as error:

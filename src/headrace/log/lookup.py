@@ -3,7 +3,9 @@
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 
+from headrace.errors import ErrorCode, KafkaError
 from headrace.log.segment import Segment
+from headrace.log.segment_files import LOG
 from headrace.log.slices import Slice
 
 
@@ -28,13 +30,13 @@ def locate(segments: Sequence[Segment], offset: int) -> tuple[Segment, int]:
     while True:
         segment = segments[index]
         position, base = segment.locate(offset)
-        if segment.holes:
-            segment.refuse_lost(offset)
+        if segment.holes.known:
+            _refuse_lost(segment, offset)
         if base >= 0 or index + 1 == len(segments):
             return segment, position
         if segment.last_named_offset() >= offset:  # the file has lost its end
             segment.rebuild_indexes()
-            segment.refuse_lost(offset)
+            _refuse_lost(segment, offset)
         index += 1  # compaction left a gap at the segment's end
 
 
@@ -69,6 +71,17 @@ def offset_behind(segments: Sequence[Segment], offset: int, piece: Slice, end: i
     for _, header in segments[index].walk(stop):
         return header.base_offset
     return segments[index + 1].base_offset if index + 1 < len(segments) else end
+
+
+def _refuse_lost(segment: Segment, offset: int) -> None:
+    """KafkaError 2 if the offset lies in a hole."""
+    for hole in segment.known_holes():
+        if hole.first <= offset < hole.following:
+            raise KafkaError(
+                ErrorCode.CORRUPT_MESSAGE,
+                f"{segment.files.path(LOG)} is damaged: the offsets {hole.first} to "
+                f"{hole.following - 1} cannot be read; go on at {hole.following}",
+            )
 
 
 def _base_offset(segment: Segment) -> int:

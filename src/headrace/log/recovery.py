@@ -28,21 +28,22 @@ from headrace.log.compaction.swap import settle
 from headrace.log.damage import assign_holes, next_batch, offsets_of, read_holes, write_holes
 from headrace.log.epochs import FILE_NAME as EPOCHS_FILE
 from headrace.log.epochs import EpochCache
+from headrace.log.holes import Hole
+from headrace.log.indexes import POSITION_MASK
 from headrace.log.log import Log
 from headrace.log.owner import LogOwner
 from headrace.log.producer_state import ProducerState
-from headrace.log.segment import (
+from headrace.log.segment import MAX_RELATIVE, NEW_FILE, Segment
+from headrace.log.segment_files import (
     DELETED,
     INDEX,
     LOG,
-    MAX_RELATIVE,
     TIME_INDEX,
     TRANSACTION_INDEX,
-    Hole,
-    Segment,
     remove_if_there,
     segment_path,
 )
+from headrace.log.segment_indexes import UnusableIndex
 from headrace.log.snapshots import (
     list_snapshots,
     load_snapshot,
@@ -91,7 +92,7 @@ def create_log(
 ) -> Log:
     """A new empty log in an existing empty folder; nothing is synced yet."""
     segment = Segment(disk, folder, 0, 0, settings.index_interval_bytes)
-    segment.create_file()
+    segment.opened(NEW_FILE)
     segment.release()  # ten thousand idle partitions must not cost ten thousand descriptors
     return Log(
         partition,
@@ -127,7 +128,7 @@ def open_log(
     if not segments:
         interval = settings.index_interval_bytes
         segments = [Segment(disk, folder, checkpoint.start_offset or 0, 0, interval)]
-        segments[0].create_file()
+        segments[0].opened(NEW_FILE)
     for segment, following in pairwise(segments):
         segment.seal()
         segment.upper = following.base_offset
@@ -225,6 +226,16 @@ def _start_by_epochs(entries: Sequence[tuple[int, int]] | None, first: Segment) 
     return 0
 
 
+def _load_indexes(active: Segment) -> bool:
+    """Read the index files of a log's last segment; False if they cannot be its own."""
+    indexes = active.indexes
+    try:
+        indexes.load(active.size)
+    except UnusableIndex:
+        return False
+    return not indexes.offsets or bool(indexes.times) or active.first_time() < 0
+
+
 def _open_clean(
     disk: Disk, folder: str, names: list[str], segments: list[Segment], recovery_point: int
 ) -> _Opened | None:
@@ -232,14 +243,15 @@ def _open_clean(
     active = segments[-1]
     end = active.base_offset
     try:
-        if active.size and not active.load_indexes():
+        if active.size and not _load_indexes(active):
             return None
-        latest, latest_offset = active.largest_timestamp, active.largest_offset
-        told = not active.times
-        position = (active.offsets[-1] & 0xFFFFFFFF) if active.offsets else 0
+        indexes = active.indexes
+        latest, latest_offset = indexes.largest_timestamp, indexes.largest_offset
+        told = not indexes.times
+        position = (indexes.offsets[-1] & POSITION_MASK) if indexes.offsets else 0
         for at, header in active.walk(position):
             end = header.next_offset
-            active.note_batch(at, header.base_offset, end - 1, header.max_timestamp)
+            active.indexes.add_batch(at, header.base_offset, end - 1, header.max_timestamp)
             told = told or (
                 header.max_timestamp == latest and header.base_offset <= latest_offset < end
             )
@@ -247,10 +259,10 @@ def _open_clean(
             at, base = active.locate(latest_offset)
             told = base >= 0 and active.header_at(at).max_timestamp == latest
         # The time index ends with the largest time of all, or it is not what was written.
-        if active.times and (active.largest_timestamp > latest or not told):
+        if indexes.times and (indexes.largest_timestamp > latest or not told):
             return None
         # All was synced. A copy that is on its way from another data folder has no such point.
-        if active.holes or (recovery_point and end != recovery_point):
+        if active.holes.known or (recovery_point and end != recovery_point):
             _logger.warning(
                 "%s was closed cleanly at offset %d, yet ends at %d; it is scanned",
                 folder, recovery_point, end,
@@ -356,7 +368,7 @@ class _Scan:
         base = segment.base_offset
         if lost_from is not None:
             self._fence(before, Hole(before.size, before.size, lost_from, base))
-        if before.holes and base in self._later_snapshots:
+        if before.holes.known and base in self._later_snapshots:
             # It was taken at the roll, and so knows the producers of lost batches too.
             at, producers = load_snapshot(
                 self._disk, self._folder, self._later_snapshots, base, base
@@ -370,7 +382,7 @@ class _Scan:
         reused.
         """
         active, following = self._segments[-1], self._recovery_point
-        torn = bool(active.holes) and active.holes[-1].following >= end
+        torn = bool(active.holes.known) and active.holes.known[-1].following >= end
         if end < following and not self._is_confirmed(following):
             _logger.warning(
                 "%s ends at offset %d, and its recovery point says %d; the batches count",
@@ -383,7 +395,7 @@ class _Scan:
             return end
         end = max(end, following)
         fresh = Segment(self._disk, self._folder, end, 0, self._interval)
-        fresh.create_file()
+        fresh.opened(NEW_FILE)
         self._begin_segment(active, fresh, None)
         self._segments.append(fresh)
         self._changed_files = True
@@ -399,18 +411,18 @@ class _Scan:
         return recovery_point <= self._segments[-1].base_offset + MAX_RELATIVE
 
     def _fence(self, segment: Segment, hole: Hole) -> None:
-        segment.use_holes([*segment.holes, hole])
+        segment.use_holes([*segment.holes.known, hole])
         if hole.first == hole.following:
             _logger.warning(
                 "%s: the %d bytes at position %d of %s belong to no batch",
-                self._partition, hole.stop - hole.start, hole.start, segment.path(LOG),
+                self._partition, hole.stop - hole.start, hole.start, segment.files.path(LOG),
             )  # fmt: skip
             return
         _logger.error(
             "%s: %s is damaged at position %d: the offsets %d to %d cannot be read, and are not "
             "given out again. What follows is kept. They are fetched again from another replica, "
             "if one is in sync; else restore the file, or let readers go on at offset %d",
-            self._partition, segment.path(LOG), hole.start, hole.first, hole.following - 1,
+            self._partition, segment.files.path(LOG), hole.start, hole.first, hole.following - 1,
             hole.following,
         )  # fmt: skip
 
@@ -439,7 +451,7 @@ class _Scan:
         behind = [one.base_offset for one in self._segments[index + 1 :] if one.size]
         upper = behind[0] if behind else self._clean_bound(segment, gapless)
         segment.sealed = False
-        segment.reset_indexes()
+        segment.indexes.reset()
         segment.use_holes(())
         end, stop = segment.base_offset, 0
         while True:
@@ -456,7 +468,7 @@ class _Scan:
             start, offset = found
             self._fence(segment, Hole(stop, start, end, offset))
             stop, end = found
-        segment.examined = True
+        segment.holes.examined = True
         self._transactions.settled_below(end)
         return end, stop
 
@@ -481,7 +493,9 @@ class _Scan:
 
     def _note(self, segment: Segment, position: int, header: Header) -> None:
         """Take a sound batch into the indexes, the epochs and the producer state."""
-        segment.note_batch(position, header.base_offset, header.last_offset, header.max_timestamp)
+        segment.indexes.add_batch(
+            position, header.base_offset, header.last_offset, header.max_timestamp
+        )
         if header.partition_leader_epoch > self._epochs.latest:
             self._epochs.assign(header.partition_leader_epoch, header.base_offset)
         ended = replay_batch(self._producers, segment, position, header)
@@ -493,7 +507,7 @@ class _Scan:
             "%s: cut %d bytes behind the last whole batch of %s; the log ends at offset %d",
             self._partition,
             segment.size - position,
-            segment.path(LOG),
+            segment.files.path(LOG),
             end,
         )
         self._changed_files = True
@@ -505,7 +519,7 @@ class _Scan:
             _logger.warning(
                 "%s: dropped %s with %d bytes because %s",
                 self._partition,
-                segment.path(LOG),
+                segment.files.path(LOG),
                 segment.size,
                 why,
             )
@@ -516,7 +530,7 @@ class _Scan:
         """Make durable what the scan found, so that the next crash starts from here."""
         self._epochs.truncate_end(end)
         for segment in self._segments[first:-1]:
-            segment.write_indexes(sync=True)
+            segment.indexes.write(sync=True)
             segment.seal()
         for segment, following in pairwise(self._segments):
             segment.upper = following.base_offset
@@ -534,7 +548,7 @@ class _Scan:
             if not unchanged:
                 self._disk.fdatasync(segment.opened().fd)
             segment.release()
-            if not segment.holes:
+            if not segment.holes.known:
                 segment.unchecked = 0
         if not unchanged:
             self._disk.sync_folder(self._folder)

@@ -15,7 +15,8 @@ from contextlib import suppress
 from headrace.clock import Clock
 from headrace.disk import Disk
 from headrace.errors import KafkaError
-from headrace.log.segment import DELETED, Segment, remove_if_there, segment_path
+from headrace.log.segment import Segment
+from headrace.log.segment_files import DELETED, remove_if_there, segment_path
 from headrace.log.snapshots import SNAPSHOT
 
 _logger = logging.getLogger("headrace.log")
@@ -65,13 +66,15 @@ class Removal:
         """Set aside at once what waits in one folder, because its names are needed now."""
         with self._names:
             for segment, delay_ms in tuple(self._dropped):
-                if segment.folder == folder:
+                if segment.files.folder == folder:
                     self._rename(segment, delay_ms)
             self._drop_no_more(folder)
 
     def _drop_no_more(self, folder: str) -> None:
         self._dropped = deque(
-            (segment, delay_ms) for segment, delay_ms in self._dropped if segment.folder != folder
+            (segment, delay_ms)
+            for segment, delay_ms in self._dropped
+            if segment.files.folder != folder
         )
 
     def run(self) -> None:
@@ -106,9 +109,10 @@ class Removal:
 
     def _rename(self, segment: Segment, delay_ms: int) -> None:
         due_s = self._clock.monotonic() + delay_ms / 1000
-        for path in segment.set_aside():
+        for path in segment.files.set_aside():
             heapq.heappush(self._set_aside, (due_s, path))
-        snapshot = segment_path(segment.folder, segment.base_offset, SNAPSHOT)
+        segment.release()
+        snapshot = segment_path(segment.files.folder, segment.base_offset, SNAPSHOT)
         with suppress(FileNotFoundError):  # the first segment of a log has none
             self._disk.rename(snapshot, snapshot + DELETED)
             heapq.heappush(self._set_aside, (due_s, snapshot + DELETED))

@@ -20,5 +20,5 @@ def roll_due(
     return (
         segment.size + size > settings.segment_bytes
         or age_ms > settings.segment_ms
-        or segment.index_is_full(settings.segment_index_bytes)
+        or segment.indexes.is_full(settings.segment_index_bytes)
     )

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator
 from headrace.disk import Disk
 from headrace.log.checkpoints import read_offsets, write_offsets
 from headrace.log.log import Log
-from headrace.log.segment import LOG
+from headrace.log.segment_files import LOG
 from headrace.types import TopicPartition
 
 SIZES = "clean-size-checkpoint"

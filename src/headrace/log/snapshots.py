@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from headrace.disk import Disk, read_file, write_file
 from headrace.log.producer_state import CorruptSnapshot, EndedTransaction, ProducerState
-from headrace.log.segment import Segment, remove_if_there, segment_path
+from headrace.log.segment import Segment
+from headrace.log.segment_files import remove_if_there, segment_path
 from headrace.wire.batch import CONTROL, Header
 from headrace.wire.markers import decode_marker
 

@@ -27,7 +27,8 @@ from itertools import chain
 from headrace.disk import Disk, read_file, replace_file
 from headrace.log.checkpoints import decode_lines, encode_lines
 from headrace.log.producer_state import EndedTransaction
-from headrace.log.segment import TRANSACTION_INDEX, Segment, remove_if_there
+from headrace.log.segment import Segment
+from headrace.log.segment_files import TRANSACTION_INDEX, remove_if_there
 from headrace.log.snapshots import rebuild, replay
 from headrace.wire.checksum import crc32c
 
@@ -116,7 +117,7 @@ class EndedTransactions:
         The old file is replaced atomically: its entries may be below the recovery point, so that
         recovery would not rebuild them from the log.
         """
-        path = segment.path(TRANSACTION_INDEX)
+        path = segment.files.path(TRANSACTION_INDEX)
         data = self._file_of(segment.base_offset, end)
         if data:
             replace_file(disk, path, data)
@@ -205,7 +206,7 @@ def load_transactions(
     certified = CHECKSUMS in names
     noted = _read_checksums(disk, folder) if certified else None
     for at, segment in enumerate(segments):
-        path = segment.path(TRANSACTION_INDEX)
+        path = segment.files.path(TRANSACTION_INDEX)
         there = path.rpartition("/")[2] in names
         if not there and not certified:
             continue

@@ -11,7 +11,8 @@ from headrace.disk import Disk, sync_file
 from headrace.log.checkpoints import PARTITION_METADATA, write_epochs
 from headrace.log.epochs import FILE_NAME as EPOCHS_FILE
 from headrace.log.epochs import EpochCache
-from headrace.log.segment import Segment, segment_path
+from headrace.log.segment import Segment
+from headrace.log.segment_files import segment_path
 from headrace.log.snapshots import SNAPSHOT
 from headrace.log.transactions import EndedTransactions
 
@@ -55,7 +56,7 @@ class Unsynced:
     def folder_renamed(self, folder: str, segments: Sequence[Segment]) -> None:
         """The log's folder has another name, which is not on the disk yet."""
         for segment in segments:
-            segment.folder = folder
+            segment.files.folder = folder
         self._folder = folder
         self.names = True
 

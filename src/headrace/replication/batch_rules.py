@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from headrace.errors import ErrorCode, KafkaError
-from headrace.log.segment import NO_TIMESTAMP
+from headrace.log.segment_indexes import NO_TIMESTAMP
 from headrace.settings import LONG_MAX, LogSettings
 from headrace.wire import batch
 from headrace.wire.compression import ZSTD

@@ -32,7 +32,8 @@ from headrace.log.indexes import (
     TimeEntries,
 )
 from headrace.log.producer_state import CorruptSnapshot, ProducerState
-from headrace.log.segment import INDEX, LOG, MAX_RELATIVE, TIME_INDEX, TRANSACTION_INDEX
+from headrace.log.segment import MAX_RELATIVE
+from headrace.log.segment_files import INDEX, LOG, TIME_INDEX, TRANSACTION_INDEX
 from headrace.log.snapshots import SNAPSHOT
 from headrace.log.transactions import CHECKSUMS
 from headrace.wire.batch import (

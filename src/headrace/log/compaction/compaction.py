@@ -23,7 +23,7 @@ from headrace.log.compaction.rewrite import Rewrite
 from headrace.log.compaction.swap import remove_cleaned
 from headrace.log.compaction.throttler import Throttler
 from headrace.log.compaction.transactions import CleanedTransactions
-from headrace.log.segment import INDEX, LOG, TIME_INDEX, segment_path
+from headrace.log.segment_files import INDEX, LOG, TIME_INDEX, segment_path
 from headrace.wire.batch import CONTROL, TRANSACTIONAL
 from headrace.wire.markers import decode_marker
 

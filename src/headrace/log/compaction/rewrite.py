@@ -24,15 +24,16 @@ from headrace.log.compaction.keys import KeyMap
 from headrace.log.compaction.remains import Flags, Remains, emptied
 from headrace.log.compaction.throttler import Throttler
 from headrace.log.compaction.transactions import AbortedTransaction, CleanedTransactions
-from headrace.log.segment import (
+from headrace.log.segment_files import (
     CLEANED,
     INDEX,
     LOG,
     TIME_INDEX,
     TRANSACTION_INDEX,
-    Segment,
+    SegmentFiles,
     segment_path,
 )
+from headrace.log.segment_indexes import SegmentIndexes
 from headrace.log.transactions import encode_aborted
 from headrace.wire.batch import (
     CHECKSUMMED_FROM,
@@ -64,14 +65,14 @@ class _Output:
         self._disk = disk
         self._pieces: list[Buffer] = []
         self._pending = 0
-        self._segment = Segment(disk, job.folder, offset, 0, job.index_interval_bytes)
-        self._path = segment_path(job.folder, offset, LOG + CLEANED)
-        self._fd = disk.open(self._path, READ_WRITE | CREATE | TRUNCATE)
+        self._files = SegmentFiles(disk, job.folder, offset)
+        self._indexes = SegmentIndexes(self._files, job.index_interval_bytes)
+        self._fd = disk.open(self._files.path(LOG + CLEANED), READ_WRITE | CREATE | TRUNCATE)
         self.size = 0
 
     def add(self, piece: Buffer, header: Header, max_timestamp: int) -> None:
         """Append one batch."""
-        self._segment.note_batch(self.size, header.base_offset, header.last_offset, max_timestamp)
+        self._indexes.add_batch(self.size, header.base_offset, header.last_offset, max_timestamp)
         self._pieces.append(piece)
         self._pending += len(piece)
         self.size += len(piece)
@@ -89,15 +90,15 @@ class _Output:
         """Bring all files to the disk."""
         self.write()
         self._disk.fdatasync(self._fd)
-        offsets, times = self._segment.index_bytes()
+        offsets, times = self._indexes.to_bytes()
         self._write_file(INDEX, offsets)
         self._write_file(TIME_INDEX, times)
         if transaction_index:
             self._write_file(TRANSACTION_INDEX, transaction_index)
-        self._disk.sync_folder(self._segment.folder)
+        self._disk.sync_folder(self._files.folder)
 
     def _write_file(self, suffix: str, data: Buffer) -> None:
-        write_file(self._disk, self._segment.path(suffix + CLEANED), data, sync=True)
+        write_file(self._disk, self._files.path(suffix + CLEANED), data, sync=True)
 
     def close(self) -> None:
         self._disk.close(self._fd)

@@ -14,14 +14,14 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from headrace.disk import READ_ONLY, Disk
-from headrace.log.segment import (
+from headrace.log.segment import Segment
+from headrace.log.segment_files import (
     CLEANED,
     INDEX,
     LOG,
     SWAP,
     TIME_INDEX,
     TRANSACTION_INDEX,
-    Segment,
     remove_if_there,
     segment_path,
 )
@@ -59,11 +59,12 @@ def put_in_place(log: "Log", old: Sequence[Segment], size: int, aborted: Iterabl
 
 def swap_files(disk: Disk, old: Sequence[Segment]) -> list[str]:
     """Put the `.cleaned` files of the first segment in the place of all; what is to be removed."""
-    folder, base = old[0].folder, old[0].base_offset
+    folder, base = old[0].files.folder, old[0].base_offset
     _rename(disk, folder, base, CLEANED, SWAP)
     garbage: list[str] = []
     for segment in old:
-        garbage += segment.set_aside()
+        garbage += segment.files.set_aside()
+        segment.release()
     _rename(disk, folder, base, SWAP, "")
     return garbage
 
