@@ -6,16 +6,27 @@ refused, or that refuses ours, is remembered with the reason.
 """
 
 import logging
+import re
 import socket
 import ssl
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from kazoo.client import KazooClient
 from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.security import make_digest_acl
+
+from headrace.cluster.store import StoreError
 
 logger = logging.getLogger(__name__)
 
+SCHEME = "zookeeper://"
+_HOST = r"(?:\[[0-9a-fA-F:.]+\]|[\w.-]+)(?::\d{1,5})?"
+_ADDRESS = re.compile(
+    rf"{SCHEME}(?P<hosts>{_HOST}(?:,{_HOST})*)(?P<chroot>(?:/[\w-][\w.-]*)*)/?", re.ASCII
+)
 _PASSING = (ssl.SSLWantReadError, ssl.SSLWantWriteError, ssl.SSLEOFError, ssl.SSLZeroReturnError)
 """Errors of TLS that are no refusal: the server may just be starting or stopping."""
 
@@ -109,3 +120,66 @@ def _reason(error: ssl.SSLError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is refused: {error.verify_message}"
     return (error.reason or str(error)).lower().replace("_", " ")
+
+
+def make_client(
+    hosts: str,
+    session_timeout_ms: int,
+    login: tuple[str, str] | None,
+    tls: Callable[[], ssl.SSLContext] | None,
+) -> KazooClient:
+    """A client that is not started; `tls` returns the context for a new connection."""
+    session_seconds = session_timeout_ms / 1000
+    return KazooClient(
+        hosts,
+        timeout=session_seconds,
+        handler=ConnectionHandler(session_seconds / (hosts.count(",") + 2), tls),
+        connection_retry={"max_tries": -1, "delay": 0.05, "max_delay": 0.2},
+        auth_data=[("digest", ":".join(login))] if login else None,
+        default_acl=[make_digest_acl(*login, all=True)] if login else None,
+        logger=_kazoo_logger(),
+    )
+
+
+def _kazoo_logger() -> logging.Logger:
+    """Kazoo logs several lines a second while no server answers; this module logs what matters."""
+    kazoo = logger.getChild("kazoo")
+    kazoo.setLevel(logging.DEBUG if logger.isEnabledFor(logging.DEBUG) else logging.ERROR)
+    return kazoo
+
+
+def parse_address(address: str) -> tuple[str, str]:
+    """The hosts, and the chroot without its last slash; StoreError if the address is malformed."""
+    found = _ADDRESS.fullmatch(address)
+    if found is None:
+        raise StoreError(
+            f"'{address}' is not the address of a ZooKeeper ensemble; expected "
+            f"{SCHEME}HOST:PORT,HOST:PORT/PATH (the default port is 2181, the path is optional)"
+        )
+    return found["hosts"], found["chroot"]
+
+
+def check_not_refused(address: str, client: KazooClient) -> None:
+    """StoreError if TLS is possible with no server."""
+    refusals: dict[str, str] = client.handler.refusals
+    if len(refusals) < len(client.hosts):
+        return
+    servers = "; ".join(f"{server}: {why}" for server, why in refusals.items())
+    raise StoreError(
+        f"{address}: no TLS connection to ZooKeeper ({servers}). Check "
+        "zookeeper.ssl.truststore.location, zookeeper.ssl.keystore.location, the names in the "
+        "servers' certificates, and that the port is the secureClientPort"
+    )
+
+
+def check_resolvable(address: str, client: KazooClient) -> None:
+    """StoreError if no host name can be resolved."""
+    names = [name for name, _ in client.hosts]
+    for name in names:
+        with suppress(socket.gaierror):
+            socket.getaddrinfo(name, None)
+            return
+    raise StoreError(
+        f"{address}: the host name{'s' if len(names) > 1 else ''} {', '.join(names)} "
+        "cannot be resolved; check the address and the name service"
+    )

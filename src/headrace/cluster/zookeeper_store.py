@@ -1,29 +1,20 @@
 """Metadata in a ZooKeeper ensemble: for a cluster on several machines.
 
-The node `/topics/orders` is ZooKeeper's node of that path below the chroot; one without a parent,
-as `/cluster`, is at `/top/cluster`; a parent of several names, as `/a/b`, is one name, `a%2Fb`. So
-no node of ours has another below it, and ZooKeeper's versions are ours.
-
-A commit is one ZooKeeper transaction, which also sets `/changes`, the journal of what was touched
+A commit is one ZooKeeper transaction, which also sets the journal of what was touched
 (`zookeeper_journal.py`). Every store holds all nodes in memory and follows the journal with one
 watch, and ephemeral nodes, which end without a commit, with one more. The journal's version is
 checked in every commit, so a commit succeeds only if the store had seen all earlier commits.
+`zookeeper_tree.py` has the places of the nodes in ZooKeeper.
 """
 
 import logging
-import re
-import socket
 import ssl
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from functools import partial
-from itertools import chain, islice
-from typing import Any, TypeAlias
-from urllib.parse import quote, unquote
+from contextlib import contextmanager
+from typing import TypeAlias
 
-from kazoo.client import KazooClient, TransactionRequest
 from kazoo.exceptions import (
     BadVersionError,
     ConnectionClosedError,
@@ -39,7 +30,6 @@ from kazoo.exceptions import (
 )
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KazooState, KeeperState
-from kazoo.security import make_digest_acl
 
 from headrace.cluster.store import (
     LIVE,
@@ -56,13 +46,18 @@ from headrace.cluster.store import (
     parent_and_name,
     tell_all,
 )
-from headrace.cluster.zookeeper_connection import ConnectionHandler
-from headrace.cluster.zookeeper_journal import Journal, load_journal, new_journal
-from headrace.cluster.zookeeper_reads import ReadNodes
+from headrace.cluster.zookeeper_connection import (
+    check_not_refused,
+    check_resolvable,
+    make_client,
+    parse_address,
+)
+from headrace.cluster.zookeeper_journal import Journal
+from headrace.cluster.zookeeper_session import ZookeeperSession
+from headrace.cluster.zookeeper_tree import JournalState, ZookeeperTree, wait
 
 logger = logging.getLogger(__name__)
 
-SCHEME = "zookeeper://"
 SESSION_TIMEOUT_MS = 2000
 CONNECT_TIMEOUT_MS = 18_000
 CALL_SECONDS = 3.0
@@ -70,17 +65,8 @@ CALL_SECONDS = 3.0
 COMMIT_BYTES = 1_000_000
 """ZooKeeper accepts 1,048,575 bytes per request (`jute.maxbuffer`), including the journal."""
 
-_HOST = r"(?:\[[0-9a-fA-F:.]+\]|[\w.-]+)(?::\d{1,5})?"
-_ADDRESS = re.compile(
-    rf"{SCHEME}(?P<hosts>{_HOST}(?:,{_HOST})*)(?P<chroot>(?:/[\w-][\w.-]*)*)/?", re.ASCII
-)
 _CHANGE_BYTES = 100
 """Overhead of a change in a request, beside its value and its path (also in the journal)."""
-_CHANGES = "changes"
-_TOP = "top"
-_READ_AT_ONCE = 200
-_PIPELINED = 100
-"""Requests in flight; kazoo blocks at a few hundred while the connection is lost."""
 _FOLLOW_SECONDS = 30.0
 _TRY_AGAIN_SECONDS = 1.0
 _CONNECTED_POLL_SECONDS = 0.1
@@ -96,7 +82,6 @@ _ROUNDS = 100
 """How often to repeat a read because of a concurrent commit before using the result."""
 
 _Nodes: TypeAlias = Mapping[str, Mapping[str, StoreNode]]  # by parent and name
-_Question: TypeAlias = Callable[[], Any]  # starts a kazoo request and returns its pending result
 
 
 class ZookeeperStore:
@@ -121,24 +106,18 @@ class ZookeeperStore:
         cannot be resolved for `connect_timeout_ms` are an error then.
         """
         self.address = address
-        hosts, self._root = _parse(address)
+        hosts, root = parse_address(address)
         self._nodes: _Nodes = {}
-        self._containers: set[str] = set()
         self._journal: Journal | None = None  # as long as nothing was read
         self._journal_version = -1
         # Held during ZooKeeper requests: serialises commits and catching up.
         self._asking = threading.Lock()
-        # Held while listeners are called, so that session events arrive in order.
-        self._telling = threading.RLock()
-        self._session = StoreSession.SUSPENDED
-        self._losses = 0
-        self._expired = False
-        self._told: list[Callable[[StoreSession], None]] = []
+        self._session = ZookeeperSession()
         self._changed: list[Callable[[], None]] = []
         self._stopped = threading.Event()
         self._news = threading.Event()
-        self._client = _client(hosts, session_timeout_ms, login, tls)
-        self._children = self._client.get_children_async
+        self._client = make_client(hosts, session_timeout_ms, login, tls)
+        self._tree = ZookeeperTree(self._client, root, self._news.set)
         self._client.add_listener(self._connection_changed)
         self._thread = threading.Thread(target=self._follow, name="metadata watch", daemon=True)
         self._start(connect_timeout_ms / 1000, stop_requested)
@@ -154,7 +133,7 @@ class ZookeeperStore:
         _check_size(changes)
         deadline = time.monotonic() + CALL_SECONDS
         self._check_connected()
-        with self._readable_errors():
+        with _readable_errors(self.address):
             try:
                 with self._turn(deadline):
                     self._check_connected()
@@ -163,7 +142,7 @@ class ZookeeperStore:
             except (KazooException, KazooTimeoutError):
                 # The commit may have happened, or may still happen; ZooKeeper answers in order, so
                 # the outcome is known after catching up.
-                self._suspend()
+                self._session.suspend()
                 self._news.set()
                 raise
 
@@ -171,9 +150,7 @@ class ZookeeperStore:
         self._changed.append(changed)
 
     def on_session(self, told: Callable[[StoreSession], None]) -> None:
-        with self._telling:
-            self._told.append(told)
-            told(self._session)
+        self._session.listen(told)
 
     def close(self) -> None:
         self._stopped.set()
@@ -189,21 +166,18 @@ class ZookeeperStore:
         """Whether the commit succeeded; False if newer commits must be read first."""
         for change in changes:
             if isinstance(change, Create):
-                self._make_container(change.path, deadline)
+                self._tree.make_container(change.path, deadline)
         assert self._journal is not None, "everything was read at the start"
         journal = self._journal.after(
             change.path for change in changes if not isinstance(change, CheckVersion)
         )
-        transaction: TransactionRequest = self._client.transaction()
-        for change in changes:
-            self._add(transaction, change)
-        transaction.set_data(self._changes, journal.dump(), self._journal_version)
-        results = _wait(transaction.commit_async(), deadline)
+        transaction = self._tree.transaction(changes, journal, self._journal_version)
+        results = wait(transaction.commit_async(), deadline)
         for change, result in zip(changes, results, strict=False):
             if isinstance(result, RolledBackError):
                 continue
             if isinstance(change, Create) and isinstance(result, NoNodeError):
-                self._containers.clear()  # another program removed the parent
+                self._tree.forget_containers()
                 return False
             if isinstance(result, BadVersionError | NodeExistsError | NoNodeError):
                 self._catch_up(deadline)
@@ -219,26 +193,6 @@ class ZookeeperStore:
         self._nodes = _with_commit(self._nodes, changes)
         return True
 
-    def _add(self, transaction: TransactionRequest, change: Change) -> None:
-        path = self._place(change.path)
-        if isinstance(change, Create):
-            transaction.create(path, change.value, ephemeral=change.ephemeral)
-            return
-        assert change.version >= 0, f"{change}: to ZooKeeper -1 is any version"
-        if isinstance(change, Put):
-            transaction.set_data(path, change.value, change.version)
-        elif isinstance(change, Delete):
-            transaction.delete(path, change.version)
-        else:
-            transaction.check(path, change.version)
-
-    def _make_container(self, path: str, deadline: float) -> None:
-        container = self._container(parent_and_name(path)[0])
-        if container not in self._containers:
-            with suppress(NodeExistsError):
-                _wait(self._client.create_async(container, b"", makepath=True), deadline)
-            self._containers.add(container)
-
     # --------------------------------------------------------------------------- following
 
     def _start(self, connect_seconds: float, stop_requested: Callable[[], bool] | None) -> None:
@@ -248,11 +202,11 @@ class ZookeeperStore:
         live = self._client.start_async()
         try:
             while (losses := self._read_first(live)) is None:
-                self._check_not_refused()
+                check_not_refused(self.address, self._client)
                 now = time.monotonic()
                 timed_out = now >= began + connect_seconds
                 if timed_out:
-                    self._check_resolvable()
+                    check_resolvable(self.address, self._client)
                 if timed_out if stop_requested is None else stop_requested():
                     raise StoreUnreachable(
                         f"{self.address}: no ZooKeeper answered within {connect_seconds:g} s; "
@@ -269,10 +223,7 @@ class ZookeeperStore:
             self._client.stop()
             self._client.close()
             raise
-        with self._telling:
-            if losses == self._losses:
-                self._session = StoreSession.CONNECTED
-                self._expired = False  # no earlier session had registered nodes
+        self._session.begin(losses)
         self._thread.start()
 
     def _read_first(self, live: threading.Event) -> int | None:
@@ -281,197 +232,84 @@ class ZookeeperStore:
             raise StoreError(f"{self.address}: ZooKeeper refuses the login")
         if not live.wait(_CONNECTED_POLL_SECONDS):
             return None
-        losses = self._losses
+        losses = self._session.losses
         deadline = time.monotonic() + _FOLLOW_SECONDS
         try:
-            with self._readable_errors():
-                self._make_container(f"{LIVE}/", deadline)
-                with suppress(NodeExistsError):
-                    _wait(self._client.create_async(self._changes, new_journal().dump()), deadline)
+            with _readable_errors(self.address):
+                self._tree.create_journal(deadline)
                 self._catch_up(deadline)
         except StoreUnreachable as error:
             logger.warning("cannot read the metadata yet: %s; retrying", error)
             return None
         return losses
 
-    def _check_not_refused(self) -> None:
-        """StoreError if TLS is possible with no server."""
-        refusals: dict[str, str] = self._client.handler.refusals
-        if len(refusals) < len(self._client.hosts):
-            return
-        servers = "; ".join(f"{server}: {why}" for server, why in refusals.items())
-        raise StoreError(
-            f"{self.address}: no TLS connection to ZooKeeper ({servers}). Check "
-            "zookeeper.ssl.truststore.location, zookeeper.ssl.keystore.location, the names in the "
-            "servers' certificates, and that the port is the secureClientPort"
-        )
-
-    def _check_resolvable(self) -> None:
-        """StoreError if no host name can be resolved."""
-        names = [name for name, _ in self._client.hosts]
-        for name in names:
-            with suppress(socket.gaierror):
-                socket.getaddrinfo(name, None)
-                return
-        raise StoreError(
-            f"{self.address}: the host name{'s' if len(names) > 1 else ''} {', '.join(names)} "
-            "cannot be resolved; check the address and the name service"
-        )
-
     def _follow(self) -> None:
         """The thread that updates the nodes in memory and calls the listeners."""
         while not self._stopped.is_set():
             self._news.wait()
             self._news.clear()
-            losses = self._losses
+            losses = self._session.losses
             deadline = time.monotonic() + _FOLLOW_SECONDS
             try:
-                with self._readable_errors(), self._turn(deadline):
+                with _readable_errors(self.address), self._turn(deadline):
                     self._catch_up(deadline)
             except StoreError as error:
                 if self._stopped.is_set():
                     return
-                self._suspend()
+                self._session.suspend()
                 # Not connected: the next connection triggers another attempt.
                 if self._client.connected:
                     logger.error("cannot follow the metadata: %s", error)
                     self._stopped.wait(_TRY_AGAIN_SECONDS)
                     self._news.set()
                 continue
-            self._connected(losses)
+            self._session.resume(losses)
             tell_all(self._changed)
-
-    def _watched(self, event: object) -> None:
-        self._news.set()
 
     def _catch_up(self, deadline: float) -> None:
         """Read what changed since the last time; the nodes then are a consistent snapshot."""
-        if self._session is StoreSession.SUSPENDED:
+        if self._session.is_suspended:
             # This server may be behind the one that accepted our last commit.
-            _wait(self._client.sync_async(self._changes), deadline)
+            self._tree.sync(deadline)
         nodes, journal = self._nodes, self._journal
-        changes, living = self._ask_all(self._looks(), deadline)
+        _, state = self._tree.read((), deadline)
         for _ in range(_ROUNDS):
-            before, journal = journal, self._checked(changes, living)
-            version = changes[1].version
-            touched = None if before is None else journal.since(before.number)
+            seen = self._checked(state)
+            touched = None if journal is None else seen.journal.since(journal.number)
+            journal = seen.journal
             if touched is None:
-                nodes = self._read_all(deadline)
-                changes, living = self._ask_all(self._looks(), deadline)
+                nodes = _with_nodes({}, self._tree.read_all(deadline))
+                _, state = self._tree.read((), deadline)
                 continue
             # Ephemeral nodes expire without a commit.
-            touched |= {f"{LIVE}/{name}" for name in nodes.get(LIVE, {}).keys() ^ set(living)}
+            touched |= {f"{LIVE}/{name}" for name in nodes.get(LIVE, {}).keys() ^ seen.living}
             if not touched:
                 break
-            *answers, changes, living = self._ask_all(
-                [*self._reads(touched), *self._looks()], deadline
-            )
-            nodes = _with_nodes(nodes, _found(touched, answers))
-        self._nodes, self._journal, self._journal_version = nodes, journal, version
+            found, state = self._tree.read(touched, deadline)
+            nodes = _with_nodes(nodes, found)
+        self._nodes, self._journal, self._journal_version = nodes, journal, seen.version
 
-    def _checked(self, changes: Any, living: Any) -> Journal:
-        """The journal; StoreError if it does not belong to the nodes read before.
+    def _checked(self, state: JournalState | None) -> JournalState:
+        """The state; StoreError if its journal does not belong to the nodes read before.
 
         With other data all topics would appear deleted, and brokers would remove their logs.
         """
-        journal = None if changes is None or living is None else load_journal(changes[0])
-        if journal is None or not (self._journal is None or journal.continues(self._journal)):
+        if state is None or not (self._journal is None or state.journal.continues(self._journal)):
             raise StoreError(
                 f"{self.address}: these are not the metadata that were there before; ZooKeeper has "
                 "lost its data, or was set back. Stop the brokers, and restore ZooKeeper's data"
             )
-        return journal
-
-    def _read_all(self, deadline: float) -> _Nodes:
-        (names,) = self._ask_all([partial(self._children, self._root or "/")], deadline)
-        names = [name for name in names if name != _CHANGES]
-        places = [f"{self._root}/{name}" for name in names]
-        below = self._ask_all([partial(self._children, place) for place in places], deadline)
-        self._containers = set(places)
-        paths = [
-            f"{_parent(name)}/{child}"
-            for name, children in zip(names, below, strict=True)
-            for child in children or ()
-        ]
-        return _with_nodes({}, _found(paths, self._ask_all(self._reads(paths), deadline)))
-
-    def _looks(self) -> list[_Question]:
-        """Watch the nodes that signal a change."""
-        return [
-            partial(self._client.get_async, self._changes, self._watched),
-            partial(self._children, self._container(LIVE), self._watched),
-        ]
-
-    def _reads(self, paths: Iterable[str]) -> list[_Question]:
-        places = map(self._place, paths)
-        reads: list[_Question] = []
-        while some := tuple(islice(places, _READ_AT_ONCE)):
-            reads.append(partial(self._read, ReadNodes(some)))
-        return reads
-
-    def _read(self, request: ReadNodes) -> Any:
-        answer = self._client.handler.async_result()
-        self._client._call(request, answer)
-        return answer
-
-    def _ask_all(self, questions: Iterable[_Question], deadline: float) -> list[Any]:
-        """The results of many concurrent reads, None for a missing node."""
-        answers: list[Any] = []
-        remaining = iter(questions)
-        while asked := [ask() for ask in islice(remaining, _PIPELINED)]:
-            for answer in asked:
-                try:
-                    answers.append(_wait(answer, deadline))
-                except NoNodeError:
-                    answers.append(None)
-        return answers
-
-    # ----------------------------------------------------------------------------- session
+        return state
 
     def _connection_changed(self, state: str) -> None:
         """Called by kazoo, in the thread that reads from the connection."""
         if state == KazooState.CONNECTED:
             self._news.set()  # listeners are called after catching up
         else:
-            self._suspend(expired=state == KazooState.LOST)
-
-    def _suspend(self, *, expired: bool = False) -> None:
-        with self._telling:
-            self._losses += 1
-            self._expired |= expired
-            if self._session is not StoreSession.SUSPENDED:
-                logger.warning("ZooKeeper is out of reach")
-                self._session = StoreSession.SUSPENDED
-                tell_all(self._told, StoreSession.SUSPENDED)
-
-    def _connected(self, losses: int) -> None:
-        """Report that the store has caught up, unless the connection was lost again."""
-        with self._telling:
-            if self._session is StoreSession.SUSPENDED and losses == self._losses:
-                news = StoreSession.EXPIRED if self._expired else StoreSession.CONNECTED
-                logger.warning("ZooKeeper is within reach again; the session: %s", news.value)
-                self._expired = False
-                self._session = StoreSession.CONNECTED
-                tell_all(self._told, news)
-
-    # ------------------------------------------------------------------------------- paths
-
-    @property
-    def _changes(self) -> str:
-        return f"{self._root}/{_CHANGES}"
-
-    def _container(self, parent: str) -> str:
-        assert parent not in (f"/{_TOP}", f"/{_CHANGES}"), f"{parent} is the store's own"
-        return f"{self._root}/{quote(parent[1:], safe='') or _TOP}"
-
-    def _place(self, path: str) -> str:
-        parent, name = parent_and_name(path)
-        return f"{self._container(parent)}/{name}"
-
-    # ------------------------------------------------------------------------------ errors
+            self._session.suspend(expired=state == KazooState.LOST)
 
     def _check_connected(self) -> None:
-        if self._session is StoreSession.SUSPENDED:
+        if self._session.is_suspended:
             raise StoreUnreachable(f"{self.address}: no connection to ZooKeeper; trying to get one")
 
     @contextmanager
@@ -483,58 +321,23 @@ class ZookeeperStore:
         finally:
             self._asking.release()
 
-    @contextmanager
-    def _readable_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except NoAuthError as error:
-            raise StoreError(
-                f"{self.address}: ZooKeeper does not let us at a node; it was made with another "
-                "login, or with none"
-            ) from error
-        except KazooTimeoutError as error:
-            raise StoreUnreachable(f"{self.address}: ZooKeeper did not answer in time") from error
-        except _TRANSIENT as error:
-            name = type(error).__name__
-            raise StoreUnreachable(f"{self.address}: ZooKeeper does not answer ({name})") from error
-        except KazooException as error:
-            raise StoreError(f"{self.address}: {type(error).__name__} {error}") from error
 
-
-def _client(
-    hosts: str,
-    session_timeout_ms: int,
-    login: tuple[str, str] | None,
-    tls: Callable[[], ssl.SSLContext] | None,
-) -> KazooClient:
-    session_seconds = session_timeout_ms / 1000
-    return KazooClient(
-        hosts,
-        timeout=session_seconds,
-        handler=ConnectionHandler(session_seconds / (hosts.count(",") + 2), tls),
-        connection_retry={"max_tries": -1, "delay": 0.05, "max_delay": 0.2},
-        auth_data=[("digest", ":".join(login))] if login else None,
-        default_acl=[make_digest_acl(*login, all=True)] if login else None,
-        logger=_kazoo_logger(),
-    )
-
-
-def _kazoo_logger() -> logging.Logger:
-    """Kazoo logs several lines a second while no server answers; this module logs what matters."""
-    kazoo = logger.getChild("kazoo")
-    kazoo.setLevel(logging.DEBUG if logger.isEnabledFor(logging.DEBUG) else logging.ERROR)
-    return kazoo
-
-
-def _parse(address: str) -> tuple[str, str]:
-    """The hosts, and the path below which everything is; empty for ZooKeeper's root."""
-    found = _ADDRESS.fullmatch(address)
-    if found is None:
+@contextmanager
+def _readable_errors(address: str) -> Iterator[None]:
+    try:
+        yield
+    except NoAuthError as error:
         raise StoreError(
-            f"'{address}' is no address of a ZooKeeper; expected is "
-            f"{SCHEME}HOST:PORT,HOST:PORT/PATH (without a port it is 2181, the path is optional)"
-        )
-    return found["hosts"], found["chroot"]
+            f"{address}: ZooKeeper refuses access to a node, which was created with another "
+            "login or without one"
+        ) from error
+    except KazooTimeoutError as error:
+        raise StoreUnreachable(f"{address}: ZooKeeper did not answer in time") from error
+    except _TRANSIENT as error:
+        name = type(error).__name__
+        raise StoreUnreachable(f"{address}: ZooKeeper does not answer ({name})") from error
+    except KazooException as error:
+        raise StoreError(f"{address}: {type(error).__name__} {error}") from error
 
 
 def _check_size(changes: Sequence[Change]) -> None:
@@ -551,21 +354,6 @@ def _check_size(changes: Sequence[Change]) -> None:
             f"{sizes[path]:,} of them for {path}; ZooKeeper takes {COMMIT_BYTES:,} at once. Change "
             "fewer topics at once, or give a topic fewer partitions"
         )
-
-
-def _wait(asked: Any, deadline: float) -> Any:
-    return asked.get(timeout=max(0, deadline - time.monotonic()))
-
-
-def _parent(container: str) -> str:
-    """The inverse of `_container`."""
-    return "" if container == _TOP else f"/{unquote(container)}"
-
-
-def _found(
-    paths: Iterable[str], answers: Iterable[list[StoreNode | None]]
-) -> dict[str, StoreNode | None]:
-    return dict(zip(paths, chain.from_iterable(answers), strict=True))
 
 
 def _with_commit(nodes: _Nodes, changes: Iterable[Change]) -> _Nodes:
