@@ -88,7 +88,7 @@ def test_the_configs_of_a_group_reach_its_coordinator_at_once(broker: OneBroker)
 def test_a_member_whose_end_could_not_be_written_ends_later(broker: OneBroker) -> None:
     broker.create("orders", 2)
     beat(broker, JOIN)
-    log = broker.replicas.partition(OFFSETS_TOPIC, broker.groups.partition_of("billing"))
+    log = broker.replicas.partition(OFFSETS_TOPIC, broker.groups.topic.partition_of("billing"))
     clock = cast(ManualClock, broker.services.clock)
     log.isr = 0
     clock.advance(60_000)

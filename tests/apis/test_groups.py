@@ -126,7 +126,7 @@ def test_there_is_no_coordinator_of_other_things(
 def test_a_client_of_version_0_joins_without_a_rebalance_timeout(broker: OneBroker) -> None:
     joined = join(broker, 0)
     assert (joined.error_code, joined.generation_id) == (0, 1)
-    (shard,) = [groups for groups in broker.groups.all_groups() if groups.groups]
+    (shard,) = [groups for groups in broker.groups.shards.states() if groups.groups]
     (member,) = shard.classic("g").roster.members.values()
     assert member.rebalance_timeout_ms == 10_000
     assert (member.client_id, member.client_host) == ("test", "/127.0.0.1")

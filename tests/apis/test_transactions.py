@@ -428,7 +428,7 @@ async def _later(handler: Produce, who: Identity, sequence: int) -> ErrorCode:
 def test_offsets_go_to_the_partition_of_their_group(broker: OneBroker) -> None:
     who = init(broker)
     commit_offset(broker, who, 1)
-    index = broker.groups.partition_of("g")
+    index = broker.groups.topic.partition_of("g")
     log = broker.replicas.partition(OFFSETS_TOPIC, index).replica.log
     assert list(log.producers.open_transactions) == [who.producer_id]
 
@@ -436,14 +436,14 @@ def test_offsets_go_to_the_partition_of_their_group(broker: OneBroker) -> None:
 def test_offsets_that_an_end_overtakes_are_refused(broker: OneBroker) -> None:
     """The answer about the partition waits for the disk; meanwhile the transaction ends."""
     who = init(broker)
-    broker.groups.partition_of("g")
+    broker.groups.topic.partition_of("g")
     (partition,) = [
         one
         for one in broker.replicas.topic("__transaction_state")
-        if one.name.partition == broker.transactions.partition_of(NAME)
+        if one.name.partition == broker.transactions.topic.partition_of(NAME)
     ]
 
-    where = TopicPartition(OFFSETS_TOPIC, broker.groups.partition_of("g"))
+    where = TopicPartition(OFFSETS_TOPIC, broker.groups.topic.partition_of("g"))
 
     def how_many(refused: frozenset[TopicPartition]) -> int:
         return len(refused)

@@ -6,7 +6,8 @@ from uuid import UUID
 from headrace.coordination.groups.consumer_state import ConsumerState
 from headrace.coordination.groups.registry import Groups
 from headrace.coordination.outcome import Outcome
-from headrace.coordination.runtime import Runtime, Shard
+from headrace.coordination.runtime import Runtime
+from headrace.coordination.shards import Shard
 from headrace.coordination.transaction_records import Transaction
 from headrace.coordination.transaction_runtime import TransactionCoordinator
 from headrace.errors import KafkaError
@@ -24,7 +25,7 @@ def _set_timers_first() -> None:
         outcome: Outcome,
         refuse: Callable[[KafkaError], None] | None = None,
     ) -> bool:
-        self._set_timers(shard, outcome.timers)
+        self._timers.set(shard.index, outcome.timers)
         return apply(self, shard, outcome, refuse)
 
     swap(Runtime, "_apply", careless)

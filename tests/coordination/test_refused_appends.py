@@ -91,8 +91,8 @@ class Refusing(RuleBasedStateMachine):
         self.loop = asyncio.new_event_loop()
         self.asked: list[asyncio.Future[Any]] = []
         self.coordinator = self.of(self.broker)
-        self.coordinator.partition_of(GROUP)
-        self.state = next(iter(self.coordinator.all_states()))
+        self.coordinator.topic.partition_of(GROUP)
+        self.state = next(iter(self.coordinator.shards.states()))
 
     def of(self, broker: OneBroker) -> Runtime[Any]:
         return broker.groups
@@ -114,7 +114,7 @@ class Refusing(RuleBasedStateMachine):
         """All timers; with `renewed` not when sessions end: a refused client is alive."""
         return {
             key.key: None if renewed and key.key[2:3] in (("session",), ("member",)) else at_ms
-            for key, at_ms in self.coordinator._timers._at.items()
+            for key, at_ms in self.coordinator._timers._timers._at.items()
         }
 
     def waiting(self) -> set[asyncio.Future[Any]]:
@@ -161,7 +161,9 @@ class Refusing(RuleBasedStateMachine):
         """Let time pass, and every timer fire at its moment."""
         until_ms = int(self.clock.monotonic() * 1000) + ms
         self.partition.isr = 0 if refused else 1
-        while (at_ms := self.coordinator._timers.next_ms()) is not None and at_ms <= until_ms:
+        while (
+            at_ms := self.coordinator._timers._timers.next_ms()
+        ) is not None and at_ms <= until_ms:
             self.clock.advance(max(at_ms - int(self.clock.monotonic() * 1000), 0))
             self.loop.run_until_complete(self._fire())
         self.clock.advance(max(until_ms - int(self.clock.monotonic() * 1000), 0))
@@ -323,12 +325,12 @@ class RefusedGroups(Refusing):
 
     @rule(refused=REFUSED, data=st.data())
     def a_timer_is_due(self, refused: bool, data: st.DataObject) -> None:
-        keys = sorted(key.key for key in self.coordinator._timers._at if len(key.key) > 2)
+        keys = sorted(key.key for key in self.coordinator._timers._timers._at if len(key.key) > 2)
         if not keys:
             return
         key = data.draw(st.sampled_from(keys))
         now_ms = int(self.clock.monotonic() * 1000)
-        shard = self.coordinator._shards[0]
+        shard = self.coordinator.shards.get(0)
         self.run_step(
             refused, lambda: self.coordinator._apply(shard, self.groups.expire(key, now_ms))
         )
@@ -394,7 +396,7 @@ class RefusedTransactions(Refusing):
     @rule(refused=REFUSED)
     def time_passes(self, refused: bool) -> None:
         self.clock.advance(10_000)
-        shard = self.coordinator._shards[0]
+        shard = self.coordinator.shards.get(0)
         shard.state.wall.ms = self.clock.now_ms()
         self.run_step(refused, lambda: self.coordinator._apply(shard, self.state.abort_timed_out()))
 

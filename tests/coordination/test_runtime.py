@@ -10,6 +10,7 @@ import pytest
 
 from headrace.clock import ManualClock
 from headrace.cluster.image import OFFSETS_TOPIC
+from headrace.coordination.coordinator_topic import java_hash
 from headrace.coordination.group_runtime import GroupCoordinator
 from headrace.coordination.groups import consumer
 from headrace.coordination.groups.consumer import Beat, BeatAnswer
@@ -17,7 +18,6 @@ from headrace.coordination.groups.group import Committer, Join, Joined, Leaver, 
 from headrace.coordination.groups.registry import Groups
 from headrace.coordination.offsets import OffsetToCommit
 from headrace.coordination.outcome import Outcome, Reply, Token, answer
-from headrace.coordination.runtime import java_hash
 from headrace.errors import ErrorCode, KafkaError
 from headrace.log.log import Log
 from headrace.replication.partition import Partition
@@ -93,8 +93,8 @@ def test_groups_have_the_same_partitions_as_in_java(text: str, value: int) -> No
 
 def test_the_topic_is_made_when_the_first_group_comes(broker: OneBroker) -> None:
     assert OFFSETS_TOPIC not in broker.metadata.image.topics
-    assert list(broker.groups.all_groups()) == []
-    assert broker.groups.leader_of("g") == 1
+    assert list(broker.groups.shards.states()) == []
+    assert broker.groups.topic.leader_of("g") == 1
     topic = broker.metadata.image.topics[OFFSETS_TOPIC]
     assert len(topic.partitions) == 3
     assert topic.configs["cleanup.policy"] == "compact"
@@ -117,7 +117,7 @@ def test_a_log_too_large_to_read_at_once_is_read_while_clients_wait(broker: OneB
             committed(groups)
         assert refused.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         with pytest.raises(KafkaError):
-            list(groups.all_groups())
+            list(groups.shards.states())
         while True:
             await asyncio.sleep(0)
             with contextlib.suppress(KafkaError):
@@ -128,7 +128,7 @@ def test_a_log_too_large_to_read_at_once_is_read_while_clients_wait(broker: OneB
 
 def test_a_damaged_log_is_not_served(broker: OneBroker) -> None:
     commit(broker.groups, 7)
-    index = broker.groups.partition_of("g")
+    index = broker.groups.topic.partition_of("g")
     log = broker.replicas.partition(OFFSETS_TOPIC, index).replica.log
     (segment,) = Path(log.folder).glob("*.log")
     data = bytearray(segment.read_bytes())
@@ -202,7 +202,7 @@ def test_an_unexpected_error_ends_neither_reading_nor_timers_nor_sweeps(
     asyncio.run(use())
     clock.advance(10_001)
     broker.groups.fire_timers()
-    shard = next(groups for groups in broker.groups.all_groups() if "g" in groups.groups)
+    shard = next(groups for groups in broker.groups.shards.states() if "g" in groups.groups)
     assert shard.groups["g"].state != "Empty"
     clock.advance(5001)
     broker.groups.fire_timers()
@@ -214,19 +214,19 @@ def test_an_unexpected_error_ends_neither_reading_nor_timers_nor_sweeps(
         groups.start()
         clock.advance(10_081 * 60_000)
         for _ in range(1000):
-            if all(not one.groups for one in groups.all_groups()):
+            if all(not one.groups for one in groups.shards.states()):
                 break
             await asyncio.sleep(0.01)
         groups.stop()
 
     asyncio.run(sweep())
     assert not broken
-    assert all(not groups.groups for groups in restarted(broker).all_groups())
+    assert all(not groups.groups for groups in restarted(broker).shards.states())
 
 
 def test_a_record_of_a_later_version_is_passed_over(broker: OneBroker) -> None:
     commit(broker.groups, 7)
-    partition = broker.replicas.partition(OFFSETS_TOPIC, broker.groups.partition_of("g"))
+    partition = broker.replicas.partition(OFFSETS_TOPIC, broker.groups.topic.partition_of("g"))
     strange = [Record(0, 0, b"\0\x63what", b"\0\0"), Record(0, 0, b"\0\1", b"\0\1")]
     partition.append_own(encode_batch(strange), 0)
     assert committed(restarted(broker)) == 7
@@ -277,7 +277,7 @@ def test_a_disconnected_waiting_client_affects_no_other(broker: OneBroker) -> No
 def test_timers_fire_on_the_steady_clock(broker: OneBroker) -> None:
     join(broker.groups, "m-1")
     clock = cast(ManualClock, broker.services.clock)
-    shard = next(groups for groups in broker.groups.all_groups() if "g" in groups.groups)
+    shard = next(groups for groups in broker.groups.shards.states() if "g" in groups.groups)
     clock.advance(9000)
     broker.groups.fire_timers()
     assert shard.groups["g"].state != "Empty"
@@ -298,12 +298,12 @@ def test_old_offsets_are_forgotten(broker: OneBroker) -> None:
     commit(broker.groups, 7)
     cast(ManualClock, broker.services.clock).advance(10_081 * 60_000)
     broker.groups.expire_offsets()
-    assert all(not groups.groups for groups in restarted(broker).all_groups())
+    assert all(not groups.groups for groups in restarted(broker).shards.states())
 
 
 def test_without_enough_replicas_nothing_is_acknowledged_or_changed(broker: OneBroker) -> None:
     commit(broker.groups, 7)
-    partition = broker.replicas.partition(OFFSETS_TOPIC, broker.groups.partition_of("g"))
+    partition = broker.replicas.partition(OFFSETS_TOPIC, broker.groups.topic.partition_of("g"))
     partition.isr = 0
     with pytest.raises(KafkaError) as refused:
         commit(broker.groups, 8)
@@ -315,7 +315,7 @@ def test_refused_records_are_logged_once_in_ten_seconds(
     broker: OneBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     commit(broker.groups, 7)
-    broker.replicas.partition(OFFSETS_TOPIC, broker.groups.partition_of("g")).isr = 0
+    broker.replicas.partition(OFFSETS_TOPIC, broker.groups.topic.partition_of("g")).isr = 0
     for _ in range(2):
         for _ in range(3):
             with pytest.raises(KafkaError):
@@ -330,7 +330,7 @@ def test_a_name_that_no_record_can_hold_is_refused(broker: OneBroker) -> None:
     with pytest.raises(KafkaError) as refused:
         commit(broker.groups, 7, group_id=name)
     assert refused.value.code is ErrorCode.INVALID_REQUEST
-    assert all(name not in groups.groups for groups in broker.groups.all_groups())
+    assert all(name not in groups.groups for groups in broker.groups.shards.states())
 
 
 def test_a_response_waits_for_the_flush_if_the_topic_requires_it(tmp_path: Path) -> None:
@@ -375,7 +375,7 @@ def beat(groups: GroupCoordinator, member_id: str, epoch: int, group_id: str = "
 
 def test_a_member_whose_leave_was_refused_expires_with_its_session(broker: OneBroker) -> None:
     beat(broker.groups, "a", 0)
-    partition = broker.replicas.partition(OFFSETS_TOPIC, broker.groups.partition_of("g"))
+    partition = broker.replicas.partition(OFFSETS_TOPIC, broker.groups.topic.partition_of("g"))
     partition.isr = 0
     with pytest.raises(KafkaError) as refused:
         beat(broker.groups, "a", -1)
@@ -384,7 +384,7 @@ def test_a_member_whose_leave_was_refused_expires_with_its_session(broker: OneBr
     clock.advance(45_000)
     broker.groups.fire_timers()  # is refused too, and tried again
     partition.isr = 1
-    shard = next(groups for groups in broker.groups.all_groups() if "g" in groups.groups)
+    shard = next(groups for groups in broker.groups.shards.states() if "g" in groups.groups)
     assert shard.groups["g"].state != "Empty"
     clock.advance(5001)
     broker.groups.fire_timers()
@@ -393,7 +393,7 @@ def test_a_member_whose_leave_was_refused_expires_with_its_session(broker: OneBr
 
 def test_a_heartbeat_whose_records_are_refused_keeps_the_session_up(broker: OneBroker) -> None:
     beat(broker.groups, "a", 0)
-    partition = broker.replicas.partition(OFFSETS_TOPIC, broker.groups.partition_of("g"))
+    partition = broker.replicas.partition(OFFSETS_TOPIC, broker.groups.topic.partition_of("g"))
     broker.create("returns", 1)  # the next heartbeat makes a target
     clock = cast(ManualClock, broker.services.clock)
     clock.advance(40_000)
@@ -414,8 +414,8 @@ def test_a_classic_group_whose_end_was_refused_ends_when_its_members_expire(
     broker: OneBroker,
 ) -> None:
     join(broker.groups, "m-1")
-    partition = broker.replicas.partition(OFFSETS_TOPIC, broker.groups.partition_of("g"))
-    shard = next(groups for groups in broker.groups.all_groups() if "g" in groups.groups)
+    partition = broker.replicas.partition(OFFSETS_TOPIC, broker.groups.topic.partition_of("g"))
+    shard = next(groups for groups in broker.groups.shards.states() if "g" in groups.groups)
     partition.isr = 0
     leaver = [Leaver("m-1", None)]
     with pytest.raises(KafkaError):
@@ -447,7 +447,7 @@ def test_followers_go_on_waiting_when_the_leaders_assignment_is_refused(broker: 
         part = groups.run("g", lambda s, token, now: s.sync(follower, token, now), itself(Synced))
         assert asyncio.iscoroutine(part)
         task = asyncio.ensure_future(part)
-        partition = broker.replicas.partition(OFFSETS_TOPIC, groups.partition_of("g"))
+        partition = broker.replicas.partition(OFFSETS_TOPIC, groups.topic.partition_of("g"))
         partition.isr = 0
         with pytest.raises(KafkaError):
             groups.run("g", lambda s, token, now: s.sync(leader, token, now), itself(Synced))
@@ -463,7 +463,7 @@ def test_followers_go_on_waiting_when_the_leaders_assignment_is_refused(broker: 
 def test_a_change_of_topics_that_was_refused_is_made_later(broker: OneBroker) -> None:
     answer = beat(broker.groups, "a", 0)
     commit(broker.groups, 7, "other")
-    indexes = [broker.groups.partition_of(name) for name in ("g", "other")]
+    indexes = [broker.groups.topic.partition_of(name) for name in ("g", "other")]
     partitions = [broker.replicas.partition(OFFSETS_TOPIC, index) for index in indexes]
     for partition in partitions:
         partition.isr = 0
@@ -496,10 +496,10 @@ def test_a_shard_whose_records_were_not_committed_is_read_again_without_being_as
         with pytest.raises(KafkaError) as refused:
             await asked
         assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
-        assert not groups._shards
+        assert not groups.shards
         for _ in range(10):
             await asyncio.sleep(0)
-        assert groups._shards
+        assert groups.shards
         groups.stop()
 
     asyncio.run(use())

@@ -78,7 +78,7 @@ async def end(broker: OneBroker, who: Identity, commit: bool = True) -> Identity
 
 
 def state(broker: OneBroker) -> TransactionState:
-    (shard,) = broker.transactions.all_states()
+    (shard,) = broker.transactions.shards.states()
     return shard.ids[NAME].state
 
 
@@ -159,7 +159,7 @@ def test_a_marker_that_cannot_be_written_is_tried_again(
 
     async def run() -> None:
         broker.transactions.start()
-        broker.groups.partition_of("g")
+        broker.groups.topic.partition_of("g")
         who = await begin(broker, ORDERS, offsets)
         await commit_offset(broker, who)
         await end(broker, who)
@@ -246,7 +246,7 @@ def test_sweeps_abort_expired_transactions_and_remove_unused_ids(broker: OneBrok
         assert state(broker) is TransactionState.COMPLETE_ABORT
         clock.advance(7 * 86_400_000)  # type: ignore[attr-defined]
         broker.transactions.forget_expired()
-        (shard,) = broker.transactions.all_states()
+        (shard,) = broker.transactions.shards.states()
         assert shard.ids == {}
 
     asyncio.run(run())

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from headrace.cluster.image import TRANSACTIONS_TOPIC
-from headrace.coordination.runtime import java_hash
+from headrace.coordination.coordinator_topic import java_hash
 from headrace.testing.running import RunningBroker
 from tests.checker.workload import TOPICS
 from tests.faults.judged import judged, wait_for

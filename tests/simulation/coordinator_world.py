@@ -9,7 +9,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from headrace.cluster.controller import Defaults, NewTopic
-from headrace.coordination.runtime import java_hash
+from headrace.coordination.coordinator_topic import java_hash
 from tests.simulation.broker import Machine
 from tests.simulation.judge import State, states_in
 from tests.simulation.members import Leader

@@ -26,7 +26,7 @@ async def committed_here(
     """
     found: dict[str, dict[str, dict[int, int]]] = {}
     seen = 0
-    for state in list(coordinator.all_groups()):
+    for state in list(coordinator.shards.states()):
         for group in state.offsets.group_ids():
             for topic, partitions in state.offsets.of(group).items():
                 if topic in topics:

@@ -14,8 +14,9 @@ from headrace.cluster.image import OFFSETS_TOPIC
 from headrace.cluster.metadata import Metadata
 from headrace.coordination.groups.registry import Groups
 from headrace.coordination.load import Latest, replay_steps
-from headrace.coordination.outcome import Key, Outcome, Value
-from headrace.coordination.runtime import Runtime, Shard
+from headrace.coordination.outcome import Outcome
+from headrace.coordination.runtime import Runtime
+from headrace.coordination.shards import Shard
 from headrace.replication.replicas import Replicas
 from headrace.settings import Settings
 
@@ -32,7 +33,8 @@ class GroupCoordinator(Runtime[Groups]):
     def start(self) -> None:
         """Begin to read the logs, to let timers fire and to look for offsets that are too old."""
         super().start()
-        self._spawn(self._every("offsets.retention.check.interval.ms", self.expire_offsets))
+        interval_ms = self._settings.integer("offsets.retention.check.interval.ms")
+        self._tasks.repeat(interval_ms, self.expire_offsets)
 
     def _new_state(self) -> Groups:
         return Groups(self._settings, self._metadata.image)
@@ -53,20 +55,11 @@ class GroupCoordinator(Runtime[Groups]):
         yield from replay_steps(state, latest)
         state.image = self._metadata.image
 
-    def _replay_pending(
-        self, state: Groups, producer_id: int, key: Key, value: Value | None
-    ) -> None:
-        state.replay_pending(producer_id, key, value)
-
     def _topics_changed(
         self, shard: Shard[Groups], changed: frozenset[str], gone: frozenset[str]
     ) -> Outcome:
         image = self._metadata.image
-        return shard.state.topics_changed(image, changed, gone, self._now_ms())
-
-    def all_groups(self) -> Iterator[Groups]:
-        """The groups of every shard that this broker leads, for ListGroups."""
-        return self.all_states()
+        return shard.state.topics_changed(image, changed, gone, self._timers.now_ms())
 
     def expire_offsets(self) -> None:
         """Delete expired offsets, and empty groups without offsets."""
@@ -79,7 +72,7 @@ class GroupCoordinator(Runtime[Groups]):
 
         KafkaError while the groups in it are being loaded; the caller tries again.
         """
-        shard = self._shard(index)
+        shard = self.shards.get(index)
         offset = shard.partition.append_marker(
             producer_id, epoch, commit, coordinator_epoch, self._clock.now_ms()
         )

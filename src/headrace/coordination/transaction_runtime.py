@@ -19,7 +19,8 @@ from headrace.coordination import remote_transactions
 from headrace.coordination.group_runtime import GroupCoordinator
 from headrace.coordination.load import Latest, replay_transactions
 from headrace.coordination.outcome import Outcome, Token, answer
-from headrace.coordination.runtime import Runtime, Shard
+from headrace.coordination.runtime import Runtime
+from headrace.coordination.shards import Shard
 from headrace.coordination.transaction_records import Transaction, TransactionState
 from headrace.coordination.transactions import AT_REST, BUMPS_AT_END, Identity, Transactions
 from headrace.errors import ErrorCode, KafkaError
@@ -61,16 +62,11 @@ class TransactionCoordinator(Runtime[Transactions]):
     def start(self) -> None:
         """Begin to read the logs, and to look for transactions and ids that are too old."""
         super().start()
-        self._spawn(
-            self._every(
-                "transaction.abort.timed.out.transaction.cleanup.interval.ms", self.abort_timed_out
-            )
-        )
-        self._spawn(
-            self._every(
-                "transaction.remove.expired.transaction.cleanup.interval.ms", self.forget_expired
-            )
-        )
+        for setting, work in (
+            ("transaction.abort.timed.out.transaction.cleanup.interval.ms", self.abort_timed_out),
+            ("transaction.remove.expired.transaction.cleanup.interval.ms", self.forget_expired),
+        ):
+            self._tasks.repeat(self._settings.integer(setting), work)
 
     def abort_timed_out(self) -> None:
         """Abort transactions that are open for too long."""
@@ -80,7 +76,7 @@ class TransactionCoordinator(Runtime[Transactions]):
         """How many transactions are open here, and the age of the oldest in seconds."""
         count, now_ms = 0, self._clock.now_ms()
         oldest_ms = now_ms
-        for shard in [*self._shards.values()]:
+        for shard in self.shards.ready():
             for number, one in enumerate([*shard.state.ids.values()]):
                 if one.state not in AT_REST:
                     count += 1
@@ -140,7 +136,7 @@ class TransactionCoordinator(Runtime[Transactions]):
                 return state.add(name, who, partitions, BUMPS_AT_END, token)
             return answer(token, state.missing(name, who, partitions))
 
-        coordinator = self.leader_of(name)
+        coordinator = self.topic.leader_of(name)
         if coordinator not in (self._replicas.node_id, NO_LEADER):
             return remote_transactions.enlist(self._peers, coordinator, name, who, partitions, add)
         return self.run(name, operation, frozenset)
@@ -188,14 +184,14 @@ class TransactionCoordinator(Runtime[Transactions]):
             if not partition.replica.is_committed(offset + 1):
                 waiting.append(partition.wait_committed(offset + 1))
         if not failed and not waiting and not elsewhere:
-            if not self._complete(shard, name, prepared) and self._loop is not None:
-                self._spawn(self._complete_later(shard, name, prepared, pause))
-        elif self._loop is not None:
+            if not self._complete(shard, name, prepared) and self._tasks.are_running:
+                self._tasks.spawn(self._complete_later(shard, name, prepared, pause))
+        elif self._tasks.are_running:
             asked = [
                 self._write_elsewhere(leader, partitions, prepared, commit, epoch)
                 for leader, partitions in elsewhere.items()
             ]
-            self._spawn(
+            self._tasks.spawn(
                 self._finish_later(shard, name, prepared, frozenset(failed), waiting, asked, pause)
             )
 
@@ -242,7 +238,7 @@ class TransactionCoordinator(Runtime[Transactions]):
             lost = lost or isinstance(result, BaseException)
         if lost or failed:
             await asyncio.sleep(pause)
-        if self._shards.get(shard.index) is shard:
+        if self.shards.holds(shard):
             left = prepared.partitions if lost else failed
             longer = min(2 * pause, _LONGEST_PAUSE_SECONDS)
             self._finish(shard, name, prepared, left, longer)
@@ -256,7 +252,7 @@ class TransactionCoordinator(Runtime[Transactions]):
     ) -> None:
         """Too few replicas, or this broker has stepped down: it may go on in the same epoch."""
         await asyncio.sleep(pause)
-        if self._shards.get(shard.index) is shard:
+        if self.shards.holds(shard):
             longer = min(2 * pause, _LONGEST_PAUSE_SECONDS)
             self._finish(shard, name, prepared, frozenset(), longer)
 

@@ -75,6 +75,9 @@ class Transactions:
             assert isinstance(value, Transaction)
             self.ids[key.transactional_id] = value
 
+    def replay_pending(self, _producer_id: int, key: Key, _value: Value | None) -> None:
+        raise AssertionError(f"{key}: records of transactional ids are in no transaction")
+
     def loaded(self, _now_ms: int) -> Outcome:
         """The log has been read to its end: what was decided and not finished is finished now."""
         return Outcome(ended=[name for name, one in self.ids.items() if one.state in _PREPARED])

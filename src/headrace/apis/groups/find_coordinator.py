@@ -50,7 +50,7 @@ def _find(services: Services, key_type: int, key: str, caller: Caller) -> Coordi
         if key_type == SHARE:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         coordinator = services.groups if key_type == GROUP else services.transactions
-        leader = coordinator.leader_of(key)
+        leader = coordinator.topic.leader_of(key)
         broker = services.metadata.image.brokers.get(leader)
         endpoint = broker.endpoint(caller.listener) if broker is not None else None
         if broker is None or endpoint is None:

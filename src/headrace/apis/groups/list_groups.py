@@ -27,7 +27,7 @@ def list_groups(
     found = []
     caller = context.caller
     may_all = may_with_cluster(caller, AclOperation.DESCRIBE, silent=True)
-    for groups in services.groups.all_groups():
+    for groups in services.groups.shards.states():
         for one in groups.listed(states, kinds):
             if may_all or caller.may(
                 AclOperation.DESCRIBE, ResourceType.GROUP, one.group_id, silent=True

@@ -30,7 +30,7 @@ def add_offsets_to_txn(
     """Add the group's partition of the offsets topic to the transaction."""
 
     def add(state: Transactions, token: Token[frozenset[TopicPartition]], _now_ms: int) -> Outcome:
-        where = TopicPartition(OFFSETS_TOPIC, services.groups.partition_of(request.group_id))
+        where = TopicPartition(OFFSETS_TOPIC, services.groups.topic.partition_of(request.group_id))
         who = Identity(request.producer_id, request.producer_epoch)
         return state.add(request.transactional_id, who, frozenset({where}), 0, token)
 

@@ -33,7 +33,7 @@ def list_transactions(
     found = []
     if states or not unknown:
         now_ms = services.clock.now_ms()
-        for shard in services.transactions.all_states():
+        for shard in services.transactions.shards.states():
             shard.wall.ms = now_ms
             listed = shard.listed(states, producer_ids, request.duration_filter)
             for name, one in listed:

@@ -102,7 +102,7 @@ def _enlist(
 def _producer_and_partition(
     services: Services, request: TxnOffsetCommitRequest
 ) -> tuple[Identity, frozenset[TopicPartition]]:
-    where = TopicPartition(OFFSETS_TOPIC, services.groups.partition_of(request.group_id))
+    where = TopicPartition(OFFSETS_TOPIC, services.groups.topic.partition_of(request.group_id))
     return Identity(request.producer_id, request.producer_epoch), frozenset({where})
 
 
