@@ -19,9 +19,7 @@ MODULE_NAMES = 25
 PACKAGE_MODULES = 30
 
 LARGE_CLASSES = {
-    "ClassicGroup": 55,
     "Connection": 35,
-    "ConsumerGroup": 35,
     "Log": 45,
     "LogDirectory": 50,
 }

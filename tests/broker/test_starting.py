@@ -27,7 +27,6 @@ END_THE_SESSION_BEFORE_RUNNING = """
 import sys, time
 from kazoo.client import KazooClient
 from headrace.broker.server import Server
-from headrace.cluster.store import StoreSession
 from headrace.settings import Settings
 address, folder = sys.argv[1:]
 given = {"headrace.metadata": address, "listeners": "PLAINTEXT://127.0.0.1:0"}
@@ -37,7 +36,7 @@ other = KazooClient(store._client.hosts[0][0] + ":" + str(store._client.hosts[0]
                     client_id=store._client.client_id)
 other.start(60)
 other.stop()
-while store.get("/live/1") is not None or store._session is not StoreSession.CONNECTED:
+while store.get("/live/1") is not None or store._session.is_suspended:
     time.sleep(0.02)
 print("ended", flush=True)
 server.run()

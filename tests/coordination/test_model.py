@@ -10,8 +10,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from headrace.coordination.groups.classic import STABLE
 from headrace.coordination.groups.group import Committer, Joined, Synced
+from headrace.coordination.groups.rebalance import STABLE
 from headrace.coordination.outcome import Token
 from headrace.errors import ErrorCode, KafkaError
 from tests.coordination.replies import reply_of

@@ -51,7 +51,7 @@ SETTINGS = {
     "group.max.size": "3",
 }
 NOT_STATE = {
-    "home", "settings", "image", "limits", "wall", "_wall", "_limits", "_expressions", "_search",
+    "_group", "home", "settings", "image", "limits", "wall", "_wall", "_limits", "_search",
 }  # fmt: skip
 """Fields that are surroundings, caches, or the progress of a search whose result is not used."""
 
@@ -189,8 +189,8 @@ class RefusedGroups(Refusing):
         group = self.groups.groups.get(GROUP)
         if isinstance(group, ClassicGroup):
             known = group.roster.members.values()
-            found = [(one.member_id, one.instance_id, group.generation) for one in known]
-            return found + [(member_id, None, -1) for member_id in sorted(group._pending)]
+            found = [(one.member_id, one.instance_id, group.generation.number) for one in known]
+            return found + [(member_id, None, -1) for member_id in sorted(group.rebalance.pending)]
         if isinstance(group, ConsumerGroup):
             all_members = group.persistent.members.values()
             return [(one.id, one.instance_id, one.epoch) for one in all_members]

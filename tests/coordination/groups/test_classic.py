@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.coordination.groups.classic import COMPLETING, EMPTY, PREPARING, STABLE
+from headrace.coordination.groups.rebalance import COMPLETING, EMPTY, PREPARING, STABLE
 from headrace.errors import ErrorCode, KafkaError
 from tests.coordination.replies import reply_of
 from tests.coordination.shard import GROUP, QUICK, Shard, subscription
@@ -254,7 +254,7 @@ def test_a_member_that_subscribes_to_something_else_makes_a_new_generation(shard
     assert not token.answered
     shard.join(follower.leader)
     assert reply_of(token).generation == 3
-    assert shard.group().topics == frozenset({"orders", "other"})
+    assert shard.group().generation.topics == frozenset({"orders", "other"})
 
 
 def test_a_member_that_does_not_join_again_in_time_is_removed(shard: Shard) -> None:
@@ -348,7 +348,7 @@ def test_leaving_starts_a_rebalance_at_once(shard: Shard) -> None:
 def test_the_last_to_leave_leaves_an_empty_group_behind(shard: Shard) -> None:
     (member,) = shard.stable(1)
     assert shard.leave((member.member_id, None)) == [ErrorCode.NONE]
-    assert (shard.group().state, shard.group().generation) == (EMPTY, 2)
+    assert (shard.group().state, shard.group().generation.number) == (EMPTY, 2)
     assert shard.leave((member.member_id, None)) == [ErrorCode.UNKNOWN_MEMBER_ID]
 
 

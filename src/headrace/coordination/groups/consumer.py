@@ -28,9 +28,10 @@ from headrace.coordination.consumer_records import (
     CurrentAssignmentKey,
     PartitionMetadataKey,
 )
-from headrace.coordination.groups import classic_members, migration
+from headrace.coordination.groups import migration
 from headrace.coordination.groups.classic import ClassicGroup
 from headrace.coordination.groups.classic_limits import ClassicLimits
+from headrace.coordination.groups.classic_members import ClassicMembers
 from headrace.coordination.groups.consumer_limits import ConsumerLimits
 from headrace.coordination.groups.consumer_member import (
     JOINING,
@@ -41,17 +42,11 @@ from headrace.coordination.groups.consumer_member import (
     check_epoch,
 )
 from headrace.coordination.groups.consumer_state import ConsumerState
+from headrace.coordination.groups.expression_search import ExpressionSearch
 from headrace.coordination.groups.group import (
     CONSUMER,
     Committer,
     Group,
-    Heartbeat,
-    Join,
-    Joined,
-    Leaver,
-    Left,
-    Sync,
-    Synced,
     WallTime,
 )
 from headrace.coordination.groups.group_change import (
@@ -59,7 +54,6 @@ from headrace.coordination.groups.group_change import (
     NEW_MEMBER,
     REBALANCE,
     SEARCH,
-    SEARCH_STEPS,
     SESSION,
     GroupChange,
     MayDescribe,
@@ -77,7 +71,6 @@ from headrace.coordination.outcome import (
     answer,
 )
 from headrace.errors import ErrorCode, KafkaError
-from headrace.expressions.expression import Expression, Search
 from headrace.settings import Settings, group_value
 from headrace.settings.group_table import HEARTBEAT_INTERVAL, SESSION_TIMEOUT
 
@@ -166,10 +159,8 @@ class ConsumerGroup:
         self.persistent = ConsumerState(group_id)
         self.limits = ConsumerLimits.of(home.settings)
         self.home = home
-        self.asked_to_join: set[str] = set()
-        """Classic members that know that they should join again."""
-        self._expressions: dict[str, Expression] = {}
-        self._search: Search | None = None
+        self.classic = ClassicMembers(self)
+        self._search = ExpressionSearch(self.persistent.subscriptions)
         self._targeted_ms = -(1 << 31)
         """When the last target was made."""
         self.may_describe: MayDescribe | None = None
@@ -224,10 +215,6 @@ class ConsumerGroup:
         return [*self.persistent.tombstones()]
 
     # ------------------------------------------------------------------------- life of a group
-
-    def replay(self, key: ConsumerKey, value: ConsumerValue | None) -> None:
-        """Take in a record of this group."""
-        self.persistent.replay(key, value)
 
     def loaded(self, now_ms: int) -> Outcome:
         """Members have a session's time to come back; topics may be others than before."""
@@ -381,7 +368,7 @@ class ConsumerGroup:
         change = self.change(now_ms)
         for member in members:
             change.remove(member.id)
-            change.outcome.effects.append(partial(self.asked_to_join.discard, member.id))
+            change.outcome.effects.append(partial(self.classic.forget, member.id))
         if migration.can_downgrade(self, change.members.values()):
             return migration.downgrade(self, change, now_ms, rebalance=True)
         change.bump(always=True)
@@ -394,19 +381,18 @@ class ConsumerGroup:
         state = self.persistent
         resolved = state.subscriptions.resolved
         unconcerned = state.subscriptions.names().isdisjoint(changed)
-        if unconcerned and not resolved and self._search is None:
+        if unconcerned and not resolved and not self._search.is_running:
             return Outcome()
         change = self.change(now_ms)
-        if self._search is not None:
-            change.outcome.effects.append(self._end_search)
+        if self._search.is_running:
+            change.outcome.effects.append(self._search.end)
             change.timer(now_ms + 1, SEARCH)
         there = visible(
             (name for name in changed if name in self.home.image.topics), self.may_describe
         )
         gone = {name for name in changed if name not in self.home.image.topics}
         for text, topics in resolved.items():
-            expression = self._compiled(text)
-            found = {name for name in there if expression.matches(name)}
+            found = self._search.matching(text, there)
             change.resolved(text, (found | set(topics)) - gone)
         if state.members:
             change.bump(always=False)
@@ -415,15 +401,11 @@ class ConsumerGroup:
     def _go_on_searching(self, now_ms: int) -> Outcome:
         """Look for the topics of all expressions, a little at a time; then see what is new."""
         change = self.change(now_ms)
-        if self._search is None:
-            texts = self.persistent.subscriptions.expressions()
-            expressions = [self._compiled(text) for text in sorted(texts)]
-            self._search = Search(expressions, visible(self.home.image.topics, self.may_describe))
-        if not self._search.go_on(SEARCH_STEPS):
+        found = self._search.go_on(lambda: visible(self.home.image.topics, self.may_describe))
+        if found is None:
             change.timer(now_ms + 1, SEARCH)
             return change.outcome
-        found = self._search.found
-        change.outcome.effects.append(self._end_search)
+        change.outcome.effects.append(self._search.end)
         used = self.persistent.subscriptions.expressions()
         for text, topics in found.items():
             if text in used:
@@ -433,36 +415,6 @@ class ConsumerGroup:
         if self.persistent.members:
             change.bump(always=False)
         return change.outcome
-
-    def _end_search(self) -> None:
-        self._search = None
-
-    def _compiled(self, text: str) -> Expression:
-        used = self.persistent.subscriptions.expressions()
-        self._expressions = {one: made for one, made in self._expressions.items() if one in used}
-        if text not in self._expressions:
-            self._expressions[text] = Expression(text)
-        return self._expressions[text]
-
-    # ------------------------------------------------------------------- the classic protocol
-
-    def join(self, join: Join, token: Token[Joined], new_member_id: str, now_ms: int) -> Outcome:
-        """A member that speaks the classic protocol joins; replies with Joined."""
-        return classic_members.join(self, join, token, new_member_id, now_ms)
-
-    def sync(self, sync: Sync, token: Token[Synced], now_ms: int) -> Outcome:
-        """It asks for its assignment; replies with Synced."""
-        return classic_members.sync(self, sync, token, now_ms)
-
-    def heartbeat(self, beat: Heartbeat, token: Token[ErrorCode], now_ms: int) -> Outcome:
-        """It is still there; replies with an ErrorCode."""
-        return classic_members.heartbeat(self, beat, token, now_ms)
-
-    def leave(
-        self, leavers: Sequence[Leaver], token: Token[tuple[Left, ...]], now_ms: int
-    ) -> Outcome:
-        """Members leave, by themselves or by an administrator; replies with a Left for each."""
-        return classic_members.leave(self, leavers, token, now_ms)
 
 
 def _check_generation(member: ConsumerMember, epoch: int) -> None:
@@ -531,7 +483,7 @@ def replay(home: Home, key: Key, value: Value | None) -> None:
     if value is None and isinstance(key, ConsumerGroupMetadataKey):
         del home.groups[key.group_id]
         return
-    group.replay(key, value)
+    group.persistent.replay(key, value)
 
 
 def topics_changed(home: Home, changed: frozenset[str], now_ms: int) -> Outcome:

@@ -43,6 +43,10 @@ class Join:
     requires_member_id: bool  # v4 and later: the client retries with the id that error 79 gave
     can_skip_assignment: bool  # v9 and later
 
+    def metadata(self, protocol: str | None) -> bytes:
+        """The metadata of this protocol, if the member supports it."""
+        return next((data for name, data in self.protocols if name == protocol), b"")
+
 
 @dataclass(frozen=True, slots=True)
 class JoinedMember:
@@ -132,11 +136,33 @@ class Committer:
     version: int  # of OffsetCommit
 
 
+class ClassicRequests(Protocol):
+    """Serves the requests of members that use the classic protocol."""
+
+    def join(self, join: Join, token: Token[Joined], new_member_id: str, now_ms: int) -> Outcome:
+        """JoinGroup; replies with Joined. `new_member_id` is for a member that has none."""
+
+    def sync(self, sync: Sync, token: Token[Synced], now_ms: int) -> Outcome:
+        """SyncGroup; replies with Synced."""
+
+    def heartbeat(self, beat: Heartbeat, token: Token[ErrorCode], now_ms: int) -> Outcome:
+        """Heartbeat; replies with an ErrorCode."""
+
+    def leave(
+        self, leavers: Sequence[Leaver], token: Token[tuple[Left, ...]], now_ms: int
+    ) -> Outcome:
+        """LeaveGroup; replies with a tuple of Left, one for each leaver."""
+
+
 class Group(Protocol):
     """A group of any kind. `expire` is called for timers whose key is (kind, group id, ...)."""
 
     @property
     def group_id(self) -> str: ...
+
+    @property
+    def classic(self) -> ClassicRequests:
+        """Serves members that use the classic protocol."""
 
     @property
     def kind(self) -> str:
@@ -173,19 +199,3 @@ class Group(Protocol):
 
     def withdraw(self, error: ErrorCode) -> list[AnyReply]:
         """Answer everybody who waits: this broker does not coordinate the group any more."""
-
-    # The classic protocol.
-
-    def join(self, join: Join, token: Token[Joined], new_member_id: str, now_ms: int) -> Outcome:
-        """Replies with Joined. `new_member_id` is for a member that has none."""
-
-    def sync(self, sync: Sync, token: Token[Synced], now_ms: int) -> Outcome:
-        """Replies with Synced."""
-
-    def heartbeat(self, beat: Heartbeat, token: Token[ErrorCode], now_ms: int) -> Outcome:
-        """Replies with an ErrorCode."""
-
-    def leave(
-        self, leavers: Sequence[Leaver], token: Token[tuple[Left, ...]], now_ms: int
-    ) -> Outcome:
-        """Replies with a tuple of Left, one for each leaver."""

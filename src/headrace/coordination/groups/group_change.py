@@ -32,13 +32,11 @@ from headrace.coordination.groups.assignors import ASSIGNORS, Reader
 from headrace.coordination.groups.consumer_limits import ConsumerLimits
 from headrace.coordination.groups.consumer_member import JOINING, ConsumerMember, reconcile
 from headrace.coordination.groups.consumer_state import ConsumerState
+from headrace.coordination.groups.expression_search import SEARCH_STEPS
 from headrace.coordination.groups.group import CONSUMER
 from headrace.coordination.groups.subscriptions import subscription_of
 from headrace.coordination.outcome import Outcome, Record, Timer
 from headrace.expressions.expression import Expression, Search
-
-SEARCH_STEPS = 20_000
-"""How much of a search for the topics of an expression is done at once: a few milliseconds."""
 
 SESSION, REBALANCE, JOIN, SYNC = "session", "rebalance", "join", "sync"
 """Third part of the key of a timer that a member has; the fourth is the member's id."""

@@ -28,7 +28,8 @@ from headrace.coordination.consumer_records import (
     TargetMetadata,
     TargetMetadataKey,
 )
-from headrace.coordination.groups.classic import MEMBER, REBALANCE, ClassicGroup
+from headrace.coordination.groups.classic import ClassicGroup
+from headrace.coordination.groups.classic_timers import MEMBER, REBALANCE
 from headrace.coordination.groups.consumer_member import ConsumerMember, MemberState
 from headrace.coordination.groups.embedded import (
     PROTOCOL_TYPE,
@@ -65,11 +66,11 @@ def upgrade(old: ClassicGroup, group: ConsumerGroup, now_ms: int) -> Outcome:
     except ValueError as error:
         raise _not_upgradable(old, "its members' embedded protocol is malformed") from error
     converted += [
-        (ConsumerGroupMetadataKey(old.group_id), ConsumerGroupMetadata(old.generation)),
-        (TargetMetadataKey(old.group_id), TargetMetadata(old.generation)),
+        (ConsumerGroupMetadataKey(old.group_id), ConsumerGroupMetadata(old.generation.number)),
+        (TargetMetadataKey(old.group_id), TargetMetadata(old.generation.number)),
     ]
     for key, value in converted:
-        group.replay(key, value)
+        group.persistent.replay(key, value)
     sessions = [group.session_timer(one, now_ms) for one in group.persistent.members.values()]
     return Outcome(records=[*old.tombstones(), *converted], timers=sessions)
 
@@ -94,7 +95,8 @@ def _member_records(
     old: ClassicGroup, member: ClassicMember, image: Image
 ) -> Iterator[ConsumerRecord]:
     """A classic member with what the leader last assigned to it."""
-    spoken = sorted(member.protocols, key=lambda one: one[0] != old.protocol)
+    epoch = old.generation.number
+    spoken = sorted(member.protocols, key=lambda one: one[0] != old.generation.protocol)
     subscription = read_subscription(spoken[0][1])
     assigned = by_id(read_assignment(member.assignment), image)
     metadata = ConsumerGroupMemberMetadata(
@@ -110,7 +112,7 @@ def _member_records(
             member.session_timeout_ms, tuple(ClassicProtocol(*one) for one in spoken)
         ),
     )
-    current = CurrentAssignment(old.generation, old.generation, MemberState.STABLE, assigned)
+    current = CurrentAssignment(epoch, epoch, MemberState.STABLE, assigned)
     yield ConsumerGroupMemberMetadataKey(old.group_id, member.member_id), metadata
     yield TargetMemberKey(old.group_id, member.member_id), TargetMember(assigned)
     yield CurrentAssignmentKey(old.group_id, member.member_id), current
@@ -124,12 +126,12 @@ def restart_as_classic(
 ) -> Outcome:
     """The first member of a group that has none speaks the classic protocol."""
     home = group.home
-    classic = ClassicGroup(group.group_id, home.limits, home.wall)
-    outcome = classic.join(join, token, new_member_id, now_ms)
-    if classic.is_void():
+    successor = ClassicGroup(group.group_id, home.limits, home.wall)
+    outcome = successor.classic.join(join, token, new_member_id, now_ms)
+    if successor.is_void():
         return outcome  # the join was refused
     outcome.records[:0] = group.tombstones()
-    outcome.effects.append(partial(home.groups.__setitem__, group.group_id, classic))
+    outcome.effects.append(partial(home.groups.__setitem__, group.group_id, successor))
     return outcome
 
 

@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from headrace.cluster.image import Image
-from headrace.coordination.groups.classic import CONSUMER_PROTOCOL, ClassicGroup
+from headrace.coordination.groups.classic import ClassicGroup
 from headrace.coordination.groups.classic_limits import ClassicLimits
+from headrace.coordination.groups.generation import CONSUMER_PROTOCOL
 from headrace.coordination.groups.group import (
     CLASSIC,
     CONSUMER,
@@ -174,7 +175,7 @@ class Groups:
             if join.member_id:
                 return answer(token, Joined(ErrorCode.UNKNOWN_MEMBER_ID, join.member_id))
             group = self._new_classic(join.group_id)
-        outcome = group.join(join, token, new_member_id, now_ms)
+        outcome = group.classic.join(join, token, new_member_id, now_ms)
         self._forget_if_void(join.group_id)
         return outcome
 
@@ -185,7 +186,7 @@ class Groups:
         group = self.groups.get(sync.group_id)
         if group is None:
             return answer(token, Synced(ErrorCode.UNKNOWN_MEMBER_ID))
-        return group.sync(sync, token, now_ms)
+        return group.classic.sync(sync, token, now_ms)
 
     def heartbeat(self, beat: Heartbeat, token: Token[ErrorCode], now_ms: int) -> Outcome:
         """Heartbeat; replies with an ErrorCode."""
@@ -194,7 +195,7 @@ class Groups:
         group = self.groups.get(beat.group_id)
         if group is None:
             return answer(token, ErrorCode.UNKNOWN_MEMBER_ID)
-        return group.heartbeat(beat, token, now_ms)
+        return group.classic.heartbeat(beat, token, now_ms)
 
     def leave(
         self, group_id: str, leavers: Sequence[Leaver], token: Token[tuple[Left, ...]], now_ms: int
@@ -207,7 +208,7 @@ class Groups:
             unknown = ErrorCode.UNKNOWN_MEMBER_ID
             left = tuple(Left(one.member_id, one.instance_id, unknown) for one in leavers)
             return answer(token, left)
-        outcome = group.leave(leavers, token, now_ms)
+        outcome = group.classic.leave(leavers, token, now_ms)
         self._forget_if_void(group_id)
         return outcome
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from headrace.coordination.groups.group import Join, Joined, JoinedMember, Synced
@@ -61,8 +61,21 @@ class ClassicMember:
             stored.assignment,
         )
 
+    def to_store(self, assignment: bytes, protocol: str | None) -> MemberMetadata:
+        """The member as the log has it, with this assignment and protocol."""
+        return MemberMetadata(
+            self.member_id,
+            self.instance_id,
+            self.client_id,
+            self.client_host,
+            self.rebalance_timeout_ms,
+            self.session_timeout_ms,
+            self.metadata(protocol),
+            assignment,
+        )
+
     def metadata(self, protocol: str | None) -> bytes:
-        """What the member says about itself under this protocol."""
+        """The metadata that the member sent for this protocol."""
         return next((data for name, data in self.protocols if name == protocol), b"")
 
 
@@ -75,12 +88,18 @@ class Roster:
     static: dict[str, str] = field(default_factory=dict)
     """Member ids by instance id."""
     joining: int = 0
-    """How many wait for the answer to their JoinGroup."""
+    """How many wait for the response to their JoinGroup."""
+    unsynced: set[str] = field(default_factory=set)
+    """Members of this generation that have not asked for their assignment yet."""
     _speakers: Counter[str] = field(default_factory=Counter)
     """How many members speak each protocol."""
 
     def __len__(self) -> int:
         return len(self.members)
+
+    def __iter__(self) -> Iterator[ClassicMember]:
+        """The members in the order in which they joined; they may be removed meanwhile."""
+        return iter(list(self.members.values()))
 
     def add(self, member: ClassicMember) -> None:
         """Take in a member; the first one leads."""
@@ -95,6 +114,7 @@ class Roster:
         """Let a member go; if it led, the longest-standing of the others leads."""
         member = self.members.pop(member_id)
         self._forget_protocols(member)
+        self.unsynced.discard(member_id)
         if member.join_token is not None:
             self.joining -= 1
         if member.instance_id is not None and self.static.get(member.instance_id) == member_id:
@@ -115,6 +135,9 @@ class Roster:
         self.static[member.instance_id] = member_id
         if self.leader == old:
             self.leader = member_id
+        if old in self.unsynced:
+            self.unsynced.remove(old)
+            self.unsynced.add(member_id)
 
     def update(self, member: ClassicMember, join: Join) -> None:
         """Take what a member says about itself when it joins again."""
