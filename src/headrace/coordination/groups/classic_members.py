@@ -102,7 +102,7 @@ class ClassicMembers:
         return out.merge(answer(token, joined))
 
     def _check_protocols(self, request: Join) -> None:
-        """INCONSISTENT_GROUP_PROTOCOL unless it shares a protocol with the other classic members."""
+        """INCONSISTENT_GROUP_PROTOCOL unless all classic members share a protocol with it."""
         speakers = Counter[str]()
         count = 0
         for member in self._group.persistent.members.values():
