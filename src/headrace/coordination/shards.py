@@ -17,10 +17,10 @@ from typing import Generic, Protocol, TypeVar
 from headrace.clock import Clock
 from headrace.coordination.coordinator_tasks import CoordinatorTasks
 from headrace.coordination.coordinator_topic import CoordinatorTopic
-from headrace.coordination.groups.group import WallTime
 from headrace.coordination.load import Latest, latest_records
 from headrace.coordination.outcome import AnyReply, Key, Outcome, Timer, Value
 from headrace.coordination.shard_timers import ShardTimers
+from headrace.coordination.wall_time import WallTime
 from headrace.errors import ErrorCode, KafkaError
 from headrace.replication.partition import Partition
 from headrace.replication.replicas import Replicas

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from headrace.coordination.groups.group import WallTime
 from headrace.coordination.outcome import AnyReply, Key, Outcome, Token, Value, answer
 from headrace.coordination.transaction_records import (
     NO_EPOCH,
@@ -24,6 +23,7 @@ from headrace.coordination.transaction_records import (
     TransactionKey,
     TransactionState,
 )
+from headrace.coordination.wall_time import WallTime
 from headrace.errors import ErrorCode, KafkaError
 from headrace.types import TopicPartition
 

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from headrace.coordination.groups.classic_limits import ClassicLimits
 from headrace.coordination.groups.classic_timers import MEMBER, REBALANCE, SYNC, ClassicTimers
 from headrace.coordination.groups.generation import CONSUMER_PROTOCOL, Generation
-from headrace.coordination.groups.group import CLASSIC, Committer, WallTime
+from headrace.coordination.groups.group import CLASSIC, Committer
 from headrace.coordination.groups.member_requests import MemberRequests
 from headrace.coordination.groups.rebalance import COMPLETING, EMPTY, STABLE, Rebalance, refusals
 from headrace.coordination.outcome import AnyReply, Outcome, Record, Timer
 from headrace.coordination.records import GroupMetadata, GroupMetadataKey, MemberMetadata
+from headrace.coordination.wall_time import WallTime
 from headrace.errors import ErrorCode, KafkaError
 
 

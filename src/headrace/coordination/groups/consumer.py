@@ -47,7 +47,6 @@ from headrace.coordination.groups.group import (
     CONSUMER,
     Committer,
     Group,
-    WallTime,
 )
 from headrace.coordination.groups.group_change import (
     ASSIGN,
@@ -70,6 +69,7 @@ from headrace.coordination.outcome import (
     Value,
     answer,
 )
+from headrace.coordination.wall_time import WallTime
 from headrace.errors import ErrorCode, KafkaError
 from headrace.settings import Settings, group_value
 from headrace.settings.group_table import HEARTBEAT_INTERVAL, SESSION_TIMEOUT

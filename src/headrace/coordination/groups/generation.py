@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from headrace.coordination.groups.group import Join, Joined, Sync, Synced, WallTime
+from headrace.coordination.groups.group import Join, Joined, Sync, Synced
 from headrace.coordination.groups.roster import ClassicMember, Roster, subscribed_topics
 from headrace.coordination.outcome import Record
 from headrace.coordination.records import GroupMetadata, GroupMetadataKey, MemberMetadata
+from headrace.coordination.wall_time import WallTime
 from headrace.errors import ErrorCode, KafkaError
 
 CONSUMER_PROTOCOL = "consumer"

@@ -19,13 +19,6 @@ CONSUMER = "consumer"
 NO_GENERATION = -1
 
 
-@dataclass(slots=True)
-class WallTime:
-    """The wall clock at the operation at hand, for what records say; set by the runtime."""
-
-    ms: int = 0
-
-
 @dataclass(frozen=True, slots=True)
 class Join:
     """A JoinGroup, in its newest form."""

@@ -25,7 +25,6 @@ from headrace.coordination.groups.group import (
     Left,
     Sync,
     Synced,
-    WallTime,
 )
 from headrace.coordination.offsets import Offsets, OffsetToCommit
 from headrace.coordination.outcome import AnyReply, Key, Outcome, Reply, Timer, Token, Value, answer
@@ -35,6 +34,7 @@ from headrace.coordination.records import (
     OffsetCommit,
     OffsetCommitKey,
 )
+from headrace.coordination.wall_time import WallTime
 from headrace.errors import ErrorCode, KafkaError
 from headrace.settings import Settings
 from headrace.types import TopicPartition
