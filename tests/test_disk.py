@@ -9,7 +9,6 @@ from headrace.disk import (
     CREATE,
     READ_WRITE,
     Disk,
-    MemoryDisk,
     RealDisk,
     TimedDisk,
     read_file,
@@ -17,6 +16,7 @@ from headrace.disk import (
     write_file,
     write_fully,
 )
+from headrace.disk.memory import MemoryDisk
 
 
 @pytest.fixture(params=["real", "memory"])

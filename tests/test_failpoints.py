@@ -11,7 +11,6 @@ from headrace.disk import (
     CREATE,
     READ_WRITE,
     Disk,
-    MemoryDisk,
     RealDisk,
     read_file,
     replace_file,
@@ -19,6 +18,7 @@ from headrace.disk import (
     write_fully,
 )
 from headrace.disk.failpoints import ANY, Failpoints, Fault, FaultyDisk, Killed, point_name
+from headrace.disk.memory import MemoryDisk
 
 LOG = "/d/orders-0/00000000000000000000.log"
 

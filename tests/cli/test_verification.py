@@ -3,7 +3,7 @@
 import pytest
 
 from headrace.cli.broker.verification import Finding, Verification, log_bytes
-from headrace.disk import MemoryDisk
+from headrace.disk.memory import MemoryDisk
 from headrace.wire.batch import OVERHEAD, TRANSACTIONAL, read_header
 from headrace.wire.markers import encode_marker
 from tests.log.samples import NOW, ORDERS, ORDERS_ID, ROOT, SMALL, append, batch, open_directory

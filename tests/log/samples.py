@@ -3,7 +3,8 @@
 import uuid
 
 from headrace.clock import ManualClock
-from headrace.disk import Disk, MemoryDisk
+from headrace.disk import Disk
+from headrace.disk.memory import MemoryDisk
 from headrace.log.directory import LogDirectory
 from headrace.log.log import Log
 from headrace.settings import LogSettings

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.disk import MemoryDisk
+from headrace.disk.memory import MemoryDisk
 from headrace.errors import ErrorCode, KafkaError
 from headrace.log.log import Log
 from headrace.log.ranges import Ranges

@@ -2,7 +2,8 @@ import uuid
 
 import pytest
 
-from headrace.disk import MemoryDisk, read_file, write_file
+from headrace.disk import read_file, write_file
+from headrace.disk.memory import MemoryDisk
 from headrace.log.checkpoints import (
     read_epochs,
     read_offsets,

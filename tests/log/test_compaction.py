@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from headrace.disk import MemoryDisk
+from headrace.disk.memory import MemoryDisk
 from headrace.log.compaction.compaction import compact
 from headrace.log.compaction.job import Failed
 from headrace.log.compaction.start import CompactionLimits, job_for

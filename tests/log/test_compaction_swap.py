@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.disk import MemoryDisk
 from headrace.disk.failpoints import ANY, Fault, Killed
+from headrace.disk.memory import MemoryDisk
 from headrace.errors import ErrorCode, KafkaError
 from headrace.log.compaction.swap import settle
 from headrace.log.directory import LogDirectory

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import pytest
 
 from headrace.cli.broker.verification import Verification
-from headrace.disk import MemoryDisk
 from headrace.disk.failpoints import ANY, Fault, Killed
+from headrace.disk.memory import MemoryDisk
 from headrace.errors import ErrorCode, KafkaError
 from headrace.log.directory import LogDirectory
 from headrace.log.log import Log

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from headrace.disk import MemoryDisk, write_file
+from headrace.disk import write_file
+from headrace.disk.memory import MemoryDisk
 from headrace.errors import KafkaError
 from headrace.log.log import Log
 from headrace.settings import LogSettings

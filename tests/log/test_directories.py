@@ -5,8 +5,9 @@ import errno
 import pytest
 
 from headrace.clock import ManualClock
-from headrace.disk import MemoryDisk, read_file
+from headrace.disk import read_file
 from headrace.disk.failpoints import ANY, Fault
+from headrace.disk.memory import MemoryDisk
 from headrace.errors import ErrorCode, KafkaError, SettingError
 from headrace.log.directories import LogDirectories
 from headrace.log.directory import LogDirectory

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from headrace.clock import ManualClock
-from headrace.disk import MemoryDisk, RealDisk, write_file
+from headrace.disk import RealDisk, write_file
+from headrace.disk.memory import MemoryDisk
 from headrace.errors import ErrorCode, KafkaError
 from headrace.log.directory import FolderInUse, LogDirectory
 from headrace.log.folder_names import deleted_folder_name, parse_folder_name

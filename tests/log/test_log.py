@@ -8,7 +8,8 @@ from uuid import UUID
 import pytest
 
 from headrace.clock import ManualClock
-from headrace.disk import MemoryDisk, RealDisk
+from headrace.disk import RealDisk
+from headrace.disk.memory import MemoryDisk
 from headrace.errors import ErrorCode, KafkaError
 from headrace.log.directory import LogDirectory
 from headrace.log.log import Log

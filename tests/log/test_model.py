@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from headrace.disk import MemoryDisk
 from headrace.disk.failpoints import ANY, Fault, Killed
+from headrace.disk.memory import MemoryDisk
 from headrace.errors import ErrorCode, KafkaError
 from headrace.log.log import Log
 from headrace.wire.batch import CONTROL, TRANSACTIONAL, read_header

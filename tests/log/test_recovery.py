@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from headrace.clock import ManualClock
-from headrace.disk import MemoryDisk, read_file, write_file
+from headrace.disk import read_file, write_file
+from headrace.disk.memory import MemoryDisk
 from headrace.errors import ErrorCode, KafkaError
 from headrace.log.directory import LogDirectory
 from headrace.log.log import Log

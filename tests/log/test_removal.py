@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from headrace.clock import ManualClock
-from headrace.disk import MemoryDisk, RealDisk
+from headrace.disk import RealDisk
 from headrace.disk.failpoints import ANY, Fault, Killed
+from headrace.disk.memory import MemoryDisk
 from headrace.log.directory import LogDirectory
 from headrace.log.log import Log
 from headrace.settings import LogSettings

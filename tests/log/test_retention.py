@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from headrace.clock import ManualClock
-from headrace.disk import MemoryDisk
+from headrace.disk.memory import MemoryDisk
 from headrace.log.directory import LogDirectory
 from headrace.log.log import Log
 from headrace.log.retention import LogView, Reason, Risk, Verdict, decide, risks

@@ -2,7 +2,8 @@ import gc
 
 import pytest
 
-from headrace.disk import MemoryDisk, write_file
+from headrace.disk import write_file
+from headrace.disk.memory import MemoryDisk
 from headrace.errors import ErrorCode, KafkaError
 from headrace.log.indexes import OffsetEntries, TimeEntries
 from headrace.log.log import Log

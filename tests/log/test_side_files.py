@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from headrace.disk import MemoryDisk, write_file
+from headrace.disk import write_file
+from headrace.disk.memory import MemoryDisk
 from headrace.log.directory import LogDirectory
 from headrace.log.log import Log
 from headrace.settings import LogSettings

@@ -1,4 +1,4 @@
-from headrace.disk import MemoryDisk
+from headrace.disk.memory import MemoryDisk
 from headrace.log.producer_state import ProducerState
 from headrace.log.snapshots import (
     list_snapshots,

@@ -2,7 +2,7 @@ import logging
 
 import pytest
 
-from headrace.disk import MemoryDisk
+from headrace.disk.memory import MemoryDisk
 from headrace.log.compaction.plan import plan
 from headrace.log.log import Log
 from headrace.log.timestamps import TimestampOffset

@@ -4,8 +4,9 @@ import struct
 
 import pytest
 
-from headrace.disk import MemoryDisk, read_file, write_file
+from headrace.disk import read_file, write_file
 from headrace.disk.failpoints import ANY, Fault, Killed
+from headrace.disk.memory import MemoryDisk
 from headrace.log.log import Log
 from headrace.log.producer_state import EndedTransaction
 from headrace.log.segment_files import TRANSACTION_INDEX

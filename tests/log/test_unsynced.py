@@ -5,7 +5,7 @@ import errno
 import pytest
 
 from headrace.cli.broker.verification import Verification
-from headrace.disk import MemoryDisk
+from headrace.disk.memory import MemoryDisk
 from headrace.errors import ErrorCode, KafkaError
 from headrace.log.log import Log
 from tests.log.samples import (

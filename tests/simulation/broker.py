@@ -15,7 +15,7 @@ from headrace.client.aio import AsyncConnection
 from headrace.cluster.image import Broker
 from headrace.cluster.metadata import Metadata
 from headrace.cluster.store import Change, StoreNode, StoreSession
-from headrace.disk import MemoryDisk
+from headrace.disk.memory import MemoryDisk
 from headrace.log.directories import LogDirectories
 from headrace.replication.replicas import Replicas
 from headrace.settings import Settings

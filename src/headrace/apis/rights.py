@@ -5,8 +5,8 @@ of a row are needed. Names of topics, groups and transactional ids come from the
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from headrace.apis.context import Caller
 from headrace.errors import ErrorCode, KafkaError
@@ -30,16 +30,14 @@ class RightCheck(Enum):
     FILTER = "by the handler, for each item; a denied item is left out"
 
 
-@dataclass(frozen=True, slots=True)
-class Permission:
+class Permission(NamedTuple):
     """An operation on a type of resource."""
 
     operation: AclOperation
     resource: ResourceType
 
 
-@dataclass(frozen=True, slots=True)
-class Right:
+class Right(NamedTuple):
     """A right that a client needs for requests of an API, or for their items."""
 
     check: RightCheck

@@ -4,18 +4,20 @@
 published: the image is replaced and every listener is called. If another broker committed first,
 the store is read again and the change is decided again. `refresh` reads changes of other brokers.
 `metadata_nodes.py` has the nodes of the store, `registration.py` those of live brokers.
+
+`controller.py` is imported by the first change, so that a broker starts faster.
 """
+
+from __future__ import annotations
 
 import base64
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from headrace.clock import Clock
-from headrace.cluster import controller
-from headrace.cluster.controller import Alteration, AlteredConfigs, Defaults, Growth, NewTopic
 from headrace.cluster.image import Broker, Image, PartitionState, Topic
 from headrace.cluster.metadata_nodes import MetadataNodes
 from headrace.cluster.producer_ids import ProducerIds
@@ -23,6 +25,15 @@ from headrace.cluster.store import Change, Conflict, Store
 from headrace.errors import ErrorCode, KafkaError
 from headrace.security.state import SecurityState
 from headrace.types import BrokerId
+
+if TYPE_CHECKING:
+    from headrace.cluster.controller import (
+        Alteration,
+        AlteredConfigs,
+        Defaults,
+        Growth,
+        NewTopic,
+    )
 
 ATTEMPTS = 10
 """How often a change is decided again after a conflict with another broker's commit."""
@@ -185,6 +196,7 @@ class Metadata:
         self, wanted: Sequence[NewTopic], defaults: Defaults, *, validate_only: bool = False
     ) -> list[Topic | KafkaError]:
         """Create topics; returns the topic or an error for each request."""
+        from headrace.cluster import controller
 
         def decide(image: Image) -> MetadataChange[Topic | KafkaError]:
             results = controller.create_topics(image, wanted, defaults, new_topic_id)
@@ -229,6 +241,7 @@ class Metadata:
         self, wanted: Sequence[Growth], *, validate_only: bool = False
     ) -> list[KafkaError | None]:
         """Add partitions to topics; returns None or an error for each."""
+        from headrace.cluster import controller
 
         def decide(image: Image) -> MetadataChange[KafkaError | None]:
             results, topics = _try_each(wanted, partial(controller.grow_topic, image))
@@ -245,6 +258,7 @@ class Metadata:
 
         Returns None or an error for each. Each resource may be named once.
         """
+        from headrace.cluster import controller
 
         def decide(image: Image) -> MetadataChange[KafkaError | None]:
             results, altered = _try_each(wanted, partial(controller.alter_configs, image))
@@ -252,7 +266,7 @@ class Metadata:
             changes = [self.nodes.put_topic(topic) for topic in topics]
             changed = image.with_topics(topics) if topics else image
             for one in altered:
-                if isinstance(one, AlteredConfigs):
+                if not isinstance(one, Topic):
                     changed = _with_configs(changed, one)
                     changes += self.nodes.put_configs(one)
             return MetadataChange(results, changed, changes)

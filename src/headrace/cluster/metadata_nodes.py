@@ -6,13 +6,14 @@ those of `security_nodes.py`, `/deleted/<topic id>`, `/producer_ids`, `/controll
 live as long as their broker's session, `/live/<broker id>` and `/live/controller`.
 """
 
+from __future__ import annotations
+
 import json
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from headrace.cluster.controller import AlteredConfigs
 from headrace.cluster.image import (
     CLUSTER_DEFAULT,
     NO_LEADER,
@@ -38,6 +39,9 @@ from headrace.cluster.store import (
 from headrace.errors import ErrorCode, KafkaError
 from headrace.security.state import SecurityState
 from headrace.types import BrokerId
+
+if TYPE_CHECKING:
+    from headrace.cluster.controller import AlteredConfigs
 
 CONTROLLER = "/controller"
 LIVE_CONTROLLER = f"{LIVE}{CONTROLLER}"

@@ -1,5 +1,6 @@
-"""The disk as an argument: the calls, the real ones, one in memory, and faults on demand.
+"""The disk as an argument: the calls, and the real ones.
 
+`memory.py` and `failpoints.py` have the disks of tests: one in memory, and faults on demand.
 `log/` defines what the bytes mean.
 """
 
@@ -19,7 +20,6 @@ from headrace.disk.calls import (
     write_file,
     write_fully,
 )
-from headrace.disk.memory import MemoryDisk
 from headrace.disk.open_files import OpenFiles
 from headrace.disk.timed import TimedDisk
 
@@ -31,7 +31,6 @@ __all__ = [
     "Buffer",
     "Disk",
     "Mapped",
-    "MemoryDisk",
     "OpenFiles",
     "RealDisk",
     "TimedDisk",

@@ -3,8 +3,8 @@
 The numbers are those of Kafka's protocol.
 """
 
-from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 CLUSTER_NAME = "kafka-cluster"
 """The only valid name of a resource of type CLUSTER."""
@@ -109,8 +109,7 @@ SUPPORTED: dict[ResourceType, frozenset[AclOperation]] = {
 """The operations of each resource type; ALL includes them."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class ResourcePattern:
+class ResourcePattern(NamedTuple):
     """The resources of an ACL: one, those with a prefix, or all of a type."""
 
     type: ResourceType
@@ -118,8 +117,7 @@ class ResourcePattern:
     name: str
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class AclEntry:
+class AclEntry(NamedTuple):
     """An ACL without its resource: principal, host, operation, permission."""
 
     principal: str
@@ -128,8 +126,7 @@ class AclEntry:
     permission: AclPermission
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class AclBinding:
+class AclBinding(NamedTuple):
     """A rule: a resource and an entry."""
 
     resource: ResourcePattern
@@ -143,8 +140,7 @@ class AclBinding:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class AclFilter:
+class AclFilter(NamedTuple):
     """The ACLs that a request selects; None and ANY match everything."""
 
     type: ResourceType = ResourceType.ANY

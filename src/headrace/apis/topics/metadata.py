@@ -22,7 +22,6 @@ from headrace.apis.hot import Answer, LongRequest
 from headrace.apis.operations import NOT_ASKED
 from headrace.apis.routes import METADATA
 from headrace.apis.slices import Slices
-from headrace.cluster.controller import Defaults, NewTopic, check_topic_name
 from headrace.cluster.image import INTERNAL_TOPICS, NO_LEADER, Image, PartitionState, Topic
 from headrace.errors import ErrorCode, KafkaError, MalformedRequest
 from headrace.security.acls import CLUSTER_NAME, AclOperation, ResourceType
@@ -320,6 +319,8 @@ class MetadataHandler:
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             parts += [self._missing(name, _ZERO_ID, code, version) for name in forbidden]
             names = [name for name in names if name not in forbidden] if forbidden else names
+            from headrace.cluster.controller import Defaults, NewTopic  # for a faster start
+
             defaults = Defaults(
                 settings.integer("num.partitions"), settings.integer("default.replication.factor")
             )
@@ -401,6 +402,8 @@ def _tail(caller: Caller, request: MetadataRequest, version: int) -> bytes:
 def _unknown(name: str) -> KafkaError:
     """The error for a missing topic."""
     try:
+        from headrace.cluster.controller import check_topic_name
+
         check_topic_name(name)
     except KafkaError as error:
         return error
