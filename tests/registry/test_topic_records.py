@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import KafkaException, Producer
 
+from headrace.client.committed_records import TopicRecord
 from headrace.errors import KafkaError
 from headrace.registry.schemas_topic import TopicLocation, make_topic
 from headrace.registry.topic_records import (
@@ -17,7 +18,6 @@ from headrace.registry.topic_records import (
     LibraryWriter,
     RecordSource,
     RecordWriter,
-    TopicRecord,
     open_source,
 )
 

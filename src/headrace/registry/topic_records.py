@@ -8,14 +8,13 @@ files; a registry that logs in with one of these uses `headrace.client`.
 
 import logging
 import time
-from collections.abc import Iterator
-from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer
 from confluent_kafka import KafkaError as LibraryError
 from confluent_kafka import TopicPartition as LibraryPartition
 
+from headrace.client.committed_records import TopicRecord, committed_records
 from headrace.client.connection import Connection
 from headrace.client.errors import ClientError, check, is_retriable
 from headrace.client.fetching import BY_NAME, FetchPlan, fetch_request, parse_fetch, whole_batches
@@ -23,9 +22,8 @@ from headrace.client.offsets import COMMITTED, EARLIEST, list_offsets
 from headrace.client.producing import add_partitions, end_transaction, init_producer, produce
 from headrace.errors import ErrorCode, KafkaError
 from headrace.types import TopicPartition
-from headrace.wire.batch import CONTROL, TRANSACTIONAL, read_header
-from headrace.wire.markers import decode_marker
-from headrace.wire.records import Record, encode_batch, iterate
+from headrace.wire.batch import TRANSACTIONAL, read_header
+from headrace.wire.records import Record, encode_batch
 
 if TYPE_CHECKING:
     from headrace.registry.schemas_topic import TopicLocation
@@ -38,17 +36,8 @@ BATCH_RECORDS = 1000
 FETCH_WAIT_MS = 50
 BATCH_BYTES = 900_000
 """Below the default `max.message.bytes` of a topic and `message.max.bytes` of a producer."""
-MAX_DECOMPRESSED_BYTES = 64 << 20
 _RECORD_OVERHEAD_BYTES = 100
 """More than a record takes in a batch besides its key and value."""
-
-
-class TopicRecord(NamedTuple):
-    """One record of the topic."""
-
-    offset: int
-    key: bytes | None
-    value: bytes | None
 
 
 class Polled(NamedTuple):
@@ -222,7 +211,7 @@ class ClientSource:
         body = parse_fetch(answer)
         check(body.error, f"fetching {self._partition} at offset {self._position}")
         positions, end = whole_batches(answer.data, body.records_at, body.records_end)
-        records = list(_committed(answer.data, [*positions, end], body.aborted, self._position))
+        records = list(committed_records(answer.data, [*positions, end], body.aborted, self._position))
         if positions:
             self._position = read_header(answer.data, positions[-1]).next_offset
         return Polled(records, self._position, body.answered and self._position >= body.last_stable)
@@ -232,31 +221,6 @@ class ClientSource:
             self._connection.close()
             self._connection = None
         self._cluster.close()
-
-
-def _committed(
-    data: bytearray, bounds: list[int], aborted: list[tuple[int, int]], first_offset: int
-) -> Iterator[TopicRecord]:
-    """The records from an offset on, in batches with these bounds, without aborted transactions.
-
-    `aborted` has the producer ids and first offsets of the transactions that were aborted.
-    """
-    waiting = sorted(aborted, key=lambda one: one[1])
-    aborting: set[int] = set()
-    for start, end in pairwise(bounds):
-        header = read_header(data, start)
-        while waiting and waiting[0][1] <= header.last_offset:
-            aborting.add(waiting.pop(0)[0])
-        if header.attributes & CONTROL:
-            marker = decode_marker(data[start:end])
-            if marker is not None and not marker.commit:
-                aborting.discard(header.producer_id)
-            continue
-        if header.attributes & TRANSACTIONAL and header.producer_id in aborting:
-            continue
-        for record in iterate(data, start, end, MAX_DECOMPRESSED_BYTES):
-            if record.offset >= first_offset:
-                yield TopicRecord(record.offset, record.key, record.value)
 
 
 class ClientWriter:

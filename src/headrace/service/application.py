@@ -19,15 +19,16 @@ from headrace.service.errors import HttpError, StartFailure
 from headrace.service.http_service import Authenticate, HttpService
 from headrace.service.request import Request, parse_query
 from headrace.service.request_metrics import RequestMetrics
-from headrace.service.responses import HttpContent, HttpStream
+from headrace.service.responses import HttpAnswer, HttpContent, HttpStream
 from headrace.service.routes import HttpRoute, Match, RouteTable
 from headrace.service.slices import SLICE, in_slices
 
 R = TypeVar("R", bound=Request)
 
-INTERNAL_ERROR = 50001
 METRICS_PATH = "/metrics"
 METRICS_TYPE = "text/plain; version=0.0.4"
+HEALTH_PATH = "/health"
+"""A service whose routes have it gives an answer of its own."""
 LIVE_PATH = "/health/live"
 READY_PATH = "/health/ready"
 WITHOUT_AUTHENTICATION = frozenset({LIVE_PATH, READY_PATH})
@@ -45,10 +46,11 @@ class Application(Generic[R]):
     def __init__(self, service: HttpService[R]) -> None:
         self._service = service
         self._authenticate = service.authenticate
+        own_health = any(route.pattern == HEALTH_PATH for route in service.routes)
         self._routes = RouteTable(
             (
                 *service.routes,
-                HttpRoute("GET", "/health", self._health),
+                *(() if own_health else (HttpRoute("GET", HEALTH_PATH, self._health),)),
                 HttpRoute("GET", LIVE_PATH, self._live),
                 HttpRoute("GET", READY_PATH, self._ready),
             )
@@ -93,7 +95,12 @@ class Application(Generic[R]):
             fields = {"method": method, "path": pattern}
             self._log.exception("%s %s failed", method, pattern, extra={"fields": fields})
             message = f"Internal error: {type(error).__name__}"
-            status, answer = 500, HttpError(500, message, code=INTERNAL_ERROR).body
+            code = self._service.internal_error_code
+            status, answer = 500, HttpError(500, message, code=code).body
+        if isinstance(answer, HttpAnswer):
+            status, extra, answer = answer.status, answer.headers, answer.body
+            if answer is None:
+                answer = HttpContent(b"", media_type, extra)
         if isinstance(answer, HttpStream):
             await self._send_stream(receive, send, answer)
         elif isinstance(answer, HttpContent):

@@ -13,6 +13,7 @@ R_co = TypeVar("R_co", bound=Request, covariant=True)
 
 JSON = "application/json"
 BODY_BYTES = 2_000_000
+INTERNAL_ERROR = 50001
 
 Authenticate: TypeAlias = Callable[[Request], Awaitable[HttpIdentity]]
 """Returns the principal and the role of a request's client, before the body has been read, or
@@ -82,5 +83,7 @@ class HttpService(Generic[R]):
     `path` is the whole path, not decoded. None: such requests get status 404."""
     hosts: frozenset[str] | None = None
     """Accepted names in the `Host` header, in lower case and without ports. None: every name."""
+    internal_error_code: int = INTERNAL_ERROR
+    """`error_code` of responses to requests whose handler failed."""
     response_headers: Mapping[str, str] = field(default_factory=dict)
     """Headers of every response, such as a content security policy."""

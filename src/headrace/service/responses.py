@@ -1,7 +1,17 @@
-"""Results of handlers that are not JSON: bytes of any media type, and streams of bytes."""
+"""Results of handlers other than JSON with status 200: other statuses, bytes, streams of bytes."""
 
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class HttpAnswer:
+    """A successful response with a status other than 200, or with headers of its own."""
+
+    status: int
+    body: object = None
+    """To be encoded as JSON; None: the response has no body."""
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ class HttpRoute(NamedTuple, Generic[R]):
     """One row. The first part of the pattern is fixed; others may be parameters: `{name}`.
 
     The handler returns the body of a response with status 200, to be encoded as JSON, or a
-    `HttpContent` or a `HttpStream`, or raises HttpError.
+    `HttpAnswer`, a `HttpContent` or a `HttpStream`, or raises HttpError.
     """
 
     method: str

@@ -1,0 +1,44 @@
+"""Records of fetched batches, as `read_committed` consumers see them."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+from headrace.wire.batch import CONTROL, TRANSACTIONAL, read_header
+from headrace.wire.markers import decode_marker
+from headrace.wire.records import iterate
+
+MAX_DECOMPRESSED_BYTES = 64 << 20
+
+
+class TopicRecord(NamedTuple):
+    """One record of the topic."""
+
+    offset: int
+    key: bytes | None
+    value: bytes | None
+
+
+def committed_records(
+    data: bytes | bytearray, bounds: list[int], aborted: list[tuple[int, int]], first_offset: int
+) -> Iterator[TopicRecord]:
+    """The records from an offset on, in batches with these bounds, without aborted transactions.
+
+    `aborted` has the producer ids and first offsets of the transactions that were aborted.
+    """
+    waiting = sorted(aborted, key=lambda one: one[1])
+    aborting: set[int] = set()
+    for start, end in pairwise(bounds):
+        header = read_header(data, start)
+        while waiting and waiting[0][1] <= header.last_offset:
+            aborting.add(waiting.pop(0)[0])
+        if header.attributes & CONTROL:
+            marker = decode_marker(data[start:end])
+            if marker is not None and not marker.commit:
+                aborting.discard(header.producer_id)
+            continue
+        if header.attributes & TRANSACTIONAL and header.producer_id in aborting:
+            continue
+        for record in iterate(data, start, end, MAX_DECOMPRESSED_BYTES):
+            if record.offset >= first_offset:
+                yield TopicRecord(record.offset, record.key, record.value)
