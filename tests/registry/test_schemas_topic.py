@@ -8,12 +8,8 @@ from headrace.client.cluster import Cluster
 from headrace.client.config import client_config
 from headrace.client.configs import topic_config
 from headrace.client.topics import describe_topics
-from headrace.registry.schemas_topic import (
-    ClusterUnreachable,
-    TopicLocation,
-    TopicUnusable,
-    make_topic,
-)
+from headrace.registry.schemas_topic import TopicLocation, make_topic
+from headrace.service.errors import ClusterUnreachable, TopicUnusable
 from tests.support.ports import free_port
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from headrace.settings import TABLE, TOPIC_TABLE
 from headrace.settings.document import settings_page
-from headrace.settings.service_table import CONSOLE_TABLE, REGISTRY_TABLE
+from headrace.settings.service_table import CONNECT_TABLE, CONSOLE_TABLE, REGISTRY_TABLE
 
 PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
 
@@ -18,13 +18,16 @@ def test_the_page_is_not_stale() -> None:
 def test_the_page_has_every_setting_once_in_each_scope() -> None:
     topics, _, rest = settings_page().partition("## Broker settings")
     brokers, _, rest = rest.partition("## Registry settings")
-    registry, _, console = rest.partition("## Web console")
+    registry, _, rest = rest.partition("## Connect\n")
+    connect, _, console = rest.partition("## Web console")
     for name in TOPIC_TABLE:
         assert topics.count(f"\n| `{name}` |") == 1, name
     for name in TABLE:
         assert brokers.count(f"\n| `{name}` |") == 1, name
     for name in REGISTRY_TABLE:
         assert registry.count(f"\n| `{name}` |") == 1, name
+    for name in CONNECT_TABLE:
+        assert connect.count(f"\n| `{name}` |") == 1, name
     for name in CONSOLE_TABLE:
         assert console.count(f"\n| `{name}` |") == 1, name
 

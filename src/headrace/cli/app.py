@@ -54,6 +54,9 @@ ENTRIES = {
     "serve": CommandEntry("broker.serve_help", RUN, "Start a broker on this machine."),
     "registry": CommandEntry("schemas.registry", RUN, "Start a schema registry for a cluster."),
     "console": CommandEntry("console_help", RUN, "Start a web console for a cluster."),
+    "connect": CommandEntry(
+        "connect.connect", RUN, "Run connectors with Kafka Connect's REST interface."
+    ),
     "topics": CommandEntry(
         "topics.topics", DATA, "List, create, describe, alter and delete topics."
     ),

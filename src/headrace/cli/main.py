@@ -16,6 +16,7 @@ PROCESSES = {
     ("serve",): "headrace.cli.broker.serve",
     ("registry", "serve"): "headrace.cli.schemas.registry_serve",
     ("console",): "headrace.cli.console",
+    ("connect", "serve"): "headrace.cli.connect.serve",
 }
 """Modules of the commands that start a process."""
 

@@ -280,6 +280,40 @@ def delete_groups(cluster: Cluster, groups: Iterable[str]) -> dict[str, KafkaErr
     return refused
 
 
+def delete_offsets(cluster: Cluster, group: str, partitions: Iterable[TopicPartition]) -> None:
+    """Delete the committed offsets of partitions, with retries; a missing group is no error."""
+    from kio.schema.offset_delete.v0.request import (
+        OffsetDeleteRequest,
+        OffsetDeleteRequestPartition,
+        OffsetDeleteRequestTopic,
+    )
+    from kio.schema.offset_delete.v0.response import OffsetDeleteResponse
+
+    topics: dict[str, list[OffsetDeleteRequestPartition]] = {}
+    for partition in partitions:
+        row = OffsetDeleteRequestPartition(partition_index=i32(partition.partition))
+        topics.setdefault(partition.topic, []).append(row)
+    request = OffsetDeleteRequest(
+        group_id=GroupId(group),
+        topics=tuple(
+            OffsetDeleteRequestTopic(name=TopicName(name), partitions=tuple(rows))
+            for name, rows in topics.items()
+        ),
+    )
+    what = f"deleting offsets of group {group!r}"
+
+    def attempt() -> None:
+        answer = cluster.ask(request, OffsetDeleteResponse, cluster.coordinator(GROUP, group))
+        if int(answer.error_code) == ErrorCode.GROUP_ID_NOT_FOUND:
+            return
+        check(int(answer.error_code), what)
+        for topic in answer.topics:
+            for row in topic.partitions:
+                check(int(row.error_code), f"{what}: {topic.name}-{row.partition_index}")
+
+    cluster.patiently(what, attempt)
+
+
 def commit_offsets(
     cluster: Cluster,
     group: str,

@@ -23,7 +23,8 @@ class ConnectorPlan:
 
     name: str
     config: Mapping[str, str]
-    """As it was given: references to secrets are resolved by the host."""
+    """As it was given, with the worker's converters if it has none of its own. References to
+    secrets are resolved by the host."""
     generation: int = 0
     """The number of the checkpoint; altered offsets begin a new one."""
     offsets: Sequence[tuple[Mapping[str, object], Mapping[str, object]]] = ()
@@ -50,6 +51,10 @@ class HostedStatus:
     state: RunState
     trace: str | None = None
     progress: Progress = field(default_factory=Progress)
+    tasks: int | None = None
+    """How many tasks it has at a time; None if that is not known."""
+    topics: Sequence[str] = ()
+    """The topics that it has read from or written to, as far as they are known."""
 
 
 class Host(Protocol):
@@ -63,3 +68,6 @@ class Host(Protocol):
 
     async def status(self, name: str) -> HostedStatus:
         """The state of a connector that was started; UNASSIGNED while Spark starts."""
+
+    async def close(self) -> None:
+        """Stops all connectors."""

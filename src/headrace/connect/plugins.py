@@ -20,9 +20,13 @@ GROUP = "headrace.connectors"
 SUFFIX = "Connector"
 
 BUILT_IN = (
-    "headrace.connect.connectors.datagen:DatagenConnector",
-    "headrace.connect.connectors.files:FileStreamSourceConnector",
-    "headrace.connect.connectors.files:FileStreamSinkConnector",
+    "headrace.connect.connectors.datagen:Datagen",
+    "headrace.connect.connectors.files:FileStreamSource",
+    "headrace.connect.connectors.files:Files",
+    "headrace.connect.connectors.file_sinks:FileStreamSink",
+    "headrace.connect.connectors.file_sinks:FilesSink",
+    "headrace.connect.connectors.jdbc:JdbcSource",
+    "headrace.connect.connectors.jdbc:JdbcSink",
 )
 """As `module:Class`."""
 

@@ -27,7 +27,7 @@ from headrace.errors import ErrorCode, KafkaError
 from headrace.registry.records import BadRecord, Change, decode
 from headrace.registry.state import RegistryState
 from headrace.registry.topic_records import Polled, RecordSource, open_source
-from headrace.service.errors import StartFailure
+from headrace.service.errors import ClusterUnreachable, TopicUnusable
 from headrace.types import TopicPartition
 
 log = logging.getLogger("headrace.registry")
@@ -80,16 +80,6 @@ class TopicLocation:
             **self.properties,
             **settings,
         }
-
-
-class TopicUnusable(StartFailure):
-    """The topic cannot be used."""
-
-
-class ClusterUnreachable(StartFailure):
-    """No broker responds."""
-
-    exit_code = 3
 
 
 def make_topic(location: TopicLocation, timeout_s: float) -> None:

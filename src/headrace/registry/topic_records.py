@@ -211,7 +211,9 @@ class ClientSource:
         body = parse_fetch(answer)
         check(body.error, f"fetching {self._partition} at offset {self._position}")
         positions, end = whole_batches(answer.data, body.records_at, body.records_end)
-        records = list(committed_records(answer.data, [*positions, end], body.aborted, self._position))
+        records = list(
+            committed_records(answer.data, [*positions, end], body.aborted, self._position)
+        )
         if positions:
             self._position = read_header(answer.data, positions[-1]).next_offset
         return Polled(records, self._position, body.answered and self._position >= body.last_stable)

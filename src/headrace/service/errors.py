@@ -33,3 +33,13 @@ class StartFailure(Exception):
 
     exit_code = 1
     """Of the process."""
+
+
+class TopicUnusable(StartFailure):
+    """A topic that the service needs cannot be used."""
+
+
+class ClusterUnreachable(StartFailure):
+    """No broker responds."""
+
+    exit_code = 3

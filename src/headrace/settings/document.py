@@ -8,7 +8,7 @@ from headrace.settings.group_table import GROUP_TABLE
 from headrace.settings.ignored import ignored_names
 from headrace.settings.protection import refused_names
 from headrace.settings.security_table import SECURITY_ROWS
-from headrace.settings.service_table import CONSOLE_TABLE, REGISTRY_TABLE
+from headrace.settings.service_table import CONNECT_TABLE, CONSOLE_TABLE, REGISTRY_TABLE
 from headrace.settings.setting import INT_MAX, LONG_MAX, Setting, Type, format_value
 from headrace.settings.table import TABLE
 from headrace.settings.topic_table import TOPIC_DEFAULTS, TOPIC_TABLE
@@ -78,6 +78,12 @@ Give them to `headrace registry serve` with `--config FILE` or `--set NAME=VALUE
 command win over `--set`, and `--set` wins over the file. Unknown names are errors.
 """
 
+CONNECT = """\
+## Connect
+
+Settings of `headrace connect serve`, given in the same ways.
+"""
+
 CONSOLE = """\
 ## Web console
 
@@ -98,6 +104,7 @@ def settings_page() -> str:
     refused = (f"| `{name}` | {why} |" for name, why in refused_names())
     parts.append(REFUSED + "\n".join(refused) + "\n")
     parts += [REGISTRY, *_table(REGISTRY_TABLE.values())]
+    parts += [CONNECT, *_table(CONNECT_TABLE.values())]
     parts += [CONSOLE, *_table(CONSOLE_TABLE.values())]
     return "\n".join(parts).rstrip("\n") + "\n"
 

@@ -138,3 +138,80 @@ CONSOLE_TABLE: dict[str, Setting] = {
                 "Requests for other names are refused.", scope="service"),
     )
 }  # fmt: skip
+
+JSON_CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
+
+
+def _replicas(topic: str) -> Setting:
+    return Setting(f"{topic}.storage.replication.factor", Type.SHORT, 3,
+                   "The replication factor of this topic when it is created; never more than there "
+                   "are brokers.", at_least(1), scope="service")  # fmt: skip
+
+
+CONNECT_TABLE: dict[str, Setting] = {
+    row.name: row
+    for row in (
+        *_common(8083),
+        Setting("group.id", Type.STRING, "connect",
+                "The name of the Connect cluster. Workers with the same name share its connectors.",
+                scope="service"),
+        Setting("config.storage.topic", Type.STRING, "connect-configs",
+                "The compacted topic that stores the connectors; it is created if it does not "
+                "exist, with one partition.", scope="service"),
+        _replicas("config"),
+        Setting("offset.storage.topic", Type.STRING, "connect-offsets",
+                "The compacted topic that stores the offsets of sources.", scope="service"),
+        Setting("offset.storage.partitions", Type.INT, 25,
+                "The number of partitions of this topic when it is created.", at_least(1),
+                scope="service"),
+        _replicas("offset"),
+        Setting("status.storage.topic", Type.STRING, "connect-status",
+                "The compacted topic that stores states and topics in use.", scope="service"),
+        Setting("status.storage.partitions", Type.INT, 5,
+                "The number of partitions of this topic when it is created.", at_least(1),
+                scope="service"),
+        _replicas("status"),
+        *(Setting(f"{part}.converter", Type.CLASS, JSON_CONVERTER,
+                  f"The format of {part}s in Kafka, for connectors that have no {part}.converter.",
+                  scope="service") for part in ("key", "value")),
+        *(Setting(f"{part}.converter.schemas.enable", Type.BOOLEAN, True,
+                  f"Whether {part}s in JSON carry a schema.", scope="service")
+          for part in ("key", "value")),
+        *(Setting(f"{part}.converter.schema.registry.url", Type.STRING, "",
+                  f"The schema registry for {part}s with a schema.", scope="service")
+          for part in ("key", "value")),
+        Setting("header.converter", Type.CLASS,
+                "org.apache.kafka.connect.storage.SimpleHeaderConverter",
+                "The format of headers, for connectors that have no header.converter.",
+                scope="service"),
+        Setting("rest.advertised.host.name", Type.STRING, "",
+                "The host name under which clients and other workers reach this worker; empty: "
+                "that of listeners.", scope="service"),
+        Setting("rest.advertised.port", Type.INT, None,
+                "The port under which clients and other workers reach this worker; none: that of "
+                "listeners.", scope="service"),
+        Setting("topic.tracking.enable", Type.BOOLEAN, True,
+                "Whether the topics that connectors use are recorded.", scope="service"),
+        Setting("topic.tracking.allow.reset", Type.BOOLEAN, True,
+                "Whether requests may reset these records.", scope="service"),
+        Setting("secrets.show", Type.BOOLEAN, False,
+                "Show literal passwords in responses, for tools that compare configurations, such "
+                "as Terraform.", scope="service"),
+        Setting("config.providers", Type.LIST, ("file", "env", "dir"),
+                "Which references to secrets are resolved: file, env, dir.",
+                some_of("file", "env", "dir"), scope="service"),
+        Setting("config.providers.file.param.allowed.paths", Type.LIST, (),
+                "Files and folders that ${file:...} may read; empty: all.", scope="service"),
+        Setting("config.providers.dir.param.allowed.paths", Type.LIST, (),
+                "Folders that ${dir:...} may read; empty: all.", scope="service"),
+        Setting("config.providers.env.param.allowlist.pattern", Type.STRING, "",
+                "A regular expression for the variables that ${env:...} may read; empty: all.",
+                scope="service"),
+        Setting("headrace.connect.folder", Type.STRING, "data/connect",
+                "The folder for the checkpoints of connectors.", scope="service"),
+        Setting("headrace.spark.master", Type.STRING, "local[4,4]",
+                "The master of the Spark drivers that run connectors.", scope="service"),
+        Setting("headrace.spark.conf", Type.LIST, (),
+                "Settings of Spark, as NAME=VALUE.", scope="service"),
+    )
+}  # fmt: skip

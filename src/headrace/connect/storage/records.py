@@ -30,7 +30,7 @@ class KeyValue(NamedTuple):
     value: bytes | None
 
 
-class BadRecord(Exception):
+class MalformedRecord(Exception):
     """A record that is not in the format; the message says why."""
 
 
@@ -97,12 +97,7 @@ class GenerationChange:
 
 
 ConfigChange: TypeAlias = (
-    ConnectorChange
-    | TaskChange
-    | CommitChange
-    | TargetChange
-    | LoggerChange
-    | GenerationChange
+    ConnectorChange | TaskChange | CommitChange | TargetChange | LoggerChange | GenerationChange
 )
 
 
@@ -127,7 +122,7 @@ class StatusRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetChange:
+class SourceOffsetChange:
     """The offset of a partition of a source; None: it is forgotten."""
 
     connector: str
@@ -139,15 +134,15 @@ class OffsetChange:
 
     @property
     def identity(self) -> str:
-        return encode_json(self.partition)
+        return encode_json(dict(self.partition), ordered=True)
 
 
 # --------------------------------------------------------------------------------------- encoding
 
 
-def encode_json(value: object) -> str:
-    """Compact, with sorted keys: equal values are equal texts, as compaction needs it."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, sort_keys=True)
+def encode_json(value: object, *, ordered: bool = False) -> str:
+    """Compact; `ordered`: equal values are equal texts."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, sort_keys=ordered)
 
 
 def _record(key: str, value: object) -> KeyValue:
@@ -183,9 +178,7 @@ def _target_fields(state: TargetState) -> object:
     return {"state": old.value, "state.v2": state.value}
 
 
-def encode_status(
-    name: str, task: int | None, status: StatusRecord | None
-) -> KeyValue:
+def encode_status(name: str, task: int | None, status: StatusRecord | None) -> KeyValue:
     """The record of a connector's or a task's state; None: it is gone."""
     key = f"{CONNECTOR_STATUS}{name}" if task is None else f"{TASK_STATUS}{name}-{task}"
     if status is None:
@@ -213,7 +206,7 @@ def encode_topic_use(use: TopicUse) -> KeyValue:
     return _record(key, {"topic": value})
 
 
-def encode_offset(change: OffsetChange) -> KeyValue:
+def encode_offset(change: SourceOffsetChange) -> KeyValue:
     """The record of an offset of a source."""
     key = change.key or encode_json([change.connector, dict(change.partition)]).encode()
     value = None if change.offset is None else encode_json(dict(change.offset)).encode()
@@ -239,7 +232,7 @@ def _connector(name: str, value: object) -> ConfigChange:
 def _task(name: str, value: object) -> ConfigChange:
     connector, _, task = name.rpartition("-")
     if not connector or not task.isdecimal():
-        raise BadRecord(f"the key task-{name} has no number of a task")
+        raise MalformedRecord(f"the key task-{name} has no number of a task")
     config = None if value is None else _properties(value)
     return TaskChange(connector, int(task), config)
 
@@ -257,7 +250,7 @@ def _target(name: str, value: object) -> ConfigChange:
     try:
         return TargetChange(name, TargetState(text))
     except ValueError:
-        raise BadRecord(f"the target state of {name} is {text!r}") from None
+        raise MalformedRecord(f"the target state of {name} is {text!r}") from None
 
 
 def _logger(name: str, value: object) -> ConfigChange | None:
@@ -302,21 +295,23 @@ def decode_topic_use(key: bytes | None, value: bytes | None) -> TopicUse | None:
     )
 
 
-def decode_offset(key: bytes | None, value: bytes | None) -> OffsetChange:
+def decode_offset(key: bytes | None, value: bytes | None) -> SourceOffsetChange:
     """The offset of a record of the offsets topic."""
     found = _json(key)
     match found:
         case [str(connector), dict(partition)]:
             at = _json(value)
-            return OffsetChange(connector, partition, None if at is None else _fields(at), key)
-    raise BadRecord("the key of an offset must be a connector's name and a partition")
+            return SourceOffsetChange(
+                connector, partition, None if at is None else _fields(at), key
+            )
+    raise MalformedRecord("the key of an offset must be a connector's name and a partition")
 
 
 def _text(key: bytes | None) -> str:
     try:
         return (key or b"").decode()
     except UnicodeDecodeError:
-        raise BadRecord("the key is not UTF-8") from None
+        raise MalformedRecord("the key is not UTF-8") from None
 
 
 def _json(value: bytes | None) -> object:
@@ -325,20 +320,20 @@ def _json(value: bytes | None) -> object:
     try:
         found: object = json.loads(value)
     except ValueError:
-        raise BadRecord("the value is not JSON") from None
+        raise MalformedRecord("the value is not JSON") from None
     return found
 
 
 def _fields(value: object) -> dict[str, object]:
     if not isinstance(value, dict):
-        raise BadRecord(f"expected an object, not {type(value).__name__}")
+        raise MalformedRecord(f"expected an object, not {type(value).__name__}")
     return value
 
 
 def _field(value: object, name: str, kind: type[T]) -> T:
     found = _fields(value).get(name)
     if not isinstance(found, kind):
-        raise BadRecord(f"the field {name} is {found!r}")
+        raise MalformedRecord(f"the field {name} is {found!r}")
     return found
 
 

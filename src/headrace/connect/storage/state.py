@@ -9,7 +9,7 @@ from headrace.connect.storage.records import (
     ConfigChange,
     ConnectorChange,
     GenerationChange,
-    OffsetChange,
+    SourceOffsetChange,
     TargetChange,
     TargetState,
     TaskChange,
@@ -77,9 +77,9 @@ class OffsetState:
     """The offsets of sources, as the offsets topic has them."""
 
     def __init__(self) -> None:
-        self._offsets: dict[str, dict[str, OffsetChange]] = {}
+        self._offsets: dict[str, dict[str, SourceOffsetChange]] = {}
 
-    def replay(self, change: OffsetChange) -> None:
+    def replay(self, change: SourceOffsetChange) -> None:
         """Apply one record."""
         of_connector = self._offsets.setdefault(change.connector, {})
         if change.offset is None:
@@ -87,7 +87,7 @@ class OffsetState:
         else:
             of_connector[change.identity] = change
 
-    def of(self, connector: str) -> list[OffsetChange]:
+    def of(self, connector: str) -> list[SourceOffsetChange]:
         """The partitions of a connector with their offsets."""
         return list(self._offsets.get(connector, {}).values())
 

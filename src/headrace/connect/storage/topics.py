@@ -24,7 +24,7 @@ from headrace.client.producing import ProducerIdentity, init_producer, produce
 from headrace.client.topics import create_topics, describe_topics
 from headrace.connect.storage.records import KeyValue
 from headrace.errors import ErrorCode, KafkaError
-from headrace.service.errors import StartFailure
+from headrace.service.errors import ClusterUnreachable, TopicUnusable
 from headrace.types import TopicPartition
 from headrace.wire.batch import read_header
 from headrace.wire.primitives import TopicName, i8, i32, i64, milliseconds
@@ -35,16 +35,6 @@ log = logging.getLogger("headrace.connect")
 FETCH_WAIT_MS = 500
 FETCH_BYTES = 8 << 20
 PARTITION_BYTES = 1 << 20
-
-
-class TopicUnusable(StartFailure):
-    """An internal topic cannot be used."""
-
-
-class ClusterUnreachable(StartFailure):
-    """No broker responds."""
-
-    exit_code = 3
 
 
 @dataclass(frozen=True, slots=True)

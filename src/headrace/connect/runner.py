@@ -1,0 +1,255 @@
+"""Makes the host do what the config topic says, connector by connector."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from headrace.client.cluster import Cluster
+from headrace.client.config import ClientConfig
+from headrace.client.errors import ClientError
+from headrace.connect import offsets
+from headrace.connect.hosting import ConnectorPlan, Host, HostedStatus, RunState
+from headrace.connect.log_levels import set_level
+from headrace.connect.plugins import Plugins, UnknownPlugin
+from headrace.connect.secrets import SecretSources
+from headrace.connect.storage.records import (
+    CommitChange,
+    Config,
+    ConfigChange,
+    ConnectorChange,
+    GenerationChange,
+    LoggerChange,
+    OffsetEntry,
+    TargetChange,
+    TargetState,
+    TaskChange,
+)
+from headrace.connect.storage.state import ConnectorState
+from headrace.connect.storage.store import ConnectStore
+from headrace.connect.validation import CONVERTERS
+from headrace.errors import KafkaError
+from headrace.service.errors import HttpError
+
+log = logging.getLogger("headrace.connect")
+
+T = TypeVar("T")
+
+STATUS_CACHE_S = 1.0
+BASIS = ("connector.class", "topics", "topics.regex")
+"""A checkpoint holds for one class and one set of topics."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerOptions:
+    """What the operator chooses for connectors."""
+
+    client: ClientConfig
+    worker_id: str
+    """HOST:PORT, as other workers and clients reach this one."""
+    defaults: Mapping[str, str]
+    """Converters and their options, for connectors without converters of their own."""
+    secrets: SecretSources
+    scheme: str = "http"
+    shows_secrets: bool = False
+    tracks_topics: bool = True
+    resets_topics: bool = True
+
+
+class ConnectorRunner:
+    """The connectors that run, or should."""
+
+    def __init__(
+        self, store: ConnectStore, host: Host, plugins: Plugins, options: WorkerOptions
+    ) -> None:
+        self._store = store
+        self._host = host
+        self._plugins = plugins
+        self._options = options
+        self._running: dict[str, ConnectorPlan] = {}
+        self._failures: dict[str, str] = {}
+        """Why the host refused to start a connector."""
+        self._limits: dict[str, int] = {}
+        """How many tasks the queries have, as far as the host has said it."""
+        self._turns: dict[str, asyncio.Lock] = {}
+        self._statuses: dict[str, tuple[float, HostedStatus]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._started = False
+
+    def start(self) -> None:
+        """Start what the config topic says, now that it has been read."""
+        self._started = True
+        for name in self._store.configs.connectors:
+            self._settle_soon(name)
+
+    async def stop(self) -> None:
+        """Returns when no connector runs."""
+        self._started = False
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._host.close()
+
+    def turn(self, name: str) -> asyncio.Lock:
+        """Requests for one connector take turns, and so does what carries them out."""
+        return self._turns.setdefault(name, asyncio.Lock())
+
+    def changed(self, change: ConfigChange) -> None:
+        """Called after a record of the config topic is replayed."""
+        if not self._started:
+            return
+        match change:
+            case ConnectorChange(name) | TargetChange(name) | GenerationChange(name):
+                self._settle_soon(name)
+            case LoggerChange(logger, level):
+                set_level(logger, level)
+
+    async def status(self, name: str) -> HostedStatus:
+        """The state of a connector, as it is now."""
+        match self._store.configs.target(name):
+            case TargetState.PAUSED:
+                return HostedStatus(RunState.PAUSED)
+            case TargetState.STOPPED:
+                return HostedStatus(RunState.STOPPED)
+        if name in self._failures:
+            return HostedStatus(RunState.FAILED, self._failures[name])
+        if name not in self._running:
+            return HostedStatus(RunState.UNASSIGNED)
+        cached = self._statuses.get(name)
+        if cached is not None and time.monotonic() - cached[0] < STATUS_CACHE_S:
+            return cached[1]
+        found = await self._host.status(name)
+        self._statuses[name] = (time.monotonic(), found)
+        return found
+
+    def is_running(self, name: str) -> bool:
+        """Whether the host still has the connector."""
+        return name in self._running
+
+    async def restart(self, name: str) -> None:
+        """Start the connector again, if it should run."""
+        async with self.turn(name):
+            if self._running.pop(name, None) is not None:
+                await self._host.stop(name)
+        await self.settle(name)
+
+    def _settle_soon(self, name: str) -> None:
+        task = asyncio.create_task(self.settle(name))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def settle(self, name: str) -> None:
+        """Returns when the host does what the config topic says about a connector."""
+        async with self.turn(name):
+            try:
+                await self._carry_out(name)
+                self._failures.pop(name, None)
+            except Exception as error:
+                log.exception("connector %s cannot be started", name)
+                self._failures[name] = f"{type(error).__name__}: {error}"
+
+    async def _carry_out(self, name: str) -> None:
+        found = self._store.configs.connectors.get(name)
+        target = self._store.configs.target(name)
+        if found is None or target is not TargetState.STARTED:
+            if self._running.pop(name, None) is not None:
+                await self._host.stop(name)
+            if found is not None and target is TargetState.STOPPED and found.tasks:
+                await self._store.write_configs(CommitChange(name, 0))
+            return
+        generation = await self._generation(name, found.config)
+        plan = ConnectorPlan(
+            name,
+            self._with_defaults(found.config),
+            generation.generation,
+            [(part, at) for part, at in generation.offsets if at is not None],
+        )
+        if self._running.get(name) == plan:
+            return
+        self._limits.pop(name, None)
+        await self._write_tasks(name, found)
+        self._statuses.pop(name, None)
+        await self._host.start(plan)
+        self._running[name] = plan
+
+    def _with_defaults(self, config: Config) -> Config:
+        """With the worker's converters, as far as the connector has none of its own."""
+        used = [name for name in CONVERTERS if name not in config]
+        inherited = {
+            option: text
+            for option, text in self._options.defaults.items()
+            if any(option == name or option.startswith(f"{name}.") for name in used)
+        }
+        return {**inherited, **config}
+
+    async def bound_tasks(self, name: str, limit: int) -> None:
+        """Show no more tasks than the query has."""
+        async with self.turn(name):
+            found = self._store.configs.connectors.get(name)
+            if found is not None and name in self._running and limit != self._limits.get(name):
+                self._limits[name] = limit
+                await self._write_tasks(name, found)
+
+    async def _write_tasks(self, name: str, found: ConnectorState) -> None:
+        """One task for each of `tasks.max`, as far as the query runs as many at a time."""
+        count = int(found.config.get("tasks.max", "1"))
+        count = max(1, min(count, self._limits.get(name, count)))
+        task_class = self._plugins.find(found.config.get("connector.class", "")).name
+        config = {**found.config, "task.class": task_class}
+        if found.tasks == [config] * count:
+            return
+        tasks = [TaskChange(name, task, config) for task in range(count)]
+        await self._store.write_configs(*tasks, CommitChange(name, count))
+
+    # -------------------------------------------------------------------- offsets and checkpoints
+
+    async def offsets(self, name: str, config: Config) -> Sequence[OffsetEntry]:
+        """The offsets of a connector, as they are now."""
+        if self.type_of(config) == "sink":
+            group = offsets.group_of(name, config)
+            return offsets.as_entries(
+                await self.ask(lambda cluster: offsets.sink_offsets(cluster, group))
+            )
+        await self._store.refresh_offsets()
+        return [(each.partition, each.offset) for each in self._store.offsets.of(name)]
+
+    def type_of(self, config: Config) -> str:
+        """`source`, `sink` or `unknown`."""
+        try:
+            return self._plugins.find(config.get("connector.class", "")).type
+        except UnknownPlugin:
+            return "unknown"
+
+    async def ask(self, request: Callable[[Cluster], T]) -> T:
+        """The result of a blocking request to the cluster."""
+
+        def run() -> T:
+            with Cluster(self._options.client) as cluster:
+                return request(cluster)
+
+        try:
+            return await asyncio.to_thread(run)
+        except (KafkaError, ClientError) as error:
+            raise HttpError(500, f"The offsets cannot be read or written: {error}") from error
+
+    async def _generation(self, name: str, config: Config) -> GenerationChange:
+        """The checkpoint of a connector; a new one if its class or its topics are others."""
+        found = self._store.configs.generations.get(name)
+        if found is not None and found.basis == _basis(config):
+            return found
+        return await self.begin_generation(name, config)
+
+    async def begin_generation(self, name: str, config: Config) -> GenerationChange:
+        """Let the connector begin a new checkpoint, at its offsets, when it is started."""
+        found = self._store.configs.generations.get(name)
+        number = 0 if found is None else found.generation + 1
+        begin = await self.offsets(name, config)
+        made = GenerationChange(name, number, _basis(config), begin)
+        await self._store.write_configs(made)
+        return made
+
+
+def _basis(config: Config) -> dict[str, str]:
+    return {option: config[option] for option in BASIS if option in config}

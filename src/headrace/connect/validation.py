@@ -1,0 +1,293 @@
+"""Validates the configuration of a connector, with the answer of Kafka Connect: ConfigInfos.
+
+Other than there, an option that nothing knows is an error, and the plug-in's own `check` runs.
+"""
+
+import asyncio
+import difflib
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+
+from headrace.connect.config_keys import ConfigKey, invalid, key_of, missing
+from headrace.connect.plugin import Option, OptionError, PermanentError
+from headrace.connect.plugins import Plugin
+from headrace.connect.secrets import SecretSources, UnresolvedSecret, is_reference, resolve
+from headrace.connect.worker_options import PREFIXES, worker_options
+
+CHECK_TIMEOUT_S = 30.0
+CONVERTERS = ("key.converter", "value.converter", "header.converter")
+
+_TYPE = ConfigKey("type", "CLASS", None, "The class of this step.", True, "HIGH", width="LONG")
+_CONDITION = (
+    ConfigKey("predicate", "STRING", None, "The predicate that selects records."),
+    ConfigKey("negate", "BOOLEAN", "false", "Whether to select the other records."),
+)
+_VERSION = ConfigKey(
+    "plugin.version", "STRING", None, "Has no effect.", False, "HIGH", width="LONG"
+)
+
+
+@dataclass(slots=True)
+class OptionValue:
+    """A key with its value and the errors that were found."""
+
+    name: str
+    key: ConfigKey | None
+    value: str | None
+    errors: list[str] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, object]:
+        """`ConfigInfo`."""
+        choices = self.key.option.choices if self.key and self.key.option else ()
+        return {
+            "definition": None if self.key is None else self.key.definition(),
+            "value": {
+                "name": self.name,
+                "value": self.value,
+                "recommended_values": list(choices),
+                "errors": self.errors,
+                "visible": True,
+            },
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """The result for a whole configuration."""
+
+    connector_class: str
+    values: Sequence[OptionValue]
+
+    @property
+    def errors(self) -> list[str]:
+        """All errors, in the order of the keys."""
+        return [error for value in self.values for error in value.errors]
+
+    @property
+    def passwords(self) -> set[str]:
+        """The options of type PASSWORD."""
+        return {each.name for each in self.values if each.key and each.key.type == "PASSWORD"}
+
+    def as_json(self) -> dict[str, object]:
+        """`ConfigInfos`."""
+        groups = dict.fromkeys(each.key.group for each in self.values if each.key)
+        return {
+            "name": self.connector_class,
+            "error_count": len(self.errors),
+            "groups": [group for group in groups if group is not None],
+            "configs": [value.as_json() for value in self.values],
+        }
+
+
+OptionsOf = Callable[[str], Sequence[Option] | None]
+
+
+def options_of(package: str) -> OptionsOf:
+    """The function that tells the options of a converter or a transformation."""
+    try:
+        found: OptionsOf = import_module(f"headrace.connect.{package}").options_of
+    except (ModuleNotFoundError, AttributeError):
+        return lambda name: ()
+    return found
+
+
+def step_classes() -> list[tuple[str, str]]:
+    """The classes of transformations, predicates and converters, each with its type."""
+    found: list[tuple[str, str]] = []
+    for package in ("transforms", "converters"):
+        try:
+            found += import_module(f"headrace.connect.{package}").class_types().items()
+        except (ModuleNotFoundError, AttributeError):
+            continue
+    return found
+
+
+def keys_of(plugin: Plugin, defaults: Mapping[str, str]) -> list[ConfigKey]:
+    """The keys of a connector class without a configuration: the worker's and its own."""
+    keys = {key.name: key for key in worker_options(plugin.type)}
+    keys["connector.plugin.version"] = replace(
+        keys["connector.plugin.version"], default=plugin.version
+    )
+    for name in CONVERTERS:
+        keys[name] = replace(keys[name], default=defaults.get(name))
+    own = {option.name: key_of(option) for option in plugin.kind.options}
+    # A plug-in may define an option of the worker with another default.
+    keys = {name: key for name, key in keys.items() if name not in own}
+    return [*keys.values(), *own.values()]
+
+
+async def validate(
+    plugin: Plugin,
+    config: Mapping[str, str | None],
+    defaults: Mapping[str, str],
+    sources: SecretSources,
+    timeout_s: float = CHECK_TIMEOUT_S,
+) -> Validation:
+    """Parse all values, and run the check of the plug-in if they are valid.
+
+    `defaults` are the options of the worker that a connector may leave out.
+    """
+    found = _parsed(plugin, config, defaults, sources)
+    if not found.errors:
+        await _check(plugin, found, _resolved(config, sources), timeout_s)
+    return found
+
+
+def _resolved(config: Mapping[str, str | None], sources: SecretSources) -> dict[str, str]:
+    return resolve({name: text for name, text in config.items() if text is not None}, sources)
+
+
+def _parsed(
+    plugin: Plugin,
+    config: Mapping[str, str | None],
+    defaults: Mapping[str, str],
+    sources: SecretSources,
+) -> Validation:
+    keys = {key.name: key for key in keys_of(plugin, defaults)}
+    problems: dict[str, list[str]] = {}
+    for prefix, kind in (("transforms", "Transformation"), ("predicates", "Predicate")):
+        for key in _step_keys(prefix, kind, config, problems):
+            keys[key.name] = key
+    for key in _converter_keys(config, problems):
+        keys[key.name] = key
+    values = {name: _value(key, config, sources) for name, key in keys.items()}
+    for name, errors in problems.items():
+        values[name].errors += errors
+    unknown = list(_unknown(plugin, config, keys))
+    if plugin.type == "sink":
+        _check_topics(config, values)
+    for name, text in config.items():
+        if text is None and name in values:
+            values[name].errors.append("Null value can not be supplied as the configuration value.")
+    return Validation(str(config.get("connector.class", "")), [*unknown, *values.values()])
+
+
+def _value(key: ConfigKey, config: Mapping[str, str | None], sources: SecretSources) -> OptionValue:
+    text = config.get(key.name)
+    if text is None:
+        errors = [missing(key.name)] if key.required and key.name not in config else []
+        return OptionValue(key.name, key, key.default, errors)
+    if not is_reference(text):
+        return OptionValue(key.name, key, key.shown(text), key.errors(text))
+    try:
+        resolved = resolve({key.name: text}, sources)[key.name]
+    except UnresolvedSecret as error:
+        return OptionValue(key.name, key, text, [str(error)])
+    errors = key.errors(resolved)
+    # The error would show the secret.
+    hidden = [f"Invalid value behind the reference {text} for configuration {key.name}"]
+    return OptionValue(key.name, key, text, hidden if errors else [])
+
+
+def _step_keys(
+    prefix: str, kind: str, config: Mapping[str, str | None], problems: dict[str, list[str]]
+) -> Iterator[ConfigKey]:
+    """The keys of the transformations or of the predicates."""
+    for alias in dict.fromkeys(filter(None, map(str.strip, (config.get(prefix) or "").split(",")))):
+        start, group = f"{prefix}.{alias}.", f"{prefix.capitalize()}: {alias}"
+        display = f"{kind} type for {alias}"
+        yield replace(_TYPE, display_name=display).prefixed(start, group, 0)
+        version = replace(_VERSION, display_name=f"{kind} version for {alias}")
+        yield version.prefixed(start, group, 1)
+        name = config.get(f"{start}type")
+        if not name:
+            continue
+        options = options_of("transforms")(name)
+        if options is None:
+            text = f"Class {name} could not be found."
+            problems.setdefault(f"{start}type", []).append(invalid(f"{start}type", name, text))
+            continue
+        own = {option.name: key_of(option) for option in options}
+        if prefix == "transforms":
+            own |= {key.name: key for key in _CONDITION}
+        for order, key in enumerate(sorted(own.values(), key=lambda key: key.name), 2):
+            yield key.prefixed(start, group, order)
+
+
+def _converter_keys(
+    config: Mapping[str, str | None], problems: dict[str, list[str]]
+) -> Iterator[ConfigKey]:
+    for converter in CONVERTERS:
+        name = config.get(converter)
+        if not name:
+            continue
+        options = options_of("converters")(name)
+        if options is None:
+            text = f"Class {name} could not be found."
+            problems.setdefault(converter, []).append(invalid(converter, name, text))
+            continue
+        for option in options:
+            yield replace(
+                key_of(option), name=f"{converter}.{option.name}", display_name=option.name
+            )
+
+
+def _unknown(
+    plugin: Plugin, config: Mapping[str, str | None], keys: Mapping[str, ConfigKey]
+) -> Iterator[OptionValue]:
+    """Options that nothing knows; each is an error."""
+    for name, text in config.items():
+        if name in keys or name in plugin.kind.ignored or name.startswith(PREFIXES):
+            continue
+        close = difflib.get_close_matches(name, keys, 1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        value = None if text is None else str(text)
+        message = f"Unknown configuration {name} for {plugin.name}{hint}"
+        yield OptionValue(name, None, value, [message])
+
+
+def _check_topics(config: Mapping[str, str | None], values: Mapping[str, OptionValue]) -> None:
+    """What Kafka Connect checks of the topics of a sink, with its sentences."""
+    topics, regex = (config.get("topics") or "").strip(), (config.get("topics.regex") or "").strip()
+    both = "topics and topics.regex are mutually exclusive options, but both are set."
+    neither = "Must configure one of topics or topics.regex"
+    if topics and regex:
+        values["topics"].errors.append(both)
+        values["topics.regex"].errors.append(both)
+    if not topics and not regex:
+        values["topics"].errors.append(neither)
+        values["topics.regex"].errors.append(neither)
+    if regex:
+        try:
+            pattern = re.compile(regex)
+        except re.error as error:
+            text = invalid("topics.regex", regex, f"Invalid regular expression: {error}")
+            values["topics.regex"].errors.append(text)
+            return
+    dlq = (config.get("errors.deadletterqueue.topic.name") or "").strip()
+    if dlq and dlq in [word.strip() for word in topics.split(",")]:
+        values["topics"].errors.append(
+            f"The DLQ topic '{dlq}' may not be included in the list of topics "
+            f"('topics={topics}') consumed by the connector"
+        )
+    if dlq and regex and pattern.fullmatch(dlq):
+        values["topics.regex"].errors.append(
+            f"The DLQ topic '{dlq}' may not be matched by the regex for the topics "
+            f"('topics.regex={regex}') consumed by the connector"
+        )
+
+
+async def _check(
+    plugin: Plugin, found: Validation, config: Mapping[str, str], timeout_s: float
+) -> None:
+    """Let the plug-in try what it needs, in a thread."""
+
+    def run() -> None:
+        plugin.kind(config).check()
+
+    problem, name = "", "connector.class"
+    try:
+        await asyncio.wait_for(asyncio.to_thread(run), timeout_s)
+    except TimeoutError:
+        problem = f"The check of {plugin.name} did not end within {timeout_s:g} s"
+    except OptionError as error:
+        problem, name = str(error), error.option
+    except PermanentError as error:
+        problem = str(error)
+    except Exception as error:
+        problem = f"The check of {plugin.name} failed: {type(error).__name__}: {error}"
+    if problem:
+        by_name = {value.name: value for value in found.values}
+        by_name.get(name, by_name["connector.class"]).errors.append(problem)

@@ -1,0 +1,27 @@
+"""A broker and a worker that tests share; each test uses connectors of its own."""
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from tests.connect.running import RunningConnect, running_connect
+from tests.support.headrace_broker import HeadraceBroker
+
+
+@pytest.fixture(scope="session")
+def connect_bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    settings = {"group.initial.rebalance.delay.ms": "0"}
+    with HeadraceBroker(tmp_path_factory.mktemp("connect"), settings=settings) as broker:
+        yield broker.bootstrap
+
+
+@pytest.fixture(scope="session")
+def worker(connect_bootstrap: str) -> Iterator[RunningConnect]:
+    with running_connect(connect_bootstrap) as running:
+        yield running
+
+
+@pytest.fixture
+def name() -> str:
+    return f"c-{uuid.uuid4().hex[:8]}"
