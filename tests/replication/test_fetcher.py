@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headrace.client.aio import AsyncConnection
-from headrace.client.errors import ClientError
+from headrace.client.errors import ClientError, Unreachable
 from headrace.client.protocol import Response
 from headrace.cluster.image import Broker, PartitionState
 from headrace.replication.fetcher import Fetcher
@@ -46,6 +46,41 @@ class Leader(AsyncConnection):
         self.heard.append(parse_fetch(heard, memoryview(heard), 0, len(heard), version))
         nothing = bytearray(struct.pack(">ihiBB", 0, 0, 7, 1, 0))
         return Response(version, nothing, 0, len(nothing))
+
+
+@pytest.mark.parametrize(("backoff_ms", "longest"), [("1000", 1.0), ("300", 0.3), ("0", 0.1)])
+def test_a_leader_that_is_down_is_tried_less_often_and_logged_once(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    backoff_ms: str,
+    longest: float,
+) -> None:
+    broker = OneBroker(tmp_path)
+    pauses: list[float] = []
+
+    async def connect(host: str, port: int, name: str, timeout_s: float) -> AsyncConnection:
+        raise Unreachable("localhost:1: connection refused")
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 8:
+            raise asyncio.CancelledError
+
+    clock = broker.services.clock
+    fetcher = Fetcher(
+        Broker(2, "localhost", 1), Broker(1, "localhost", 2),
+        Settings.parse({"replica.fetch.backoff.ms": backoff_ms}), broker.executor,
+        clock, Throttle(broker.replicas, broker.metadata, clock), connect,
+    )  # fmt: skip
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    with caplog.at_level("INFO"), pytest.raises(asyncio.CancelledError):
+        asyncio.run(fetcher.run())
+    broker.close()
+    assert pauses[0] == 0.1
+    assert pauses == sorted(pauses)
+    assert pauses[-1] == longest
+    assert caplog.text.count("connection refused") == 1
 
 
 def test_an_answer_from_before_the_log_was_cut_leaves_no_hole(tmp_path: Path) -> None:

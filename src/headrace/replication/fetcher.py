@@ -32,7 +32,7 @@ from headrace.wire.replica_fetch import FetchAnswer, FetchedPartition, FetchLimi
 logger = logging.getLogger(__name__)
 
 _PAUSE_S = 0.1
-"""The delay after an error of a partition or a failed connection to the leader."""
+"""The delay after an error of a partition, and after the first failed connection to the leader."""
 _CONNECT_TIMEOUT_S = 5.0
 
 _Key = tuple[bytes, int]
@@ -96,6 +96,8 @@ class Fetcher:
             settings.integer("replica.fetch.max.bytes"),
         )
         self._timeout_s = settings.integer("replica.socket.timeout.ms") / 1000
+        self._longest_pause_s = max(settings.integer("replica.fetch.backoff.ms") / 1000, _PAUSE_S)
+        self._pause_s = _PAUSE_S
         self._followed: dict[_Key, _Followed] = {}
         self._forgotten: list[_Key] = []
         self._session = (0, 0)
@@ -103,6 +105,7 @@ class Fetcher:
         # The request in flight, if it is a long poll.
         self._long_poll: AsyncConnection | None = None
         self._told = ""
+        """The last error of the leader that was logged; empty while fetching works."""
 
     def follow(self, partitions: Iterable[Partition]) -> None:
         """Follow these, and nothing else."""
@@ -132,15 +135,28 @@ class Fetcher:
                 await self._follow_connected()
             except Interrupted:
                 continue
-            except ClientError as error:
-                logger.info("cannot fetch from broker %d: %s", self.leader.id, error)
             except Exception as error:
-                if self._told != repr(error):
-                    self._told = repr(error)
-                    logger.exception(
-                        "fetching from broker %d failed; it is tried again", self.leader.id
-                    )
-            await asyncio.sleep(_PAUSE_S)
+                self._log_failure(error)
+            await asyncio.sleep(self._pause_s)
+            self._pause_s = min(2 * self._pause_s, self._longest_pause_s)
+
+    def _log_failure(self, error: Exception) -> None:
+        """Log why the leader cannot be fetched from, unless that was logged before."""
+        if self._told != repr(error):
+            self._told = repr(error)
+            known = isinstance(error, ClientError)
+            logger.log(
+                logging.INFO if known else logging.ERROR,
+                "cannot fetch from broker %d: %s; retrying", self.leader.id, error,
+                exc_info=None if known else error,
+            )  # fmt: skip
+
+    def _fetched(self) -> None:
+        """The leader has answered a fetch: the next failure is retried soon, and logged."""
+        self._pause_s = _PAUSE_S
+        if self._told:
+            self._told = ""
+            logger.info("fetching from broker %d again", self.leader.id)
 
     async def _follow_connected(self) -> None:
         leader = self.leader
@@ -158,6 +174,7 @@ class Fetcher:
                 if new:
                     await self._truncate(peer, new)
                 await self._fetch(peer, [one for one in ready if one.truncated])
+                self._fetched()
         finally:
             peer.close()
 

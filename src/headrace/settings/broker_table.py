@@ -197,7 +197,7 @@ FETCHES = (
     _row("replica.fetch.wait.max.ms", INT, 500, at_least(0),
          "How long a follower's fetch waits for them."),
     _row("replica.fetch.backoff.ms", INT, 1000, at_least(0),
-         "A follower's rest after a failed fetch."),
+         "Longest time between a follower's attempts to reach a leader that does not answer."),
     _row("replica.socket.timeout.ms", INT, 30_000, at_least(1),
          "How long a follower waits for a leader's answer."),
     _row("replica.socket.receive.buffer.bytes", INT, -1, at_least_or(1, -1),

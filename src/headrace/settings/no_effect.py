@@ -70,7 +70,6 @@ BROKER_NO_EFFECT = frozenset(
         "remote.log.manager.expiration.thread.pool.size",
         "remote.log.manager.fetch.max.bytes.per.second",
         "remote.log.reader.threads",
-        "replica.fetch.backoff.ms",
         "replica.socket.receive.buffer.bytes",
         "replication.quota.window.num",
         "replication.quota.window.size.seconds",
