@@ -3,12 +3,14 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 
 from headrace.cluster.image import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from headrace.coordination import transaction_runtime
 from headrace.coordination.group_runtime import GroupCoordinator
 from headrace.coordination.groups.group import Committer
 from headrace.coordination.groups.registry import Groups
@@ -248,5 +250,32 @@ def test_sweeps_abort_expired_transactions_and_remove_unused_ids(broker: OneBrok
         broker.transactions.forget_expired()
         (shard,) = broker.transactions.shards.states()
         assert shard.ids == {}
+
+    asyncio.run(run())
+
+
+def test_the_markers_of_a_large_transaction_are_written_beside_other_requests(
+    broker: OneBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A transaction with thousands of partitions would stop the broker for seconds."""
+    monkeypatch.setattr(transaction_runtime, "MARKERS_AT_ONCE", 3)
+    broker.create("many", 10)
+    partitions = [TopicPartition("many", index) for index in range(10)]
+
+    def ended() -> int:
+        found = [broker.replicas.partition(*one) for one in partitions]
+        return sum(one.replica.log.end_offset == 2 for one in found)
+
+    async def run() -> None:
+        broker.transactions.start()
+        who = await begin(broker, *partitions)
+        await end(broker, who)
+        seen = [ended()]
+        while seen[-1] < 10:
+            await asyncio.sleep(0)
+            seen.append(ended())
+        assert max(after - before for before, after in pairwise([0, *seen])) == 3
+        await until(lambda: state(broker) is TransactionState.COMPLETE_COMMIT)
+        broker.transactions.stop()
 
     asyncio.run(run())

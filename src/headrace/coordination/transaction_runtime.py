@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 
 from headrace.clock import Clock
 from headrace.cluster.controller import NewTopic
@@ -35,6 +35,8 @@ logger = logging.getLogger(__name__)
 
 _STRIDE = 256
 """Transactional ids between two yields."""
+MARKERS_AT_ONCE = 200
+"""Markers of a transaction that are written in one step of the event loop: some milliseconds."""
 _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 5.0
 """How long to wait before a marker that could not be written is tried again, more each time."""
@@ -147,23 +149,29 @@ class TransactionCoordinator(Runtime[Transactions]):
         for name in outcome.ended:
             prepared = shard.state.ids.get(name)
             if prepared is not None:
-                self._finish(shard, name, prepared, prepared.partitions)
+                self._finish(shard, name, prepared, sorted(prepared.partitions))
 
     def _finish(
         self,
         shard: Shard[Transactions],
         name: str,
         prepared: Transaction,
-        left: frozenset[TopicPartition],
+        left: Sequence[TopicPartition],
+        failed: Iterable[TopicPartition] = (),
         pause: float = _FIRST_PAUSE_SECONDS,
     ) -> None:
-        """Write the markers that are left, and complete the transaction once they are committed."""
+        """Write the markers that are left, and complete the transaction once they are committed.
+
+        `failed` are partitions whose markers could not be written before: they are tried again
+        after a pause.
+        """
         commit = prepared.state is TransactionState.PREPARE_COMMIT
         epoch = shard.partition.leader_epoch
         waiting: list[asyncio.Future[None]] = []
-        failed: set[TopicPartition] = set()
+        failures = set(failed)
+        later = left[MARKERS_AT_ONCE:]
         elsewhere: dict[BrokerId, list[TopicPartition]] = {}
-        for where in sorted(left):
+        for where in left[:MARKERS_AT_ONCE]:
             leader = self._leader(where)
             if leader is None:
                 continue  # the topic was deleted
@@ -179,11 +187,11 @@ class TransactionCoordinator(Runtime[Transactions]):
                 if error.code in _NOTHING_TO_END:
                     continue
                 logger.warning("cannot end a transaction of %s in %s yet: %s", name, where, error)
-                failed.add(where)
+                failures.add(where)
                 continue
             if not partition.replica.is_committed(offset + 1):
                 waiting.append(partition.wait_committed(offset + 1))
-        if not failed and not waiting and not elsewhere:
+        if not failures and not waiting and not elsewhere and not later:
             if not self._complete(shard, name, prepared) and self._tasks.are_running:
                 self._tasks.spawn(self._complete_later(shard, name, prepared, pause))
         elif self._tasks.are_running:
@@ -192,7 +200,7 @@ class TransactionCoordinator(Runtime[Transactions]):
                 for leader, partitions in elsewhere.items()
             ]
             self._tasks.spawn(
-                self._finish_later(shard, name, prepared, frozenset(failed), waiting, asked, pause)
+                self._finish_later(shard, name, prepared, later, failures, waiting, asked, pause)
             )
 
     def _leader(self, where: TopicPartition) -> BrokerId | None:
@@ -226,22 +234,28 @@ class TransactionCoordinator(Runtime[Transactions]):
         shard: Shard[Transactions],
         name: str,
         prepared: Transaction,
-        failed: frozenset[TopicPartition],
+        later: Sequence[TopicPartition],
+        failures: set[TopicPartition],
         waiting: list[asyncio.Future[None]],
         asked: list[Coroutine[None, None, set[TopicPartition]]],
         pause: float,
     ) -> None:
         for lacking in await asyncio.gather(*asked):
-            failed |= lacking
+            failures |= lacking
         lost = False
         for result in await asyncio.gather(*waiting, return_exceptions=True):
             lost = lost or isinstance(result, BaseException)
-        if lost or failed:
+        if later and not lost:
+            await asyncio.sleep(0)
+            if self.shards.holds(shard):
+                self._finish(shard, name, prepared, later, failures, pause)
+            return
+        if lost or failures:
             await asyncio.sleep(pause)
         if self.shards.holds(shard):
-            left = prepared.partitions if lost else failed
+            left = sorted(prepared.partitions if lost else failures)
             longer = min(2 * pause, _LONGEST_PAUSE_SECONDS)
-            self._finish(shard, name, prepared, left, longer)
+            self._finish(shard, name, prepared, left, pause=longer)
 
     def _complete(self, shard: Shard[Transactions], name: str, prepared: Transaction) -> bool:
         shard.state.wall.ms = self._clock.now_ms()
@@ -254,7 +268,7 @@ class TransactionCoordinator(Runtime[Transactions]):
         await asyncio.sleep(pause)
         if self.shards.holds(shard):
             longer = min(2 * pause, _LONGEST_PAUSE_SECONDS)
-            self._finish(shard, name, prepared, frozenset(), longer)
+            self._finish(shard, name, prepared, (), pause=longer)
 
     def write_marker(
         self, where: TopicPartition, producer_id: int, epoch: int, commit: bool, coordinator: int
