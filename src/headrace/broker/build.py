@@ -92,6 +92,9 @@ class BrokerParts:
         self.replicas.start()
         self.background.start()
         self._expire_tokens()
+        if self.services.settings.text("headrace.metrics.address"):
+            # Most clients ask for a subscription to client metrics if the broker offers them.
+            self.executor.submit(_import_telemetry)
         _wake_coordinators(self.services, self.metadata.image)
         if self.replication is not None:
             self.replication.start()
@@ -192,6 +195,14 @@ def build(
         ),
         replication=replication,
     )  # fmt: skip
+
+
+def _import_telemetry() -> None:
+    """Import the code of client metrics, which takes too long for the event loop."""
+    import headrace.apis.error_codes
+    import headrace.apis.telemetry.get_telemetry_subscriptions
+    import headrace.apis.telemetry.push_telemetry
+    import headrace.wire.codec  # noqa: F401
 
 
 def _make_audit(settings: Settings, node: int, clock: Clock) -> Audit:

@@ -28,6 +28,7 @@ from headrace.wire.primitives import i8, i32
 from headrace.wire.steps import finish
 from tests.apis.one_broker import OneBroker
 from tests.support.otlp import counter, gauge, metrics_data, point
+from tests.support.stores import python_process
 
 INTERVAL_MS = 1000
 MAX_BYTES = 100_000
@@ -435,3 +436,30 @@ def test_the_apis_are_offered_only_where_metrics_are_served() -> None:
     silent = offered_routes(Settings.parse({}))
     serving = offered_routes(Settings.parse({"headrace.metrics.address": "127.0.0.1:9180"}))
     assert [row for row in serving if row not in silent] == list(CLIENT_TELEMETRY)
+
+
+START_A_BROKER = """
+import asyncio, sys
+from headrace.broker.server import Server
+from headrace.settings import Settings
+folder, *given = sys.argv[1:]
+settings = {"listeners": "PLAINTEXT://127.0.0.1:0", **dict(one.split("=") for one in given)}
+parts = Server(Settings.parse(settings), (folder,), 1).parts
+async def start():
+    parts.start()
+    await parts.stop()
+asyncio.run(start())
+parts.close()
+print("headrace.apis.telemetry.push_telemetry" in sys.modules)
+"""
+
+
+@pytest.mark.parametrize(("address", "loaded"), [("127.0.0.1:0", "True"), ("", "False")])
+def test_a_broker_that_offers_client_metrics_loads_their_code_beside_its_work(
+    tmp_path: Path, address: str, loaded: str
+) -> None:
+    """Otherwise the first request of a client would stop the event loop."""
+    given = f"headrace.metrics.address={address}"
+    with python_process(START_A_BROKER, str(tmp_path), given) as process:
+        assert process.stdout is not None
+        assert process.stdout.read() == f"{loaded}\n"
