@@ -14,7 +14,13 @@ from xdist.scheduler import LoadScopeScheduling
 ROOT = Path(__file__).resolve().parents[2]
 EACH_ALONE = "tests/docs/"
 """Each page starts a Spark of its own, in a namespace of its own."""
-TOGETHER = ("tests/client/", "tests/faults/", "tests/pipelines/typed/", "tests/registry/")
+TOGETHER = (
+    "tests/client/",
+    "tests/connect/connectors/jdbc/",
+    "tests/faults/",
+    "tests/pipelines/typed/",
+    "tests/registry/",
+)
 """Folders with session fixtures that are expensive, or of which one of two kinds runs at a time."""
 SESSIONS = ("first spark session", "second spark session")
 """Two workers have a local Spark: all of its tests on one would take longer than all others."""
