@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headrace.connect.connectors.jdbc.databases import Database, database
+from headrace.connect.connectors.jdbc.dialects import Dialect, dialect_of
 from tests.support.databases import (
     DatabaseServer,
     MariadbServer,
@@ -34,8 +34,8 @@ class EmptyDatabase:
         return {"connection.url": self.url, "connection.user": self.user}
 
     @property
-    def dialect(self) -> Database:
-        return database(self.url, self.user, "")
+    def dialect(self) -> Dialect:
+        return dialect_of(self.url, self.user, "")
 
     def run(self, *statements: str) -> Sequence[Sequence[Any]]:
         """The rows of the last statement, if it has any."""

@@ -167,7 +167,7 @@ def test_created_tables_hold_every_type_exactly(empty: EmptyDatabase) -> None:
     dialect = empty.dialect
     connection = dialect.connect()
     try:
-        from headrace.connect.connectors.jdbc.databases import TableName
+        from headrace.connect.connectors.jdbc.dialects import TableName
 
         columns = dialect.columns(connection, TableName("t"))
         names = ", ".join(dialect.expression(column) for column in columns)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.connect.plugin import REQUIRED, Option, OptionError, Password, PermanentError
 
 if TYPE_CHECKING:
-    from headrace.connect.connectors.jdbc.databases import Database
+    from headrace.connect.connectors.jdbc.dialects import Dialect
 
 CONNECTION = (
     Option(
@@ -36,9 +36,9 @@ IGNORED = (
 
 
 @contextmanager
-def translated(database: "Database") -> Iterator[None]:
+def translated(database: "Dialect") -> Iterator[None]:
     """Errors of the database that do not go away become PermanentError."""
-    from headrace.connect.connectors.jdbc.databases import Refusal
+    from headrace.connect.connectors.jdbc.dialects import Refusal
 
     try:
         yield
@@ -50,7 +50,7 @@ def translated(database: "Database") -> Iterator[None]:
         raise
 
 
-def is_permanent(database: "Database", error: Exception, kind: object) -> bool:
+def is_permanent(database: "Dialect", error: Exception, kind: object) -> bool:
     """Whether an error is one of the database, and of this kind."""
     module = type(error).__module__.partition(".")[0]
     return module in ("psycopg", "pymysql", "sqlite3") and database.refusal(error) is kind
@@ -64,7 +64,7 @@ def sentence(error: Exception) -> str:
 
 
 @contextmanager
-def connected(database: "Database") -> Iterator[Any]:
+def connected(database: "Dialect") -> Iterator[Any]:
     """A connection for one call."""
     with translated(database):
         connection = database.connect()

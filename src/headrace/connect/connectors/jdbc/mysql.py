@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.connect.connectors.jdbc.databases import Column, Database, Refusal, TableName
+from headrace.connect.connectors.jdbc.dialects import Dialect, Refusal, TableColumn, TableName, run
 
 _INTEGERS = {"tinyint": 8, "smallint": 16, "mediumint": 32, "int": 32, "bigint": 64, "year": 16}
 _TYPES = {
@@ -41,7 +41,7 @@ _ROW = {1048, 1062, 1264, 1265, 1292, 1364, 1366, 1367, 1406, 1416, 1451, 1452, 
 _PERMANENT = {1044, 1045, 1046, 1049, 1054, 1064, 1103, 1142, 1143, 1146, 1227, 1290, 1698}
 
 
-class Mysql(Database):
+class Mysql(Dialect):
     """MariaDB from version 10.6 on, and MySQL from version 8 on."""
 
     quotes = "`"
@@ -67,7 +67,7 @@ class Mysql(Database):
             cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
         return connection
 
-    def columns(self, connection: Any, table: TableName) -> Sequence[Column]:
+    def columns(self, connection: Any, table: TableName) -> Sequence[TableColumn]:
         import pymysql
 
         try:
@@ -78,7 +78,7 @@ class Mysql(Database):
             raise
         keys = [name for name, _, _, key, _, _ in found if key == "PRI"]
         return [
-            Column(
+            TableColumn(
                 name,
                 kind,
                 _arrow(kind),
@@ -90,16 +90,16 @@ class Mysql(Database):
             for name, kind, null, key, default, extra in found
         ]
 
-    def query_columns(self, connection: Any, query: str) -> Sequence[Column]:
-        self._run(connection, "DROP TEMPORARY TABLE IF EXISTS headrace_query")
-        self._run(
+    def query_columns(self, connection: Any, query: str) -> Sequence[TableColumn]:
+        run(connection, "DROP TEMPORARY TABLE IF EXISTS headrace_query")
+        run(
             connection,
             f"CREATE TEMPORARY TABLE headrace_query AS SELECT * FROM ({query}) q LIMIT 0",
         )
         try:
             return self.columns(connection, TableName("headrace_query"))
         finally:
-            self._run(connection, "DROP TEMPORARY TABLE headrace_query")
+            run(connection, "DROP TEMPORARY TABLE headrace_query")
 
     def tables(self, connection: Any, kinds: Sequence[str]) -> Sequence[TableName]:
         names = {"TABLE": "BASE TABLE", "VIEW": "VIEW"}
@@ -156,7 +156,7 @@ class Mysql(Database):
     def now(self, connection: Any) -> Any:
         return self.fetch(connection, "SELECT UTC_TIMESTAMP(6)")[0][0]
 
-    def expression(self, column: Column) -> str:
+    def expression(self, column: TableColumn) -> str:
         name = self.quoted(column.name)
         if re.match(r"time\b", column.type):
             # The driver has a duration for TIME.
@@ -178,7 +178,11 @@ class Mysql(Database):
         return value
 
     def select(
-        self, connection: Any, query: str, parameters: Sequence[object], columns: Sequence[Column]
+        self,
+        connection: Any,
+        query: str,
+        parameters: Sequence[object],
+        columns: Sequence[TableColumn],
     ) -> Iterator[pa.RecordBatch]:
         import pymysql
 

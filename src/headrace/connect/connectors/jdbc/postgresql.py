@@ -6,12 +6,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.connect.connectors.jdbc.databases import (
-    Column,
-    Database,
+from headrace.connect.connectors.jdbc.dialects import (
+    Dialect,
     Refusal,
+    TableColumn,
     TableName,
     plain,
+    run,
 )
 
 BLOCK_BYTES = 4 * 2**20
@@ -65,7 +66,7 @@ _LOGIN = re.compile(
 )
 
 
-class Postgresql(Database):
+class Postgresql(Dialect):
     """PostgreSQL, from version 12 on."""
 
     default_port = 5432
@@ -95,14 +96,14 @@ class Postgresql(Database):
         connection.commit()
         return connection
 
-    def columns(self, connection: Any, table: TableName) -> Sequence[Column]:
+    def columns(self, connection: Any, table: TableName) -> Sequence[TableColumn]:
         found = self.fetch(connection, _COLUMNS, [self.quoted_table(table)])
         return [
-            Column(name, kind, _arrow(kind), nullable, key, counts, defaults)
+            TableColumn(name, kind, _arrow(kind), nullable, key, counts, defaults)
             for name, kind, nullable, key, counts, defaults in found
         ]
 
-    def query_columns(self, connection: Any, query: str) -> Sequence[Column]:
+    def query_columns(self, connection: Any, query: str) -> Sequence[TableColumn]:
         with connection.cursor() as cursor:
             cursor.execute(f"SELECT * FROM ({query}) q LIMIT 0")
             found = [
@@ -116,7 +117,7 @@ class Postgresql(Database):
             )
             kinds = [kind for (kind,) in cursor.fetchall()]
         return [
-            Column(name, kind, _arrow(kind))
+            TableColumn(name, kind, _arrow(kind))
             for (name, _, _), kind in zip(found, kinds, strict=True)
         ]
 
@@ -159,7 +160,7 @@ class Postgresql(Database):
     def now(self, connection: Any) -> Any:
         return self.fetch(connection, "SELECT clock_timestamp() AT TIME ZONE 'UTC'")[0][0]
 
-    def expression(self, column: Column) -> str:
+    def expression(self, column: TableColumn) -> str:
         name = self.quoted(column.name)
         return f"{name}::text" if column.arrow == pa.string() else name
 
@@ -171,7 +172,7 @@ class Postgresql(Database):
     ) -> None:
         names = self.listed(rows.column_names)
         staged = self._staged(connection, table, rows)
-        self._run(
+        run(
             connection,
             f"INSERT INTO {self.quoted_table(table)} ({names}) SELECT {names} FROM {staged} "
             + self.upsert_clause(rows.column_names, keys),
@@ -186,7 +187,7 @@ class Postgresql(Database):
             if name not in keys
         )
         staged = self._staged(connection, table, rows)
-        self._run(
+        run(
             connection,
             f"UPDATE {self.quoted_table(table)} t SET {changes} FROM {staged} s "
             f"WHERE {self._same(keys)}",
@@ -196,10 +197,14 @@ class Postgresql(Database):
         staged = self._staged(connection, table, keys)
         same = self._same(keys.column_names)
         name = self.quoted_table(table)
-        self._run(connection, f"DELETE FROM {name} t USING {staged} s WHERE {same}")
+        run(connection, f"DELETE FROM {name} t USING {staged} s WHERE {same}")
 
     def select(
-        self, connection: Any, query: str, parameters: Sequence[object], columns: Sequence[Column]
+        self,
+        connection: Any,
+        query: str,
+        parameters: Sequence[object],
+        columns: Sequence[TableColumn],
     ) -> Iterator[pa.RecordBatch]:
         with (
             connection.cursor() as cursor,
@@ -222,8 +227,8 @@ class Postgresql(Database):
     def _staged(self, connection: Any, table: TableName, rows: pa.Table) -> str:
         """A temporary table with the rows, in the types of the table."""
         name = "headrace_staged"
-        self._run(connection, f"DROP TABLE IF EXISTS pg_temp.{name}")
-        self._run(
+        run(connection, f"DROP TABLE IF EXISTS pg_temp.{name}")
+        run(
             connection,
             f"CREATE TEMPORARY TABLE {name} ON COMMIT DROP AS SELECT "
             f"{self.listed(rows.column_names)} FROM {self.quoted_table(table)} WITH NO DATA",
@@ -265,7 +270,7 @@ def _arrow(kind: str) -> pa.DataType:
     return pa.string()
 
 
-def _parsed(block: bytes, columns: Sequence[Column]) -> pa.RecordBatch:
+def _parsed(block: bytes, columns: Sequence[TableColumn]) -> pa.RecordBatch:
     from pyarrow import csv
 
     names = [str(place) for place in range(len(columns))]  # names of a query may be there twice

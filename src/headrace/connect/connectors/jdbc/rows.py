@@ -30,7 +30,7 @@ class RowRule:
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class TableChanges:
     """What the records of a batch do to a table."""
 
     rows: pa.Table
@@ -42,7 +42,7 @@ class Changes:
     """The rows that are written: the last one of each key, if the key has to be unique."""
 
 
-def changes(batch: pa.RecordBatch, rule: RowRule) -> Changes:
+def changes(batch: pa.RecordBatch, rule: RowRule) -> TableChanges:
     """The changes of records of one topic; RecordError for those that are none."""
     value = _unwrapped(batch.column("value")) if rule.unwraps else batch.column("value")
     is_tombstone = pc.is_null(value)
@@ -124,11 +124,11 @@ def _planned(
     rule: RowRule,
     among: Sequence[int],
     deletes: Sequence[bool],
-) -> Changes:
+) -> TableChanges:
     if not keys or (rule.insert_mode == "insert" and not any(deletes)):
-        return Changes(rows, keys, [], among)
+        return TableChanges(rows, keys, [], among)
     if not any(deletes):
-        return Changes(rows, keys, [], _last_of_each(rows, keys, among))
+        return TableChanges(rows, keys, [], _last_of_each(rows, keys, among))
     last_delete: dict[tuple[object, ...], int] = {}
     names = list(zip(*(rows.column(key).to_pylist() for key in keys), strict=True))
     for row in among:
@@ -137,7 +137,7 @@ def _planned(
     written = [row for row in among if row > last_delete.get(names[row], -1)]
     if rule.insert_mode != "insert":
         written = _last_of_each(rows, keys, written)
-    return Changes(rows, keys, sorted(last_delete.values()), written)
+    return TableChanges(rows, keys, sorted(last_delete.values()), written)
 
 
 def _last_of_each(rows: pa.Table, keys: Sequence[str], among: Sequence[int]) -> list[int]:

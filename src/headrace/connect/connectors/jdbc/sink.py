@@ -27,8 +27,8 @@ from headrace.connect.plugin import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from headrace.connect.connectors.jdbc.databases import Column, Database, TableName
-    from headrace.connect.connectors.jdbc.rows import Changes, RowRule
+    from headrace.connect.connectors.jdbc.dialects import Dialect, TableColumn, TableName
+    from headrace.connect.connectors.jdbc.rows import RowRule, TableChanges
 
 MODES = ("insert", "upsert", "update")
 KEY_MODES = ("none", "kafka", "record_key", "record_value")
@@ -170,13 +170,13 @@ class JdbcSink(Sink):
         with contextlib.suppress(Exception):
             self._connection.rollback()
 
-    def _database(self) -> "Database":
-        from headrace.connect.connectors.jdbc.databases import database
+    def _database(self) -> "Dialect":
+        from headrace.connect.connectors.jdbc.dialects import dialect_of
 
-        return database(self.connection_url, self.connection_user, self.connection_password)
+        return dialect_of(self.connection_url, self.connection_user, self.connection_password)
 
     def _table(self, topic: str) -> "TableName":
-        from headrace.connect.connectors.jdbc.databases import TableName
+        from headrace.connect.connectors.jdbc.dialects import TableName
 
         return TableName.parse(self.table_name_format.replace("${topic}", topic))
 
@@ -191,7 +191,7 @@ class JdbcSink(Sink):
             self.fields_whitelist,
         )
 
-    def _part(self, database: "Database", topic: str, batch: "pa.RecordBatch") -> "_TablePart":
+    def _part(self, database: "Dialect", topic: str, batch: "pa.RecordBatch") -> "_TablePart":
         import pyarrow.compute as pc
 
         from headrace.connect.connectors.jdbc.rows import changes
@@ -206,24 +206,24 @@ class JdbcSink(Sink):
         return _TablePart(database, self._connection, table, found, self.insert_mode, numbers)
 
     def _write_part(self, part: "_TablePart") -> None:
-        from headrace.connect.connectors.jdbc.databases import Refusal
+        from headrace.connect.connectors.jdbc.dialects import Refusal, run
 
         found = part.found
-        part.run("SAVEPOINT whole")
+        run(part.connection, "SAVEPOINT whole")
         try:
             part.delete(found.deleted)
             part.write(found.written)
         except Exception as error:
             if not is_permanent(part.database, error, Refusal.ROW):
                 raise
-            part.run("ROLLBACK TO SAVEPOINT whole")
+            run(part.connection, "ROLLBACK TO SAVEPOINT whole")
             refused = part.refused(part.delete, found.deleted)
             refused |= part.refused(part.write, found.written)
             if not refused:
                 raise
             raise _renumbered(refused, part.numbers) from error
 
-    def _fit(self, database: "Database", table: "TableName", found: "Changes") -> None:
+    def _fit(self, database: "Dialect", table: "TableName", found: "TableChanges") -> None:
         """Create or change the table so that it has the columns, if that is wished."""
         schema = found.rows.schema
         if (str(table), schema) in self._fitting:
@@ -263,8 +263,8 @@ class JdbcSink(Sink):
         self._fitting.add((str(table), schema))
 
     def _columns(
-        self, database: "Database", table: "TableName", schema: "pa.Schema", keys: Sequence[str]
-    ) -> Sequence["Column"]:
+        self, database: "Dialect", table: "TableName", schema: "pa.Schema", keys: Sequence[str]
+    ) -> Sequence["TableColumn"]:
         """The columns of the table, which is created if that is wished."""
         present = database.columns(self._connection, table)
         if present:
@@ -297,20 +297,13 @@ def _renumbered(refused: Mapping[int, str], numbers: Sequence[int]) -> RecordErr
 class _TablePart:
     """The records of a batch for one table, written within a transaction."""
 
-    database: "Database"
+    database: "Dialect"
     connection: Any
     table: "TableName"
-    found: "Changes"
+    found: "TableChanges"
     mode: str
     numbers: Sequence[int]
     """The rows of these records in the whole batch."""
-
-    def run(self, statement: str) -> None:
-        cursor = self.connection.cursor()
-        try:
-            cursor.execute(statement)
-        finally:
-            cursor.close()
 
     def delete(self, rows: Sequence[int]) -> None:
         if rows:
@@ -331,19 +324,19 @@ class _TablePart:
 
     def refused(self, work: Callable[[Sequence[int]], None], rows: Sequence[int]) -> dict[int, str]:
         """The rows that the database refuses, found by halves, with its reasons."""
-        from headrace.connect.connectors.jdbc.databases import Refusal
+        from headrace.connect.connectors.jdbc.dialects import Refusal, run
 
         found: dict[int, str] = {}
         waiting = [list(rows)] if rows else []
         while waiting and len(found) < REFUSED_AT_ONCE:
             some = waiting.pop()
-            self.run("SAVEPOINT part")
+            run(self.connection, "SAVEPOINT part")
             try:
                 work(some)
             except Exception as error:
                 if not is_permanent(self.database, error, Refusal.ROW):
                     raise
-                self.run("ROLLBACK TO SAVEPOINT part")
+                run(self.connection, "ROLLBACK TO SAVEPOINT part")
                 if len(some) == 1:
                     found[some[0]] = sentence(error)
                 else:

@@ -10,12 +10,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.connect.connectors.jdbc.databases import Column, Database, Refusal, TableName
+from headrace.connect.connectors.jdbc.dialects import Dialect, Refusal, TableColumn, TableName, run
 
 _NORMAL = "%Y-%m-%d %H:%M:%f"
 
 
-class Sqlite(Database):
+class Sqlite(Dialect):
     """A file of SQLite, from version 3.24 on."""
 
     placeholder = "?"
@@ -26,11 +26,11 @@ class Sqlite(Database):
             raise sqlite3.OperationalError(f"no such folder: {path.absolute().parent}")
         return sqlite3.connect(path, timeout=30)
 
-    def columns(self, connection: Any, table: TableName) -> Sequence[Column]:
+    def columns(self, connection: Any, table: TableName) -> Sequence[TableColumn]:
         found = self.fetch(connection, f"PRAGMA table_info({self.quoted(table.name)})")
         keys = [name for _, name, _, _, _, key in found if key]
         return [
-            Column(
+            TableColumn(
                 name,
                 kind,
                 _arrow(kind),
@@ -43,12 +43,12 @@ class Sqlite(Database):
             for _, name, kind, required, default, key in found
         ]
 
-    def query_columns(self, connection: Any, query: str) -> Sequence[Column]:
-        self._run(connection, f"CREATE TEMPORARY VIEW headrace_query AS SELECT * FROM ({query})")
+    def query_columns(self, connection: Any, query: str) -> Sequence[TableColumn]:
+        run(connection, f"CREATE TEMPORARY VIEW headrace_query AS SELECT * FROM ({query})")
         try:
             return self.columns(connection, TableName("headrace_query"))
         finally:
-            self._run(connection, "DROP VIEW headrace_query")
+            run(connection, "DROP VIEW headrace_query")
 
     def tables(self, connection: Any, kinds: Sequence[str]) -> Sequence[TableName]:
         found = self.fetch(
@@ -100,7 +100,7 @@ class Sqlite(Database):
     def now(self, connection: Any) -> Any:
         return datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
 
-    def ordered(self, column: Column) -> str:
+    def ordered(self, column: TableColumn) -> str:
         name = self.quoted(column.name)
         if not pa.types.is_timestamp(column.arrow):
             return name

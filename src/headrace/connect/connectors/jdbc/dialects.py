@@ -1,7 +1,7 @@
-"""Databases: what the JDBC sink and source need of one, with plain SQL for those without their own.
+"""What the JDBC sink and source need of a database, with plain SQL where that is enough.
 
-`database` finds the dialect for a JDBC URL. The dialects are in modules of their own, which import
-their driver when they connect.
+`dialect_of` finds the dialect for a JDBC URL. Each is in a module of its own, which imports its
+driver when it connects.
 """
 
 import json
@@ -20,7 +20,7 @@ ROWS_A_FETCH = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TableColumn:
     """A column of a table or a query."""
 
     name: str
@@ -60,7 +60,7 @@ class Refusal(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Login:
+class ServerLogin:
     """Where a database is and who uses it."""
 
     host: str
@@ -71,14 +71,14 @@ class Login:
     parameters: Mapping[str, str] = field(default_factory=dict)
 
 
-class Database(ABC):
-    """One database. Holds no connection."""
+class Dialect(ABC):
+    """One database, in its dialect of SQL. Holds no connection."""
 
     placeholder: ClassVar[str] = "%s"
     quotes: ClassVar[str] = '"'
     default_port: ClassVar[int] = 0
 
-    def __init__(self, login: Login) -> None:
+    def __init__(self, login: ServerLogin) -> None:
         self.login = login
 
     @abstractmethod
@@ -86,11 +86,11 @@ class Database(ABC):
         """A DB-API connection without autocommit."""
 
     @abstractmethod
-    def columns(self, connection: Any, table: TableName) -> Sequence[Column]:
+    def columns(self, connection: Any, table: TableName) -> Sequence[TableColumn]:
         """The columns of a table in their order; none if there is no such table."""
 
     @abstractmethod
-    def query_columns(self, connection: Any, query: str) -> Sequence[Column]:
+    def query_columns(self, connection: Any, query: str) -> Sequence[TableColumn]:
         """The columns of a query."""
 
     @abstractmethod
@@ -135,57 +135,57 @@ class Database(ABC):
         """A value of the driver as Arrow takes it."""
         return value
 
-    def expression(self, column: Column) -> str:
+    def expression(self, column: TableColumn) -> str:
         """How a column is selected."""
         return self.quoted(column.name)
 
-    def ordered(self, column: Column) -> str:
+    def ordered(self, column: TableColumn) -> str:
         """How a column is compared with a parameter; times have their order."""
         return self.quoted(column.name)
 
     def create(
         self, connection: Any, table: TableName, schema: pa.Schema, keys: Sequence[str]
     ) -> None:
-        lines = [self._definition(item, item.name in keys) for item in schema]
+        lines = [_definition(self, item, item.name in keys) for item in schema]
         if keys:
             lines.append(f"PRIMARY KEY ({self.listed(keys)})")
         name = self.quoted_table(table)
-        self._run(connection, f"CREATE TABLE IF NOT EXISTS {name} ({', '.join(lines)})")
+        run(connection, f"CREATE TABLE IF NOT EXISTS {name} ({', '.join(lines)})")
         connection.commit()
 
     def add_columns(self, connection: Any, table: TableName, fields: Sequence[pa.Field]) -> None:
         for item in fields:
-            line = self._definition(item, False)
-            self._run(connection, f"ALTER TABLE {self.quoted_table(table)} ADD COLUMN {line}")
+            line = _definition(self, item, False)
+            run(connection, f"ALTER TABLE {self.quoted_table(table)} ADD COLUMN {line}")
         connection.commit()
 
-    def _definition(self, item: pa.Field, is_key: bool) -> str:
-        null = " NOT NULL" if is_key else ""
-        return f"{self.quoted(item.name)} {self.column_type(item.type, is_key)}{null}"
-
     def insert(self, connection: Any, table: TableName, rows: pa.Table) -> None:
-        self._run_many(connection, self._insert(table, rows.column_names), rows)
+        _run_many(self, connection, _insert(self, table, rows.column_names), rows)
 
     def upsert(
         self, connection: Any, table: TableName, rows: pa.Table, keys: Sequence[str]
     ) -> None:
         clause = self.upsert_clause(rows.column_names, keys)
-        self._run_many(connection, f"{self._insert(table, rows.column_names)} {clause}", rows)
+        _run_many(self, connection, f"{_insert(self, table, rows.column_names)} {clause}", rows)
 
     def update(
         self, connection: Any, table: TableName, rows: pa.Table, keys: Sequence[str]
     ) -> None:
         others = [name for name in rows.column_names if name not in keys]
         changes = ", ".join(f"{self.quoted(name)} = {self.placeholder}" for name in others)
-        statement = f"UPDATE {self.quoted_table(table)} SET {changes} WHERE {self._equal(keys)}"
-        self._run_many(connection, statement, rows.select([*others, *keys]))
+        statement = f"UPDATE {self.quoted_table(table)} SET {changes} WHERE {_equal(self, keys)}"
+        _run_many(self, connection, statement, rows.select([*others, *keys]))
 
     def delete(self, connection: Any, table: TableName, keys: pa.Table) -> None:
-        where = self._equal(keys.column_names)
-        self._run_many(connection, f"DELETE FROM {self.quoted_table(table)} WHERE {where}", keys)
+        where = _equal(self, keys.column_names)
+        _run_many(self, connection, f"DELETE FROM {self.quoted_table(table)} WHERE {where}", keys)
 
     def select(
-        self, connection: Any, query: str, parameters: Sequence[object], columns: Sequence[Column]
+        self,
+        connection: Any,
+        query: str,
+        parameters: Sequence[object],
+        columns: Sequence[TableColumn],
     ) -> Iterator[pa.RecordBatch]:
         """The rows of a query with these columns."""
         cursor = connection.cursor()
@@ -212,30 +212,41 @@ class Database(ABC):
         finally:
             cursor.close()
 
-    def _insert(self, table: TableName, columns: Sequence[str]) -> str:
-        marks = ", ".join([self.placeholder] * len(columns))
-        return f"INSERT INTO {self.quoted_table(table)} ({self.listed(columns)}) VALUES ({marks})"
 
-    def _equal(self, keys: Sequence[str]) -> str:
-        return " AND ".join(f"{self.quoted(key)} = {self.placeholder}" for key in keys)
+def run(connection: Any, statement: str) -> None:
+    """Run a statement without rows."""
+    cursor = connection.cursor()
+    try:
+        cursor.execute(statement)
+    finally:
+        cursor.close()
 
-    def _run(self, connection: Any, statement: str) -> None:
-        cursor = connection.cursor()
-        try:
-            cursor.execute(statement)
-        finally:
-            cursor.close()
 
-    def _run_many(self, connection: Any, statement: str, rows: pa.Table) -> None:
-        columns = [
-            [self.parameter(value) for value in plain(column).to_pylist()]
-            for column in rows.columns
-        ]
-        cursor = connection.cursor()
-        try:
-            cursor.executemany(statement, list(zip(*columns, strict=True)))
-        finally:
-            cursor.close()
+def _run_many(dialect: Dialect, connection: Any, statement: str, rows: pa.Table) -> None:
+    """Run a statement with each row as its parameters."""
+    columns = [
+        [dialect.parameter(value) for value in plain(column).to_pylist()] for column in rows.columns
+    ]
+    cursor = connection.cursor()
+    try:
+        cursor.executemany(statement, list(zip(*columns, strict=True)))
+    finally:
+        cursor.close()
+
+
+def _insert(dialect: Dialect, table: TableName, columns: Sequence[str]) -> str:
+    marks = ", ".join([dialect.placeholder] * len(columns))
+    name = dialect.quoted_table(table)
+    return f"INSERT INTO {name} ({dialect.listed(columns)}) VALUES ({marks})"
+
+
+def _equal(dialect: Dialect, keys: Sequence[str]) -> str:
+    return " AND ".join(f"{dialect.quoted(key)} = {dialect.placeholder}" for key in keys)
+
+
+def _definition(dialect: Dialect, item: pa.Field, is_key: bool) -> str:
+    null = " NOT NULL" if is_key else ""
+    return f"{dialect.quoted(item.name)} {dialect.column_type(item.type, is_key)}{null}"
 
 
 def plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -256,13 +267,13 @@ def _json(value: object) -> object:
     return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
 
 
-def database(url: str, user: str, password: str) -> Database:
+def dialect_of(url: str, user: str, password: str) -> Dialect:
     """The database of a JDBC URL; OptionError if there is no dialect for it."""
     from headrace.connect.connectors.jdbc.mysql import Mysql
     from headrace.connect.connectors.jdbc.postgresql import Postgresql
     from headrace.connect.connectors.jdbc.sqlite import Sqlite
 
-    kinds: Mapping[str, type[Database]] = {
+    kinds: Mapping[str, type[Dialect]] = {
         "postgresql": Postgresql,
         "mysql": Mysql,
         "mariadb": Mysql,
@@ -273,14 +284,14 @@ def database(url: str, user: str, password: str) -> Database:
         known = ", ".join(f"jdbc:{name}:" for name in kinds)
         raise OptionError("connection.url", f"{url} is not supported: expected one of {known}")
     if scheme == "sqlite":
-        return Sqlite(Login("", 0, rest.partition("?")[0], user, password))
+        return Sqlite(ServerLogin("", 0, rest.partition("?")[0], user, password))
     parts = urlsplit(f"{scheme}:{rest}")
     parameters = dict(parse_qsl(parts.query))
     try:
         port = parts.port
     except ValueError:
         raise OptionError("connection.url", f"{url} has no valid port") from None
-    login = Login(
+    login = ServerLogin(
         parts.hostname or "localhost",
         port or kinds[scheme].default_port,
         unquote(parts.path.removeprefix("/")),
