@@ -27,7 +27,7 @@ def test_folders_are_described_with_sizes_and_room(broker: OneBroker, tmp_path: 
     }
     assert sizes == {
         ("t", 0): 0,
-        ("t", 1): broker.replicas.partition("t", 1).replica.log.size_bytes,
+        ("t", 1): broker.replicas.partition("t", 1).replica.log.segments.size_bytes,
         ("u", 0): 0,
     }
     some = DescribableLogDirTopic(topic=TopicName("t"), partitions=(i32(0), i32(9)))

@@ -96,4 +96,6 @@ def test_a_marker_is_answered_when_it_is_on_the_disk(broker: OneBroker) -> None:
 
     asyncio.run(produce())
     assert write(broker, 2)[:2] == [ErrorCode.NONE, ErrorCode.NONE]
-    assert partition.replica.last_stable_offset == partition.replica.log.recovery_point == 2
+    assert (
+        partition.replica.last_stable_offset == partition.replica.log.durability.recovery_point == 2
+    )

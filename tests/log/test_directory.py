@@ -239,7 +239,7 @@ def test_a_cut_during_a_checkpoint_waits_and_has_the_last_word() -> None:
     cut.join(60)
     content = disk.content(f"{ROOT}/recovery-point-offset-checkpoint")
     assert content == b"0\n1\norders 0 5\n"
-    assert log.saved_recovery_point == log.recovery_point == 5
+    assert log.durability.saved_recovery_point == log.durability.recovery_point == 5
 
 
 def test_the_longest_topic_name_can_be_deleted() -> None:

@@ -94,7 +94,7 @@ def test_a_read_never_reaches_the_limit() -> None:
     log = filled()
     starts = [base for base, _ in contents(log)]
     for limit in starts[1:]:
-        log._hints.clear()
+        log.segments.positions.clear()
         piece = log.read(0, 1 << 20, limit, True)
         assert piece is not None
         data = log.disk.pread(piece.file.fd, piece.length, piece.position)
@@ -149,11 +149,11 @@ def test_a_consumer_at_the_end_follows_the_log_over_a_roll() -> None:
     assert log.read(end, 1000, log.end_offset, True) is not None
 
 
-def test_hints_are_bounded() -> None:
+def test_remembered_positions_are_bounded() -> None:
     log = filled(100)
     for offset in range(log.end_offset):
         log.read(offset, 100, log.end_offset, True)
-    assert len(log._hints) <= 32
+    assert len(log.segments.positions) <= 32
 
 
 def test_a_deleted_segment_can_still_be_sent() -> None:
@@ -227,7 +227,7 @@ def test_a_segment_is_rolled_before_relative_offsets_overflow() -> None:
 
 def test_settings_take_effect_at_the_next_append() -> None:
     log = filled(3)
-    log.settings = replace(SMALL, segment_bytes=2 * len(batch()))
+    log.use_settings(replace(SMALL, segment_bytes=2 * len(batch())))
     append(log, batch())
     assert len(bases(log)) == 2
 
@@ -249,9 +249,9 @@ def idempotent(sequence: int, count: int = 1, epoch: int = 0) -> bytearray:
 def test_a_duplicate_is_answered_with_its_offset_and_not_written() -> None:
     log = new_log()
     offsets = [append(log, idempotent(n * 2, 2)) for n in range(6)]
-    size = log.size_bytes
+    size = log.segments.size_bytes
     assert [append(log, idempotent(n * 2, 2)) for n in range(1, 6)] == offsets[1:]
-    assert (log.size_bytes, log.end_offset) == (size, 12)
+    assert (log.segments.size_bytes, log.end_offset) == (size, 12)
     with pytest.raises(KafkaError) as caught:
         append(log, idempotent(0, 2))
     assert caught.value.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -366,9 +366,9 @@ def test_truncation_forgets_epochs_and_lowers_the_recovery_point() -> None:
     log = filled()
     append(log, batch(), epoch=4)
     log.flush()
-    assert log.recovery_point == log.end_offset
+    assert log.durability.recovery_point == log.end_offset
     log.truncate_to(10)
-    assert log.recovery_point == log.end_offset
+    assert log.durability.recovery_point == log.end_offset
     assert log.epochs.entries == ((0, 0),)
 
 
@@ -466,14 +466,14 @@ def test_short_writes_leave_no_torn_batch() -> None:
 def test_a_full_disk_leaves_the_log_as_it_was(written: int) -> None:
     disk = MemoryDisk()
     log = filled(3, disk)
-    before, size, end = contents(log), log.size_bytes, log.end_offset
+    before, size, end = contents(log), log.segments.size_bytes, log.end_offset
     if written:
         disk.write_short(written)
     disk.fail_next("pwrite", errno.ENOSPC, skip=1 if written else 0)
     with pytest.raises(KafkaError) as caught:
         append(log, batch())
     assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
-    assert (log.size_bytes, log.end_offset) == (size, end)
+    assert (log.segments.size_bytes, log.end_offset) == (size, end)
     assert len(disk.content(f"{log.folder}/{0:020d}.log")) == size
     assert contents(log) == before
     assert append(log, batch()) == end
@@ -524,15 +524,15 @@ def test_a_failed_sync_takes_the_log_offline_for_good() -> None:
         with pytest.raises(KafkaError) as caught:
             call()
         assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
-    assert log.recovery_point == 0
+    assert log.durability.recovery_point == 0
     assert log.offline
 
 
 def test_flush_returns_the_synced_offset() -> None:
     disk = MemoryDisk(3)
     log = filled(disk=disk)
-    assert log.recovery_point == 0
-    assert log.flush() == log.end_offset == log.recovery_point
+    assert log.durability.recovery_point == 0
+    assert log.flush() == log.end_offset == log.durability.recovery_point
     disk.calls.clear()
     append(log, batch())
     assert log.flush() == log.end_offset

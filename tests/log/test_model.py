@@ -304,7 +304,8 @@ class LogMachine(RuleBasedStateMachine):
         offset = self.start
         while (piece := self.log.read(offset, 400, stable, True)) is not None:
             data = self.disk.pread(piece.file.fd, piece.length, piece.position)
-            aborted = self.log.transactions.between(offset, self.log.end_of(piece, offset))
+            behind = self.log.segments.offset_behind(offset, piece, self.log.end_offset)
+            aborted = self.log.transactions.between(offset, behind)
             offset = skip_aborted(data, aborted, shown)
         hidden = {
             batch.base

@@ -245,7 +245,7 @@ def test_a_consumer_gets_an_error_for_a_hole_from_any_position() -> None:
     ((first, following),) = after.holes
     read = after.read(bases[1], 1 << 20, after.end_offset, True)
     assert read is not None
-    assert after.end_of(read, bases[1]) == following
+    assert after.segments.offset_behind(bases[1], read, after.end_offset) == following
     assert read_header(read.read(), 0)[6] + bases[1] + 1 == first, "it ends before the hole"
     with pytest.raises(KafkaError, match=f"go on at {following}") as caught:
         after.read(first, 1 << 20, after.end_offset, True)

@@ -90,7 +90,7 @@ def test_a_short_delay_does_not_wait_behind_a_long_one() -> None:
     directory, log = written(disk, clock)
     log.delete_segments(1, NOW)
     directory.remove_dropped()
-    log.settings = AT_ONCE
+    log.use_settings(AT_ONCE)
     log.delete_segments(1, NOW)
     directory.remove_dropped()
     assert offsets(names(disk, deleted=True)) == {0}

@@ -290,7 +290,8 @@ class TimeMachine(RetentionMachine):
 
     @rule(ms=st.integers(0, 400))
     def change(self, ms: int) -> None:
-        self.settings = self.log.settings = replace(self.settings, retention_ms=ms)
+        self.settings = replace(self.settings, retention_ms=ms)
+        self.log.use_settings(self.settings)
 
     def check(self, gone: list[tuple[int, int]], kept: list[tuple[int, int]], now_ms: int) -> None:
         oldest = now_ms - self.settings.retention_ms
@@ -310,7 +311,8 @@ class SizeMachine(RetentionMachine):
 
     @rule(limit=st.integers(0, 3000))
     def change(self, limit: int) -> None:
-        self.settings = self.log.settings = replace(self.settings, retention_bytes=limit)
+        self.settings = replace(self.settings, retention_bytes=limit)
+        self.log.use_settings(self.settings)
 
     def check(self, gone: list[tuple[int, int]], kept: list[tuple[int, int]], now_ms: int) -> None:
         limit, left = self.settings.retention_bytes, sum(size for _, size in kept)
@@ -323,7 +325,8 @@ class MessagesMachine(RetentionMachine):
 
     @rule(limit=st.integers(1, 60))
     def change(self, limit: int) -> None:
-        self.settings = self.log.settings = replace(self.settings, retention_messages=limit)
+        self.settings = replace(self.settings, retention_messages=limit)
+        self.log.use_settings(self.settings)
 
     def check(self, gone: list[tuple[int, int]], kept: list[tuple[int, int]], now_ms: int) -> None:
         limit, end = self.settings.retention_messages, self.log.end_offset
@@ -336,9 +339,8 @@ class ConsumedMachine(RetentionMachine):
 
     @rule(groups=st.sampled_from([(), ("a",), ("a", "b"), ("nobody",)]))
     def change(self, groups: tuple[str, ...]) -> None:
-        self.settings = self.log.settings = replace(
-            self.settings, consumed_groups=frozenset(groups)
-        )
+        self.settings = replace(self.settings, consumed_groups=frozenset(groups))
+        self.log.use_settings(self.settings)
 
     def check(self, gone: list[tuple[int, int]], kept: list[tuple[int, int]], now_ms: int) -> None:
         oldest = now_ms - self.settings.retention_ms
@@ -358,7 +360,8 @@ class HoldMachine(RetentionMachine):
 
     @rule(limit=st.integers(0, 4000))
     def change(self, limit: int) -> None:
-        self.settings = self.log.settings = replace(self.settings, retention_hold_bytes=limit)
+        self.settings = replace(self.settings, retention_hold_bytes=limit)
+        self.log.use_settings(self.settings)
 
     def check(self, gone: list[tuple[int, int]], kept: list[tuple[int, int]], now_ms: int) -> None:
         oldest = now_ms - self.settings.retention_ms

@@ -7,8 +7,8 @@ from headrace.disk.memory import MemoryDisk
 from headrace.errors import ErrorCode, KafkaError
 from headrace.log.indexes import OffsetEntries, TimeEntries
 from headrace.log.log import Log
-from headrace.log.lookup import locate
 from headrace.log.segment import Segment
+from headrace.log.segments import LogSegments
 from tests.log.samples import NOW, append, batch, new_log
 
 
@@ -119,7 +119,7 @@ def test_bytes_that_are_no_batch_are_never_handed_out() -> None:
     content[16] = 9  # the first batch's magic
     disk.corrupt(path, bytes(content))
     with pytest.raises(KafkaError) as caught:
-        locate([segment], 0)
+        LogSegments([segment]).locate(0)
     assert caught.value.code == ErrorCode.CORRUPT_MESSAGE
     assert "offsets 0 to 0" in caught.value.message
 

@@ -214,7 +214,7 @@ class Shards(Generic[_Machine]):
         shard = Shard(index, partition, self._new_state(), pause_ms)
         self._shards[index] = shard
         try:
-            small = partition.replica.log.size_bytes <= _SMALL_LOG_BYTES
+            small = partition.replica.log.segments.size_bytes <= _SMALL_LOG_BYTES
         except KafkaError as error:  # the log cannot even be opened or created
             self._load_failed(shard, error)
         else:

@@ -7,14 +7,14 @@ the offsets of the batches before and behind it.
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from headrace.errors import ErrorCode, KafkaError
 from headrace.log.indexes import POSITION_MASK, floor_by_position
-from headrace.log.lookup import next_segment
 from headrace.log.ranges import Ranges
 from headrace.log.segment import MAX_RELATIVE, Segment
 from headrace.log.segment_files import LOG
+from headrace.log.segments import LogSegments
 from headrace.wire.batch import (
     CHECKSUMMED_FROM,
     HEADER_BYTES,
@@ -152,14 +152,14 @@ def whole_to(
     position: int,
     stop: int,
     following: int,
-    segments: Sequence[Segment],
+    segments: LogSegments,
     end: int,
 ) -> tuple[int, int]:
     """Where a read from `position` to `stop` has to end, and the offset there (`following`).
 
     `segments` and `end` are the log's.
     """
-    behind = next_segment(segments, segment)
+    behind = segments.after(segment)
     upper = end if behind is None else behind.base_offset
     whole, offset = check(segment, position, stop, upper)
     return whole, following if offset is None else offset

@@ -13,16 +13,16 @@ holes that recovery found, because one at the end of a file leaves no trace in t
 Recovery decides what is a hole and what is a torn tail (`recovery.py`).
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 from headrace.disk import Disk, read_file, replace_file
 from headrace.log.checked import checked_batches
 from headrace.log.checkpoints import decode_lines, encode_lines
 from headrace.log.holes import Hole
-from headrace.log.lookup import index_of
 from headrace.log.segment import MAX_RELATIVE, Segment
 from headrace.log.segment_files import remove_if_there
+from headrace.log.segments import LogSegments
 from headrace.wire.batch import (
     CHECKSUMMED_FROM,
     HEADER_BYTES,
@@ -150,12 +150,12 @@ def read_holes(disk: Disk, folder: str, names: Iterable[str]) -> list[tuple[int,
 
 
 def assign_holes(
-    segments: Sequence[Segment], holes: Iterable[tuple[int, int]], start: int, end: int
+    segments: LogSegments, holes: Iterable[tuple[int, int]], start: int, end: int
 ) -> None:
     """Set the known lost offsets of each segment."""
     for first, following in holes:
         if start < following and first < end:
-            segment = segments[index_of(segments, first)]
+            segment = segments[segments.index_of(first)]
             hole = Hole(-1, -1, first, min(following, end))
             if not any(overlaps(hole, known) for known in segment.holes.known):
                 segment.use_holes([*segment.holes.known, hole])
@@ -169,12 +169,3 @@ def write_holes(disk: Disk, folder: str, holes: Iterable[tuple[int, int]]) -> No
         replace_file(disk, path, encode_lines(lines))
     else:
         remove_if_there(disk, path)
-
-
-def offsets_of(segments: Sequence[Segment], end: int) -> list[tuple[int, int]]:
-    """The known holes of a log that ends at `end`, as offsets."""
-    found = []
-    for at, segment in enumerate(segments):
-        upper = segments[at + 1].base_offset if at + 1 < len(segments) else end
-        found += [(hole.first, min(hole.following, upper)) for hole in segment.known_holes()]
-    return [(first, behind) for first, behind in found if first < behind]

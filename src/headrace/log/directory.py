@@ -485,8 +485,8 @@ class LogDirectory:
             for log in logs:
                 # From here on a log that is cut waits for a checkpoint of its own, which comes
                 # after this one: nothing is appended under a recovery point that is too high.
-                log.saved_recovery_point = _UNKNOWN_POINT
-            points = {log.partition: log.safe_point for log in logs}
+                log.durability.saved_recovery_point = _UNKNOWN_POINT
+            points = {log.partition: log.durability.safe_point for log in logs}
             self._recovery_points.update(points)
             self._start_offsets.update((log.partition, log.start_offset) for log in logs)
             starts = [(tp, offset) for tp, offset in [*self._start_offsets.items()] if offset > 0]
@@ -500,7 +500,7 @@ class LogDirectory:
                 reason = f"cannot write a checkpoint in {self.path}: {error}"
                 raise self._storage_error(reason, error) from error
             for log in logs:
-                log.saved_recovery_point = points[log.partition]
+                log.durability.saved_recovery_point = points[log.partition]
 
     def cleaned_to(self, partition: TopicPartition) -> int | None:
         """The offset below which the log went through compaction, or None if it never did."""
@@ -531,14 +531,14 @@ class LogDirectory:
         now_ms = int(self.clock.monotonic() * 1000)
         due = []
         for partition, log in self._logs.items():
-            pending = log.end_offset - log.recovery_point
-            if log.offline is not None or (pending <= 0 and not log.rolled_unflushed):
+            pending = log.end_offset - log.durability.recovery_point
+            if log.offline is not None or (pending <= 0 and not log.durability.sealed):
                 self._unflushed_since.pop(partition, None)
                 continue
             since_ms = self._unflushed_since.setdefault(partition, now_ms)
             settings = log.settings
             if (
-                log.rolled_unflushed
+                log.durability.sealed
                 or pending >= settings.flush_messages
                 or now_ms - since_ms >= settings.flush_ms
             ):

@@ -14,15 +14,15 @@ from headrace.disk import Disk, is_broken, write_fully
 from headrace.errors import ErrorCode, KafkaError
 from headrace.log import snapshots
 from headrace.log.checked import DamageFound, whole_to
-from headrace.log.damage import offsets_of, write_holes
+from headrace.log.damage import write_holes
+from headrace.log.durability import Durability
 from headrace.log.epochs import EpochCache
-from headrace.log.lookup import index_of, locate, offset_behind, stop_at
 from headrace.log.owner import LogOwner
 from headrace.log.producer_state import MAX_SEQUENCE, ProducerState
 from headrace.log.rolling import roll_due
 from headrace.log.segment import MAX_RELATIVE, NEW_FILE, Segment
 from headrace.log.segment_files import LOG
-from headrace.log.segment_indexes import SegmentIndexes
+from headrace.log.segments import LogSegments
 from headrace.log.slices import Slice
 from headrace.log.snapshots import write_snapshot
 from headrace.log.timestamps import (
@@ -33,14 +33,10 @@ from headrace.log.timestamps import (
     with_largest_timestamp,
 )
 from headrace.log.transactions import EndedTransactions
-from headrace.log.unsynced import Unsynced
 from headrace.settings import LogSettings
 from headrace.types import TopicPartition
 from headrace.wire.batch import OVERHEAD, Header, HeaderFields, read_header
 
-# A read of the log's end remembers the position; enough for every consumer and follower of one
-# partition that keeps up, small enough for ten thousand partitions.
-_HINTS_KEPT = 32
 _TRANSACTIONAL_OR_CONTROL = 0x30
 _NEVER_READY = -1
 _STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
@@ -53,11 +49,10 @@ class Log:
     """One partition's records on disk."""
 
     __slots__ = (
-        "_active", "_dirty", "_epoch", "_fd", "_hints", "_owner", "_producers", "_pwrite",
-        "_roll_bytes", "_roll_offset", "_roll_timestamp", "_segments", "_settings", "_unsynced",
-        "compacting", "created_ms", "disk", "end_offset", "epochs", "fenced", "folder",
-        "generation", "offline", "partition", "producers", "recovery_point", "saved_recovery_point",
-        "start_offset", "transactions",
+        "_active", "_dirty", "_epoch", "_fd", "_owner", "_producers", "_pwrite", "_roll_bytes",
+        "_roll_offset", "_roll_timestamp", "compacting", "created_ms", "disk", "durability",
+        "end_offset", "epochs", "fenced", "folder", "generation", "offline", "partition",
+        "producers", "segments", "settings", "start_offset", "transactions",
     )  # fmt: skip
 
     def __init__(
@@ -66,7 +61,7 @@ class Log:
         folder: str,
         settings: LogSettings,
         disk: Disk,
-        segments: list[Segment],
+        segments: LogSegments,
         *,
         start_offset: int,
         end_offset: int,
@@ -83,20 +78,18 @@ class Log:
         self.disk = disk
         self.start_offset = start_offset
         self.end_offset = end_offset
-        self.recovery_point = recovery_point
-        self.saved_recovery_point = recovery_point
         self.transactions = transactions
         self.epochs = epochs
         self.created_ms = now_ms
-        self._settings = settings
-        self._segments = segments
+        self.settings = settings
+        self.segments = segments
         self._active = segments[-1]
         self._owner = owner
         self._pwrite = disk.pwrite
-        self._hints: dict[int, tuple[Segment, int]] = {}
         self.offline: str | None = None  # why this log serves no more
-        self._unsynced = Unsynced(disk, folder, epochs, transactions, new)
+        self.durability = Durability(disk, folder, epochs, transactions, recovery_point, new=new)
         self.generation = 0
+        """How often the log was truncated."""
         self._dirty = False
         # Whether a compaction is about to replace segments.
         self.compacting = False
@@ -106,43 +99,16 @@ class Log:
         self._set_producers(producers)
         self._disarm()
 
-    @property
-    def settings(self) -> LogSettings:
-        """The topic's settings; may be replaced at any time."""
-        return self._settings
-
-    @settings.setter
-    def settings(self, settings: LogSettings) -> None:
-        self._settings = settings
+    def use_settings(self, settings: LogSettings) -> None:
+        """Apply the topic's settings, which may change at any time."""
+        self.settings = settings
         self._disarm()
-
-    @property
-    def size_bytes(self) -> int:
-        """The bytes of all batches."""
-        return sum(segment.size for segment in self._segments)
-
-    @property
-    def segments(self) -> tuple[Segment, ...]:
-        """All segments, oldest first; the last one is active."""
-        return tuple(self._segments)
 
     @property
     def holes(self) -> list[tuple[int, int]]:
         """Damage that is known: the first offset that is lost, and the first one behind it."""
-        if not any(segment.holes.known for segment in self._segments):
-            return []
-        found = offsets_of(self._segments, self.end_offset)
+        found = self.segments.holes(self.end_offset)
         return [(first, behind) for first, behind in found if behind > self.start_offset]
-
-    @property
-    def safe_point(self) -> int:
-        """Where the next start may begin to scan."""
-        return min(self._unsynced.lowest(self.recovery_point), self.recovery_point)
-
-    @property
-    def rolled_unflushed(self) -> bool:
-        """Whether a sealed segment waits for its first flush."""
-        return bool(self._unsynced.sealed)
 
     # -- append ---------------------------------------------------------------------------------
 
@@ -208,7 +174,9 @@ class Log:
             indexes.largest_timestamp = max_timestamp
             indexes.largest_offset = last
         if position > indexes.due:
-            self._index(indexes, position, base, last)
+            indexes.add_entry(position, base, last)
+            if indexes.is_full(self.settings.segment_index_bytes):
+                self._disarm()
         if producer is not None:
             producer.timestamp = max_timestamp
             producer.add(sequence, (sequence + delta) & MAX_SEQUENCE, base, last)
@@ -226,7 +194,7 @@ class Log:
             size = header.size_bytes
             base, last = header.base_offset, header.last_offset
             if base < self.end_offset:
-                if last < self.end_offset or self.size_bytes:
+                if last < self.end_offset or self.segments.size_bytes:
                     raise ValueError(
                         f"{self.partition}: a batch at {base} cannot follow {self.end_offset}"
                     )
@@ -247,7 +215,7 @@ class Log:
             segment.size = position + size
             self.end_offset = last + 1
             segment.indexes.add_batch(position, base, last, header.max_timestamp)
-            if segment.indexes.is_full(self._settings.segment_index_bytes):
+            if segment.indexes.is_full(self.settings.segment_index_bytes):
                 self._disarm()
             if header.partition_leader_epoch > self._epoch:
                 self.epochs.assign(header.partition_leader_epoch, base)
@@ -271,11 +239,6 @@ class Log:
             return self.fail(f"{path} cannot be cut back after {error}: {second}")
         return self._disk_error(f"writing to {path} failed: {error}", error)
 
-    def _index(self, indexes: SegmentIndexes, position: int, base: int, last_offset: int) -> None:
-        indexes.add_entry(position, base, last_offset)
-        if indexes.is_full(self._settings.segment_index_bytes):
-            self._disarm()
-
     def _set_producers(self, producers: ProducerState) -> None:
         self.producers = producers
         self._producers = producers.producers
@@ -293,7 +256,7 @@ class Log:
     ) -> Segment:
         """The segment that takes a batch of that size, time and last offset; rolls if due."""
         self._check_online()
-        settings = self._settings
+        settings = self.settings
         if size > settings.segment_bytes:
             raise KafkaError(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
@@ -330,7 +293,7 @@ class Log:
 
     def _roll_at(self, base: int, now_ms: int) -> None:
         old = self._active
-        fresh = Segment(self.disk, self.folder, base, 0, self._settings.index_interval_bytes)
+        fresh = Segment(self.disk, self.folder, base, 0, self.settings.index_interval_bytes)
         try:
             fresh.opened(NEW_FILE)
             old.indexes.write(sync=False)
@@ -344,14 +307,14 @@ class Log:
             raise self._disk_error(reason, error) from error
         self._disarm()
         self._dirty = True
-        self._unsynced.names = True
+        self.durability.names = True
         if old.size:
             old.seal()
             old.upper = base
-            self._unsynced.sealed.append((old, base))
-            self._segments.append(fresh)
+            self.durability.sealed.append((old, base))
+            self.segments.append(fresh)
         else:
-            self._segments[-1] = fresh
+            self.segments[-1] = fresh
             old.remove_files()
         self._active = fresh
         self.created_ms = now_ms
@@ -370,24 +333,25 @@ class Log:
             if offset > end:
                 raise self._out_of_range(offset)
             if offset == end:
-                self._remember(end, active, active.size)
+                self.segments.remember(end, active, active.size)
             return None
         if offset < self.start_offset:
             raise self._out_of_range(offset)
         if self.offline is not None:
             self._check_online()
+        segments = self.segments
         try:
-            hint = self._hints.get(offset)
+            hint = segments.positions.get(offset)
             if hint is None:
-                segment, position = locate(self._segments, offset)
+                segment, position = segments.locate(offset)
             else:
                 segment, position = hint
                 if position >= segment.size:  # it rolled since
-                    segment, position = locate(self._segments, offset)
+                    segment, position = segments.locate(offset)
             if limit >= end and segment is active:
                 stop, following = active.size, end
             else:
-                stop, following = stop_at(self._segments, segment, limit, end, self._hints)
+                stop, following = segments.stop_at(segment, limit, end)
             if stop <= position:
                 return None  # compaction left nothing between offset and limit
             if stop - position > max_bytes:
@@ -398,13 +362,13 @@ class Log:
                     _, header = next(segment.walk(position))
                     stop, following = position + header.size_bytes, header.next_offset
             if position < segment.unchecked:
-                stop, following = whole_to(segment, position, stop, following, self._segments, end)
+                stop, following = whole_to(segment, position, stop, following, segments, end)
             if following >= 0:
-                self._remember(following, segment, stop)
+                segments.remember(following, segment, stop)
             segment.used = True
             file = segment.file or segment.opened()
         except DamageFound:
-            self._hints.clear()
+            segments.positions.clear()
             return self.read(offset, max_bytes, limit, whole_first)
         except OSError as error:
             raise self._disk_error(f"reading {self.folder} failed: {error}", error) from error
@@ -416,12 +380,6 @@ class Log:
             return found.read()
         except OSError as error:
             raise self._disk_error(f"reading {self.folder} failed: {error}", error) from error
-
-    def _remember(self, offset: int, segment: Segment, position: int) -> None:
-        hints = self._hints
-        hints[offset] = (segment, position)
-        if len(hints) > _HINTS_KEPT:
-            del hints[next(iter(hints))]
 
     def _out_of_range(self, offset: int) -> KafkaError:
         return KafkaError(
@@ -440,10 +398,6 @@ class Log:
             break  # the oldest comes first
         return first if first >= self.start_offset else self.start_offset
 
-    def end_of(self, piece: Slice, offset: int) -> int:
-        """The offset behind the batches in what `read` has just found at `offset`."""
-        return offset_behind(self._segments, offset, piece, self.end_offset)
-
     def find_timestamp(
         self, timestamp_ms: int, searched: Searched = NOTHING_SEARCHED
     ) -> TimestampOffset | None:
@@ -452,7 +406,7 @@ class Log:
         LongSearch: it may be in a batch that takes long to search, and is not in `searched`.
         """
         self._check_online()
-        return first_at_or_after(self._segments, timestamp_ms, self.start_offset, searched)
+        return first_at_or_after(self.segments, timestamp_ms, self.start_offset, searched)
 
     def max_timestamp(self, searched: Searched = NOTHING_SEARCHED) -> TimestampOffset | None:
         """The first record with the largest timestamp of all, or None if the log is empty.
@@ -460,7 +414,7 @@ class Log:
         LongSearch as above.
         """
         self._check_online()
-        return with_largest_timestamp(self._segments, searched)
+        return with_largest_timestamp(self.segments, searched)
 
     # -- cutting --------------------------------------------------------------------------------
 
@@ -469,17 +423,19 @@ class Log:
         self._check_online()
         if offset >= self.end_offset:
             return
-        if offset < self._segments[0].base_offset:
+        if offset < self.segments[0].base_offset:
             self.restart_at(offset)
             return
-        index = index_of(self._segments, offset)
-        segment = self._segments[index]
+        index = self.segments.index_of(offset)
+        segment = self.segments[index]
         try:
             position, base = segment.locate(offset) if offset > segment.base_offset else (0, -1)
             end = offset if base < 0 else min(offset, base)
-            self._lower_recovery_point(end)
-            dropped = self._segments[index + 1 :]
-            del self._segments[index + 1 :]
+            if self.durability.lower(end) and self._owner is not None:
+                # A crash during the truncation must not make missing bytes look like damage.
+                self._owner.log_went_back(self.partition, end)
+            dropped = self.segments[index + 1 :]
+            del self.segments[index + 1 :]
             for later in reversed(dropped):  # a crash in between must not leave a hole
                 later.remove_files()
             if dropped:
@@ -497,12 +453,13 @@ class Log:
         try:
             if self._owner is not None:
                 self._owner.log_restarts(self.folder)
-            self._lower_recovery_point(0)
-            for segment in self._segments:
+            if self.durability.lower(0) and self._owner is not None:
+                self._owner.log_went_back(self.partition, 0)
+            for segment in self.segments:
                 segment.remove_files()
-            fresh = Segment(self.disk, self.folder, offset, 0, self._settings.index_interval_bytes)
+            fresh = Segment(self.disk, self.folder, offset, 0, self.settings.index_interval_bytes)
             fresh.opened(NEW_FILE)
-            self._segments[:] = [fresh]
+            self.segments[:] = [fresh]
             names = self.disk.list_folder(self.folder)
             snapshots.remove_snapshots(self.disk, self.folder, snapshots.list_snapshots(names))
             self.epochs.clear()
@@ -512,37 +469,31 @@ class Log:
         except OSError as error:
             raise self.fail(f"emptying {self.folder} failed: {error}") from error
 
-    def _lower_recovery_point(self, end: int) -> None:
-        """Before a truncation: a crash during it must not make missing bytes look like damage."""
-        self.recovery_point = min(self.recovery_point, end)
-        if self.saved_recovery_point > self.recovery_point and self._owner is not None:
-            self._owner.log_went_back(self.partition, end)
-
     def _went_back(self, end: int) -> None:
         """Apply a new, earlier log end to all state; durable before the next append."""
         self.generation += 1
-        self._active = self._segments[-1]
-        self._hints.clear()
-        self._unsynced.keep(self._segments)
+        self._active = self.segments[-1]
+        self.segments.positions.clear()
+        self.durability.keep(self.segments)
         self._dirty = True
         self.end_offset = end
-        self.recovery_point = min(self.recovery_point, end)
+        self.durability.lower(end)
         self.transactions.cut(end)
         self.epochs.truncate_end(end)
         self._epoch = self.epochs.latest
-        self._unsynced.save_epochs()
+        self.durability.save_epochs()
         if self.fenced:
-            holes = offsets_of(self._segments, end)
+            holes = self.segments.holes(end)
             write_holes(self.disk, self.folder, holes)
             self.fenced = bool(holes)
         names = self.disk.list_folder(self.folder)
         later = [offset for offset in snapshots.list_snapshots(names) if offset > end]
         snapshots.remove_snapshots(self.disk, self.folder, later)
         self.disk.sync_folder(self.folder)
-        self._set_producers(snapshots.rebuild(self.disk, self.folder, names, self._segments, end))
+        self._set_producers(snapshots.rebuild(self.disk, self.folder, names, self.segments, end))
         self._disarm()
-        saved = self.saved_recovery_point <= self.recovery_point and self.start_offset < end
-        if not saved and self._owner is not None:
+        unsaved = self.durability.lower(end) or self.start_offset >= end
+        if unsaved and self._owner is not None:
             self._owner.log_went_back(self.partition, end)
 
     def delete_records_before(self, offset: int) -> int:
@@ -558,35 +509,29 @@ class Log:
             self.start_offset = offset
             self._dirty = True
             self.epochs.truncate_start(offset)
-        count = index_of(self._segments, self.start_offset)
+        count = self.segments.index_of(self.start_offset)
         if count:
-            dropped = self._segments[:count]
-            del self._segments[:count]
-            self.transactions.drop_before(self._segments[0].base_offset)
-            self._hints.clear()
-            self._unsynced.drop_below(self._segments[0].base_offset)
+            dropped = self.segments[:count]
+            del self.segments[:count]
+            self.transactions.drop_before(self.segments[0].base_offset)
+            self.segments.positions.clear()
+            self.durability.drop_below(self.segments[0].base_offset)
             if self._owner is not None:
-                self._owner.segments_dropped(dropped, self._settings.file_delete_delay_ms)
+                self._owner.segments_dropped(dropped, self.settings.file_delete_delay_ms)
         return self.start_offset
 
     def delete_segments(self, count: int, now_ms: int) -> None:
         """Remove the oldest segments; rolls a new one first if these are all."""
-        if count == len(self._segments):
+        if count == len(self.segments):
             self.roll(now_ms)
-        self.delete_records_before(self._segments[count].base_offset)
+        self.delete_records_before(self.segments[count].base_offset)
 
     def exchange(self, old: Sequence[Segment], fresh: Segment, garbage: Sequence[str]) -> None:
         """Replace the adjacent segments `old`, whose files were renamed, by `fresh`."""
-        first = self._segments.index(old[0])
-        self._segments[first : first + len(old)] = [fresh]
-        self._hints = {
-            offset: (segment, position)
-            for offset, (segment, position) in self._hints.items()
-            if segment not in old
-        }
-        self._unsynced.names = True
+        self.segments.exchange(old, fresh)
+        self.durability.names = True
         if self._owner is not None:
-            self._owner.files_set_aside(garbage, self._settings.file_delete_delay_ms)
+            self._owner.files_set_aside(garbage, self.settings.file_delete_delay_ms)
 
     def skip_to(self, offset: int) -> None:
         """Set the log end to at least this offset: compaction removed the records before it."""
@@ -596,7 +541,7 @@ class Log:
     def stand_for(self, other: "Log", folder: str) -> None:
         """Replace a log with the same records; this one's folder was renamed to `folder`."""
         self.folder = folder
-        self._unsynced.folder_renamed(folder, self._segments)
+        self.durability.folder_renamed(folder, self.segments)
         self._dirty = True
         self._set_producers(other.producers)
         self.epochs.adopt(other.epochs.entries)
@@ -611,18 +556,18 @@ class Log:
         """
         self._check_online()
         generation, end, active = self.generation, self.end_offset, self._active
-        sealed = self._unsynced.take()
+        sealed = self.durability.take()
         try:
-            behind = end > self.recovery_point
-            self._unsynced.sync(sealed, active if behind else None, self._segments)
+            behind = end > self.durability.recovery_point
+            self.durability.sync(sealed, active if behind else None, self.segments)
         except OSError as error:
             self._check_online()  # the owner closed or deleted the log meanwhile
             raise self.fail(f"syncing {self.folder} failed: {error}") from error
         if generation != self.generation:
-            self._unsynced.keep(self._segments, sealed)
-        elif end > self.recovery_point:
-            self.recovery_point = end
-        return self.recovery_point
+            self.durability.keep(self.segments, sealed)
+        else:
+            self.durability.recovery_point = max(end, self.durability.recovery_point)
+        return self.durability.recovery_point
 
     def close(self) -> None:
         """Flush, and write what the next start needs to open this log without a scan."""
@@ -640,8 +585,8 @@ class Log:
     def abandon(self, reason: str) -> None:
         """Close the log: no more reads or writes."""
         self.take_offline(reason)
-        self._hints.clear()
-        for segment in self._segments:
+        self.segments.positions.clear()
+        for segment in self.segments:
             segment.release()
 
     def take_offline(self, reason: str) -> None:

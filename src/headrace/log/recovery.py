@@ -25,7 +25,7 @@ from headrace.errors import KafkaError
 from headrace.log.checked import checked_batches
 from headrace.log.checkpoints import MOVED_FROM, read_epochs
 from headrace.log.compaction.swap import settle
-from headrace.log.damage import assign_holes, next_batch, offsets_of, read_holes, write_holes
+from headrace.log.damage import assign_holes, next_batch, read_holes, write_holes
 from headrace.log.epochs import FILE_NAME as EPOCHS_FILE
 from headrace.log.epochs import EpochCache
 from headrace.log.holes import Hole
@@ -44,6 +44,7 @@ from headrace.log.segment_files import (
     segment_path,
 )
 from headrace.log.segment_indexes import UnusableIndex
+from headrace.log.segments import LogSegments
 from headrace.log.snapshots import (
     list_snapshots,
     load_snapshot,
@@ -99,7 +100,7 @@ def create_log(
         folder,
         settings,
         disk,
-        [segment],
+        LogSegments([segment]),
         start_offset=0,
         end_offset=0,
         recovery_point=0,
@@ -124,10 +125,10 @@ def open_log(
     """The log in that folder, recovered if it was not closed cleanly."""
     names = _tidy(disk, folder, settle(disk, folder, disk.list_folder(folder)))
     bases = _segment_bases(names)
-    segments = [_segment(disk, folder, base, settings) for base in bases]
+    segments = LogSegments(_segment(disk, folder, base, settings) for base in bases)
     if not segments:
         interval = settings.index_interval_bytes
-        segments = [Segment(disk, folder, checkpoint.start_offset or 0, 0, interval)]
+        segments.append(Segment(disk, folder, checkpoint.start_offset or 0, 0, interval))
         segments[0].opened(NEW_FILE)
     for segment, following in pairwise(segments):
         segment.seal()
@@ -148,7 +149,7 @@ def open_log(
         opened = scan.run(lost_epochs=entries is None)
     end, producers, transactions = opened
     assign_holes(segments, known_holes, max(start, segments[0].base_offset), end)
-    holes = offsets_of(segments, end)
+    holes = segments.holes(end)
     if holes != known_holes:
         write_holes(disk, folder, holes)
     producers.expire(now_ms, settings.producer_id_expiration_ms)
@@ -171,7 +172,7 @@ def open_log(
     log.fenced = bool(holes)
     epochs.truncate_end(max(end, log.start_offset))
     epochs.truncate_start(log.start_offset)
-    log.saved_recovery_point = max(checkpoint.recovery_point or 0, end)
+    log.durability.saved_recovery_point = max(checkpoint.recovery_point or 0, end)
     if log.start_offset > end:
         _logger.warning(
             "%s ends at offset %d, before its start offset %d; the log starts at the start offset",

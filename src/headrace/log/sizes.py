@@ -22,7 +22,7 @@ def write_sizes(
     path = f"{folder}/{SIZES}"
     known = read_offsets(disk, path) or {}
     sizes = {partition: size for partition, size in known.items() if partition in unopened}
-    sizes.update((log.partition, log.size_bytes) for log in logs)
+    sizes.update((log.partition, log.segments.size_bytes) for log in logs)
     write_offsets(disk, path, sizes)
 
 

@@ -10,7 +10,6 @@ import logging
 from headrace.cluster.membership import Membership
 from headrace.cluster.metadata import Metadata
 from headrace.errors import KafkaError
-from headrace.log.lookup import index_of
 from headrace.replication.partition import Partition
 from headrace.replication.replicas import Replicas
 from headrace.types import Offset
@@ -53,7 +52,7 @@ class Damage:
 
 def _cut(partition: Partition, offset: Offset) -> None:
     log = partition.replica.log
-    index = index_of(log.segments, offset)
+    index = log.segments.index_of(offset)
     start = log.segments[index].base_offset
     logger.warning(
         "%s is damaged at offset %d: fetching everything from %d on again from broker %d",

@@ -190,7 +190,7 @@ class Moves:
             budget *= 2
         copy.flush()
         finish = self._directories.exchange(move.name, target)
-        copy.settings = partition.settings
+        copy.use_settings(partition.settings)
         partition.replica.opened = copy
         if partition.flushes_first:
             self._flush_later(partition)  # a request may wait for a flush of the old log

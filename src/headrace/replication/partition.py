@@ -81,7 +81,7 @@ class Partition:
         self.held = self.flushes_first or self.leadership is not None
         self._conversion = BatchConversion(self.name.topic, settings, self._shared)
         if self.replica.opened is not None:
-            self.replica.opened.settings = settings
+            self.replica.opened.use_settings(settings)
 
     def use_state(self, state: PartitionState) -> None:
         """Become leader, follower or neither, according to the cluster's metadata."""

@@ -84,7 +84,9 @@ class LocalReplica:
         piece = log.read(offset, max_bytes, limit, whole_first)
         if piece is None or not log.transactions:
             return piece, []
-        return piece, log.transactions.between(offset, log.end_of(piece, offset))
+        return piece, log.transactions.between(
+            offset, log.segments.offset_behind(offset, piece, log.end_offset)
+        )
 
     def read_to_end(self, offset: Offset, max_bytes: int, whole_first: bool) -> Slice | None:
         """Batches from `offset` on, committed or not: for followers and for the leader itself."""
@@ -161,7 +163,7 @@ class LocalReplica:
     def retention_view(self) -> LogView:
         """The state that retention uses."""
         log = self.log
-        return LogView(log.segments, log.start_offset, log.end_offset, self.committed)
+        return LogView(tuple(log.segments), log.start_offset, log.end_offset, self.committed)
 
     def delete_segments(self, count: int, now_ms: int) -> None:
         """Delete the oldest segments, all of them committed."""

@@ -64,7 +64,7 @@ def end_offset(partition: Partition) -> float | None:
 
 def size_bytes(partition: Partition) -> float | None:
     """The bytes of the segments."""
-    return partition.replica.log.size_bytes if partition.replica.opened else None
+    return partition.replica.log.segments.size_bytes if partition.replica.opened else None
 
 
 def by_topic(replicas: Replicas, field: str) -> Iterator[tuple[Labels, float]]:

@@ -22,7 +22,7 @@ def plan_for(log: Log, cleaned_to: int | None, last_stable: int, now_ms: int) ->
     return plan(
         log.segments,
         first_dirty_offset(cleaned_to, log.start_offset, log.end_offset),
-        min(last_stable, log.recovery_point),
+        min(last_stable, log.durability.recovery_point),
         log.settings,
         now_ms,
     )

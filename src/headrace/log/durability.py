@@ -1,6 +1,6 @@
-"""The unsynced state of one log, beside the records of its active segment.
+"""What of one log is on the disk: its recovery point, sealed segments and new file names.
 
-The owner of the log records it; a worker that flushes writes it to disk.
+The owner of the log records what changes; a worker that flushes writes it to disk.
 """
 
 import threading
@@ -25,12 +25,12 @@ Sealed = list[tuple[Segment, int]]
 """Sealed segments, each with the offset of the snapshot that was taken at its end."""
 
 
-class Unsynced:
-    """Sealed segments and file names that no flush has seen."""
+class Durability:
+    """The recovery point, and the sealed segments and file names that no flush has seen."""
 
     __slots__ = (
         "_disk", "_epochs", "_folder", "_new", "_saving", "_taken", "_transactions", "names",
-        "sealed",
+        "recovery_point", "saved_recovery_point", "sealed",
     )  # fmt: skip
 
     def __init__(
@@ -39,6 +39,8 @@ class Unsynced:
         folder: str,
         epochs: EpochCache,
         transactions: EndedTransactions,
+        recovery_point: int,
+        *,
         new: bool,
     ) -> None:
         self._disk = disk
@@ -46,6 +48,10 @@ class Unsynced:
         self._epochs = epochs
         self._transactions = transactions
         self._new = new
+        self.recovery_point = recovery_point
+        """Everything below this offset is on the disk."""
+        self.saved_recovery_point = recovery_point
+        """The recovery point in the checkpoint file, as far as it is known."""
         # A worker that flushes and the owner that cuts the log may both write the epochs.
         self._saving = threading.Lock()
         self.sealed: Sealed = []
@@ -67,14 +73,22 @@ class Unsynced:
         self.sealed = []
         return sealed
 
-    def lowest(self, offset: int) -> int:
-        """The beginning of the first segment whose side files may be lost; else `offset`.
+    @property
+    def safe_point(self) -> int:
+        """The offset at which the next start may begin to scan.
 
-        All its records may be on the disk. Yet a crash may take its transaction index, which only
-        a scan of the whole segment brings back.
+        All records below the recovery point are on the disk. Yet a crash may take the transaction
+        index of a sealed segment that was not synced, and only a scan of the whole segment brings
+        it back.
         """
         waiting = [*self.sealed, *(item for sealed in [*self._taken] for item in sealed)]
-        return min((segment.base_offset for segment, _ in waiting), default=offset)
+        lowest = (segment.base_offset for segment, _ in waiting)
+        return min([self.recovery_point, *lowest])
+
+    def lower(self, end: int) -> bool:
+        """The log is truncated to `end`; whether the checkpoint file has a higher offset."""
+        self.recovery_point = min(self.recovery_point, end)
+        return self.saved_recovery_point > self.recovery_point
 
     def keep(self, segments: Sequence[Segment], taken: Sealed | None = None) -> None:
         """Remove segments that the log has dropped; `taken` come back because no sync ran."""

@@ -51,6 +51,6 @@ def test_one_sync_of_many_that_fails_takes_the_log_offline() -> None:
     with pytest.raises(KafkaError) as caught:
         log.flush()
     assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
-    assert log.recovery_point == 0
-    assert log.safe_point == 0
+    assert log.durability.recovery_point == 0
+    assert log.durability.safe_point == 0
     assert log.offline is not None
