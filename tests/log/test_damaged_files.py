@@ -61,7 +61,7 @@ def written(settings: LogSettings, *, stop: bool) -> tuple[MemoryDisk, Written]:
         if n == 7:
             log.flush()
             directory.checkpoint()
-            directory.write_high_watermarks({ORDERS: log.end_offset})
+            directory.checkpoints.write_high_watermarks({ORDERS: log.end_offset})
     found = dict(batches(log))
     if stop:
         directory.close()

@@ -373,11 +373,11 @@ def test_meta_and_high_watermarks_are_kept() -> None:
     directory = open_directory(disk)
     assert directory.meta is None
     directory.write_meta({"version": "1", "cluster.id": "abc", "node.id": "4"})
-    directory.write_high_watermarks({ORDERS: 12})
+    directory.checkpoints.write_high_watermarks({ORDERS: 12})
     directory.close()
     directory = open_directory(disk)
     assert directory.meta == {"version": "1", "cluster.id": "abc", "node.id": "4"}
-    assert directory.read_high_watermarks() == {ORDERS: 12}
+    assert directory.checkpoints.read_high_watermarks() == {ORDERS: 12}
 
 
 def test_on_a_real_disk_everything_works_alike(tmp_path: object) -> None:
@@ -418,8 +418,8 @@ def test_high_watermarks_that_a_full_disk_refuses_are_an_error_and_not_the_end()
     directory = open_directory(disk)
     disk.fail_next("open", errno.ENOSPC)
     with pytest.raises(KafkaError, match="cannot write the high watermarks") as caught:
-        directory.write_high_watermarks({ORDERS: 5})
+        directory.checkpoints.write_high_watermarks({ORDERS: 5})
     assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
     assert directory.offline is None
-    directory.write_high_watermarks({ORDERS: 5})
-    assert directory.read_high_watermarks() == {ORDERS: 5}
+    directory.checkpoints.write_high_watermarks({ORDERS: 5})
+    assert directory.checkpoints.read_high_watermarks() == {ORDERS: 5}

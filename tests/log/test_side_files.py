@@ -58,7 +58,7 @@ def history() -> tuple[MemoryDisk, LogDirectory, Log]:
             append(log, encode_marker(producer, 0, producer == COMMITTER, 1, time), epoch=n // 6)
     log.delete_records_before(4)
     remove_dropped(log)
-    directory.write_high_watermarks({ORDERS: log.end_offset})
+    directory.checkpoints.write_high_watermarks({ORDERS: log.end_offset})
     return disk, directory, log
 
 

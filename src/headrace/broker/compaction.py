@@ -216,7 +216,7 @@ class Compaction:
             self._metrics.set(f"headrace_compaction_{metric}", value)
 
     def _plan(self, partition: Partition, now_ms: int) -> CompactionPlan:
-        cleaned_to = self._home(partition.name).cleaned_to(partition.name)
+        cleaned_to = self._home(partition.name).checkpoints.cleaned_to(partition.name)
         return plan_for(
             partition.replica.log, cleaned_to, partition.replica.last_stable_offset, now_ms
         )
@@ -252,7 +252,8 @@ class Compaction:
                 return
             await worker.begin(job_for(log, found, self._limits(), self._clock.now_ms()))
             finished = await self._take_answers(worker, log)
-            home.note_cleaned(name, finished.clean_to)
+            if home.has(name):
+                home.checkpoints.set_cleaned_to(name, finished.clean_to)
             await loop.run_in_executor(self._executor, _save, home, log)
             self._failures.pop(name, None)
             _report(name, found, finished)
@@ -327,7 +328,8 @@ def _save(home: LogDirectory, log: Log) -> None:
     try:
         log.disk.sync_folder(log.folder)
         log.transactions.save_checksums(log.disk, log.folder)
-        home.write_cleaned()
+        home.check_online()
+        home.checkpoints.write_cleaned_to()
     except OSError as error:
         if log.offline is None:
             raise log.fail(

@@ -15,6 +15,7 @@ from headrace.disk import Disk
 from headrace.errors import ErrorCode, KafkaError, SettingError
 from headrace.log.checkpoints import MOVED_FROM
 from headrace.log.directory import LogDirectory
+from headrace.log.holes import Holes
 from headrace.log.log import Log
 from headrace.log.segment_files import remove_if_there
 from headrace.settings import LogSettings
@@ -170,7 +171,7 @@ class LogDirectories:
         renamed.
         """
         source = self._homes[partition]
-        cleaned_to = source.cleaned_to(partition)
+        cleaned_to = source.checkpoints.cleaned_to(partition)
         old = source.get(partition, LogSettings())
         new = target.adopt_future(partition, cleaned_to)
         new.stand_for(old, f"{target.path}/{partition}")
@@ -182,7 +183,7 @@ class LogDirectories:
             target.sync_names()
             target.checkpoint()
             if cleaned_to is not None:
-                target.write_cleaned()
+                target.checkpoints.write_cleaned_to()
             removal = source.discard(partition, old.folder)
             source.sync_names()
             remove_if_there(target.disk, f"{new.folder}/{MOVED_FROM}")
@@ -203,7 +204,10 @@ class LogDirectories:
     def expire_producers(self) -> None:
         """Expire idle producer ids."""
         for directory in self.healthy:
-            directory.expire_producers()
+            now_ms = directory.clock.now_ms()
+            for log in directory.opened_logs():
+                if log.producers.producers:
+                    log.producers.expire(now_ms, log.settings.producer_id_expiration_ms)
 
     # -- durability -----------------------------------------------------------------------------
 
@@ -217,7 +221,10 @@ class LogDirectories:
 
     def damaged(self) -> list[Log]:
         """The opened logs that are known to be damaged."""
-        return [log for directory in self.healthy for log in directory.damaged()]
+        if not Holes.any_known:  # without a loop over ten thousand logs
+            return []
+        logs = (log for directory in self.healthy for log in directory.opened_logs())
+        return [log for log in logs if log.holes]
 
     def due_for_flush(self) -> list[Log]:
         """Logs that rolled, or whose `flush.messages` or `flush.ms` is reached."""
@@ -253,7 +260,7 @@ def _finish_interrupted(
     (target,) = moved
     source = other if target is one else one
     _logger.info("finishing the move of %s from %s to %s", partition, source.path, target.path)
-    target.inherit(partition, source)
+    target.checkpoints.inherit(partition, source.checkpoints)
     source.forget(partition, f"it was moved to {target.path}")
     source.leave(partition)
     return target

@@ -14,12 +14,10 @@ the whole folder offline, because the disk below it can no longer be trusted.
 """
 
 import logging
-import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TypeVar
 
@@ -34,33 +32,29 @@ from headrace.log.checkpoints import (
     PARTITION_METADATA,
     RECOVERY_POINTS,
     START_OFFSETS,
-    read_offsets,
     read_properties,
     read_topic_id,
-    write_offsets,
     write_properties,
     write_topic_id,
 )
+from headrace.log.directory_checkpoints import DirectoryCheckpoints
 from headrace.log.folder_names import (
     DELETE_SUFFIX,
     FUTURE_SUFFIX,
     deleted_folder_name,
-    future_folder_name,
     parse_folder_name,
     parse_future_name,
 )
-from headrace.log.holes import Holes
+from headrace.log.futures import FutureLog, FutureLogs
 from headrace.log.log import Log
-from headrace.log.recovery import Checkpoint, create_log, open_log
+from headrace.log.recovery import create_log, open_log
 from headrace.log.removal import Removal
-from headrace.log.segment import Segment
 from headrace.log.segment_files import DELETED, LOG, remove_if_there
 from headrace.log.sizes import SIZES, shrunken_logs, write_sizes
 from headrace.settings import LogSettings
 from headrace.types import TopicPartition
 
 _CLEAN_CONTENT = b'{"version":0,"brokerEpoch":-1}'
-_UNKNOWN_POINT = 2**63 - 1
 _UNFINISHED = {
     f"{name}.tmp"
     for name in (
@@ -73,15 +67,6 @@ _UNFINISHED = {
 _logger = logging.getLogger("headrace.log")
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
-
-
-@dataclass(slots=True)
-class Future:
-    """A copy of a partition in another data folder, which will replace it."""
-
-    folder: str
-    log: Log | None = None
-    """None while a copy that an earlier run began has not been opened."""
 
 
 class FolderInUse(RuntimeError):
@@ -108,17 +93,11 @@ class LogDirectory:
         self._lock = -1
         self._logs: dict[TopicPartition, Log] = {}
         self._unopened: set[TopicPartition] = set()
-        self._recovery_points: dict[TopicPartition, int] = {}
-        self._start_offsets: dict[TopicPartition, int] = {}
-        self._starts_lost = False
-        self._cleaned_to: dict[TopicPartition, int] = {}
         self._leftovers: list[str] = []
-        self.futures: dict[TopicPartition, Future] = {}
+        self.checkpoints = DirectoryCheckpoints(self.path, disk, self.storage)
+        self.futures = FutureLogs(self)
         self.removal = Removal(disk, clock, self.checkpoint)
         self._unflushed_since: dict[TopicPartition, int] = {}
-        # Partitions that the checkpoint files may still name.
-        self._on_disk: set[TopicPartition] = set()
-        self._checkpoint_lock = threading.Lock()
 
     # -- start and stop -------------------------------------------------------------------------
 
@@ -136,12 +115,7 @@ class LogDirectory:
                 "stop that one, or give this one a folder of its own"
             ) from error
         self.meta = read_properties(disk, f"{self.path}/{META_PROPERTIES}")
-        self._recovery_points = read_offsets(disk, f"{self.path}/{RECOVERY_POINTS}") or {}
-        starts = read_offsets(disk, f"{self.path}/{START_OFFSETS}")
-        self._starts_lost = starts is None
-        self._start_offsets = starts or {}
-        self._cleaned_to = read_offsets(disk, f"{self.path}/{CLEANED_TO}") or {}
-        self._on_disk = {*self._recovery_points, *self._start_offsets, *self._cleaned_to}
+        self.checkpoints.load()
         names = disk.list_folder(self.path)
         self.stopped_cleanly = CLEAN_SHUTDOWN in names
         for name in names:
@@ -149,7 +123,7 @@ class LogDirectory:
             if partition is not None and disk.is_folder(f"{self.path}/{name}"):
                 self._unopened.add(partition)
             elif (future := parse_future_name(name)) is not None and future not in self.futures:
-                self.futures[future] = Future(f"{self.path}/{name}")
+                self.futures[future] = FutureLog(f"{self.path}/{name}")
             elif name.endswith((DELETE_SUFFIX, FUTURE_SUFFIX)):
                 self._leftovers.append(f"{self.path}/{name}")
             elif name in _UNFINISHED:
@@ -279,47 +253,35 @@ class LogDirectory:
         log = self._logs.get(partition)
         if log is not None:
             return log
-        self._check_online()
+        self.check_online()
         if partition not in self._unopened:
             raise KafkaError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{self.path} holds no {partition}"
             )
-        checkpoint = Checkpoint(
-            None if self._starts_lost else self._start_offsets.get(partition, 0),
-            self._recovery_points.get(partition),
-            self.stopped_cleanly,
-            self._cleaned_to.get(partition, 0),
-            replicated,
-        )
         folder = f"{self.path}/{partition}"
-        try:
-            log = open_log(
-                partition, folder, settings, self.disk, self.clock.now_ms(), checkpoint, self
-            )
-        except OSError as error:
-            raise self._storage_error(f"cannot open the log in {folder}: {error}", error) from error
+        known = self.checkpoints.of(partition, clean=self.stopped_cleanly, replicated=replicated)
+        with self.storage(f"open the log in {folder}"):
+            log = open_log(partition, folder, settings, self.disk, self.clock.now_ms(), known, self)
         self._logs[partition] = log
         self._unopened.discard(partition)
         return log
 
     def create(self, partition: TopicPartition, topic_id: uuid.UUID, settings: LogSettings) -> Log:
         """A new empty log; cheap, so nothing of it is synced before its first flush."""
-        self._check_online()
         folder = f"{self.path}/{partition}"
-        if partition in self._on_disk:
-            # A deleted topic of that name: its offsets must not be taken for this one's.
-            self.checkpoint()
-        try:
-            log = self._create(folder, partition, topic_id, settings)
-        except OSError as error:
-            reason = f"cannot create the log in {folder}: {error}"
-            raise self._storage_error(reason, error) from error
+        with self.storage(f"create the log in {folder}"):
+            log = self.create_in(folder, partition, topic_id, settings)
         self._logs[partition] = log
         return log
 
-    def _create(
+    def create_in(
         self, folder: str, partition: TopicPartition, topic_id: uuid.UUID, settings: LogSettings
     ) -> Log:
+        """A new empty log in that folder; OSError if that fails, and the folder is removed."""
+        self.check_online()
+        if self.checkpoints.may_name(partition):
+            # A deleted topic of that name: its offsets must not be taken for this one's.
+            self.checkpoint()
         try:
             self.disk.make_folder(folder)
         except FileExistsError:
@@ -356,54 +318,17 @@ class LogDirectory:
             log.abandon(reason)
             self.removal.forget(log.folder)
         self._unopened.discard(partition)
-        for known in (
-            self._recovery_points, self._start_offsets, self._cleaned_to, self._unflushed_since,
-        ):  # fmt: skip
-            known.pop(partition, None)
+        self.checkpoints.forget(partition)
+        self._unflushed_since.pop(partition, None)
 
     def discard(self, partition: TopicPartition, folder: str) -> Callable[[], None]:
         """Rename a folder so that no start takes it for the partition's; the work to remove it."""
         target = f"{self.path}/{deleted_folder_name(partition)}"
-        try:
+        with self.storage(f"delete {folder}"), suppress(FileNotFoundError):  # it was never written
             self.disk.rename(folder, target)
-        except FileNotFoundError:
-            pass  # it was never written to
-        except OSError as error:
-            reason = f"cannot delete {folder}: {error}"
-            raise self._storage_error(reason, error) from error
         return partial(remove_tree, self.disk, target)
 
-    # -- copies that come from another folder ---------------------------------------------------
-
-    def create_future(
-        self, partition: TopicPartition, topic_id: uuid.UUID, settings: LogSettings
-    ) -> Log:
-        """A new empty copy; removes the copy of an earlier run."""
-        self._check_online()
-        if partition in self._on_disk:
-            self.checkpoint()  # it was here before: those offsets must not count for the new one
-        folder = f"{self.path}/{future_folder_name(partition)}"
-        try:
-            log = self._create(folder, partition, topic_id, settings)
-        except OSError as error:
-            reason = f"cannot create the copy in {folder}: {error}"
-            raise self._storage_error(reason, error) from error
-        self.futures[partition] = Future(folder, log)
-        return log
-
-    def open_future(self, partition: TopicPartition, settings: LogSettings) -> Log:
-        """The copy that an earlier run began and closed cleanly. Made for a worker."""
-        self._check_online()
-        future = self.futures[partition]
-        try:
-            future.log = open_log(
-                partition, future.folder, settings, self.disk, self.clock.now_ms(),
-                Checkpoint(None, 0, clean=True), self,
-            )  # fmt: skip
-        except OSError as error:
-            reason = f"cannot open the copy in {future.folder}: {error}"
-            raise self._storage_error(reason, error) from error
-        return future.log
+    # -- moves between data folders -------------------------------------------------------------
 
     def adopt_future(self, partition: TopicPartition, cleaned_to: int | None) -> Log:
         """Give the copy the partition's name; OSError if that fails, and nothing has changed."""
@@ -413,16 +338,8 @@ class LogDirectory:
         del self.futures[partition]
         self._logs[partition] = future.log
         if cleaned_to is not None:
-            self._cleaned_to[partition] = cleaned_to
+            self.checkpoints.set_cleaned_to(partition, cleaned_to)
         return future.log
-
-    def inherit(self, partition: TopicPartition, source: "LogDirectory") -> None:
-        """Take over the partition's checkpoints from the folder that it was moved from."""
-        for mine, theirs in (
-            (self._start_offsets, source._start_offsets), (self._cleaned_to, source._cleaned_to),
-        ):  # fmt: skip
-            if partition in theirs:
-                mine[partition] = max(mine.get(partition, 0), theirs[partition])
 
     def leave(self, partition: TopicPartition) -> None:
         """The partition was moved: schedule the removal of its folder here."""
@@ -430,16 +347,6 @@ class LogDirectory:
         self.disk.rename(f"{self.path}/{partition}", target)
         self.disk.sync_folder(self.path)
         self._leftovers.append(target)
-
-    def drop_future(self, partition: TopicPartition) -> Callable[[], None]:
-        """Drop a copy; returns the work that removes its files, for a worker."""
-        future = self.futures.pop(partition)
-        if future.log is not None:
-            future.log.abandon("it is no longer wanted")
-            self.removal.forget(future.folder)
-        if self.offline is not None:
-            return _nothing
-        return self.discard(partition, future.folder)
 
     def sync_names(self) -> None:
         """Bring the names of the folders to the disk. Made for a worker."""
@@ -463,13 +370,6 @@ class LogDirectory:
             else:
                 _logger.warning("%s: old segments are removed later: %s", self.path, error)
 
-    def expire_producers(self) -> None:
-        """Expire idle producer ids."""
-        now_ms = self.clock.now_ms()
-        for log in self._logs.values():
-            if log.producers.producers:
-                log.producers.expire(now_ms, log.settings.producer_id_expiration_ms)
-
     def take_leftovers(self) -> list[Callable[[], None]]:
         """Work that removes what earlier deletions left behind, for a worker."""
         paths, self._leftovers = self._leftovers, []
@@ -479,49 +379,12 @@ class LogDirectory:
 
     def checkpoint(self) -> None:
         """Write the recovery points and start offsets of all logs. Made for a worker."""
-        self._check_online()
-        with self._checkpoint_lock:
-            logs = [*self._logs.values()]
-            for log in logs:
-                # From here on a log that is cut waits for a checkpoint of its own, which comes
-                # after this one: nothing is appended under a recovery point that is too high.
-                log.durability.saved_recovery_point = _UNKNOWN_POINT
-            points = {log.partition: log.durability.safe_point for log in logs}
-            self._recovery_points.update(points)
-            self._start_offsets.update((log.partition, log.start_offset) for log in logs)
-            starts = [(tp, offset) for tp, offset in [*self._start_offsets.items()] if offset > 0]
-            self._on_disk = set(self._recovery_points)
-            try:
-                write_offsets(
-                    self.disk, f"{self.path}/{RECOVERY_POINTS}", dict(self._recovery_points)
-                )
-                write_offsets(self.disk, f"{self.path}/{START_OFFSETS}", dict(starts))
-            except OSError as error:
-                reason = f"cannot write a checkpoint in {self.path}: {error}"
-                raise self._storage_error(reason, error) from error
-            for log in logs:
-                log.durability.saved_recovery_point = points[log.partition]
+        self.check_online()
+        self.checkpoints.write(self._logs.values())
 
-    def cleaned_to(self, partition: TopicPartition) -> int | None:
-        """The offset below which the log went through compaction, or None if it never did."""
-        return self._cleaned_to.get(partition)
-
-    def note_cleaned(self, partition: TopicPartition, offset: int) -> None:
-        """The log is compacted up to there; `write_cleaned` makes it last."""
-        if partition in self._logs:
-            self._cleaned_to[partition] = offset
-
-    def write_cleaned(self) -> None:
-        """Write how far each log is compacted. Made for a worker."""
-        self._check_online()
-        with self._checkpoint_lock:
-            write_offsets(self.disk, f"{self.path}/{CLEANED_TO}", dict(self._cleaned_to))
-
-    def damaged(self) -> Iterator[Log]:
-        """The opened logs that are known to be damaged."""
-        if not Holes.any_known:  # without a loop over ten thousand logs
-            return iter(())
-        return (log for log in [*self._logs.values()] if log.holes)
+    def opened_logs(self) -> list[Log]:
+        """The logs that are open."""
+        return [*self._logs.values()]
 
     def due_for_flush(self) -> list[Log]:
         """Logs that rolled, or whose `flush.messages` or `flush.ms` is reached.
@@ -545,35 +408,7 @@ class LogDirectory:
                 due.append(log)
         return due
 
-    def read_high_watermarks(self) -> dict[TopicPartition, int]:
-        """The high watermarks that were last written."""
-        return read_offsets(self.disk, f"{self.path}/{HIGH_WATERMARKS}") or {}
-
-    def write_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Write the high watermarks of all partitions here; KafkaError if that fails."""
-        try:
-            write_offsets(self.disk, f"{self.path}/{HIGH_WATERMARKS}", offsets)
-        except OSError as error:
-            reason = f"cannot write the high watermarks in {self.path}: {error}"
-            raise self._storage_error(reason, error) from error
-
     # -- what the logs report -------------------------------------------------------------------
-
-    def segments_dropped(self, segments: Sequence[Segment], delay_ms: int) -> None:
-        """Remember to remove their files."""
-        self.removal.drop(segments, delay_ms)
-
-    def files_set_aside(self, paths: Sequence[str], delay_ms: int) -> None:
-        """Remember to remove them."""
-        self.removal.remove_later(paths, delay_ms)
-
-    def log_restarts(self, folder: str) -> None:
-        """Clear the folder of what was dropped."""
-        self.removal.hurry(folder)
-
-    def log_failed(self, partition: TopicPartition, reason: str) -> None:
-        """Take the whole folder offline."""
-        self.fail(reason)
 
     def fail(self, reason: str) -> None:
         """Take the folder offline until the next start. May run in a worker thread."""
@@ -593,19 +428,27 @@ class LogDirectory:
         for log in self._logs.values():
             log.abandon("its folder is offline")
 
-    def _storage_error(self, reason: str, error: OSError) -> KafkaError:
-        if is_broken(error):
-            self.fail(reason)
-        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, reason)
+    @contextmanager
+    def storage(self, what: str) -> Iterator[None]:
+        """Turn an OSError into KafkaError 56; takes the folder offline unless it is only full."""
+        try:
+            yield
+        except OSError as error:
+            reason = f"cannot {what}: {error}"
+            if is_broken(error):
+                self.fail(reason)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, reason) from error
 
-    def log_went_back(self, partition: TopicPartition, end: int) -> None:
+    def log_truncated(self, partition: TopicPartition, end: int) -> None:
         """Save the lower recovery point before anything is appended above it."""
-        if partition in self._logs and self._cleaned_to.get(partition, 0) > end:
-            self._cleaned_to[partition] = end
-            self.write_cleaned()
+        self.check_online()
+        if partition in self._logs and (self.checkpoints.cleaned_to(partition) or 0) > end:
+            self.checkpoints.set_cleaned_to(partition, end)
+            self.checkpoints.write_cleaned_to()
         self.checkpoint()
 
-    def _check_online(self) -> None:
+    def check_online(self) -> None:
+        """KafkaError 56 if the folder is offline."""
         if self.offline is not None:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"{self.path} is offline: {self.offline}"

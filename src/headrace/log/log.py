@@ -145,10 +145,8 @@ class Log:
                 duplicate = self.producers.judge(header)
                 if duplicate >= 0:
                     return duplicate
-        base = self.end_offset
-        last = base + delta
-        segment = self._active
-        position = segment.size
+        base, segment = self.end_offset, self._active
+        last, position = base + delta, segment.size
         size = end - pos
         if (
             position + size > self._roll_bytes
@@ -433,7 +431,7 @@ class Log:
             end = offset if base < 0 else min(offset, base)
             if self.durability.lower(end) and self._owner is not None:
                 # A crash during the truncation must not make missing bytes look like damage.
-                self._owner.log_went_back(self.partition, end)
+                self._owner.log_truncated(self.partition, end)
             dropped = self.segments[index + 1 :]
             del self.segments[index + 1 :]
             for later in reversed(dropped):  # a crash in between must not leave a hole
@@ -452,9 +450,9 @@ class Log:
         self._check_online()
         try:
             if self._owner is not None:
-                self._owner.log_restarts(self.folder)
+                self._owner.removal.hurry(self.folder)
             if self.durability.lower(0) and self._owner is not None:
-                self._owner.log_went_back(self.partition, 0)
+                self._owner.log_truncated(self.partition, 0)
             for segment in self.segments:
                 segment.remove_files()
             fresh = Segment(self.disk, self.folder, offset, 0, self.settings.index_interval_bytes)
@@ -494,7 +492,7 @@ class Log:
         self._disarm()
         unsaved = self.durability.lower(end) or self.start_offset >= end
         if unsaved and self._owner is not None:
-            self._owner.log_went_back(self.partition, end)
+            self._owner.log_truncated(self.partition, end)
 
     def delete_records_before(self, offset: int) -> int:
         """Move the log start offset to `offset` or later; returns it.
@@ -517,7 +515,7 @@ class Log:
             self.segments.positions.clear()
             self.durability.drop_below(self.segments[0].base_offset)
             if self._owner is not None:
-                self._owner.segments_dropped(dropped, self.settings.file_delete_delay_ms)
+                self._owner.removal.drop(dropped, self.settings.file_delete_delay_ms)
         return self.start_offset
 
     def delete_segments(self, count: int, now_ms: int) -> None:
@@ -531,7 +529,7 @@ class Log:
         self.segments.exchange(old, fresh)
         self.durability.names = True
         if self._owner is not None:
-            self._owner.files_set_aside(garbage, self.settings.file_delete_delay_ms)
+            self._owner.removal.remove_later(garbage, self.settings.file_delete_delay_ms)
 
     def skip_to(self, offset: int) -> None:
         """Set the log end to at least this offset: compaction removed the records before it."""
@@ -599,7 +597,7 @@ class Log:
         self.offline = reason
         self._disarm()
         if self._owner is not None:
-            self._owner.log_failed(self.partition, reason)
+            self._owner.fail(reason)
         return KafkaError(_STORAGE_ERROR, reason)
 
     def _disk_error(self, reason: str, error: OSError) -> KafkaError:

@@ -24,7 +24,7 @@ class HighWatermarks:
     def load(self) -> None:
         """Read the checkpoints of all data folders."""
         for directory in self._directories.healthy:
-            self._saved.update(directory.read_high_watermarks())
+            self._saved.update(directory.checkpoints.read_high_watermarks())
 
     def saved(self, partition: TopicPartition) -> Offset:
         """The high watermark at the last save before this start; 0 if there was none."""
@@ -41,6 +41,6 @@ class HighWatermarks:
                     offsets.setdefault(home, {})[partition.name] = replica.committed
             for home, known in offsets.items():
                 try:
-                    home.write_high_watermarks(known)
+                    home.checkpoints.write_high_watermarks(known)
                 except KafkaError as error:
                     logger.error("%s; it is tried again", error.message)

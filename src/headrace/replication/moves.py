@@ -117,7 +117,7 @@ class Moves:
                 if partition is not None and home is not None and home is not directory:
                     self._start(_Move(partition, directory), self._moves.get(name))
                 elif len(self._directories.healthy) == len(self._directories.all):
-                    self._executor.submit(_remove, name, directory.drop_future(name))
+                    self._executor.submit(_remove, name, directory.futures.discard(name))
 
     def stop(self) -> None:
         """Stop all moves; the next start continues them."""
@@ -133,7 +133,7 @@ class Moves:
 
     def _create(self, move: _Move) -> Log:
         partition = move.partition
-        return move.target.create_future(move.name, partition.topic_id, partition.settings)
+        return move.target.futures.create(move.name, partition.topic_id, partition.settings)
 
     # -- one move -------------------------------------------------------------------------------
 
@@ -161,7 +161,7 @@ class Moves:
         wanted = later is not None and later is not move and later.goes_on(move)
         if move.name in move.target.futures and not wanted:
             try:
-                await self._in_worker(move.target.drop_future(move.name))
+                await self._in_worker(move.target.futures.discard(move.name))
             except (KafkaError, OSError) as error:
                 logger.error("what was copied of %s is left behind: %s", move.name, error)
 
@@ -209,12 +209,12 @@ class Moves:
             if clean and topic_id == move.partition.topic_id:
                 settings = move.partition.settings
                 copy = await asyncio.get_running_loop().run_in_executor(
-                    self._executor, target.open_future, move.name, settings
+                    self._executor, target.futures.open, move.name, settings
                 )
                 if copy.end_offset <= move.partition.replica.log.end_offset:
                     move.generation = move.partition.replica.log.generation
                     return copy
-            await self._in_worker(target.drop_future(move.name))
+            await self._in_worker(target.futures.discard(move.name))
         return self._create(move)
 
     async def _follow(self, move: _Move, copy: Log) -> None:
