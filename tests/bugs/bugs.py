@@ -22,7 +22,7 @@ from tests.bugs.swaps import restore, swap
 
 def _ignore_sequences() -> None:
     """Every batch is new, whatever its sequence: a retry is appended once more."""
-    judge = ProducerState.judge
+    judge = ProducerState.check
 
     def careless(self: ProducerState, header: Header) -> int:
         try:
@@ -32,12 +32,12 @@ def _ignore_sequences() -> None:
                 raise
         return -1
 
-    swap(ProducerState, "judge", careless)
+    swap(ProducerState, "check", careless)
 
 
 def _ignore_epochs() -> None:
     """Whoever has the producer id may write and end transactions, fenced or not."""
-    find, end, judge = Transactions._of, Transactions.end, ProducerState.judge
+    find, end, judge = Transactions._of, Transactions.end, ProducerState.check
 
     def current(self: Transactions, name: str, who: Identity) -> Identity:
         one = self.ids.get(name)
@@ -65,7 +65,7 @@ def _ignore_epochs() -> None:
 
     swap(Transactions, "_of", find_any)
     swap(Transactions, "end", end_any)
-    swap(ProducerState, "judge", judge_any)
+    swap(ProducerState, "check", judge_any)
 
 
 def _show_open_transactions() -> None:

@@ -41,12 +41,12 @@ def _acknowledge_early() -> None:
 
 def _truncate_to_watermark() -> None:
     """A follower cuts to its own high watermark, as Kafka did before KIP-101."""
-    cut = Fetcher._cut
+    cut = Fetcher._truncate_one
 
     def cut_to_watermark(self: Fetcher, one: object, _answer: tuple[int, int]) -> int | None:
         return cut(self, one, (-1, -1))  # type: ignore[arg-type] # its own class
 
-    swap(Fetcher, "_cut", cut_to_watermark)
+    swap(Fetcher, "_truncate_one", cut_to_watermark)
 
 
 def _join_unseen() -> None:

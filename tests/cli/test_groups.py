@@ -151,7 +151,7 @@ def worker(bootstrap: str, group: str) -> Iterator[None]:
             check(int(answer.error_code), "joining")
             return answer
 
-        joined = connected.patiently("joining", lambda: join(""))
+        joined = connected.retry("joining", lambda: join(""))
         mine = SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"\x00\x01mine")
         request = SyncGroupRequest(
             group_id=GroupId(group),

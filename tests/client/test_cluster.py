@@ -42,14 +42,14 @@ def test_another_broker_is_asked_when_one_cuts_every_request(
     topic = create_topic(good.bootstrap_servers, "t")
     bad.cut("Metadata", 1000)
     cluster = connect(f"{bad.bootstrap_servers},{good.bootstrap_servers}")
-    assert topic in cluster.patiently("listing topics", lambda: cluster.topics(None))
+    assert topic in cluster.retry("listing topics", lambda: cluster.topics(None))
 
 
 def test_an_unreachable_cluster_is_given_up_and_named() -> None:
     place = f"127.0.0.1:{free_port()}"
     config = ClientConfig(parse_bootstrap(place), total_timeout_s=0.3, retry_backoff_s=0.01)
     with Cluster(config) as cluster, pytest.raises(Unreachable, match=place):
-        cluster.patiently("asking", lambda: cluster.topics(None))
+        cluster.retry("asking", lambda: cluster.topics(None))
 
 
 def test_offsets_are_found_by_end_and_by_time(cluster: Cluster, topic: str) -> None:
@@ -63,7 +63,7 @@ def test_offsets_are_found_by_end_and_by_time(cluster: Cluster, topic: str) -> N
 
 
 def test_the_coordinator_of_a_group_is_found(cluster: Cluster) -> None:
-    broker = cluster.patiently("finding", lambda: cluster.coordinator(GROUP, "a-group"))
+    broker = cluster.retry("finding", lambda: cluster.coordinator(GROUP, "a-group"))
     assert broker == cluster.coordinator(GROUP, "a-group")
 
 

@@ -85,7 +85,7 @@ def test_a_member_whose_leave_was_refused_expires_and_its_partitions_are_read(
     with RunningCluster(tmp_path / "metadata", settings=SETTINGS) as cluster:
         cluster.create("orders", 2)
         with Cluster(ClientConfig(parse_bootstrap(cluster.bootstrap_servers))) as brokers:
-            coordinator = brokers.patiently(
+            coordinator = brokers.retry(
                 "find the coordinator", lambda: brokers.coordinator(0, "billing")
             )
         cluster.wait_for(OFFSETS_TOPIC, lambda seen: len(seen.partitions[0].isrs) == 3)

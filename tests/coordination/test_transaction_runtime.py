@@ -135,7 +135,7 @@ def test_a_coordinator_that_stepped_down_in_between_completes_it_when_it_leads_a
             partition.replica.log.end_offset
         )  # the markers of others are written
         await asyncio.sleep(0.01)
-        broker.replicas.use_again(broker.metadata.image)
+        broker.replicas.apply_again(broker.metadata.image)
         log = broker.replicas.partition(TRANSACTIONS_TOPIC, 0).replica.log
         written = log.end_offset
         await until(lambda: log.end_offset == written + 1)

@@ -80,7 +80,7 @@ def test_logs_that_grew_apart_become_that_of_the_leader_even_if_it_led_before(
     cluster.wait_until_in_sync("orders")
     same_replicas(cluster, "orders")
     assert values(cluster, "orders") == [b"common", b"a1", b"a2", b"c1"]
-    assert "cutting orders-0 from 5 to 1" in cluster.brokers[second].log_file.read_text()
+    assert "truncating orders-0 from 5 to 1" in cluster.brokers[second].log_file.read_text()
 
 
 def test_a_power_cut_among_pauses_splits_nothing(make_cluster: MakeCluster, tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def seal(log: Log) -> None:
     """Make everything so far compactable."""
     log.roll()
     log.flush()
-    log.transactions.settled_below(log.end_offset)
+    log.transactions.stable_below(log.end_offset)
 
 
 def planned(log: Log, cleaned_to: int | None = None, now_ms: int = NOW) -> CompactionPlan:

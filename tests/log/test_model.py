@@ -304,7 +304,7 @@ class LogMachine(RuleBasedStateMachine):
         offset = self.start
         while (piece := self.log.read(offset, 400, stable, True)) is not None:
             data = self.disk.pread(piece.file.fd, piece.length, piece.position)
-            behind = self.log.segments.offset_behind(offset, piece, self.log.end_offset)
+            behind = self.log.segments.offset_after(offset, piece, self.log.end_offset)
             aborted = self.log.transactions.between(offset, behind)
             offset = skip_aborted(data, aborted, shown)
         hidden = {

@@ -27,13 +27,13 @@ def header(
 
 
 def feed(state: ProducerState, head: Header, base: int) -> None:
-    assert state.judge(head) == -1
+    assert state.check(head) == -1
     state.record(head, base)
 
 
 def code(state: ProducerState, head: Header) -> ErrorCode:
     with pytest.raises(KafkaError) as caught:
-        state.judge(head)
+        state.check(head)
     return caught.value.code
 
 
@@ -51,7 +51,7 @@ def test_a_gap_in_the_sequence_is_out_of_order() -> None:
 
 def test_a_replay_of_the_last_five_gets_its_old_offset() -> None:
     state = six_batches()
-    assert [state.judge(header(n * 10, 10)) for n in range(1, 6)] == [110, 120, 130, 140, 150]
+    assert [state.check(header(n * 10, 10)) for n in range(1, 6)] == [110, 120, 130, 140, 150]
 
 
 def test_a_replay_of_the_sixth_is_out_of_order() -> None:
@@ -66,18 +66,18 @@ def test_the_sequence_wraps_to_zero_between_batches() -> None:
     state = ProducerState()
     feed(state, header(MAX_SEQUENCE - 4, 5), 0)
     feed(state, header(0, 5), 5)
-    assert state.judge(header(MAX_SEQUENCE - 4, 5)) == 0
+    assert state.check(header(MAX_SEQUENCE - 4, 5)) == 0
 
 
 def test_the_sequence_wraps_inside_a_batch() -> None:
     state = ProducerState()
     feed(state, header(MAX_SEQUENCE - 1, 5), 0)
-    assert state.judge(header(MAX_SEQUENCE - 1, 5)) == 0
+    assert state.check(header(MAX_SEQUENCE - 1, 5)) == 0
     feed(state, header(3), 5)
 
 
 def test_an_unknown_producer_may_start_anywhere() -> None:
-    assert ProducerState().judge(header(77)) == -1
+    assert ProducerState().check(header(77)) == -1
 
 
 def test_an_older_epoch_is_fenced() -> None:
@@ -111,7 +111,7 @@ def test_a_marker_needs_no_sequence_and_ends_the_transaction() -> None:
     state = ProducerState()
     feed(state, header(0, attributes=TRANSACTIONAL), 5)
     marker = header(-1, attributes=TRANSACTIONAL | CONTROL)
-    assert state.judge(marker) == -1
+    assert state.check(marker) == -1
     ended = state.record_marker(marker, 6, Marker(True, 9))
     assert ended == EndedTransaction(PID, 5, 6, 7, False)
     assert state.first_open_transaction() is None
@@ -138,7 +138,7 @@ def test_silent_producers_expire_but_not_in_a_transaction() -> None:
     feed(state, header(0, timestamp=1000), 0)
     assert state.expire(1999, 1000) == 0
     assert state.expire(2000, 1000) == 1
-    assert state.judge(header(50)) == -1
+    assert state.check(header(50)) == -1
     feed(state, header(0, attributes=TRANSACTIONAL), 1)
     assert state.expire(10**9, 1000) == 0
 
@@ -166,7 +166,7 @@ def test_a_snapshot_keeps_the_last_five_batches_of_each_producer() -> None:
     state.producers[7] = Producer(4)
     loaded = ProducerState.decode(state.encode())
     for n in range(1, 6):
-        assert loaded.judge(header(n * 10, 10)) == 100 + n * 10
+        assert loaded.check(header(n * 10, 10)) == 100 + n * 10
     assert code(loaded, header(0, 10)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert loaded.producers[PID].batches == state.producers[PID].batches
     feed(loaded, header(60), 160)
@@ -187,7 +187,7 @@ def test_the_last_entry_of_a_producer_in_a_snapshot_is_what_kafka_would_write() 
     ]
     loaded = ProducerState.decode(state.encode())
     assert loaded.open_transactions == {PID: 100}
-    assert loaded.judge(header(0, attributes=TRANSACTIONAL)) == 100
+    assert loaded.check(header(0, attributes=TRANSACTIONAL)) == 100
 
 
 def test_an_entry_of_another_epoch_in_a_snapshot_replaces_those_before_it() -> None:

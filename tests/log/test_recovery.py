@@ -130,7 +130,7 @@ def test_a_truncation_logs_the_number_of_bytes(caplog: pytest.LogCaptureFixture)
     disk.corrupt(log_path(), whole + b"\0" * 17)
     with caplog.at_level(logging.WARNING, "headrace.log"):
         assert reopened(killed(disk), ONE_SEGMENT).end_offset == 9
-    assert "orders-0: cut 17 bytes" in caplog.text
+    assert "orders-0: truncated 17 bytes" in caplog.text
 
 
 def test_segments_after_a_cut_are_dropped_where_other_replicas_have_them() -> None:
@@ -245,9 +245,9 @@ def test_a_consumer_gets_an_error_for_a_hole_from_any_position() -> None:
     ((first, following),) = after.holes
     read = after.read(bases[1], 1 << 20, after.end_offset, True)
     assert read is not None
-    assert after.segments.offset_behind(bases[1], read, after.end_offset) == following
+    assert after.segments.offset_after(bases[1], read, after.end_offset) == following
     assert read_header(read.read(), 0)[6] + bases[1] + 1 == first, "it ends before the hole"
-    with pytest.raises(KafkaError, match=f"go on at {following}") as caught:
+    with pytest.raises(KafkaError, match=f"continue at {following}") as caught:
         after.read(first, 1 << 20, after.end_offset, True)
     assert caught.value.code == ErrorCode.CORRUPT_MESSAGE
     assert after.read(following, 1 << 20, after.end_offset, True) is not None

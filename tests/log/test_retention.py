@@ -13,7 +13,7 @@ from headrace.clock import ManualClock
 from headrace.disk.memory import MemoryDisk
 from headrace.log.directory import LogDirectory
 from headrace.log.log import Log
-from headrace.log.retention import LogView, Reason, Risk, Verdict, decide, risks
+from headrace.log.retention import LogView, Reason, RetentionDecision, Risk, decide, risks
 from headrace.settings import LogSettings
 from tests.log.samples import NOW, ORDERS, ORDERS_ID, SMALL, append, batch, open_directory
 
@@ -141,12 +141,16 @@ def test_records_without_consumers_are_deleted_by_age() -> None:
 def test_a_group_holds_what_it_has_not_read_up_to_a_size() -> None:
     chosen = LogSettings(retention_ms=0, retention_hold_groups=frozenset({"slow"}))
     log, late = view(*HUNDREDS, Piece(300, 0), end=300), NOW + 1000
-    assert decide(log, chosen, late, {"slow": 100}) == Verdict((Reason.TIME,), 2000)
-    assert decide(log, chosen, late, {"slow": 300}) == Verdict((Reason.TIME,) * 3, 0)
-    assert decide(log, chosen, late, {}) == Verdict((), 3000), "one that never read holds all"
+    assert decide(log, chosen, late, {"slow": 100}) == RetentionDecision((Reason.TIME,), 2000)
+    assert decide(log, chosen, late, {"slow": 300}) == RetentionDecision((Reason.TIME,) * 3, 0)
+    assert decide(log, chosen, late, {}) == RetentionDecision((), 3000), (
+        "one that never read holds all"
+    )
     bounded = replace(chosen, retention_hold_bytes=1500)
-    assert decide(log, bounded, late, {}) == Verdict((Reason.HOLD,) * 2, 1000)
-    assert decide(log, bounded, late, {"slow": 100}) == Verdict((Reason.TIME, Reason.HOLD), 1000)
+    assert decide(log, bounded, late, {}) == RetentionDecision((Reason.HOLD,) * 2, 1000)
+    assert decide(log, bounded, late, {"slow": 100}) == RetentionDecision(
+        (Reason.TIME, Reason.HOLD), 1000
+    )
 
 
 def test_deleting_records_by_hand_is_not_held_up() -> None:

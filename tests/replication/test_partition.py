@@ -389,7 +389,9 @@ def test_a_transaction_is_hidden_until_its_marker(broker: OneBroker) -> None:
     assert partition.replica.read_committed(1, 10_000, True) == (None, [])
     assert partition.append_marker(7, 0, True, 3, NOW) == 2
     assert 7 not in partition.replica.log.producers.open_transactions
-    assert not partition.replica.log.transactions.unsettled, "nothing is kept for each transaction"
+    assert not partition.replica.log.transactions.unreplicated, (
+        "nothing is kept for each transaction"
+    )
     assert partition.replica.last_stable_offset == 3
     assert partition.replica.read_committed(1, 10_000, True)[1] == []
 
@@ -554,7 +556,7 @@ async def acknowledged_late(broker: OneBroker, partition: Partition) -> bytes:
     partition.replica.truncate_to(0)
     data = batch(b"other")
     partition.replica.log.append_replica(memoryview(data), 0, len(data), NOW)
-    partition.replica.follow_to(1)
+    partition.replica.use_leader_high_watermark(1)
     told = await answer
     assert isinstance(told, bytes)
     return told

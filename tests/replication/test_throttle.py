@@ -48,12 +48,12 @@ def test_copying_pauses_until_the_rate_has_caught_up(broker: OneBroker) -> None:
     waits = []
     for seconds in (4.9, 0.2):
         clock.now_s += seconds
-        waits.append(throttle.is_overdrawn)
+        waits.append(throttle.is_exceeded)
     throttle.copied(5000)
     set_rate(broker, 10_000)
     for seconds in (0.4, 0.2):
         clock.now_s += seconds
-        waits.append(throttle.is_overdrawn)
+        waits.append(throttle.is_exceeded)
     assert waits == [True, False, True, False]
 
 

@@ -50,8 +50,8 @@ class ClusterView:
 def view_cluster(cluster: Cluster) -> ClusterView:
     """The cluster as it is now."""
     found = describe_cluster(cluster)
-    layout = cluster.patiently("describing partitions", lambda: read_layout(cluster))
-    moving = cluster.patiently("listing moves", lambda: moves_under_way(cluster))
+    layout = cluster.retry("describing partitions", lambda: read_layout(cluster))
+    moving = cluster.retry("listing moves", lambda: moves_under_way(cluster))
     support = describe_support(cluster)
     short = {
         partition: row

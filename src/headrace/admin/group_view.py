@@ -184,7 +184,7 @@ def describe(
     found = describe_groups(cluster, names)
     if known is None and any(each.state == DEAD for each in found.values()):
         known, _ = list_groups(cluster)
-    brokers = cluster.patiently("listing brokers", cluster.brokers)
+    brokers = cluster.retry("listing brokers", cluster.brokers)
     return {
         name: _described(_as_listed(each, (known or {}).get(name)), brokers)
         for name, each in found.items()
@@ -247,7 +247,7 @@ def view_groups(
     committed, _ = committed_by_group(cluster, (group.name for group in groups))
     rows = {group.name: _rows(group, committed.get(group.name, {})) for group in groups}
     partitions = {TopicPartition(*at) for found in rows.values() for at in found}
-    ends = cluster.patiently("end offsets", lambda: end_offsets(cluster, partitions))
+    ends = cluster.retry("end offsets", lambda: end_offsets(cluster, partitions))
     views = [
         GroupView(
             group,

@@ -29,14 +29,14 @@ class MoveProgress:
 
 def settled_layout(cluster: Cluster) -> Layout:
     """Which broker holds what; AdminError MOVES_UNDER_WAY while partitions are moving."""
-    moving = cluster.patiently("listing moves", lambda: layout.moves_under_way(cluster))
+    moving = cluster.retry("listing moves", lambda: layout.moves_under_way(cluster))
     if moving:
         raise AdminError(
             f"{len(moving)} partition(s) are moving already, such as {next(iter(moving))}",
             code="MOVES_UNDER_WAY",
             hint="Wait until `headrace cluster describe` shows no moves, then plan again.",
         )
-    return cluster.patiently("asking who holds what", lambda: layout.read_layout(cluster))
+    return cluster.retry("asking who holds what", lambda: layout.read_layout(cluster))
 
 
 def plan_balance(found: Layout) -> Plan:
@@ -92,10 +92,10 @@ def move_all(cluster: Cluster, plan: Plan, at_once: int) -> Iterator[MoveProgres
         room = min(at_once - len(moving), len(waiting))
         batch = dict(waiting.popitem() for _ in range(room))
         if batch:
-            errors = cluster.patiently("moving partitions", partial(layout.move, cluster, batch))
+            errors = cluster.retry("moving partitions", partial(layout.move, cluster, batch))
             refused |= errors
             moving |= batch.keys() - errors.keys()
-        under_way = cluster.patiently("listing moves", lambda: layout.moves_under_way(cluster))
+        under_way = cluster.retry("listing moves", lambda: layout.moves_under_way(cluster))
         moving &= under_way.keys()
         left = len(waiting) + len(moving)
         yield MoveProgress(len(plan.moves) - left, len(plan.moves), len(moving), dict(refused))
@@ -105,8 +105,8 @@ def move_all(cluster: Cluster, plan: Plan, at_once: int) -> Iterator[MoveProgres
 
 def elect_preferred_leaders(cluster: Cluster) -> dict[TopicPartition, KafkaError]:
     """Elect the preferred leaders where others lead; returns the errors."""
-    now = cluster.patiently("asking who leads", lambda: layout.read_layout(cluster))
+    now = cluster.retry("asking who leads", lambda: layout.read_layout(cluster))
     wanted = not_led_by_preferred(now)
     if not wanted:
         return {}
-    return cluster.patiently("electing leaders", lambda: layout.elect_preferred(cluster, wanted))
+    return cluster.retry("electing leaders", lambda: layout.elect_preferred(cluster, wanted))

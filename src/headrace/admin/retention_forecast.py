@@ -202,7 +202,7 @@ def _facts(
     by_topic: dict[str, list[int]] = {}
     for at in partitions:
         by_topic.setdefault(at.topic, []).append(at.partition)
-    brokers = cluster.patiently("listing brokers", cluster.brokers)
+    brokers = cluster.retry("listing brokers", cluster.brokers)
     sizes = partition_sizes(cluster, brokers, by_topic)
     configs = topic_configs(cluster, by_topic, RETENTION_CONFIGS)
     settings = {name: retention_settings(found) for name, found in configs.items()}

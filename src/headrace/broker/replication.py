@@ -67,9 +67,9 @@ class Replication:
         """Begin; needs a running event loop."""
         loop = asyncio.get_running_loop()
         self._replicas.on_roles = lambda: self._soon(self._fetchers.update)
-        self._replicas.isr_wanted.on_add = lambda: self._soon(self._in_sync.expand)
-        self._replicas.unfit.on_add = lambda: self._soon(self._retire)
-        self._replicas.damaged.on_add = lambda: self._soon(self._damage.mend)
+        self._replicas.isr_expansions.on_add = lambda: self._soon(self._in_sync.expand)
+        self._replicas.offline_replicas.on_add = lambda: self._soon(self._retire)
+        self._replicas.damaged.on_add = lambda: self._soon(self._damage.repair)
         self._metadata.listeners.append(self._changed)
 
         def changed() -> None:
@@ -94,7 +94,7 @@ class Replication:
         self._soon(self._membership.look)
         self._soon(self._fetchers.update)
         self._soon(self._retire)
-        self._soon(self._damage.mend)
+        self._soon(self._damage.repair)
 
     async def hand_over(self) -> None:
         """Before a stop, move leadership to other brokers, so that clients are not interrupted."""
@@ -116,7 +116,7 @@ class Replication:
 
     def _changed(self, _old: Image, _new: Image) -> None:
         self._soon(self._membership.look)
-        if self._replicas.isr_wanted.offsets:
+        if self._replicas.isr_expansions.offsets:
             self._soon(self._in_sync.expand)
 
     def _refresh(self) -> None:
@@ -177,16 +177,16 @@ class Replication:
 
     def _lead_again(self) -> None:
         self._metadata.refresh()
-        self._replicas.use_again(self._metadata.image)
+        self._replicas.apply_again(self._metadata.image)
         self._soon(self._fetchers.update)
         self._soon(self._membership.look)
 
     def _retire(self) -> None:
-        unfit = list(self._replicas.unfit.offsets)
+        unfit = list(self._replicas.offline_replicas.offsets)
         if not unfit:
             return
         self._membership.retire([partition.name for partition in unfit])
-        self._replicas.unfit.offsets.clear()
+        self._replicas.offline_replicas.offsets.clear()
         # If no other broker can lead, opening the log is tried again: the disk may have been full,
         # or descriptors used up.
         own = [one for one in unfit if one.leader == self._replicas.node_id and not one.leads]

@@ -48,7 +48,7 @@ def describe_acls(cluster: Cluster, wanted: AclFilter = AclFilter()) -> list[Acl
             for row in resource.acls
         )  # fmt: skip
 
-    return cluster.patiently("describing ACLs", attempt)
+    return cluster.retry("describing ACLs", attempt)
 
 
 def create_acls(cluster: Cluster, acls: Sequence[AclBinding]) -> None:
@@ -76,7 +76,7 @@ def create_acls(cluster: Cluster, acls: Sequence[AclBinding]) -> None:
         for acl, row in zip(acls, answer.results, strict=True):
             check(int(row.error_code), f"ACL {acl}", row.error_message)
 
-    cluster.patiently("creating ACLs", attempt)
+    cluster.retry("creating ACLs", attempt)
 
 
 def delete_acls(cluster: Cluster, filters: Sequence[AclFilter]) -> list[AclBinding]:
@@ -112,7 +112,7 @@ def delete_acls(cluster: Cluster, filters: Sequence[AclFilter]) -> list[AclBindi
                 deleted.append(acl)
         return sorted(set(deleted))
 
-    return cluster.patiently("deleting ACLs", attempt)
+    return cluster.retry("deleting ACLs", attempt)
 
 
 def _binding(

@@ -49,7 +49,7 @@ class BrokerSupport:
 
 def describe_cluster(cluster: Cluster) -> ClusterDescription:
     """The cluster according to one of its brokers."""
-    answer = cluster.patiently("describing the cluster", lambda: cluster.metadata(()))
+    answer = cluster.retry("describing the cluster", lambda: cluster.metadata(()))
     brokers = [
         LiveBroker(int(row.node_id), row.host, int(row.port), row.rack) for row in answer.brokers
     ]
@@ -78,7 +78,7 @@ def describe_support(cluster: Cluster) -> BrokerSupport:
         check(int(answer.error_code), "asking for API versions")
         return answer
 
-    answer = cluster.patiently("asking for API versions", attempt)
+    answer = cluster.retry("asking for API versions", attempt)
     ranges = []
     for row in answer.api_keys:
         words = api_key_map.get(int(row.api_key), "unknown").split("_")

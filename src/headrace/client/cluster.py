@@ -260,7 +260,7 @@ class Cluster:
 
     # ---------------------------------------------------------------------------------- retries
 
-    def patiently(
+    def retry(
         self, what: str, attempt: Callable[[], Result], timeout_s: float | None = None
     ) -> Result:
         """The result of `attempt`, which is retried with back-off after retriable errors."""
@@ -289,7 +289,7 @@ class Cluster:
                 raise error_of(3, f"topic {', '.join(missing)}", "it does not exist")
             return found
 
-        return self.patiently("asking about topics", attempt, NEW_TOPIC_PATIENCE_S)
+        return self.retry("asking about topics", attempt, NEW_TOPIC_PATIENCE_S)
 
     # ------------------------------------------------------------------------------ connections
 

@@ -65,12 +65,12 @@ def describe_configs(cluster: Cluster, kind: ConfigResourceType, name: str) -> l
         check(int(answer.error_code), what, answer.error_message)
         return _values(answer)
 
-    return cluster.patiently(f"describing the configs of {what}", attempt)
+    return cluster.retry(f"describing the configs of {what}", attempt)
 
 
 def describe_topic_configs(cluster: Cluster, topics: Iterable[str]) -> dict[str, list[ConfigValue]]:
     """All configs of many topics, in one request; topics that do not exist are left out."""
-    return cluster.patiently(
+    return cluster.retry(
         "describing the configs of topics",
         lambda: {name: _values(row) for name, row in _ask_topics(cluster, topics, None).items()},
     )
@@ -99,7 +99,7 @@ def topic_configs(
     cluster: Cluster, topics: Iterable[str], keys: Sequence[str]
 ) -> dict[str, dict[str, str | None]]:
     """Some configs of many topics, in one request; topics that do not exist are left out."""
-    return cluster.patiently(
+    return cluster.retry(
         f"describing {', '.join(keys)}",
         lambda: {
             name: {each.name: each.value for each in row.configs}
@@ -174,7 +174,7 @@ def alter_configs(
         for row in answer.responses:
             check(int(row.error_code), what, row.error_message)
 
-    cluster.patiently(f"changing the configs of {what}", attempt)
+    cluster.retry(f"changing the configs of {what}", attempt)
 
 
 def _broker(kind: ConfigResourceType, name: str) -> int | None:

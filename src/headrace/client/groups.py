@@ -92,7 +92,7 @@ def list_groups(cluster: Cluster) -> tuple[list[ListedGroup], list[KafkaError | 
 
     found: list[ListedGroup] = []
     failures: list[KafkaError | ClientError] = []
-    for broker in cluster.patiently("listing brokers", cluster.brokers):
+    for broker in cluster.retry("listing brokers", cluster.brokers):
         what = f"listing the groups of broker {broker}"
 
         def attempt(broker: int = broker, what: str = what) -> ListGroupsResponse:
@@ -102,7 +102,7 @@ def list_groups(cluster: Cluster) -> tuple[list[ListedGroup], list[KafkaError | 
 
         try:
             patience_s = min(LISTING_PATIENCE_S, cluster.config.total_timeout_s)
-            answer = cluster.patiently(what, attempt, patience_s)
+            answer = cluster.retry(what, attempt, patience_s)
         except (KafkaError, Unreachable) as error:
             failures.append(error)
             continue
@@ -132,7 +132,7 @@ def describe_groups(cluster: Cluster, groups: Iterable[str]) -> dict[str, GroupD
             if rest:
                 found.update(_describe_classic(cluster, broker, rest))
 
-    cluster.patiently("describing groups", attempt)
+    cluster.retry("describing groups", attempt)
     return {name: found[name] for name in wanted}
 
 
@@ -276,7 +276,7 @@ def delete_groups(cluster: Cluster, groups: Iterable[str]) -> dict[str, KafkaErr
                     refused[name] = error
                 left.remove(name)
 
-    cluster.patiently("deleting groups", attempt)
+    cluster.retry("deleting groups", attempt)
     return refused
 
 
@@ -311,7 +311,7 @@ def delete_offsets(cluster: Cluster, group: str, partitions: Iterable[TopicParti
             for row in topic.partitions:
                 check(int(row.error_code), f"{what}: {topic.name}-{row.partition_index}")
 
-    cluster.patiently(what, attempt)
+    cluster.retry(what, attempt)
 
 
 def commit_offsets(
@@ -355,7 +355,7 @@ def commit_offsets(
             for row in topic.partitions:
                 check(int(row.error_code), f"{what}: {topic.name}-{row.partition_index}")
 
-    cluster.patiently(what, attempt, timeout_s)
+    cluster.retry(what, attempt, timeout_s)
 
 
 def committed_offsets(
@@ -407,7 +407,7 @@ def committed_offsets(
                     found[at] = Committed(int(row.committed_offset), row.metadata or "")
         return found
 
-    return cluster.patiently(what, attempt, timeout_s)
+    return cluster.retry(what, attempt, timeout_s)
 
 
 def committed_by_group(
@@ -450,5 +450,5 @@ def committed_by_group(
                     if row.committed_offset >= 0 and not row.error_code
                 }
 
-    cluster.patiently("reading offsets of groups", attempt)
+    cluster.retry("reading offsets of groups", attempt)
     return found, refused

@@ -30,7 +30,7 @@ def describe_log_folders(cluster: Cluster) -> list[LogFolder]:
     from kio.schema.describe_log_dirs.v4.response import DescribeLogDirsResponse
 
     found: list[LogFolder] = []
-    for broker in sorted(cluster.patiently("listing brokers", cluster.brokers)):
+    for broker in sorted(cluster.retry("listing brokers", cluster.brokers)):
         try:
             answer = cluster.ask(
                 DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse, broker

@@ -173,7 +173,7 @@ class GroupMember:
         if self._fenced is not None:
             raise self._fenced
         if self._generation < 0:
-            self._cluster.patiently(f"joining group {self._group}", self._join, 2 * COMMIT_WITHIN_S)
+            self._cluster.retry(f"joining group {self._group}", self._join, 2 * COMMIT_WITHIN_S)
 
     def _join(self) -> None:
         """Join and sync until the group is stable with the wanted assignment."""

@@ -47,7 +47,7 @@ def find_offsets(
             for partition, answer in _ask(cluster, broker, topics, wanted, isolation).items():
                 found[partition] = _checked(partition, answer)
 
-    cluster.patiently("listing offsets", attempt)
+    cluster.retry("listing offsets", attempt)
     return found
 
 

@@ -70,7 +70,7 @@ def init_producer(
         epoch = int(answer.producer_epoch)
         return ProducerIdentity(int(answer.producer_id), epoch, transactional_id)
 
-    return cluster.patiently(what, attempt)
+    return cluster.retry(what, attempt)
 
 
 def add_partitions(
@@ -104,7 +104,7 @@ def add_partitions(
             for row in topic.results_by_partition:
                 check(int(row.partition_error_code), f"{what}: {topic.name}-{row.partition_index}")
 
-    cluster.patiently(what, attempt)
+    cluster.retry(what, attempt)
 
 
 def produce(
@@ -125,7 +125,7 @@ def produce(
             some = {each: batches[each] for parts in topics.values() for each in parts}
             done.update(_produce_once(cluster, broker, some, producer, acks))
 
-    cluster.patiently("producing", attempt)
+    cluster.retry("producing", attempt)
     return done
 
 
@@ -200,7 +200,7 @@ def add_offsets(cluster: Cluster, producer: ProducerIdentity, group: str) -> Non
         broker = cluster.coordinator(TRANSACTION, producer.in_transactions)
         check(int(cluster.ask(request, AddOffsetsToTxnResponse, broker).error_code), what)
 
-    cluster.patiently(what, attempt)
+    cluster.retry(what, attempt)
 
 
 def commit_offsets_in_transaction(
@@ -248,7 +248,7 @@ def commit_offsets_in_transaction(
             for row in topic.partitions:
                 check(int(row.error_code), f"{what}: {topic.name}-{row.partition_index}")
 
-    cluster.patiently(what, attempt)
+    cluster.retry(what, attempt)
 
 
 def end_transaction(cluster: Cluster, producer: ProducerIdentity, commit: bool) -> None:
@@ -268,4 +268,4 @@ def end_transaction(cluster: Cluster, producer: ProducerIdentity, commit: bool) 
         broker = cluster.coordinator(TRANSACTION, producer.in_transactions)
         check(int(cluster.ask(request, EndTxnResponse, broker).error_code), what)
 
-    cluster.patiently(what, attempt)
+    cluster.retry(what, attempt)

@@ -49,7 +49,7 @@ def list_quotas(cluster: Cluster, entity: Entity) -> list[EntityQuotas]:
             for found in answer.entries or ()
         ]
 
-    return cluster.patiently("listing quotas", attempt)
+    return cluster.retry("listing quotas", attempt)
 
 
 def alter_quotas(
@@ -76,7 +76,7 @@ def alter_quotas(
         for row in cluster.ask_controller(request, AlterClientQuotasResponse).entries:
             check(int(row.error_code), what, row.error_message)
 
-    cluster.patiently(f"changing {what}", attempt)
+    cluster.retry(f"changing {what}", attempt)
 
 
 def shown(entity: Entity) -> str:

@@ -83,7 +83,7 @@ def describe_tokens(cluster: Cluster) -> list[TokenDescription]:
         ]
         return sorted(found, key=lambda token: (token.issue_ms, token.id))
 
-    return cluster.patiently("describing delegation tokens", attempt)
+    return cluster.retry("describing delegation tokens", attempt)
 
 
 def renew_token(cluster: Cluster, token: TokenDescription) -> int:

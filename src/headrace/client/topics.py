@@ -54,7 +54,7 @@ def describe_topics(
             found[name] = TopicDescription(name, row.topic_id, row.is_internal, partitions)
         return found
 
-    return cluster.patiently("describing topics", attempt)
+    return cluster.retry("describing topics", attempt)
 
 
 def create_topics(
@@ -96,7 +96,7 @@ def create_topics(
             (str(row.name), int(row.error_code), row.error_message) for row in answer.topics
         )
 
-    return cluster.patiently("creating topics", attempt)
+    return cluster.retry("creating topics", attempt)
 
 
 def delete_topics(cluster: Cluster, names: Sequence[str]) -> dict[str, KafkaError]:
@@ -114,7 +114,7 @@ def delete_topics(cluster: Cluster, names: Sequence[str]) -> dict[str, KafkaErro
             (str(row.name), int(row.error_code), row.error_message) for row in answer.responses
         )
 
-    return cluster.patiently("deleting topics", attempt)
+    return cluster.retry("deleting topics", attempt)
 
 
 def add_partitions(cluster: Cluster, name: str, total: int) -> None:
@@ -137,7 +137,7 @@ def add_partitions(cluster: Cluster, name: str, total: int) -> None:
             (str(row.name), int(row.error_code), row.error_message) for row in answer.results
         )
 
-    for error in cluster.patiently("adding partitions", attempt).values():
+    for error in cluster.retry("adding partitions", attempt).values():
         raise error
 
 

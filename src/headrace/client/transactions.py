@@ -70,7 +70,7 @@ def list_transactions(
     wanted = tuple(states)
     request = ListTransactionsRequest(state_filters=wanted, duration_filter=i64(longer_ms))
     found: list[ListedTransaction] = []
-    for broker in cluster.patiently("listing brokers", cluster.brokers):
+    for broker in cluster.retry("listing brokers", cluster.brokers):
         what = f"listing the transactions of broker {broker}"
 
         def attempt(broker: int = broker, what: str = what) -> ListTransactionsResponse:
@@ -87,7 +87,7 @@ def list_transactions(
             ListedTransaction(
                 str(row.transactional_id), int(row.producer_id), row.transaction_state
             )
-            for row in cluster.patiently(what, attempt).transaction_states
+            for row in cluster.retry(what, attempt).transaction_states
         ]
     return sorted(found, key=lambda each: each.transactional_id)
 
@@ -125,7 +125,7 @@ def describe_transactions(
                 found[name] = _described(row)
         return found
 
-    return cluster.patiently("describing transactions", attempt)
+    return cluster.retry("describing transactions", attempt)
 
 
 def _described(row: "TransactionState") -> TransactionDescription:
@@ -194,7 +194,7 @@ def active_producers_of(
                         for one in row.active_producers
                     ]
 
-    cluster.patiently("describing producers", attempt)
+    cluster.retry("describing producers", attempt)
     return found
 
 
@@ -229,4 +229,4 @@ def write_abort_marker(
         answer = cluster.ask(request, WriteTxnMarkersResponse, cluster.leader(partition))
         check(int(answer.markers[0].topics[0].partitions[0].error_code), str(partition))
 
-    cluster.patiently(f"aborting a transaction in {partition}", attempt)
+    cluster.retry(f"aborting a transaction in {partition}", attempt)

@@ -63,7 +63,7 @@ def describe_users(cluster: Cluster, names: Sequence[str] = ()) -> dict[str, Use
             )
         return dict(sorted(found.items()))
 
-    return cluster.patiently("describing users", attempt)
+    return cluster.retry("describing users", attempt)
 
 
 def set_password(
@@ -116,4 +116,4 @@ def _alter(cluster: Cluster, request: "AlterUserScramCredentialsRequest", what: 
         for row in answer.results:
             check(int(row.error_code), what, row.error_message)
 
-    cluster.patiently(f"changing {what}", attempt)
+    cluster.retry(f"changing {what}", attempt)

@@ -85,7 +85,7 @@ def _broker(request: ConsoleRequest) -> int:
 
 
 def _moving(cluster: Cluster) -> list[Mapping[str, object]]:
-    found = cluster.patiently("listing reassignments", lambda: moves_under_way(cluster))
+    found = cluster.retry("listing reassignments", lambda: moves_under_way(cluster))
     return [
         {
             "topic": at.topic,

@@ -92,7 +92,7 @@ def _recent(asked: Mapping[str, float], now: float) -> dict[str, float]:
 
 def take_sample(cluster: Cluster, topics: Collection[str], groups: Collection[str]) -> FlowSample:
     """The offsets of these topics and groups; what cannot be read is left out."""
-    found = cluster.patiently("topics", lambda: cluster.topics(list(topics))) if topics else {}
+    found = cluster.retry("topics", lambda: cluster.topics(list(topics))) if topics else {}
     places = [
         TopicPartition(name, index)
         for name, topic in found.items()

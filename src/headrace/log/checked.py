@@ -1,9 +1,9 @@
 """Reading batches with their checksums: in recovery, and before old bytes are first served.
 
-A batch that a producer sent is checked when it is appended. What a segment held when it was opened
-may be damaged since: it is checked once, at the first read, and again after its file
-was closed for lack of use. The base offset is not under the checksum, but it has to fit between
-the offsets of the batches before and behind it.
+A batch is checked when it is appended. The bytes that a segment had when it was opened may be
+damaged: they are checked at the first read, and again after the file was closed because it was not
+used. The checksum does not cover the base offset, which must fit between the offsets of the
+neighbouring batches.
 """
 
 import logging
@@ -28,9 +28,9 @@ from headrace.wire.checksum import crc32c
 
 _SCAN_BYTES = 1 << 20
 _AHEAD_BYTES = 128 << 10
-"""What one read checks at least: small reads that follow find it done. Fits a processor's cache."""
+"""The bytes that one read checks at least, so that small reads that follow need no check."""
 _CHECK_BYTES = 8 << 20
-"""What one read checks at most while all other clients wait: a few milliseconds' worth."""
+"""The bytes that one read checks at most: other clients wait for a few milliseconds."""
 
 NO_OFFSET = -1
 
@@ -85,8 +85,8 @@ def checked_batches(
                 return
         if crc32c(view[at + CHECKSUMMED_FROM : at + length]) != crc:
             return
-        # Of two batches that overlap, the one behind a gap has the wrong offset.
-        if base > lowest and _goes_back(segment, position + length, base + delta):
+        # Of two batches that overlap, the one after a gap has the wrong offset.
+        if base > lowest and _overlaps_next(segment, position + length, base + delta):
             return
         yield position, Header._make(fields)
         lowest = base + delta + 1
@@ -94,14 +94,14 @@ def checked_batches(
 
 
 def check(segment: Segment, position: int, stop: int, upper: int) -> tuple[int, int | None]:
-    """How far from `position` on batches are whole, up to `stop`, and the offset behind them.
+    """The end of the valid batches from `position` on, at most `stop`, and the offset after them.
 
-    None for that offset where all is well up to `stop`, and -1 before a hole: what is read there
-    next has to be looked up. `upper` is the offset behind the segment.
-    KafkaError 2 if the first batch is damaged already.
+    The offset is None if all batches up to `stop` are valid, and -1 before a hole: the next read
+    has to look up its position. `upper` is the offset after the segment.
+    KafkaError 2 if the first batch is damaged.
     """
     for hole in segment.holes.known:
-        # A hole without bytes ends a read, too: the next read must report it.
+        # A read also ends at a hole without bytes: the next read must report it.
         at = hole.start if hole.start >= 0 else segment.locate(hole.following)[0]
         if position < at < stop:
             whole, following = _check(segment, position, at, upper)
@@ -131,15 +131,15 @@ def _check(segment: Segment, position: int, stop: int, upper: int) -> tuple[int,
 
 
 class DamageFound(Exception):
-    """Damage was met, and the segment knows now what of it is whole."""
+    """Damage was found and recorded in the segment: the caller reads again."""
 
 
 def _damaged(segment: Segment, position: int) -> KafkaError:
     error = KafkaError(
         ErrorCode.CORRUPT_MESSAGE,
         f"{segment.files.path(LOG)} is damaged at position {position}; the batch there is not "
-        "served. It is fetched again from another replica, if one is in sync; else `headrace log "
-        "verify` shows what is lost, and readers may go on behind it",
+        "served. It is fetched from another replica if one is in sync. Otherwise readers must skip "
+        "it; `headrace log verify` shows what is lost",
     )
     if segment.holes.reported_at != position:  # logged once
         segment.holes.reported_at = position
@@ -147,7 +147,7 @@ def _damaged(segment: Segment, position: int) -> KafkaError:
     return error
 
 
-def whole_to(
+def checked_stop(
     segment: Segment,
     position: int,
     stop: int,
@@ -155,7 +155,7 @@ def whole_to(
     segments: LogSegments,
     end: int,
 ) -> tuple[int, int]:
-    """Where a read from `position` to `stop` has to end, and the offset there (`following`).
+    """Where a read from `position` to `stop` must end, and the offset there (`following`).
 
     `segments` and `end` are the log's.
     """
@@ -183,11 +183,11 @@ def _offset_before(segment: Segment, position: int) -> int:
             return lowest
         if not rebuilt:
             segment.rebuild_indexes()
-    return segment.base_offset + MAX_RELATIVE  # nothing leads to this position
+    return segment.base_offset + MAX_RELATIVE  # no batch ends at this position
 
 
-def _goes_back(segment: Segment, position: int, last: int) -> bool:
-    """Whether the batch at `position`, if one can be made out there, begins before `last`."""
+def _overlaps_next(segment: Segment, position: int, last: int) -> bool:
+    """Whether there is a batch at `position` whose offsets begin at `last` or before."""
     file = segment.opened()
     data = file.pread(file.fd, HEADER_BYTES, position)
     if len(data) < HEADER_BYTES:

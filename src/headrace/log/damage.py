@@ -1,16 +1,16 @@
-"""Damage in a log file: which bytes and which offsets cannot be served, and where a log goes on.
+"""Damage in a log file: which bytes and offsets cannot be served, and where the next batch begins.
 
-A batch is sound if its structure and its CRC-32C are right and its offsets fit between those of its
-neighbours. Behind a batch that is not, the file is searched byte by byte for the next sound one.
-What lies between is a hole: readers get error 2 for its offsets, everything else is served, and no
-offset of it is given out again. `damaged-offsets-checkpoint` in the partition's folder lists the
-holes that recovery found, because one at the end of a file leaves no trace in the bytes:
+A batch is valid if its structure and its CRC-32C are right and its offsets fit between those of its
+neighbours. After an invalid batch, the file is searched byte by byte for the next valid one. The
+range between them is a hole: readers get error 2 for its offsets, everything else is served, and
+its offsets are not used again. `damaged-offsets-checkpoint` in the partition's folder lists the
+holes that recovery found, because a hole at the end of a file leaves no trace in the bytes:
 
     0                             version
     1                             number of lines that follow
-    1500 2000                     first offset that is lost, first offset behind the hole
+    1500 2000                     first offset that is lost, first offset after the hole
 
-Recovery decides what is a hole and what is a torn tail (`recovery.py`).
+`recovery.py` decides what is a hole and what is a torn tail.
 """
 
 from collections.abc import Callable, Iterable
@@ -38,11 +38,11 @@ _SEARCH_BYTES = 1 << 20
 _MAGIC_BYTE = bytes([MAGIC])
 
 Read: TypeAlias = Callable[[int, int], bytes]
-"""Of a file: so many bytes from a position on."""
+"""Reads a number of bytes at a position of a file."""
 
 
 def examine(segment: Segment) -> None:
-    """Find all holes of a segment by its bytes, with checksums; it knows them from then on."""
+    """Find all holes of a segment with checksums, and record them in the segment."""
     found: list[Hole] = []
     position, lowest = 0, segment.base_offset
     behind = segment.upper or segment.base_offset + MAX_RELATIVE + 1
@@ -71,7 +71,7 @@ def overlaps(one: Hole, other: Hole) -> bool:
 def next_batch(
     segment: Segment, position: int, lowest: int, upper: int | None, *, gapless: bool = False
 ) -> tuple[int, int] | None:
-    """As `find_batch` has it, in a segment: all offsets are at least `lowest` and below `upper`."""
+    """`find_batch` in a segment: all offsets are at least `lowest` and below `upper`."""
     file = segment.opened()
     highest = segment.base_offset + MAX_RELATIVE
     limits = (lowest, highest if upper is None else min(highest, upper - 1))
@@ -91,12 +91,12 @@ def find_batch(
     *,
     gapless: bool = False,
 ) -> tuple[int, int] | None:
-    """Position and base offset of the first sound batch at `position` or behind it, or None.
+    """Position and base offset of the first valid batch at `position` or after it, or None.
 
     All its offsets lie within `limits`. What follows it must be the end of the file or a batch that
-    begins behind it: so bytes inside a record that look like a batch are not taken for one. In a
-    log without gaps a batch at `position` itself only has the wrong offset, and counts if the batch
-    behind it, or at the end of the file `upper`, begins exactly where it ends.
+    begins after it, so that bytes inside a record that look like a batch are not taken for one. In
+    a log without gaps, a batch at `position` itself has the wrong offset; it is found only if the
+    next batch, or `upper` at the end of the file, begins exactly where it ends.
     """
     lowest, highest = limits
     origin = position
@@ -138,14 +138,14 @@ def _base_offset_at(read: Read, size: int, position: int) -> int | None:
 
 
 def read_holes(disk: Disk, folder: str, names: Iterable[str]) -> list[tuple[int, int]]:
-    """The holes that an earlier recovery wrote down: first offset, and first offset behind it."""
+    """The holes that an earlier recovery found: first offset, and first offset after it."""
     if FILE_NAME not in names:
         return []
     try:
         rows = decode_lines(read_file(disk, f"{folder}/{FILE_NAME}"), 2)
         holes = [(int(first), int(following)) for first, following in rows]
     except ValueError:
-        return []  # holes that are visible in the bytes are found again
+        return []  # holes that are visible in the bytes will be found again
     return [(first, behind) for first, behind in holes if 0 <= first < behind < 1 << 63]
 
 

@@ -1,8 +1,8 @@
 """All data folders of a broker, usually one per disk, and which one holds each partition.
 
-One that fails is offline until the next start: its partitions answer with a storage error, the
-others go on, and new partitions go to the healthy folder that has the fewest. The first folder
-also holds the cluster's metadata, so a broker does not start without it.
+A folder that fails is offline until the next start: requests for its partitions get a storage
+error, the others are served, and new partitions go to the healthy folder with the fewest. The first
+folder also holds the cluster's metadata, so a broker does not start without it.
 """
 
 import base64
@@ -25,7 +25,7 @@ _logger = logging.getLogger("headrace.log")
 
 
 class LogDirectories:
-    """The data folders of one broker, as if they were one."""
+    """The data folders of one broker."""
 
     def __init__(self, paths: tuple[str, ...], disk: Disk, clock: Clock) -> None:
         self.on_failure: Callable[[LogDirectory], None] | None = None
@@ -101,7 +101,7 @@ class LogDirectories:
                 directory.recover(settings_for, progress, self.threads, is_replicated)
 
     def close(self) -> None:
-        """Close all logs; each folder that is well gets its clean marker."""
+        """Close all logs; each folder without an error gets its marker of a clean stop."""
         for directory in self.all:
             directory.close(self.threads)
 
@@ -174,7 +174,7 @@ class LogDirectories:
         cleaned_to = source.checkpoints.cleaned_to(partition)
         old = source.get(partition, LogSettings())
         new = target.adopt_future(partition, cleaned_to)
-        new.stand_for(old, f"{target.path}/{partition}")
+        new.take_over(old, f"{target.path}/{partition}")
         source.forget(partition, f"it was moved to {target.path}")
         self._homes[partition] = target
 
@@ -198,7 +198,7 @@ class LogDirectories:
             directory.sync_names()
 
     def take_leftovers(self) -> list[Callable[[], None]]:
-        """Work that removes what earlier deletions left behind, for a worker."""
+        """The work that removes folders of earlier deletions, for a worker thread."""
         return [work for directory in self.healthy for work in directory.take_leftovers()]
 
     def expire_producers(self) -> None:

@@ -112,7 +112,7 @@ class LogDirectory:
         except BlockingIOError as error:
             raise FolderInUse(
                 f"log.dirs: {self.path} is in use by another broker; "
-                "stop that one, or give this one a folder of its own"
+                "stop that broker, or use another folder"
             ) from error
         self.meta = read_properties(disk, f"{self.path}/{META_PROPERTIES}")
         self.checkpoints.load()
@@ -129,7 +129,7 @@ class LogDirectory:
             elif name in _UNFINISHED:
                 remove_if_there(disk, f"{self.path}/{name}")
         if self.stopped_cleanly:
-            # From here on a stop without the marker counts as a crash.
+            # From now on, a stop without the marker counts as a crash.
             disk.remove(f"{self.path}/{CLEAN_SHUTDOWN}")
             disk.sync_folder(self.path)
 
@@ -155,7 +155,9 @@ class LogDirectory:
                 # The log, or its whole folder, stays offline; other logs are not affected.
                 _logger.error("%s cannot be recovered: %s", partition, error.message)
             except Exception:
-                _logger.exception("%s cannot be recovered; all others are", partition)
+                _logger.exception(
+                    "%s cannot be recovered; the other logs are not affected", partition
+                )
             return partition
 
         waiting = sorted(self._unopened)
@@ -166,7 +168,7 @@ class LogDirectory:
             try:
                 self.checkpoint()
             except KafkaError as error:
-                # A disk that is only full: what is there can be read, and this is tried again.
+                # The disk is only full: the logs can be read, and the checkpoint is tried again.
                 _logger.error("%s; it is tried again", error.message)
 
     def close(self, threads: int = 1) -> None:
@@ -285,7 +287,7 @@ class LogDirectory:
         try:
             self.disk.make_folder(folder)
         except FileExistsError:
-            # An attempt that failed may have left it, if even clearing up was not possible.
+            # An earlier attempt may have failed and left it.
             if any(
                 name.endswith(LOG) and self.disk.file_size(f"{folder}/{name}") > 0
                 for name in self.disk.list_folder(folder)
@@ -297,7 +299,7 @@ class LogDirectory:
             write_topic_id(self.disk, f"{folder}/{PARTITION_METADATA}", topic_id)
             return create_log(partition, folder, settings, self.disk, self.clock.now_ms(), self)
         except OSError:
-            with suppress(OSError):  # what is left of it would be in the way of the next attempt
+            with suppress(OSError):  # a rest of it would prevent the next attempt
                 remove_tree(self.disk, folder)
             raise
 
@@ -371,7 +373,7 @@ class LogDirectory:
                 _logger.warning("%s: old segments are removed later: %s", self.path, error)
 
     def take_leftovers(self) -> list[Callable[[], None]]:
-        """Work that removes what earlier deletions left behind, for a worker."""
+        """The work that removes folders of earlier deletions, for a worker thread."""
         paths, self._leftovers = self._leftovers, []
         return [partial(remove_tree, self.disk, path) for path in paths]
 
@@ -416,7 +418,7 @@ class LogDirectory:
             return
         self.offline = reason
         _logger.error(
-            "%s is offline: %s; restart the broker when the disk is well", self.path, reason
+            "%s is offline: %s; repair the disk and restart the broker", self.path, reason
         )
         for log in [*self._logs.values()]:
             log.take_offline(f"its folder is offline: {reason}")

@@ -18,8 +18,7 @@ from headrace.log.transactions import EndedTransactions
 
 _MANY = 32
 _THREADS = 8
-"""Syncs that run side by side share the file system's commits: thousands take seconds, not half a
-minute."""
+"""Parallel syncs share the file system's commits: thousands take seconds, not half a minute."""
 
 Sealed = list[tuple[Segment, int]]
 """Sealed segments, each with the offset of the snapshot that was taken at its end."""
@@ -52,7 +51,7 @@ class Durability:
         """Everything below this offset is on the disk."""
         self.saved_recovery_point = recovery_point
         """The recovery point in the checkpoint file, as far as it is known."""
-        # A worker that flushes and the owner that cuts the log may both write the epochs.
+        # A worker that flushes and the owner that truncates the log may both write the epochs.
         self._saving = threading.Lock()
         self.sealed: Sealed = []
         self._taken: list[Sealed] = []
@@ -91,7 +90,7 @@ class Durability:
         return self.saved_recovery_point > self.recovery_point
 
     def keep(self, segments: Sequence[Segment], taken: Sealed | None = None) -> None:
-        """Remove segments that the log has dropped; `taken` come back because no sync ran."""
+        """Keep only segments of the log; `taken` are added again, because they were not synced."""
         kept = {id(segment) for segment in segments}
         self.sealed = [item for item in [*(taken or ()), *self.sealed] if id(item[0]) in kept]
 
@@ -129,7 +128,7 @@ class Durability:
         self._taken.remove(sealed)
 
     def save_epochs(self) -> None:
-        """Write the leader epochs, for good."""
+        """Write the leader epochs to disk."""
         with self._saving:
             self._epochs.dirty = False
             write_epochs(self._disk, f"{self._folder}/{EPOCHS_FILE}", self._epochs.entries)
@@ -139,6 +138,6 @@ def _sync_segment(segment: Segment, segments: Sequence[Segment]) -> None:
     try:
         segment.sync()
     except OSError:
-        # One that the owner dropped meanwhile is not missed.
+        # A segment that has left the log need not be synced.
         if segment in segments:
             raise

@@ -43,7 +43,7 @@ class EpochCache:
         """Add an epoch that begins at `start_offset`; one that is not newer is ignored."""
         if epoch <= self.latest:
             return
-        # An epoch that wrote nothing loses its entry to the one that begins at the same offset.
+        # An epoch without records is replaced by the next one, which begins at the same offset.
         kept = tuple(entry for entry in self._entries if entry.start_offset < start_offset)
         self._entries = (*kept, EpochEntry(epoch, start_offset))
         self.dirty = True

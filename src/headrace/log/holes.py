@@ -13,14 +13,14 @@ class Hole(NamedTuple):
     first: int
     """The first offset that is lost."""
     following: int
-    """The first offset behind it."""
+    """The first offset after it."""
 
 
 class Holes:
     """The holes of one segment, oldest first, and how a walk over its batches avoids them."""
 
     any_known: ClassVar[bool] = False
-    """Whether this process has met damage at all."""
+    """Whether this process has found any damage."""
 
     __slots__ = ("examined", "known", "reported_at", "skips")
 
@@ -29,7 +29,7 @@ class Holes:
         self.examined = False
         """Whether all bytes of the segment were examined for damage."""
         self.skips: dict[int, int] | None = None
-        """By the position at which a hole begins, the one at which batches go on; or None."""
+        """By the position at which a hole begins, that of the next batch; None without holes."""
         self.reported_at = -1
         """The position of the damaged batch that was last logged."""
 
@@ -41,8 +41,8 @@ class Holes:
         if self.known:
             Holes.any_known = True
 
-    def position_behind(self, sound: int, position: int) -> int:
-        """Where a walk goes on that has come from `sound` to damage at `position`."""
+    def position_after(self, sound: int, position: int) -> int:
+        """Where a walk continues that found a batch at `sound` and damage at `position`."""
         for start, stop in (self.skips or {}).items():
             if start <= sound < stop or start <= position < stop:
                 return stop

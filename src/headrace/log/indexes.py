@@ -7,8 +7,9 @@ Time index, 12 bytes an entry: the largest timestamp so far (int64), relative of
 record of the batch that holds it (int32). Both strictly increase.
 
 In memory an offset entry is one integer, `relative << 32 | position`: exactly what its eight
-bytes on disk say. This file knows how entries are packed and searched; which batch deserves one
-is decided in `segment.py`. Apache Kafka preallocates index files, so zeros may follow the entries.
+bytes on disk say. This file knows how entries are packed and searched; which batches get one
+is decided in `segment_indexes.py`. Apache Kafka preallocates index files, so zeros may follow the
+entries.
 """
 
 import struct
@@ -113,7 +114,7 @@ def floor_by_offset(entries: OffsetIndex, relative: int) -> int | None:
 def floor_by_position(entries: OffsetIndex, position: int, low: int, high: int) -> int:
     """Which is the last entry in [low, high) whose batch begins not after `position`.
 
-    low - 1 if there is none; -1 stands for the segment's beginning.
+    low - 1 if there is none; -1 means the beginning of the segment.
     """
     return bisect_right(entries, position, low, min(high, len(entries)), key=_position) - 1
 

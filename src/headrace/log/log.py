@@ -1,8 +1,8 @@
-"""One partition's log on one disk: append, read, roll, cut at either end, flush.
+"""One partition's log on one disk: append, read, roll, truncate, delete, flush.
 
-A log is a row of segments, the last of them active. All calls come from its owner's thread; only
-`flush` may run in a worker. `append` is the hottest function of the broker: it sees a batch that
-was validated, never a record, and makes one system call. Opening a log is in `recovery.py`.
+A log is a list of segments; the last one is active. All calls come from the thread of its owner;
+only `flush` may run in a worker thread. `append` runs for every produced batch: the batch is
+validated already, is not decoded, and is written with one system call. `recovery.py` opens a log.
 """
 
 import logging
@@ -13,7 +13,7 @@ from contextlib import suppress
 from headrace.disk import Disk, is_broken, write_fully
 from headrace.errors import ErrorCode, KafkaError
 from headrace.log import snapshots
-from headrace.log.checked import DamageFound, whole_to
+from headrace.log.checked import DamageFound, checked_stop
 from headrace.log.damage import write_holes
 from headrace.log.durability import Durability
 from headrace.log.epochs import EpochCache
@@ -38,7 +38,7 @@ from headrace.types import TopicPartition
 from headrace.wire.batch import OVERHEAD, Header, HeaderFields, read_header
 
 _TRANSACTIONAL_OR_CONTROL = 0x30
-_NEVER_READY = -1
+_ALWAYS_CHECK = -1
 _STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
 
 _logger = logging.getLogger("headrace.log")
@@ -49,10 +49,32 @@ class Log:
     """One partition's records on disk."""
 
     __slots__ = (
-        "_active", "_dirty", "_epoch", "_fd", "_owner", "_producers", "_pwrite", "_roll_bytes",
-        "_roll_offset", "_roll_timestamp", "compacting", "created_ms", "disk", "durability",
-        "end_offset", "epochs", "fenced", "folder", "generation", "offline", "partition",
-        "producers", "segments", "settings", "start_offset", "transactions",
+        "_active",
+        "_dirty",
+        "_epoch",
+        "_fd",
+        "_owner",
+        "_producers",
+        "_pwrite",
+        "_roll_bytes",
+        "_roll_offset",
+        "_roll_timestamp",
+        "compacting",
+        "created_ms",
+        "disk",
+        "durability",
+        "end_offset",
+        "epochs",
+        "folder",
+        "generation",
+        "has_hole_list",
+        "offline",
+        "partition",
+        "producers",
+        "segments",
+        "settings",
+        "start_offset",
+        "transactions",
     )  # fmt: skip
 
     def __init__(
@@ -86,31 +108,32 @@ class Log:
         self._active = segments[-1]
         self._owner = owner
         self._pwrite = disk.pwrite
-        self.offline: str | None = None  # why this log serves no more
+        self.offline: str | None = None
+        """Why this log is offline, or None."""
         self.durability = Durability(disk, folder, epochs, transactions, recovery_point, new=new)
         self.generation = 0
         """How often the log was truncated."""
         self._dirty = False
-        # Whether a compaction is about to replace segments.
         self.compacting = False
-        # Whether the folder has a list of damaged offsets.
-        self.fenced = False
+        """Whether a compaction is about to replace segments."""
+        self.has_hole_list = False
+        """Whether the folder has a list of damaged offsets; see `damage.py`."""
         self._epoch = epochs.latest
         self._set_producers(producers)
-        self._disarm()
+        self._check_next_append()
 
     def use_settings(self, settings: LogSettings) -> None:
         """Apply the topic's settings, which may change at any time."""
         self.settings = settings
-        self._disarm()
+        self._check_next_append()
 
     @property
     def holes(self) -> list[tuple[int, int]]:
-        """Damage that is known: the first offset that is lost, and the first one behind it."""
+        """The known damage: ranges of lost offsets, each with the first offset after it."""
         found = self.segments.holes(self.end_offset)
         return [(first, behind) for first, behind in found if behind > self.start_offset]
 
-    # -- append ---------------------------------------------------------------------------------
+    # -- append -------------------------------------------------------------------------------
 
     def append(
         self,
@@ -126,7 +149,7 @@ class Log:
 
         `view` is a memoryview of `buf`, whose offset and epoch are overwritten in place. A
         duplicate of an idempotent producer is not written again and gets its old offset.
-        KafkaError: what `ProducerState.judge` says, 18 larger than a segment, 56 the disk failed.
+        KafkaError: as `ProducerState.check`; 18 larger than a segment; 56 the disk failed.
         """
         (
             _, _, _, _, _, attributes, delta, _, max_timestamp, producer_id, producer_epoch,
@@ -142,7 +165,7 @@ class Log:
                 or producer.kind != attributes & _TRANSACTIONAL_OR_CONTROL
             ):
                 producer = None
-                duplicate = self.producers.judge(header)
+                duplicate = self.producers.check(header)
                 if duplicate >= 0:
                     return duplicate
         base, segment = self.end_offset, self._active
@@ -153,7 +176,7 @@ class Log:
             or max_timestamp > self._roll_timestamp
             or last > self._roll_offset
         ):
-            segment = self._make_room(size, max_timestamp, base, last, now_ms)
+            segment = self._segment_for(size, max_timestamp, base, last, now_ms)
             position = segment.size
         if epoch != self._epoch:
             self.epochs.assign(epoch, base)
@@ -174,7 +197,7 @@ class Log:
         if position > indexes.due:
             indexes.add_entry(position, base, last)
             if indexes.is_full(self.settings.segment_index_bytes):
-                self._disarm()
+                self._check_next_append()
         if producer is not None:
             producer.timestamp = max_timestamp
             producer.add(sequence, (sequence + delta) & MAX_SEQUENCE, base, last)
@@ -204,7 +227,7 @@ class Log:
                 or header.max_timestamp > self._roll_timestamp
                 or last > self._roll_offset
             ):
-                segment = self._make_room(size, header.max_timestamp, base, last, now_ms)
+                segment = self._segment_for(size, header.max_timestamp, base, last, now_ms)
             position = segment.size
             try:
                 write_fully(self.disk, self._fd, view[pos : pos + size], position)
@@ -214,7 +237,7 @@ class Log:
             self.end_offset = last + 1
             segment.indexes.add_batch(position, base, last, header.max_timestamp)
             if segment.indexes.is_full(self.settings.segment_index_bytes):
-                self._disarm()
+                self._check_next_append()
             if header.partition_leader_epoch > self._epoch:
                 self.epochs.assign(header.partition_leader_epoch, base)
                 self._epoch = self.epochs.latest
@@ -229,30 +252,30 @@ class Log:
 
     def _undo_write(self, segment: Segment, error: OSError) -> KafkaError:
         """Remove a partially written batch; the log end offset does not change."""
-        self._disarm()
+        self._check_next_append()
         path = segment.files.path(LOG)
         try:
             self.disk.ftruncate(segment.opened().fd, segment.size)
         except OSError as second:
-            return self.fail(f"{path} cannot be cut back after {error}: {second}")
+            return self.fail(f"{path} cannot be truncated after {error}: {second}")
         return self._disk_error(f"writing to {path} failed: {error}", error)
 
     def _set_producers(self, producers: ProducerState) -> None:
         self.producers = producers
         self._producers = producers.producers
 
-    # -- rolling --------------------------------------------------------------------------------
+    # -- rolling ------------------------------------------------------------------------------
 
-    def _disarm(self) -> None:
-        """Send the next append through `_make_room`, which looks at everything again."""
-        self._roll_bytes = _NEVER_READY
+    def _check_next_append(self) -> None:
+        """Let the next append call `_segment_for`, which checks every limit."""
+        self._roll_bytes = _ALWAYS_CHECK
         self._roll_timestamp = self._roll_offset = 0
         self._fd = -1
 
-    def _make_room(
+    def _segment_for(
         self, size: int, max_timestamp: int, base: int, last: int, now_ms: int
     ) -> Segment:
-        """The segment that takes a batch of that size, time and last offset; rolls if due."""
+        """The segment for a batch of that size, timestamp and last offset; rolls if that is due."""
         self._check_online()
         settings = self.settings
         if size > settings.segment_bytes:
@@ -266,7 +289,7 @@ class Log:
         segment = self._active
         try:
             self._fd = segment.opened().fd
-            segment.on_release = self._disarm
+            segment.on_release = self._check_next_append
         except OSError as error:
             raise self._disk_error(
                 f"cannot open {segment.files.path(LOG)}: {error}", error
@@ -277,10 +300,10 @@ class Log:
         self._dirty = True
         self._roll_offset = segment.base_offset + MAX_RELATIVE
         self._roll_timestamp = segment.first_timestamp + settings.segment_ms
-        # Without a time in its first batch the segment's age decides, which only this function
-        # looks at; so all further batches take this way too.
+        # Without a timestamp in its first batch, the age of the segment decides. Only this function
+        # checks the age, so every batch calls it.
         timeless = segment.first_timestamp < 0
-        self._roll_bytes = _NEVER_READY if timeless else settings.segment_bytes
+        self._roll_bytes = _ALWAYS_CHECK if timeless else settings.segment_bytes
         return segment
 
     def roll(self, now_ms: int | None = None) -> None:
@@ -298,12 +321,12 @@ class Log:
             self.transactions.write(self.disk, old, base)
             write_snapshot(self.disk, self.folder, base, self.producers, sync=False)
         except OSError as error:
-            self._disarm()
+            self._check_next_append()
             reason = f"{self.partition}: cannot begin a segment at offset {base}: {error}"
             with suppress(OSError):  # an empty last segment is harmless
                 fresh.remove_files()
             raise self._disk_error(reason, error) from error
-        self._disarm()
+        self._check_next_append()
         self._dirty = True
         self.durability.names = True
         if old.size:
@@ -317,13 +340,13 @@ class Log:
         self._active = fresh
         self.created_ms = now_ms
 
-    # -- read -----------------------------------------------------------------------------------
+    # -- read ---------------------------------------------------------------------------------
 
     def read(self, offset: int, max_bytes: int, limit: int, whole_first: bool) -> Slice | None:
         """Whole batches of one segment from the one that holds `offset`, all below `limit`.
 
-        At most `max_bytes`, but for a first batch that is larger, which comes whole iff
-        `whole_first`. None if there is nothing. KafkaError 1 outside, 2 damaged, 56 offline.
+        At most `max_bytes`; a larger first batch is returned if `whole_first` is set. None if there
+        is nothing to return. KafkaError: 1 out of range, 2 damaged, 56 offline.
         """
         end = self.end_offset
         active = self._active
@@ -360,7 +383,7 @@ class Log:
                     _, header = next(segment.walk(position))
                     stop, following = position + header.size_bytes, header.next_offset
             if position < segment.unchecked:
-                stop, following = whole_to(segment, position, stop, following, segments, end)
+                stop, following = checked_stop(segment, position, stop, following, segments, end)
             if following >= 0:
                 segments.remember(following, segment, stop)
             segment.used = True
@@ -387,19 +410,19 @@ class Log:
         )
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """Below it every transaction has ended, and its marker is committed."""
-        if not self.producers.open_transactions and not self.transactions.unsettled:
+        """The offset below which every transaction has ended with a committed marker."""
+        if not self.producers.open_transactions and not self.transactions.unreplicated:
             return high_watermark
-        first = self.transactions.settled_below(high_watermark)
+        first = self.transactions.stable_below(high_watermark)
         for opened in self.producers.open_transactions.values():
             first = min(first, opened)
-            break  # the oldest comes first
+            break  # they are ordered by offset
         return first if first >= self.start_offset else self.start_offset
 
     def find_timestamp(
         self, timestamp_ms: int, searched: Searched = NOTHING_SEARCHED
     ) -> TimestampOffset | None:
-        """The first record that is at least as late, or None.
+        """The first record with at least this timestamp, or None.
 
         LongSearch: it may be in a batch that takes long to search, and is not in `searched`.
         """
@@ -414,7 +437,7 @@ class Log:
         self._check_online()
         return with_largest_timestamp(self.segments, searched)
 
-    # -- cutting --------------------------------------------------------------------------------
+    # -- truncation and deletion --------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> None:
         """Truncate the log to `offset`, durably; a batch that contains it is removed as a whole."""
@@ -438,19 +461,19 @@ class Log:
                 later.remove_files()
             if dropped:
                 self.disk.sync_folder(self.folder)
-            segment.cut(position)
+            segment.truncate(position)
             segment.use_holes([hole for hole in segment.holes.known if hole.first < end])
             self.start_offset = min(self.start_offset, end)
-            self._went_back(end)
+            self._after_truncation(end)
         except OSError as error:
-            raise self.fail(f"cutting {segment.files.path(LOG)} failed: {error}") from error
+            raise self.fail(f"truncating {segment.files.path(LOG)} failed: {error}") from error
 
     def restart_at(self, offset: int) -> None:
         """Remove all records; the next one gets this offset."""
         self._check_online()
         try:
             if self._owner is not None:
-                self._owner.removal.hurry(self.folder)
+                self._owner.removal.rename_now(self.folder)
             if self.durability.lower(0) and self._owner is not None:
                 self._owner.log_truncated(self.partition, 0)
             for segment in self.segments:
@@ -463,12 +486,12 @@ class Log:
             self.epochs.clear()
             self.transactions.clear()
             self.start_offset = offset
-            self._went_back(offset)
+            self._after_truncation(offset)
         except OSError as error:
             raise self.fail(f"emptying {self.folder} failed: {error}") from error
 
-    def _went_back(self, end: int) -> None:
-        """Apply a new, earlier log end to all state; durable before the next append."""
+    def _after_truncation(self, end: int) -> None:
+        """Apply the lower log end offset to all state; durable before the next append."""
         self.generation += 1
         self._active = self.segments[-1]
         self.segments.positions.clear()
@@ -476,20 +499,20 @@ class Log:
         self._dirty = True
         self.end_offset = end
         self.durability.lower(end)
-        self.transactions.cut(end)
+        self.transactions.truncate(end)
         self.epochs.truncate_end(end)
         self._epoch = self.epochs.latest
         self.durability.save_epochs()
-        if self.fenced:
+        if self.has_hole_list:
             holes = self.segments.holes(end)
             write_holes(self.disk, self.folder, holes)
-            self.fenced = bool(holes)
+            self.has_hole_list = bool(holes)
         names = self.disk.list_folder(self.folder)
         later = [offset for offset in snapshots.list_snapshots(names) if offset > end]
         snapshots.remove_snapshots(self.disk, self.folder, later)
         self.disk.sync_folder(self.folder)
         self._set_producers(snapshots.rebuild(self.disk, self.folder, names, self.segments, end))
-        self._disarm()
+        self._check_next_append()
         unsaved = self.durability.lower(end) or self.start_offset >= end
         if unsaved and self._owner is not None:
             self._owner.log_truncated(self.partition, end)
@@ -497,8 +520,8 @@ class Log:
     def delete_records_before(self, offset: int) -> int:
         """Move the log start offset to `offset` or later; returns it.
 
-        Segments that end before it leave the log; their files are the owner's to remove.
-        KafkaError 1 past the end.
+        Segments that end before it leave the log; the owner removes their files later.
+        KafkaError 1 above the log end offset.
         """
         self._check_online()
         if offset > self.end_offset:
@@ -536,7 +559,7 @@ class Log:
         self._roll_at(offset, self.created_ms)
         self.end_offset = offset
 
-    def stand_for(self, other: "Log", folder: str) -> None:
+    def take_over(self, other: "Log", folder: str) -> None:
         """Replace a log with the same records; this one's folder was renamed to `folder`."""
         self.folder = folder
         self.durability.folder_renamed(folder, self.segments)
@@ -545,7 +568,7 @@ class Log:
         self.epochs.adopt(other.epochs.entries)
         self.delete_records_before(other.start_offset)
 
-    # -- durability -----------------------------------------------------------------------------
+    # -- durability ---------------------------------------------------------------------------
 
     def flush(self) -> int:
         """Flush all records; returns the flushed offset. May run in a worker thread.
@@ -559,7 +582,7 @@ class Log:
             behind = end > self.durability.recovery_point
             self.durability.sync(sealed, active if behind else None, self.segments)
         except OSError as error:
-            self._check_online()  # the owner closed or deleted the log meanwhile
+            self._check_online()  # the owner may have closed or deleted the log
             raise self.fail(f"syncing {self.folder} failed: {error}") from error
         if generation != self.generation:
             self.durability.keep(self.segments, sealed)
@@ -568,7 +591,7 @@ class Log:
         return self.durability.recovery_point
 
     def close(self) -> None:
-        """Flush, and write what the next start needs to open this log without a scan."""
+        """Flush, and write the files that let the next start open this log without a scan."""
         if self.offline is None and (self._dirty or self.epochs.dirty):
             try:
                 self.transactions.write(self.disk, self._active, self.end_offset)
@@ -590,12 +613,12 @@ class Log:
     def take_offline(self, reason: str) -> None:
         """Go offline; files stay open, since the owner may write while a worker calls this."""
         self.offline = self.offline or f"{self.partition}: {reason}"
-        self._disarm()
+        self._check_next_append()
 
     def fail(self, reason: str) -> KafkaError:
         _logger.error("%s goes offline: %s", self.partition, reason)
         self.offline = reason
-        self._disarm()
+        self._check_next_append()
         if self._owner is not None:
             self._owner.fail(reason)
         return KafkaError(_STORAGE_ERROR, reason)

@@ -121,7 +121,7 @@ class ProducerState:
         # The first offset of every open transaction by producer id, oldest first.
         self.open_transactions: dict[int, int] = {}
 
-    def judge(self, header: HeaderFields) -> int:
+    def check(self, header: HeaderFields) -> int:
         """-1 if the batch may be appended; the old base offset if it is a duplicate.
 
         KafkaError: 47 an older or a negative epoch, 45 a sequence that does not follow, 48 a plain

@@ -1,9 +1,9 @@
-"""Which parts of a file something is known of."""
+"""Ranges of a file, such as those whose checksums were checked."""
 
 from bisect import bisect_right
 
 _RANGES_MAX = 1000
-"""Readers that jump about leave many; beyond this, everything is forgotten."""
+"""Random reads leave many ranges; above this number all are dropped."""
 
 
 class Ranges:
@@ -16,12 +16,12 @@ class Ranges:
         self._stops: list[int] = []
 
     def reach(self, position: int) -> int:
-        """How far the bytes from `position` on are in here; `position` if not at all."""
+        """The end of the range that contains `position`; `position` if there is none."""
         at = bisect_right(self._starts, position) - 1
         return max(self._stops[at], position) if at >= 0 else position
 
     def add(self, start: int, stop: int) -> None:
-        """Take in the bytes in between."""
+        """Add the bytes from `start` to before `stop`."""
         starts, stops = self._starts, self._stops
         if len(starts) >= _RANGES_MAX:
             starts.clear()

@@ -169,7 +169,7 @@ def open_log(
         now_ms=now_ms,
         owner=owner,
     )
-    log.fenced = bool(holes)
+    log.has_hole_list = bool(holes)
     epochs.truncate_end(max(end, log.start_offset))
     epochs.truncate_start(log.start_offset)
     log.durability.saved_recovery_point = max(checkpoint.recovery_point or 0, end)
@@ -185,7 +185,7 @@ def open_log(
 
 
 def _tidy(disk: Disk, folder: str, names: list[str]) -> list[str]:
-    """Remove what an interrupted run left behind; the names that stay."""
+    """Remove files that an interrupted run left; returns the names of the others."""
     kept = []
     bases = {name.removesuffix(LOG) for name in names if name.endswith(LOG)}
     for name in names:
@@ -248,24 +248,24 @@ def _open_clean(
             return None
         indexes = active.indexes
         latest, latest_offset = indexes.largest_timestamp, indexes.largest_offset
-        told = not indexes.times
+        matches = not indexes.times
         position = (indexes.offsets[-1] & POSITION_MASK) if indexes.offsets else 0
         for at, header in active.walk(position):
             end = header.next_offset
             active.indexes.add_batch(at, header.base_offset, end - 1, header.max_timestamp)
-            told = told or (
+            matches = matches or (
                 header.max_timestamp == latest and header.base_offset <= latest_offset < end
             )
-        if not told:
+        if not matches:
             at, base = active.locate(latest_offset)
-            told = base >= 0 and active.header_at(at).max_timestamp == latest
-        # The time index ends with the largest time of all, or it is not what was written.
-        if indexes.times and (indexes.largest_timestamp > latest or not told):
+            matches = base >= 0 and active.header_at(at).max_timestamp == latest
+        # The last entry of the time index must have the largest timestamp of all.
+        if indexes.times and (indexes.largest_timestamp > latest or not matches):
             return None
-        # All was synced. A copy that is on its way from another data folder has no such point.
+        # Everything was synced. A copy from another data folder has no recovery point.
         if active.holes.known or (recovery_point and end != recovery_point):
             _logger.warning(
-                "%s was closed cleanly at offset %d, yet ends at %d; it is scanned",
+                "%s was closed cleanly at offset %d but ends at %d; it is scanned",
                 folder, recovery_point, end,
             )  # fmt: skip
             return None
@@ -276,7 +276,7 @@ def _open_clean(
         transactions = load_transactions(disk, folder, names, segments, end)
         return end, rebuild(disk, folder, names, segments, end), transactions
     except KafkaError as error:
-        _logger.warning("%s was closed cleanly, yet %s; it is scanned", folder, error)
+        _logger.warning("%s was closed cleanly, but %s; it is scanned", folder, error)
         return None
 
 
@@ -304,20 +304,20 @@ class _Scan:
         self._replicated = checkpoint.replicated
         self._compacted = "compact" in settings.cleanup_policy
         self._recovery_point = min(checkpoint.recovery_point or 0, _LARGEST_OFFSET)
-        # A clean stop has synced everything: no batch ends behind that point. The checkpoint is
-        # under no checksum, so that the snapshot which such a stop writes has to bear it out.
+        # A clean stop has synced everything: no batch ends after that offset. The checkpoint has no
+        # checksum, so the snapshot that a clean stop writes must confirm it.
         self._stopped = checkpoint.clean
         confirmed = checkpoint.clean and self._recovery_point in list_snapshots(names)
         self._clean_end = self._recovery_point if confirmed else None
         self._cleaned_to = checkpoint.cleaned_to
         self._producers = ProducerState()
         self._transactions = EndedTransactions()
-        # Snapshots within the scanned range: they include the producers of lost batches.
+        # Snapshots within the scanned range; they include the producers of lost batches.
         self._later_snapshots: list[int] = []
         self._changed_files = False
 
     def run(self, *, lost_epochs: bool) -> _Opened:
-        """What is left after the scan; of the whole log, if the file with its epochs is lost."""
+        """Scan, and return the state of the log; the whole log if the epoch checkpoint is lost."""
         point = 0 if lost_epochs else self._recovery_point
         gapless_from = max(point, self._cleaned_to)
         segments = self._segments
@@ -345,12 +345,12 @@ class _Scan:
                 behind = next((one for one in segments[index + 1 :] if one.size), None)
                 if self._may_be_cut(end) or (behind is None and end >= self._recovery_point):
                     self._cut(segment, position, end)
-                    self._drop_from(index + 1, "the segment before it was cut")
+                    self._drop_from(index + 1, "the segment before it was truncated")
                     break
                 following = self._recovery_point if behind is None else behind.base_offset
-                self._fence(segment, Hole(position, segment.size, end, following))
+                self._add_hole(segment, Hole(position, segment.size, end, following))
                 if behind is None:
-                    self._drop_from(index + 1, "nothing is in it")
+                    self._drop_from(index + 1, "it is empty")
                 end = following
             index += 1
         end = self._end_at_recovery_point(end)
@@ -360,17 +360,17 @@ class _Scan:
     def _may_be_cut(self, offset: int) -> bool:
         """Whether what is lost from this offset on may be fetched again from other replicas.
 
-        What an unsynced segment lost must not show there as a hole in the middle.
+        A replica must not have a hole where an unsynced segment has lost its end.
         """
         return self._replicated and offset >= self._recovery_point
 
     def _begin_segment(self, before: Segment, segment: Segment, lost_from: int | None) -> None:
-        """Go on with the next segment; `lost_from` is where the one before it should go on."""
+        """Begin the next segment; `lost_from` is the end of the one before, if there is a gap."""
         base = segment.base_offset
         if lost_from is not None:
-            self._fence(before, Hole(before.size, before.size, lost_from, base))
+            self._add_hole(before, Hole(before.size, before.size, lost_from, base))
         if before.holes.known and base in self._later_snapshots:
-            # It was taken at the roll, and so knows the producers of lost batches too.
+            # It was taken at the roll, so it includes the producers of lost batches.
             at, producers = load_snapshot(
                 self._disk, self._folder, self._later_snapshots, base, base
             )
@@ -386,12 +386,12 @@ class _Scan:
         torn = bool(active.holes.known) and active.holes.known[-1].following >= end
         if end < following and not self._is_confirmed(following):
             _logger.warning(
-                "%s ends at offset %d, and its recovery point says %d; the batches count",
+                "%s ends at offset %d, but its recovery point is %d; using the end of the batches",
                 self._partition, end, following,
             )  # fmt: skip
             following = end
         if end < following:
-            self._fence(active, Hole(active.size, active.size, end, following))
+            self._add_hole(active, Hole(active.size, active.size, end, following))
         elif not torn:
             return end
         end = max(end, following)
@@ -403,7 +403,7 @@ class _Scan:
         return end
 
     def _is_confirmed(self, recovery_point: int) -> bool:
-        """Whether the log has reached that point; the checkpoint is under no checksum.
+        """Whether the log has reached that offset; the checkpoint has no checksum.
 
         At a clean stop the log ended there, and a snapshot has that name.
         """
@@ -411,18 +411,18 @@ class _Scan:
             return recovery_point <= max(self._later_snapshots, default=0)
         return recovery_point <= self._segments[-1].base_offset + MAX_RELATIVE
 
-    def _fence(self, segment: Segment, hole: Hole) -> None:
+    def _add_hole(self, segment: Segment, hole: Hole) -> None:
         segment.use_holes([*segment.holes.known, hole])
         if hole.first == hole.following:
             _logger.warning(
-                "%s: the %d bytes at position %d of %s belong to no batch",
+                "%s: ignoring %d bytes at position %d of %s that belong to no batch",
                 self._partition, hole.stop - hole.start, hole.start, segment.files.path(LOG),
             )  # fmt: skip
             return
         _logger.error(
-            "%s: %s is damaged at position %d: the offsets %d to %d cannot be read, and are not "
-            "given out again. What follows is kept. They are fetched again from another replica, "
-            "if one is in sync; else restore the file, or let readers go on at offset %d",
+            "%s: %s is damaged at position %d: the offsets %d to %d cannot be read. Later records "
+            "are kept. The damaged ones are fetched from another replica if one is in sync. "
+            "Otherwise restore the file, or let readers continue at offset %d",
             self._partition, segment.files.path(LOG), hole.start, hole.first, hole.following - 1,
             hole.following,
         )  # fmt: skip
@@ -444,8 +444,8 @@ class _Scan:
         self._transactions = load_transactions(self._disk, self._folder, self._names, sealed, base)
 
     def _scan_segment(self, index: int, gapless_from: int) -> tuple[int, int]:
-        """The offset and the position behind the last good batch; indexes are made on the way."""
-        # The base offset is outside of the checksum. Only compaction leaves gaps, so elsewhere
+        """Build the indexes; returns the offset and the position after the last valid batch."""
+        # The checksum does not cover the base offset. Only compaction leaves gaps, so elsewhere
         # a batch that does not follow the one before it is damaged.
         gapless = None if self._compacted else gapless_from
         segment = self._segments[index]
@@ -467,18 +467,18 @@ class _Scan:
             if found is None or self._may_be_cut(end):
                 break
             start, offset = found
-            self._fence(segment, Hole(stop, start, end, offset))
+            self._add_hole(segment, Hole(stop, start, end, offset))
             stop, end = found
         segment.holes.examined = True
-        self._transactions.settled_below(end)
+        self._transactions.stable_below(end)
         return end, stop
 
     def _clean_bound(self, active: Segment, gapless: int | None) -> int | None:
-        """The offset at which a clean stop left the log, if one batch alone contradicts it.
+        """The log end offset of the clean stop, if exactly one batch contradicts it.
 
-        The base offset is under no checksum, so that a single batch beyond that offset, which
-        leaves room for itself before it, has a damaged one. A log that goes on at that offset, or
-        has several batches beyond it, was written to by another broker since.
+        The checksum does not cover the base offset: a single batch above that offset, with a gap of
+        its size below it, has a damaged one. If the log continues at that offset or has several
+        batches above it, another broker has written to it since.
         """
         bound = self._clean_end
         if bound is None or active.base_offset >= bound:
@@ -493,7 +493,7 @@ class _Scan:
         return bound if beyond == 1 and end < bound else None
 
     def _note(self, segment: Segment, position: int, header: Header) -> None:
-        """Take a sound batch into the indexes, the epochs and the producer state."""
+        """Add a valid batch to the indexes, the epochs and the producer state."""
         segment.indexes.add_batch(
             position, header.base_offset, header.last_offset, header.max_timestamp
         )
@@ -505,7 +505,7 @@ class _Scan:
 
     def _cut(self, segment: Segment, position: int, end: int) -> None:
         _logger.warning(
-            "%s: cut %d bytes behind the last whole batch of %s; the log ends at offset %d",
+            "%s: truncated %d bytes after the last whole batch of %s; the log ends at offset %d",
             self._partition,
             segment.size - position,
             segment.files.path(LOG),
@@ -528,7 +528,7 @@ class _Scan:
         del self._segments[index:]
 
     def _finish(self, first: int, end: int) -> None:
-        """Make durable what the scan found, so that the next crash starts from here."""
+        """Make the result of the scan durable, so that it need not be repeated after a crash."""
         self._epochs.truncate_end(end)
         for segment in self._segments[first:-1]:
             segment.indexes.write(sync=True)

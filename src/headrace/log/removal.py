@@ -30,16 +30,16 @@ class Removal:
         self._clock = clock
         self._save_starts = save_starts
         self._dropped: deque[tuple[Segment, int]] = deque()
-        self._set_aside: list[tuple[float, str]] = []
-        # Serialises runs: a second run finds the work of the first one done.
+        self._renamed: list[tuple[float, str]] = []
+        # Only one run at a time.
         self._running = threading.Lock()
         # A folder is not dropped, and its name reused, during a rename.
         self._names = threading.Lock()
 
     @property
     def waiting(self) -> bool:
-        """Whether any files still have to go."""
-        return bool(self._dropped or self._set_aside)
+        """Whether there are files left to remove."""
+        return bool(self._dropped or self._renamed)
 
     def drop(self, segments: Iterable[Segment], delay_ms: int) -> None:
         """Schedule the removal of these segments' files, oldest first."""
@@ -50,20 +50,20 @@ class Removal:
         due_s = self._clock.monotonic() + delay_ms / 1000
         with self._names:
             for path in paths:
-                heapq.heappush(self._set_aside, (due_s, path))
+                heapq.heappush(self._renamed, (due_s, path))
 
     def forget(self, folder: str) -> None:
-        """The whole folder is being removed: its names may soon mean other files."""
+        """The whole folder is removed; its file names may be used again soon."""
         inside = folder + "/"
         with self._names:
             self._drop_no_more(folder)
-            self._set_aside = [
-                (due_s, path) for due_s, path in self._set_aside if not path.startswith(inside)
+            self._renamed = [
+                (due_s, path) for due_s, path in self._renamed if not path.startswith(inside)
             ]
-            heapq.heapify(self._set_aside)
+            heapq.heapify(self._renamed)
 
-    def hurry(self, folder: str) -> None:
-        """Set aside at once what waits in one folder, because its names are needed now."""
+    def rename_now(self, folder: str) -> None:
+        """Rename the waiting files of one folder now, because their names are needed."""
         with self._names:
             for segment, delay_ms in tuple(self._dropped):
                 if segment.files.folder == folder:
@@ -78,7 +78,7 @@ class Removal:
         )
 
     def run(self) -> None:
-        """Do what is due; OSError if the disk refuses, and the rest is done another time."""
+        """Do the work that is due; OSError if the disk fails; the rest is done by the next run."""
         with self._running:
             count = len(self._dropped)
             if count:
@@ -103,24 +103,24 @@ class Removal:
     def _rename_next(self) -> None:
         with self._names:
             if not self._dropped:
-                return  # forgotten meanwhile
+                return  # `forget` removed it
             self._rename(*self._dropped[0])
             self._dropped.popleft()
 
     def _rename(self, segment: Segment, delay_ms: int) -> None:
         due_s = self._clock.monotonic() + delay_ms / 1000
-        for path in segment.files.set_aside():
-            heapq.heappush(self._set_aside, (due_s, path))
+        for path in segment.files.rename_deleted():
+            heapq.heappush(self._renamed, (due_s, path))
         segment.release()
         snapshot = segment_path(segment.files.folder, segment.base_offset, SNAPSHOT)
         with suppress(FileNotFoundError):  # the first segment of a log has none
             self._disk.rename(snapshot, snapshot + DELETED)
-            heapq.heappush(self._set_aside, (due_s, snapshot + DELETED))
+            heapq.heappush(self._renamed, (due_s, snapshot + DELETED))
 
     def _remove_until(self, now_s: float) -> None:
         while True:
             with self._names:
-                if not self._set_aside or self._set_aside[0][0] > now_s:
+                if not self._renamed or self._renamed[0][0] > now_s:
                     return
-                _, path = heapq.heappop(self._set_aside)
+                _, path = heapq.heappop(self._renamed)
                 remove_if_there(self._disk, path)

@@ -1,6 +1,7 @@
 """Decides what retention deletes, and which groups are about to lose unread records. Pure.
 
-Whole segments go, the oldest first, and never past the high watermark. A segment is due when
+Whole segments are deleted, the oldest first, and never above the high watermark. A segment is due
+when
 
     its end lies below the log's start offset           always (DeleteRecords moved the start)
     all its records are older than retention.ms         cleanup.policy has delete or consumed
@@ -26,7 +27,7 @@ NOTHING_READ = -1
 
 
 class SegmentView(Protocol):
-    """What retention looks at in a segment."""
+    """The properties of a segment that retention uses."""
 
     @property
     def base_offset(self) -> int:
@@ -41,7 +42,7 @@ class SegmentView(Protocol):
 
 
 class Reason(Enum):
-    """Why a segment goes; the value is the setting that says so."""
+    """Why a segment is deleted; the value is the setting that requires it."""
 
     START_OFFSET = "start.offset"
     TIME = "retention.ms"
@@ -61,7 +62,7 @@ class LogView:
     high_watermark: int
 
     def end_of(self, index: int) -> int:
-        """The offset behind a segment."""
+        """The offset after a segment."""
         following = index + 1
         if following < len(self.segments):
             return self.segments[following].base_offset
@@ -69,8 +70,8 @@ class LogView:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """The oldest segments that go, one reason each, and the bytes that stay for slow readers."""
+class RetentionDecision:
+    """The reasons of the oldest segments to delete, and the bytes that are held for slow groups."""
 
     reasons: tuple[Reason, ...] = ()
     held_bytes: int = 0
@@ -92,13 +93,13 @@ def decide(
     now_ms: int,
     committed: Mapping[str, int],
     at_most: int | None = None,
-) -> Verdict:
-    """What goes now, or the first `at_most` segments of it.
+) -> RetentionDecision:
+    """The segments to delete now, at most `at_most` of them.
 
     `committed` is the offset that each group of the topic reads next in this partition.
     """
     if not settings.retention_hold_groups:
-        return Verdict(tuple(islice(_due(log, settings, now_ms, committed), at_most)))
+        return RetentionDecision(tuple(islice(_due(log, settings, now_ms, committed), at_most)))
     due = [*_due(log, settings, now_ms, committed)]
     read = min(committed.get(group, NOTHING_READ) for group in settings.retention_hold_groups)
     goes = 0
@@ -109,7 +110,7 @@ def decide(
         held_bytes -= log.segments[goes].size
         due[goes] = Reason.HOLD
         goes += 1
-    return Verdict(tuple(due[:goes][:at_most]), held_bytes)
+    return RetentionDecision(tuple(due[:goes][:at_most]), held_bytes)
 
 
 def _due(

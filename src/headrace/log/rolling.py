@@ -9,7 +9,7 @@ def roll_due(
 ) -> bool:
     """Whether a batch of that size, time and last offset needs a segment after this one.
 
-    `age_ms` is the segment's own age, which counts where its first batch has no time.
+    `age_ms` is the age of the segment; it is used if its first batch has no timestamp.
     """
     if last - segment.base_offset > MAX_RELATIVE:
         return True

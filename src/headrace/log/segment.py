@@ -62,7 +62,7 @@ class Segment:
         self.file: SegmentFile | None = None
         """The open `.log` file."""
         self.unchecked = size
-        """Below this position bytes may have rotted since they were written; see `checked.py`."""
+        """Below this position, a read has to check the checksums; see `checked.py`."""
         self.checked: Ranges | None = None
         self.upper: int | None = None
         """The base offset of the next segment, where it is known."""
@@ -102,7 +102,7 @@ class Segment:
             self.checked = None
         self.files.disk.open_files.forget(self)
 
-    # -- damage ---------------------------------------------------------------------------------
+    # -- damage -------------------------------------------------------------------------------
 
     def use_holes(self, holes: Iterable[Hole]) -> None:
         """Set the known damage."""
@@ -111,16 +111,16 @@ class Segment:
             self.unchecked, self.checked = self.size, None  # reads have to stop at a hole
 
     def examine(self) -> None:
-        """Look at all bytes for damage, with checksums; walks and look-ups then avoid it."""
+        """Find all damage with checksums; walks and look-ups then skip it."""
         from headrace.log.damage import examine
 
-        self.holes.examined = True  # looking for what follows a hole may itself meet damage
+        self.holes.examined = True  # before the search, which may find damage itself
         examine(self)
         for hole in self.holes.known:
             _logger.error(
                 "%s is damaged at position %d: the offsets %d to %d cannot be read. They are "
-                "fetched again from another replica, if one is in sync; else readers have to go "
-                "on behind them, and `headrace log verify` shows what is lost",
+                "fetched from another replica if one is in sync. Otherwise readers must skip them; "
+                "`headrace log verify` shows what is lost",
                 self.files.path(LOG), hole.start, hole.first, hole.following - 1,
             )  # fmt: skip
         self.rebuild_indexes()
@@ -135,10 +135,10 @@ class Segment:
                 break
         return self.holes.known
 
-    # -- indexing -------------------------------------------------------------------------------
+    # -- indexing -----------------------------------------------------------------------------
 
     def seal(self) -> None:
-        """No further batch will come; from now on the index files are read where they lie."""
+        """End the segment: it gets no more batches, and its index files are mapped when needed."""
         self.sealed = True
         self.on_release = None
         self.indexes.unload()
@@ -164,7 +164,7 @@ class Segment:
             end = header.next_offset
             indexes.add_batch(position, header.base_offset, end - 1, header.max_timestamp)
         if holes.examined != examined:
-            return  # damage was met on the way, and the indexes were made from what is whole
+            return  # damage was found, and the indexes were built from the undamaged batches
         if named >= end and not any(hole.following > end for hole in holes.known):
             _logger.error(
                 "%s ends before offset %d, which its index names", self.files.path(LOG), named
@@ -228,8 +228,8 @@ class Segment:
             timestamp, relative = times[len(times) - 1]
             offset = self.base_offset + relative
             position, base = found = self.locate(offset)
-            # Sealing adds the largest of all: what stands behind the last indexed batch is not
-            # later.
+            # The last entry has the largest timestamp: batches after the last indexed one have
+            # no larger one.
             if offsets:
                 indexed, _ = self.locate(self.base_offset + (offsets[len(offsets) - 1] >> 32))
                 position = max(position, indexed)
@@ -262,12 +262,12 @@ class Segment:
             return header.max_timestamp
         return NO_TIMESTAMP
 
-    # -- finding --------------------------------------------------------------------------------
+    # -- look-ups --------------------------------------------------------------------------------
 
     def walk(self, position: int, stop: int | None = None) -> Iterator[tuple[int, Header]]:
         """Position and header of each batch from a batch's beginning on; checks no CRC.
 
-        Where no batch can be, the segment is examined, and the walk goes on behind the damage.
+        If a batch is not valid, the segment is examined, and the walk continues after the damage.
         """
         end = self.size if stop is None else stop
         file = self.opened()
@@ -299,14 +299,14 @@ class Segment:
                 raise _not_a_batch(self.files.path(LOG), position)
             self.examine()
             # The batch before this one may be what is damaged, and its length be wrong.
-            position = holes.position_behind(sound, position)
+            position = holes.position_after(sound, position)
             lowest = self.base_offset
 
     def _hop(self, position: int, entry: int | None, offset: int, limit: int) -> tuple[int, int]:
         """Go from batch to batch to the first that reaches `offset` or ends after `limit`.
 
         Its position and base offset, or the size and -1 at the end of the file. Starts at the
-        entry's batch if that lies behind `position`; UnusableIndex if the entry does not fit it.
+        entry's batch if that is after `position`; UnusableIndex if the entry does not fit it.
         """
         expected = -1
         skips, lowest, highest = self.holes.skips, self.base_offset, self.base_offset + MAX_RELATIVE
@@ -386,7 +386,7 @@ class Segment:
             at = floor_by_position(index, limit, low, high)
             entry = index[at] if at >= 0 else None
             if bases is not None and at >= 0 and index[at] & POSITION_MASK > start:
-                # Up to one index interval short of the limit, but without a look at the file.
+                # Up to one index interval below the limit, but the file need not be read.
                 return index[at] & POSITION_MASK, bases[at]
             try:
                 return self._hop(start, entry, _FAR_OFFSET, limit)
@@ -416,10 +416,10 @@ class Segment:
                 self.rebuild_indexes()
         return 0
 
-    # -- cutting --------------------------------------------------------------------------------
+    # -- truncation ---------------------------------------------------------------------------
 
-    def cut(self, position: int) -> None:
-        """Make `position` the end of the file for good, and this segment the active one."""
+    def truncate(self, position: int) -> None:
+        """Truncate the file at `position`, durably, and make this segment the active one."""
         if self.sealed:
             self.indexes.use_as_active(self.offset_index(), self.time_index())
             self.sealed = False
@@ -430,7 +430,7 @@ class Segment:
         self.size = position
         self.unchecked = min(self.unchecked, position)
         indexes = self.indexes
-        for _, header in self.walk(indexes.cut(position)):
+        for _, header in self.walk(indexes.truncate(position)):
             if header.max_timestamp > indexes.largest_timestamp:
                 indexes.largest_timestamp = header.max_timestamp
                 indexes.largest_offset = header.last_offset
@@ -446,7 +446,7 @@ class Segment:
         return file.pread(file.fd, header.size_bytes, position)
 
     def remove_files(self) -> None:
-        """Remove all files of this segment now; readers that hold the open file go on."""
+        """Remove all files now; readers that have the log file open are not affected."""
         self.files.remove()
         self.release()
 

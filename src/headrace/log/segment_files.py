@@ -54,11 +54,11 @@ class SegmentFiles:
             sync_file(self.disk, self.path(TRANSACTION_INDEX))
 
     def remove(self) -> None:
-        """Remove all files now; readers that hold the open log file go on."""
+        """Remove all files now; readers that have the log file open are not affected."""
         for suffix in _ALL:
             remove_if_there(self.disk, self.path(suffix))
 
-    def set_aside(self) -> list[str]:
+    def rename_deleted(self) -> list[str]:
         """Rename all files so that no restart finds them; the paths that are left to remove."""
         paths = []
         for suffix in _ALL:

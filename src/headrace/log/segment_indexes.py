@@ -59,7 +59,7 @@ class SegmentIndexes:
     def add_batch(
         self, position: int, base_offset: int, last_offset: int, max_timestamp: int
     ) -> None:
-        """Note the batch at `position`, as appending it does; an entry if one is due."""
+        """Add the batch at `position`; it gets an entry if one is due."""
         if max_timestamp > self.largest_timestamp:
             self.largest_timestamp = max_timestamp
             self.largest_offset = last_offset
@@ -181,7 +181,7 @@ class SegmentIndexes:
         self.times = times.to_bytes()
         self.mapped_times = None
 
-    def cut(self, position: int) -> int:
+    def truncate(self, position: int) -> int:
         """Remove the entries of batches from `position` on; where the last indexed one begins."""
         offsets = self.offsets if isinstance(self.offsets, array) else array("q")
         while offsets and offsets[-1] & POSITION_MASK >= position:

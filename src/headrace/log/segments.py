@@ -78,8 +78,8 @@ class LogSegments(list[Segment]):
             return position, limit
         return segment.locate(limit)[0], limit
 
-    def offset_behind(self, offset: int, piece: Slice, end: int) -> int:
-        """The offset behind the last batch of a piece that was just read at `offset`."""
+    def offset_after(self, offset: int, piece: Slice, end: int) -> int:
+        """The offset after the last batch of a slice that was just read at `offset`."""
         index = self.index_of(offset)
         while self[index].file is not piece.file:
             index += 1  # as in `locate`
@@ -89,7 +89,7 @@ class LogSegments(list[Segment]):
         return self[index + 1].base_offset if index + 1 < len(self) else end
 
     def holes(self, end: int) -> list[tuple[int, int]]:
-        """The known damage: the first offset that is lost, and the first one behind it."""
+        """The known damage: ranges of lost offsets, each with the first offset after it."""
         found = []
         for at, segment in enumerate(self):
             if segment.holes.known:
@@ -117,7 +117,7 @@ def _refuse_lost(segment: Segment, offset: int) -> None:
             raise KafkaError(
                 ErrorCode.CORRUPT_MESSAGE,
                 f"{segment.files.path(LOG)} is damaged: the offsets {hole.first} to "
-                f"{hole.following - 1} cannot be read; go on at {hole.following}",
+                f"{hole.following - 1} cannot be read; continue at {hole.following}",
             )
 
 

@@ -9,7 +9,7 @@ from headrace.disk import READ_WRITE, Disk
 class SegmentFile:
     """An open `.log` file; its descriptor closes when the last reference goes.
 
-    So a slice of a segment that was deleted meanwhile can still be sent.
+    A slice of a segment that has been deleted can still be sent.
     """
 
     __slots__ = ("_close", "fd", "pread", "sendfile")
@@ -33,9 +33,9 @@ class Slice(NamedTuple):
     position: int
     length: int
     following: int = -1
-    """The offset behind the last batch, if that is known."""
+    """The offset after the last batch; -1 if it is unknown."""
 
     def read(self) -> bytes:
-        """The bytes themselves, for slices so small that copying them is the quicker way."""
+        """The bytes, for small slices, which are faster to copy than to send from the file."""
         file = self.file
         return file.pread(file.fd, self.length, self.position)

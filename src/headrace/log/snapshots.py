@@ -29,7 +29,7 @@ def list_snapshots(names: Iterable[str]) -> list[int]:
 def write_snapshot(
     disk: Disk, folder: str, offset: int, state: ProducerState, *, sync: bool
 ) -> None:
-    """Keep the producer state of everything below `offset`."""
+    """Write the producer state of everything below `offset`."""
     write_file(disk, segment_path(folder, offset, SNAPSHOT), state.encode(), sync=sync)
 
 
@@ -45,7 +45,7 @@ def load_snapshot(
     """The newest readable snapshot between two offsets; (-1, empty) if there is none.
 
     A snapshot from before the first segment is not used: replay could not fill the gap, and a
-    producer that continued meanwhile would be refused, while an unknown producer is accepted.
+    producer that has continued since would be refused, while an unknown producer is accepted.
     """
     for offset in reversed([offset for offset in offsets if at_least <= offset <= at_most]):
         path = segment_path(folder, offset, SNAPSHOT)
@@ -64,7 +64,7 @@ def record_batch(
 ) -> EndedTransaction | None:
     """Bring a producer's batch into the state; the transaction that it ends, if it is a marker.
 
-    Its bytes are asked for only then.
+    `batch` returns its bytes; it is called only for a marker.
     """
     if not header.attributes & CONTROL:
         state.record(header, base_offset)

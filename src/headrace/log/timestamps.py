@@ -13,7 +13,7 @@ from headrace.log.segment import Segment
 from headrace.wire.batch import LOG_APPEND_TIME, Header
 from headrace.wire.steps import AT_ONCE_BYTES, AT_ONCE_RECORDS, Steps, finish
 
-# One batch may grow to this when a time is looked up in it.
+# The decompressed size of a batch that is searched.
 _DECOMPRESSED_BYTES_MAX = 64 << 20
 _STRIDE = 256
 """Records searched between two yields."""
@@ -107,7 +107,7 @@ class LongSearch(Exception):
 def first_at_or_after(
     segments: Sequence[Segment], timestamp_ms: int, start_offset: int, searched: Searched
 ) -> TimestampOffset | None:
-    """The first record at or above `start_offset` that is at least as late."""
+    """The first record at or above `start_offset` with at least this timestamp."""
     for segment in segments:
         if segment.latest_time()[0] < timestamp_ms:
             continue

@@ -9,7 +9,7 @@ file with an entry for each, big-endian:
 In memory are the entries of all segments, in the order of their markers. Files are written when a
 segment is sealed and at a clean stop: what a crash loses, the scan that follows finds again.
 
-Most segments have no such file, so one that is lost leaves no trace. `transaction-index-checkpoint`
+Most segments have no such file, so a lost file would not be noticed. `transaction-index-checkpoint`
 says which there must be: a line `base_offset crc` for each, with the CRC-32C of its bytes. A file
 that does not match is rebuilt from the log. In a folder without a checkpoint, such as Apache
 Kafka's, the index files are used without this check.
@@ -50,13 +50,13 @@ class CorruptIndex(ValueError):
 class EndedTransactions:
     """The aborted transactions, and all whose markers may not be committed yet."""
 
-    __slots__ = ("_checksums", "_numbers", "_unsaved", "unsettled")
+    __slots__ = ("_checksums", "_numbers", "_unsaved", "unreplicated")
 
     def __init__(self) -> None:
         # Producer id, first offset, last offset, last stable offset, and so on.
         self._numbers = array("q")
         # (first offset, the marker's offset), in the order of the markers.
-        self.unsettled: deque[tuple[int, int]] = deque()
+        self.unreplicated: deque[tuple[int, int]] = deque()
         # Of the index file of each segment that has one, by its base offset.
         self._checksums: dict[int, int] = {}
         self._unsaved = False
@@ -65,20 +65,20 @@ class EndedTransactions:
         return len(self._numbers) // _FIELDS
 
     def add(self, ended: EndedTransaction) -> None:
-        """Take note of a transaction whose marker has just been appended."""
-        self.unsettled.append((ended.first_offset, ended.last_offset))
+        """Add a transaction whose marker was just appended."""
+        self.unreplicated.append((ended.first_offset, ended.last_offset))
         if ended.aborted:
             self._numbers.extend(ended[:_FIELDS])
 
-    def settled_below(self, high_watermark: int) -> int:
+    def stable_below(self, high_watermark: int) -> int:
         """The offset below which no transaction has its marker at or above the high watermark.
 
         Such a marker is not committed yet: it could still be lost.
         """
-        unsettled = self.unsettled
-        while unsettled and unsettled[0][1] < high_watermark:
-            unsettled.popleft()
-        return min(high_watermark, min(unsettled)[0]) if unsettled else high_watermark
+        unreplicated = self.unreplicated
+        while unreplicated and unreplicated[0][1] < high_watermark:
+            unreplicated.popleft()
+        return min(high_watermark, min(unreplicated)[0]) if unreplicated else high_watermark
 
     def between(self, start: int, end: int) -> list[tuple[int, int]]:
         """The aborted transactions in the offsets from `start` to before `end`.
@@ -94,11 +94,11 @@ class EndedTransactions:
                 break  # later entries began at `end` or after it
         return found
 
-    def cut(self, end_offset: int) -> None:
+    def truncate(self, end_offset: int) -> None:
         """The log was truncated: remove markers at and after its end."""
         del self._numbers[self._slot(end_offset) * _FIELDS :]
-        while self.unsettled and self.unsettled[-1][1] >= end_offset:
-            self.unsettled.pop()
+        while self.unreplicated and self.unreplicated[-1][1] >= end_offset:
+            self.unreplicated.pop()
 
     def drop_before(self, start: int) -> None:
         """Remove markers before the first segment."""
@@ -108,7 +108,7 @@ class EndedTransactions:
     def clear(self) -> None:
         """The log was emptied: remove everything."""
         del self._numbers[:]
-        self.unsettled.clear()
+        self.unreplicated.clear()
         self._checksums = {}
 
     def write(self, disk: Disk, segment: Segment, end: int) -> None:
@@ -125,7 +125,7 @@ class EndedTransactions:
             remove_if_there(disk, path)
 
     def _file_of(self, base_offset: int, end: int) -> bytes:
-        """What the index file of a segment holds, of which note is taken."""
+        """The content of a segment's index file; its checksum is recorded."""
         first, last = self._slot(base_offset), self._slot(end)
         data = encode_aborted(self._rows(first, last))
         checksum = _checksum(data)
@@ -204,7 +204,7 @@ def load_transactions(
     transactions = EndedTransactions()
     names = set(names)
     certified = CHECKSUMS in names
-    noted = _read_checksums(disk, folder) if certified else None
+    recorded = _read_checksums(disk, folder) if certified else None
     for at, segment in enumerate(segments):
         path = segment.files.path(TRANSACTION_INDEX)
         there = path.rpartition("/")[2] in names
@@ -213,8 +213,10 @@ def load_transactions(
         data = read_file(disk, path) if there else b""
         following = segments[at + 1].base_offset if at + 1 < len(segments) else end
         try:
-            if certified and (noted is None or noted.get(segment.base_offset) != _checksum(data)):
-                raise CorruptIndex(f"{CHECKSUMS} does not know it so")
+            if certified and (
+                recorded is None or recorded.get(segment.base_offset) != _checksum(data)
+            ):
+                raise CorruptIndex(f"its checksum differs from that in {CHECKSUMS}")
             transactions.load(data, segment.base_offset, following)
         except CorruptIndex as error:
             _logger.warning("%s is rebuilt from the log because %s", path, error)
@@ -223,7 +225,7 @@ def load_transactions(
                 transactions.add(ended)
             transactions.write(disk, segment, following)
     transactions.save_checksums(disk, folder)
-    transactions.settled_below(end)
+    transactions.stable_below(end)
     return transactions
 
 

@@ -9,13 +9,13 @@ def ready_topic(cluster: Cluster, name: str) -> int:
     from kio.schema.metadata.v12.request import MetadataRequest, MetadataRequestTopic
     from kio.schema.metadata.v12.response import MetadataResponse
 
-    found = cluster.patiently("asking about topics", lambda: cluster.topics([name]))
+    found = cluster.retry("asking about topics", lambda: cluster.topics([name]))
     if name not in found:
         request = MetadataRequest(
             topics=(MetadataRequestTopic(topic_id=None, name=TopicName(name)),),
             allow_auto_topic_creation=True,
             include_topic_authorized_operations=False,
         )
-        cluster.patiently("asking for a topic", lambda: cluster.ask(request, MetadataResponse))
+        cluster.retry("asking for a topic", lambda: cluster.ask(request, MetadataResponse))
         found = cluster.existing_topics([name])
     return len(found[name].leaders)

@@ -88,7 +88,7 @@ def make_topic(location: TopicLocation, timeout_s: float) -> None:
         with location.cluster(timeout_s) as cluster:
             found = describe_topics(cluster, [location.topic]).get(location.topic)
             if found is None or not found.partitions:
-                brokers = cluster.patiently("listing brokers", cluster.brokers)
+                brokers = cluster.retry("listing brokers", cluster.brokers)
                 _create(cluster, location.topic, min(REPLICATION_FACTOR, len(brokers)))
                 return
     except Unreachable as error:

@@ -22,7 +22,7 @@ class Allowance:
         return self._rate() < LONG_MAX
 
     @property
-    def is_overdrawn(self) -> bool:
+    def is_exceeded(self) -> bool:
         """Whether more was copied than the rate allows so far."""
         return self._debt() > 0
 

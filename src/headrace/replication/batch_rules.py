@@ -19,7 +19,7 @@ no usable timestamps. Larger ones are not: decoding would keep all clients waiti
 
 _STRIDE_MASK = 255
 _MAX_RECORD_ERRORS = 1000
-"""After so many refused records the rest of a batch is not checked."""
+"""After this number of refused records, the rest of the batch is not checked."""
 
 
 def check_attributes(attributes: int) -> None:

@@ -1,7 +1,7 @@
-"""A replica with a damaged log: others lead, and what is damaged is fetched again from them.
+"""Repairs replicas with a damaged log: the damaged part is fetched again from other brokers.
 
 First the replica leaves the ISR, in a new leader epoch; only then is its log truncated, from the
-damaged segment on, and the fetcher fetches it again. So no broker relies on what was truncated.
+damaged segment on, and the fetcher fetches it again. So no broker relies on the truncated records.
 If no other replica is in sync, nothing is truncated: undamaged batches are still served.
 """
 
@@ -25,7 +25,7 @@ class Damage:
         self._metadata = metadata
         self._membership = membership
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         """Truncate damaged replicas; a retriable KafkaError if the store refuses.
 
         A replica that cannot be repaired now is reported again at its next read.
@@ -64,4 +64,4 @@ def _cut(partition: Partition, offset: Offset) -> None:
         else:
             partition.replica.restart_at(start)
     except KafkaError as error:
-        logger.error("cannot cut %s: %s", partition.name, error.message)
+        logger.error("cannot truncate %s: %s", partition.name, error.message)

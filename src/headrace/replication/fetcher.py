@@ -41,17 +41,17 @@ _Key = tuple[bytes, int]
 class _Followed:
     """One partition that follows the leader."""
 
-    __slots__ = ("asked", "epoch", "not_before", "partition", "told", "truncated")
+    __slots__ = ("epoch", "logged_error", "not_before", "partition", "session_offset", "truncated")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.epoch: Epoch = partition.leader_epoch
         self.truncated = False
-        self.asked = -1
+        self.session_offset = -1
         """The fetch offset in the fetch session; -1 if the partition is not in the session."""
         self.not_before = 0.0
-        self.told = ""
-        """The last error that was logged: it is not logged again at each attempt."""
+        self.logged_error = ""
+        """The last error that was logged; it is not logged again at each attempt."""
 
     @property
     def key(self) -> _Key:
@@ -104,7 +104,7 @@ class Fetcher:
         self._changed = asyncio.Event()
         # The request in flight, if it is a long poll.
         self._long_poll: AsyncConnection | None = None
-        self._told = ""
+        self._logged_error = ""
         """The last error of the leader that was logged; empty while fetching works."""
 
     def follow(self, partitions: Iterable[Partition]) -> None:
@@ -125,7 +125,7 @@ class Fetcher:
         self._changed.set()
 
     def _forget(self, key: _Key) -> None:
-        if self._followed.pop(key).asked >= 0:
+        if self._followed.pop(key).session_offset >= 0:
             self._forgotten.append(key)
 
     async def run(self) -> None:
@@ -142,8 +142,8 @@ class Fetcher:
 
     def _log_failure(self, error: Exception) -> None:
         """Log why the leader cannot be fetched from, unless that was logged before."""
-        if self._told != repr(error):
-            self._told = repr(error)
+        if self._logged_error != repr(error):
+            self._logged_error = repr(error)
             known = isinstance(error, ClientError)
             logger.log(
                 logging.INFO if known else logging.ERROR,
@@ -154,8 +154,8 @@ class Fetcher:
     def _fetched(self) -> None:
         """The leader has answered a fetch: the next failure is retried soon, and logged."""
         self._pause_s = _PAUSE_S
-        if self._told:
-            self._told = ""
+        if self._logged_error:
+            self._logged_error = ""
             logger.info("fetching from broker %d again", self.leader.id)
 
     async def _follow_connected(self) -> None:
@@ -189,36 +189,36 @@ class Fetcher:
         now = asyncio.get_running_loop().time()
         for key in [key for key, one in self._followed.items() if not one.is_current]:
             self._forget(key)
-        if self._throttle.is_on and self._throttle.is_overdrawn:
+        if self._throttle.is_on and self._throttle.is_exceeded:
             for one in self._followed.values():
                 if one.not_before <= now and self._throttle.applies_to(one.partition):
-                    self._sit_out(one)
+                    self._delay(one)
         return [one for one in self._followed.values() if one.not_before <= now]
 
     def _cannot_follow(self, one: _Followed, error: Exception) -> None:
         """Log an error of one partition once, and retry after a delay."""
-        told = error.message if isinstance(error, KafkaError) else repr(error)
-        if one.told != told:
-            one.told = told
+        logged_error = error.message if isinstance(error, KafkaError) else repr(error)
+        if one.logged_error != logged_error:
+            one.logged_error = logged_error
             known = isinstance(error, KafkaError)
             logger.error(
-                "cannot follow %s: %s; it is tried again", one.partition.name, told,
+                "cannot follow %s: %s; it is tried again", one.partition.name, logged_error,
                 exc_info=None if known else error,
             )  # fmt: skip
-        self._sit_out(one)
+        self._delay(one)
 
-    def _sit_out(self, one: _Followed) -> None:
+    def _delay(self, one: _Followed) -> None:
         """Delay a partition; it leaves the fetch session until then."""
         one.not_before = asyncio.get_running_loop().time() + _PAUSE_S
-        if one.asked >= 0:
-            one.asked = -1
+        if one.session_offset >= 0:
+            one.session_offset = -1
             self._forgotten.append(one.key)
 
     def _begin_session(self) -> None:
         self._session = (0, 0)
         self._forgotten.clear()
         for one in self._followed.values():
-            one.asked = -1
+            one.session_offset = -1
 
     # ------------------------------------------------------------------------------ truncation
 
@@ -247,21 +247,21 @@ class Fetcher:
                 answer = answers.get(key)
                 again = None
                 if followed is not None and followed.is_current and answer is not None:
-                    again = self._cut(followed, answer)
+                    again = self._truncate_one(followed, answer)
                 elif followed is not None:
-                    self._sit_out(followed)
+                    self._delay(followed)
                 if again is None:
                     del epochs[key]
                 else:
                     epochs[key] = again
 
-    def _cut(self, one: _Followed, answer: tuple[Epoch, int]) -> Epoch | None:
+    def _truncate_one(self, one: _Followed, answer: tuple[Epoch, int]) -> Epoch | None:
         """Truncate the log by the leader's answer; the epoch to ask about next, if any."""
         partition, log = one.partition, one.partition.replica.log
         step = next_step(log.epochs, log.end_offset, partition.replica.high_watermark, answer)
         try:
             if step.end < log.end_offset:
-                logger.info("cutting %s from %d to %d, as its leader has it",
+                logger.info("truncating %s from %d to %d, where it diverges from its leader",
                             partition.name, log.end_offset, step.end)  # fmt: skip
                 partition.replica.truncate_to(step.end)
         except Exception as error:
@@ -299,11 +299,13 @@ class Fetcher:
         wanted = []
         for one in ready:
             log = one.partition.replica.log  # which `_truncate` has opened
-            if one.asked != log.end_offset:
-                one.asked = log.end_offset
+            if one.session_offset != log.end_offset:
+                one.session_offset = log.end_offset
                 topic_id, index = one.key
                 wanted.append(
-                    PartitionToFetch(topic_id, index, one.epoch, one.asked, log.start_offset)
+                    PartitionToFetch(
+                        topic_id, index, one.epoch, one.session_offset, log.start_offset
+                    )
                 )
         # A leader adds before it forgets: a re-added partition must not be in both lists.
         again = {(one.topic_id, one.partition) for one in wanted}
@@ -335,7 +337,7 @@ class Fetcher:
         self._session = (answer.session_id, epoch + 1) if answer.session_id else (0, 0)
         if not answer.session_id:
             for one in self._followed.values():
-                one.asked = -1
+                one.session_offset = -1
         await self._take(raw, answer)
 
     async def _take(self, raw: Response, answer: FetchAnswer) -> None:
@@ -347,7 +349,7 @@ class Fetcher:
                 if one is None or not one.is_current or not one.truncated:
                     continue  # the fetch may have been sent before the log was truncated
                 try:
-                    self._take_one(one, fetched, view)
+                    self._append_one(one, fetched, view)
                 except KafkaError as error:
                     self._cannot_follow(one, error)
                 except Exception as error:
@@ -362,7 +364,7 @@ class Fetcher:
             if isinstance(outcome, KafkaError):
                 self._cannot_follow(one, outcome)
 
-    def _take_one(self, one: _Followed, fetched: FetchedPartition, view: memoryview) -> None:
+    def _append_one(self, one: _Followed, fetched: FetchedPartition, view: memoryview) -> None:
         partition = one.partition
         log = partition.replica.log
         if fetched.error:
@@ -376,7 +378,7 @@ class Fetcher:
             partition.traffic.replication_bytes_in += fetched.end - fetched.start
         if fetched.log_start > log.start_offset:
             log.delete_records_before(min(fetched.log_start, log.end_offset))
-        partition.replica.follow_to(fetched.high_watermark)
+        partition.replica.use_leader_high_watermark(fetched.high_watermark)
 
     def _failed(self, one: _Followed, fetched: FetchedPartition) -> None:
         partition = one.partition
@@ -389,18 +391,18 @@ class Fetcher:
                 partition.replica.restart_at(fetched.log_start)
                 return
             one.truncated = False
-        self._sit_out(one)
+        self._delay(one)
 
 
 def _check_batches(view: memoryview, pos: int, end: int) -> None:
     """ValueError unless these are whole batches with valid checksums."""
     while pos < end:
         if end - pos < HEADER_BYTES:
-            raise ValueError("half a batch")
+            raise ValueError("incomplete batch")
         header = read_header(view, pos)
         stop = pos + header.size_bytes
         if not pos + HEADER_BYTES <= stop <= end:
-            raise ValueError("a batch that reaches past the end of the answer")
+            raise ValueError("batch exceeds the response")
         if crc32c(view[pos + CHECKSUMMED_FROM : stop]) != header.crc:
-            raise ValueError(f"a damaged batch at offset {header.base_offset}")
+            raise ValueError(f"batch at offset {header.base_offset} fails its checksum")
         pos = stop

@@ -65,7 +65,7 @@ def flush_log(partition: Partition) -> int | KafkaError:
             except KafkaError as error:
                 if (
                     partition.replica.log is log
-                ):  # else it has been moved to another data folder meanwhile
+                ):  # otherwise the log was moved to another data folder
                     return error
     except KafkaError as error:
         return error  # it has been moved to another broker

@@ -28,7 +28,7 @@ class InSync:
         self._max_lag_ms = max_lag_ms
         self._suspended = False
         # Partitions whose last ISR proposal has an unknown outcome.
-        self._unsure: dict[Partition, None] = {}
+        self._undecided: dict[Partition, None] = {}
 
     def suspended(self) -> None:
         """The store is unreachable: propose nothing until it is back."""
@@ -37,11 +37,11 @@ class InSync:
     def connected(self) -> None:
         """The store is back, and the image shows the outcome of every proposal."""
         self._suspended = False
-        for partition in self._unsure:
+        for partition in self._undecided:
             if partition.leadership is not None:
                 partition.leadership.settle()
-                partition.commit_what_all_have()
-        self._unsure.clear()
+                partition.advance_high_watermark()
+        self._undecided.clear()
 
     def expand(self) -> None:
         """Add followers that have caught up; a retriable KafkaError if the store refuses.
@@ -51,7 +51,7 @@ class InSync:
         """
         if self._suspended:
             return
-        wanted = self._replicas.isr_wanted.offsets
+        wanted = self._replicas.isr_expansions.offsets
         changes: dict[Partition, IsrChange] = {}
         for partition in list(wanted):
             leadership = partition.leadership
@@ -61,16 +61,16 @@ class InSync:
             if leadership is None or partition.closed or not caught_up:
                 del wanted[partition]
                 continue
-            joining = tuple(one for one in caught_up if self._is_who_fetched(partition, one))
+            joining = tuple(one for one in caught_up if self._has_not_restarted(partition, one))
             if joining:
                 changes[partition] = _change(partition, leadership, (*leadership.isr, *joining))
                 leadership.propose(joining)
         if not changes:
             return
-        self._unsure.update(dict.fromkeys(changes))
+        self._undecided.update(dict.fromkeys(changes))
         self._membership.alter_isr(changes.values())
         for partition in changes:
-            del self._unsure[partition]
+            del self._undecided[partition]
             if partition.leadership is not None:
                 partition.leadership.settle()
 
@@ -86,17 +86,17 @@ class InSync:
                 continue
             end = partition.replica.log.end_offset
             lagging = leadership.lagging(end, now_ms, self._max_lag_ms)
-            leadership.keep_time(end, now_ms)
+            leadership.note_caught_up(end, now_ms)
             if lagging:
-                logger.warning("%s: brokers %s lag behind and are not in sync any more",
+                logger.warning("%s: brokers %s lag and leave the ISR",
                                partition.name, ", ".join(map(str, lagging)))  # fmt: skip
                 rest = tuple(one for one in leadership.isr if one not in lagging)
                 changes.append(_change(partition, leadership, rest))
         if changes:
             self._membership.alter_isr(changes)
 
-    def _is_who_fetched(self, partition: Partition, broker: BrokerId) -> bool:
-        """Whether the broker has not restarted since its fetch: it may have lost what it had."""
+    def _has_not_restarted(self, partition: Partition, broker: BrokerId) -> bool:
+        """Whether the broker has not restarted since its fetch: it may have lost records."""
         known = self._metadata.image.brokers.get(broker)
         leadership = partition.leadership
         assert leadership is not None

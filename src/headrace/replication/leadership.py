@@ -1,8 +1,8 @@
 """A leader's view of its followers: fetch offsets, the ISR and the committed offset. Pure.
 
-A follower's fetch offset says that it holds everything below. What all of the in-sync set hold is
-committed, if that set is large enough (`min.insync.replicas`): nothing is ever acknowledged that a
-later leader may lack.
+A follower's fetch offset says that it has everything below. Records that all in-sync replicas have
+are committed, if there are enough of them (`min.insync.replicas`): a record that a later leader may
+lack is never acknowledged.
 """
 
 from headrace.cluster.elections import effective_min_isr
@@ -111,7 +111,7 @@ class Leadership:
             and now_ms - follower.caught_up_ms > max_lag_ms
         )
 
-    def keep_time(self, leader_end: Offset, now_ms: int) -> None:
+    def note_caught_up(self, leader_end: Offset, now_ms: int) -> None:
         """Followers that have everything now are caught up, even without a recent fetch."""
         for follower in self.followers.values():
             if follower.end >= leader_end:

@@ -1,15 +1,16 @@
 """Moving replicas of this broker from one data folder to another while they are read and written.
 
-A copy grows beside the partition (`<topic>-<partition>.<id>-future`) until it has every record;
-then, between two requests, it takes the partition's place:
+Records are copied into `<topic>-<partition>.<id>-future` while the partition is in use. When the
+copy is complete, it replaces the partition between two requests:
 
     1. the rest is copied and synced; `moved-from` in the copy's folder marks it as complete
     2. the copy's folder gets the partition's name, and the event loop uses it from here on
-    3. a worker syncs that, saves the offsets, and only then sets the old folder aside
+    3. a worker syncs that, saves the offsets, and only then removes the old folder
 
 A crash before 2 leaves a partition and an unfinished copy: the move continues, or starts over if
 the stop was not clean. After it two folders may have one name; the one with `moved-from` is
-valid. A partition is not compacted while it moves: a tombstone that the copy needs could go.
+valid. A partition is not compacted while it moves: compaction could remove a tombstone that the
+copy needs.
 """
 
 import asyncio
@@ -44,7 +45,7 @@ _SHORT_S = 0.001
 _COMPACTION_CHECK_S = 0.1
 
 
-class _GivenUp(Exception):
+class _Cancelled(Exception):
     """The move was cancelled."""
 
 
@@ -64,7 +65,7 @@ class _Move:
     def name(self) -> TopicPartition:
         return self.partition.name
 
-    def goes_on(self, earlier: "_Move") -> bool:
+    def continues(self, earlier: "_Move") -> bool:
         """Whether this move can continue the other's copy."""
         return self.partition is earlier.partition and self.target is earlier.target
 
@@ -147,8 +148,8 @@ class Moves:
         try:
             async with self._slots:
                 await self._move(move)
-        except _GivenUp:
-            logger.info("%s does not move to %s any more", move.name, move.target.path)
+        except _Cancelled:
+            logger.info("cancelled the move of %s to %s", move.name, move.target.path)
         except Exception as error:
             known = isinstance(error, KafkaError | OSError)
             logger.error(
@@ -158,12 +159,12 @@ class Moves:
         later = self._moves.get(move.name)
         if later is move:
             del self._moves[move.name]
-        wanted = later is not None and later is not move and later.goes_on(move)
+        wanted = later is not None and later is not move and later.continues(move)
         if move.name in move.target.futures and not wanted:
             try:
                 await self._in_worker(move.target.futures.discard(move.name))
             except (KafkaError, OSError) as error:
-                logger.error("what was copied of %s is left behind: %s", move.name, error)
+                logger.error("cannot remove the unfinished copy of %s: %s", move.name, error)
 
     async def _move(self, move: _Move) -> None:
         partition, target = move.partition, move.target
@@ -263,7 +264,7 @@ class Moves:
 
     def _check(self, move: _Move) -> None:
         if move.cancelled or move.partition.closed or not move.partition.hosted:
-            raise _GivenUp
+            raise _Cancelled
         if move.target.offline is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"it is offline: {move.target.offline}")
 
@@ -275,7 +276,7 @@ def _remove(name: TopicPartition, work: Callable[[], None]) -> None:
     try:
         work()
     except OSError as error:
-        logger.error("what was copied of %s is left behind: %s", name, error)
+        logger.error("cannot remove the unfinished copy of %s: %s", name, error)
 
 
 def _next_offset(source: Log, copy: Log) -> int:

@@ -33,9 +33,26 @@ class Partition:
     """A partition that this broker leads, follows, or only knows the leader of."""
 
     __slots__ = (
-        "_conversion", "_flushed", "_shared", "_state", "closed", "flushes_first", "held", "hosted",
-        "isr", "leader", "leader_epoch", "leadership", "leads", "name", "replica", "replicas",
-        "settings", "topic_id", "traffic", "verifications",
+        "_conversion",
+        "_flushed",
+        "_shared",
+        "_state",
+        "closed",
+        "commits_later",
+        "flushes_first",
+        "hosted",
+        "isr",
+        "leader",
+        "leader_epoch",
+        "leadership",
+        "leads",
+        "name",
+        "replica",
+        "replicas",
+        "settings",
+        "topic_id",
+        "traffic",
+        "verifications",
     )  # fmt: skip
 
     def __init__(
@@ -63,7 +80,7 @@ class Partition:
         self.closed = False
         self.flushes_first = False
         """Whether an acknowledgement waits for the disk."""
-        self.held = False
+        self.commits_later = False
         """Whether an appended batch has to reach followers or the disk before it is committed."""
         self.replica = LocalReplica(self, shared.changed)
         self.verifications = Verifications(self.replica)
@@ -78,7 +95,7 @@ class Partition:
         """Apply a topic's settings, at start or when they change."""
         self.settings = settings
         self.flushes_first = settings.flush_messages == 1
-        self.held = self.flushes_first or self.leadership is not None
+        self.commits_later = self.flushes_first or self.leadership is not None
         self._conversion = BatchConversion(self.name.topic, settings, self._shared)
         if self.replica.opened is not None:
             self.replica.opened.use_settings(settings)
@@ -94,11 +111,11 @@ class Partition:
         if state.leader == me:
             self._lead(state)
         else:
-            self._give_up(state)
-        self.held = self.flushes_first or self.leadership is not None
+            self._stop_leading(state)
+        self.commits_later = self.flushes_first or self.leadership is not None
         self.replica.serves = self.leads or (self.hosted and self._shared.followers_serve)
         if self.leadership is not None:
-            self.commit_what_all_have()
+            self.advance_high_watermark()
 
     def _lead(self, state: PartitionState) -> None:
         now_ms = self._shared.now_ms()
@@ -120,7 +137,7 @@ class Partition:
             except KafkaError:
                 self.leads = False
                 self._state = None  # the same state is then applied again
-                self._shared.unfit.add(self)
+                self._shared.offline_replicas.add(self)
                 return
             self.leadership = Leadership(state.leader, state, end, now_ms)
             self._flushed = 0 if self.flushes_first else self._flushed
@@ -131,7 +148,7 @@ class Partition:
             self.replica.advance(self.replica.log.end_offset)
         self.replica.notify()
 
-    def _give_up(self, state: PartitionState) -> None:
+    def _stop_leading(self, state: PartitionState) -> None:
         self.leads, self.leadership = False, None
         self.leader, self.leader_epoch = state.leader, state.leader_epoch
         self.verifications.clear()
@@ -166,7 +183,7 @@ class Partition:
             )
 
     @property
-    def knows_what_is_committed(self) -> bool:
+    def has_current_high_watermark(self) -> bool:
         """Whether the high watermark is no older than this leadership."""
         leadership = self.leadership
         return leadership is None or self.replica.committed >= leadership.epoch_start
@@ -239,20 +256,20 @@ class Partition:
         traffic = self.traffic
         traffic.records_in += count
         traffic.bytes_in += end - pos
-        if self.held:
-            self._hold()
+        if self.commits_later:
+            self._commit_later()
         else:
             replica.committed = log.end_offset
             if replica.watchers:
                 self._shared.changed.append(replica)
         return base, append_time, log.start_offset
 
-    def _hold(self) -> None:
-        """Wait for the disk or the followers: the appended batch is not committed yet."""
+    def _commit_later(self) -> None:
+        """Commit the appended batch when the followers or the disk have it."""
         if self.flushes_first:
             self._shared.flusher.request(self)
         elif self.leadership is not None:
-            self.commit_what_all_have()
+            self.advance_high_watermark()
         if self.replica.watchers:  # waiting fetches of followers read to the log end
             self._shared.changed.append(self.replica)
 
@@ -267,8 +284,8 @@ class Partition:
         base = log.append(buf, memoryview(buf), 0, len(buf), header, self.leader_epoch, now_ms)
         self.traffic.records_in += log.end_offset - base
         self.traffic.bytes_in += len(buf)
-        if self.held:
-            self._hold()
+        if self.commits_later:
+            self._commit_later()
         else:
             replica.advance(log.end_offset)
         return base
@@ -297,7 +314,7 @@ class Partition:
         marker = encode_marker(producer_id, producer_epoch, commit, coordinator_epoch, now_ms)
         offset = self.append_own(marker, now_ms)
         self.verifications.end(producer_id)
-        log.transactions.settled_below(self.replica.committed)
+        log.transactions.stable_below(self.replica.committed)
         return offset
 
     def _check_in_sync(self) -> None:
@@ -320,19 +337,19 @@ class Partition:
         log = replica.opened or replica.log
         known.fetched(offset, epoch, log.end_offset, self._shared.now_ms())
         if follower in leadership.isr:
-            self.commit_what_all_have()
+            self.advance_high_watermark()
         elif leadership.joining(replica.committed):
-            self._shared.isr_wanted.add(self)
+            self._shared.isr_expansions.add(self)
 
     def flushed(self, offset: Offset) -> None:
         """Everything below `offset` is on this broker's disk."""
         self._flushed = offset
         if self.leadership is not None:
-            self.commit_what_all_have()
+            self.advance_high_watermark()
         elif self.leads:
             self.replica.advance(offset)
 
-    def commit_what_all_have(self) -> None:
+    def advance_high_watermark(self) -> None:
         """Commit what all in-sync replicas have."""
         leadership, replica = self.leadership, self.replica
         if leadership is None:

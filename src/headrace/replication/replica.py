@@ -85,7 +85,7 @@ class LocalReplica:
         if piece is None or not log.transactions:
             return piece, []
         return piece, log.transactions.between(
-            offset, log.segments.offset_behind(offset, piece, log.end_offset)
+            offset, log.segments.offset_after(offset, piece, log.end_offset)
         )
 
     def read_to_end(self, offset: Offset, max_bytes: int, whole_first: bool) -> Slice | None:
@@ -125,7 +125,7 @@ class LocalReplica:
         if self.watchers:
             self._changed.append(self)
 
-    def follow_to(self, high_watermark: Offset) -> None:
+    def use_leader_high_watermark(self, high_watermark: Offset) -> None:
         """Apply the leader's high watermark (follower only)."""
         bound = min(high_watermark, self.log.end_offset)
         if bound > self.committed:

@@ -46,9 +46,9 @@ class Replicas:
         """The partitions with a replica here that another broker leads."""
         self.leading: dict[Partition, None] = {}
         """The partitions that this broker leads and others follow."""
-        self.isr_wanted = PendingPartitions()
+        self.isr_expansions = PendingPartitions()
         """Those with a follower that has caught up but is not in the ISR yet."""
-        self.unfit = PendingPartitions()
+        self.offline_replicas = PendingPartitions()
         """Those with an offline replica here: a data folder has failed."""
         self.damaged = PendingPartitions()
         """Those whose log is damaged, with an offset in the segment that is; see `damage.py`."""
@@ -115,12 +115,12 @@ class Replicas:
             if before is not None and (after is None or after.id != before.id):
                 self._remove(before)
             if after is not None:
-                self._place(after)
+                self._apply_topic(after)
         if old.brokers is not new.brokers:
-            self._let_in_started(old, new)
+            self._expand_for_started(old, new)
         self.on_roles()
 
-    def _let_in_started(self, old: Image, new: Image) -> None:
+    def _expand_for_started(self, old: Image, new: Image) -> None:
         """Add followers to the ISR that fetched before their registration was in the image.
 
         If they have nothing more to fetch, no later fetch triggers this.
@@ -136,14 +136,14 @@ class Replicas:
                 leadership.followers[one].epoch == started.get(one)
                 for one in leadership.joining(partition.replica.high_watermark)
             ):
-                self.isr_wanted.add(partition)
+                self.isr_expansions.add(partition)
 
     def load(self, image: Image) -> None:
         """Prepare every partition in the image; after a crash, recover each log first."""
         self._use_broker_configs(image)
         self.high_watermarks.load()
         for topic in image.topics.values():
-            self._place(topic, existed=True)
+            self._apply_topic(topic, existed=True)
         self.directories.recover(self._settings_for, _report_recovery, self._is_replicated)
         for work in self.directories.take_leftovers():
             self._in_background(work)
@@ -176,7 +176,7 @@ class Replicas:
                 for partition in partitions:
                     partition.use_settings(settings)
 
-    def _place(self, topic: Topic, *, existed: bool = False) -> None:
+    def _apply_topic(self, topic: Topic, *, existed: bool = False) -> None:
         settings = log_settings(self.settings_now, topic.configs)
         partitions = self.by_key.get(topic.id.bytes)
         if partitions is None:
@@ -212,7 +212,7 @@ class Replicas:
             self.folders.forget(partition)
             for noted in (self.following, self.leading):
                 noted.pop(partition, None)
-            for pending in (self.isr_wanted, self.unfit, self.damaged):
+            for pending in (self.isr_expansions, self.offline_replicas, self.damaged):
                 pending.offsets.pop(partition, None)
             if self.directories.has(partition.name):
                 removals.append(self.directories.delete(partition.name))
@@ -235,16 +235,16 @@ class Replicas:
         self._executor.submit(work).add_done_callback(_log_failure)
 
     def step_down(self) -> None:
-        """Stop leading all partitions, until `use_again`."""
+        """Stop leading all partitions, until `apply_again`."""
         self.stepped_down = True
         for partition in self.all_partitions():
             partition.step_down()
 
-    def use_again(self, image: Image) -> None:
+    def apply_again(self, image: Image) -> None:
         """Apply the roles in the image again, after `step_down`."""
         self.stepped_down = False
         for topic in image.topics.values():
-            self._place(topic)
+            self._apply_topic(topic)
 
     def try_to_lead(self, partition: Partition, image: Image) -> None:
         """Lead a partition whose log could not be opened before, if it is still this broker's."""
@@ -262,7 +262,7 @@ class Replicas:
             for partition in self.topic(name.topic)[name.partition : name.partition + 1]:
                 partition.replica.waiters.fail(error)
                 partition.replica.notify()
-                self.unfit.add(partition)
+                self.offline_replicas.add(partition)
 
     def resume_moves(self) -> None:
         """Continue moves between data folders; needs a running event loop."""

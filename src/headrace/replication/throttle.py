@@ -45,11 +45,11 @@ class LeaderThrottle(Allowance):
         named = partition.settings.leader_replication_throttled_replicas
         return _is_named(named, partition.name.partition, self._me) and self.is_on
 
-    def holds_up(self, partition: Partition, follower: BrokerId) -> bool:
+    def delays(self, partition: Partition, follower: BrokerId) -> bool:
         """Whether this follower of a throttled partition has to wait."""
         leadership = partition.leadership
         in_sync = leadership is None or follower in leadership.isr
-        return not in_sync and self.is_overdrawn
+        return not in_sync and self.is_exceeded
 
 
 def _is_named(named: frozenset[str], index: int, broker: BrokerId) -> bool:

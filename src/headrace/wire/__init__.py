@@ -1,1 +1,1 @@
-"""Kafka's protocol: bytes in, bytes out. No sockets and no event loop live here."""
+"""Encoding and decoding of Kafka's protocol, without sockets and event loop."""

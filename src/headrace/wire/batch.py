@@ -98,7 +98,7 @@ def read_header(buf: bytes | bytearray | memoryview, pos: int) -> Header:
 def checked_header(
     buf: bytes | bytearray | memoryview, view: memoryview, pos: int, end: int
 ) -> HeaderFields:
-    """The header of the one whole batch in [pos, end), or the error that the producer deserves."""
+    """The header of the one whole batch in [pos, end); KafkaError if it is invalid."""
     if end - pos < HEADER_BYTES:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "the record batch is shorter than its header")
     fields: HeaderFields = unpack_header(buf, pos)

@@ -43,7 +43,7 @@ MAX_DECOMPRESSED_BYTES = 1 << 30
 GROUP_BYTES = 64 << 20
 """Batches are decoded together until their records have this size, decompressed."""
 LANES_MIN = 128
-"""From so many batches on, walking them in lockstep is faster than one after the other."""
+"""From this number of batches on, decoding them in parallel columns is faster."""
 RUN_MIN = 16
 """Runs of one size that are shorter on average than this are slower than the plain loop."""
 
@@ -142,7 +142,7 @@ def decode(
     base = headers["base_offset"]
     wanted = (headers["attributes"] & CONTROL) == 0
     wanted &= (base + headers["last_offset_delta"] >= start) & (base < stop)
-    wanted &= headers["count"] != 0  # compaction leaves empty ones behind
+    wanted &= headers["count"] != 0  # compaction leaves empty batches
     if aborted:
         wanted &= ~_aborted_batches(data, positions, headers, aborted)
     chosen = np.flatnonzero(wanted)
@@ -156,7 +156,7 @@ def decode(
 
 
 def decode_headers(columns: BatchColumns) -> HeaderColumns:
-    """Where the headers of these records lie; also checks that each record ends where it should."""
+    """The positions of the headers of these records; checks the end of each record, too."""
     octets = columns.octets
     try:
         counts, at = varints(octets, columns.headers_at)
@@ -226,7 +226,7 @@ def _aborted_batches(
 def _payloads(
     data: bytearray | bytes, at: Numbers, headers: Headers, chosen: Numbers
 ) -> Iterator[tuple[Numbers, Buffer, Numbers, Numbers]]:
-    """Groups of batches, the payload that holds their records, and where each one's lie."""
+    """Groups of batches, the payload with their records, and the position of each batch in it."""
     if not len(chosen):
         return
     begins = at[chosen] + HEADER_BYTES
@@ -350,7 +350,7 @@ def _one_batch(payload: Buffer, octets: Bytes, begin: int, end: int, count: int)
         most = min(count - done, (end - position) // size)
         same = np.ones(most, np.bool_)
         for byte in range(width):
-            # Records of one size: the bytes of their lengths lie at one distance.
+            # Records of one size: their lengths are at equal distances.
             column = octets[position + byte : position + most * size : size]
             same &= column == payload[position + byte]
         length = most if same.all() else int(same.argmin())

@@ -162,7 +162,7 @@ def _malformed(api_key: int, version: int, error: Exception) -> MalformedRequest
 def encode(api_key: int, version: int, response: Message, throttle_ms: int = 0) -> bytes:
     """The body of a response as `version` has it, from one in its API's newest shape.
 
-    The throttle time is the one given here, whatever the response has in its place.
+    The throttle time is the one given here; that of the response is ignored.
     """
     out = ResponseWriter(throttle_ms)
     shape = response_class(api_key, version)
@@ -387,7 +387,7 @@ def _field_reader(
 
 
 def _length_of_array(field: MessageField, flexible: bool) -> Callable[[_Source], int]:
-    """Reads how many elements follow; -1 stands for null."""
+    """Reads the number of elements that follow; -1 means null."""
 
     def read_length(data: _Source) -> int:
         length: int = data.varint() - 1 if flexible else INT32.unpack(data.take(4))[0]

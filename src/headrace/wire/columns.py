@@ -55,7 +55,7 @@ class Columns:
 
 
 def varints(data: Bytes, at: Numbers) -> tuple[Numbers, Numbers]:
-    """The zigzag numbers at these positions, and the positions behind them."""
+    """The zigzag numbers at these positions, and the positions after them."""
     byte = data[at]
     value = (byte & 0x7F).astype(np.int64)
     behind = at + 1

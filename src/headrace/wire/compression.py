@@ -253,7 +253,7 @@ def _unzstd(data: memoryview, max_bytes: int) -> bytes | bytearray:
     least, most, window = _zstd_bounds(data)
     allowed = max_bytes
     if window > ZSTD_USUAL_WINDOW_BYTES:
-        # The decoder fills a window of its own beside our output, so here both share the cap.
+        # The decoder has its own window in addition to our output: both together have the limit.
         allowed = max(max_bytes - window, max_bytes // 2)
     if least > allowed:
         raise _too_large(max_bytes)

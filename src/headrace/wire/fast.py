@@ -33,7 +33,7 @@ MANY_FETCHED = 2000
 
 
 class ManyPartitions(Exception):
-    """A Produce or Fetch lists so many partitions that it should be worked on in steps."""
+    """A Produce or Fetch with so many partitions that it is processed in steps."""
 
 
 PRODUCE_VERSIONS = range(14)

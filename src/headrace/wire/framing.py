@@ -26,7 +26,7 @@ _FLEXIBLE_HEADER = struct.Struct(">iiB").pack
 
 
 def read_client_id(buf: bytearray, view: memoryview, pos: int, end: int, length: int) -> str:
-    """The client id whose length was just read; -1 stands for none."""
+    """The client id whose length was just read; a length of -1 means null."""
     if length < 0:
         return ""
     if pos + length > end:

@@ -21,7 +21,7 @@ Buffer: TypeAlias = bytes | bytearray
 SMALL_RECORDS = 32
 """Batches of up to this many records are worth `check_fields` on every append."""
 
-# So many records are checked one by one before it pays to compare them with the first.
+# The number of records that are checked one by one before they are compared with the first.
 _FEW_RECORDS = 5
 
 # A record of a megabyte can hold 500,000 headers. More than this many are not looked into, so that
@@ -88,7 +88,7 @@ def check_lengths(buf: Buffer, pos: int, count: int, end: int) -> None:
                 pos += run * step
                 left -= run
                 if run >= _WORTHWHILE_RUN:
-                    # Grows only behind a full window: the look stays in proportion to the records.
+                    # Grows only after a full window: the work stays in proportion to the records.
                     window = 4 * window if run == window else _WINDOW_RECORDS
                     hops = _FIRST_HOPS
                     continue
@@ -125,7 +125,7 @@ def _leading(column: Buffer, value: int) -> int:
 
 
 def _hop(buf: Buffer, pos: int, count: int) -> int:
-    """The position behind `count` records by their lengths."""
+    """The position after `count` records, by their lengths."""
     steps, start = _RECORD_STEPS, pos
     try:
         for _ in repeat(None, count):
@@ -223,7 +223,7 @@ def _all_alike(
 
 
 def _record_length(buf: Buffer, pos: int) -> tuple[int, int]:
-    """The length of the record at `pos`, and the position behind that number."""
+    """The length of the record at `pos`, and the position after that number."""
     length, pos = read_varint(buf, pos)
     if length < MIN_RECORD_BYTES - 1:
         raise invalid(f"a record of {length} bytes is too short")

@@ -1,4 +1,4 @@
-"""Single records of a batch of magic 2: decode and encode them, for those who must.
+"""Decodes and encodes the single records of a batch of magic 2.
 
 Who appends and fetches never comes here; time searches, compaction, the coordinators, the
 console and topics with a codec of their own do. One record, after the batch's header and
@@ -73,7 +73,7 @@ def walk_starts(payload: bytes | bytearray, header: Header) -> Iterator[Record |
 
     For checks of batches that may be large: keys and values are cut after a few bytes, which are
     enough for a schema id, and very many headers are checked but not returned. None stands where
-    such headers take long, so that others can have their turn.
+    such headers take long; other requests run in between.
     """
     return _walk(payload, header, _START_BYTES)
 

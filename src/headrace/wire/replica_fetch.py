@@ -85,7 +85,7 @@ def fetch_request(
     parts.append(uvarint(len(dropped) + 1))
     for topic_id, indexes in dropped.items():
         parts += (topic_id, uvarint(len(indexes) + 1), *map(_i32, indexes), b"\0")
-    # No rack; then one tagged field, 1: who asks.
+    # No rack; then one tagged field: 1, the replica state of the follower.
     parts += (b"\x01", b"\x01\x01", uvarint(13), _replica(*replica), b"\0")
     return b"".join(parts)
 

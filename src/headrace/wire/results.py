@@ -26,14 +26,14 @@ class ProduceResult:
 
 
 class Records(Protocol):
-    """Bytes of a log that leave as they lie on the disk."""
+    """Bytes of a log file that are sent unchanged."""
 
     @property
     def length(self) -> int: ...
 
     @property
     def following(self) -> int:
-        """The offset behind the last batch; -1 if it is not known."""
+        """The offset after the last batch; -1 if it is unknown."""
 
     def read(self) -> bytes: ...
 

@@ -338,7 +338,7 @@ class Fetch:
         throttle = self._throttle
         if not throttle.applies_to(partition):
             return partition.replica.read_to_end(entry.offset, max_bytes, whole_first)
-        if throttle.holds_up(partition, request.replica_id):
+        if throttle.delays(partition, request.replica_id):
             return None
         records = partition.replica.read_to_end(entry.offset, max_bytes, whole_first)
         if records is not None:

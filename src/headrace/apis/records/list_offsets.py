@@ -118,7 +118,7 @@ def _visible_end(request: ListOffsetsRequest, version: int) -> Callable[[Partiti
 
 def _settled(partition: Partition, version: int) -> Partition:
     """The partition; a retriable error while a new leader does not know the high watermark yet."""
-    if not partition.knows_what_is_committed:
+    if not partition.has_current_high_watermark:
         raise KafkaError(
             ErrorCode.OFFSET_NOT_AVAILABLE if version >= 5 else ErrorCode.LEADER_NOT_AVAILABLE
         )

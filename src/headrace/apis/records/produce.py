@@ -92,7 +92,7 @@ class Produce:
                     partition = partitions[index]
                     permissions = caller.permissions
                     allowed = permissions is None or permissions.may_write(partition.name.topic)
-                    if allowed and not partition.held:
+                    if allowed and not partition.commits_later:
                         try:
                             base, append_time, log_start = partition.append(
                                 buf, view, start, stop, acks, self._clock.now_ms()

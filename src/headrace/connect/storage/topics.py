@@ -61,7 +61,7 @@ def make_topics(cluster: Cluster, topics: Sequence[InternalTopic]) -> dict[str, 
     try:
         found = describe_topics(cluster, [topic.name for topic in topics])
         counts = {name: len(each.partitions) for name, each in found.items() if each.partitions}
-        brokers = len(cluster.patiently("listing brokers", cluster.brokers))
+        brokers = len(cluster.retry("listing brokers", cluster.brokers))
         for topic in topics:
             if topic.name not in counts:
                 _create(cluster, topic, brokers)

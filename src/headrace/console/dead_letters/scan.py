@@ -72,7 +72,7 @@ class LetterScan:
 
 def partition_counts(cluster: Cluster) -> dict[str, int]:
     """The topics of the cluster with their numbers of partitions."""
-    found = cluster.patiently("listing topics", lambda: cluster.topics(None))
+    found = cluster.retry("listing topics", lambda: cluster.topics(None))
     return {name: len(each.leaders) for name, each in found.items()}
 
 

@@ -1,7 +1,7 @@
 """The messages between the broker and the compaction process: lines of JSON.
 
-A job is one log's: the sealed segments from its beginning to before `end`, and all that the other
-process needs to know of the log without opening it. The answers are one `Cleaned` for every group
+A job is for one log: its sealed segments before `end`, and what the other process needs to know of
+the log without opening it. The answers are one `Cleaned` for every group
 of segments, as soon as its new files are on the disk, and a `Finished` or a `Failed` at the end.
 """
 
@@ -32,7 +32,7 @@ class Job:
     index_interval_bytes: int
     max_decompressed_bytes: int
     map_bytes: int
-    """Memory for the keys; what does not fit is left for the next time."""
+    """Memory for the keys; the rest is left for the next run."""
     map_load_factor: float
     bytes_per_second: float
     """The most to read and write."""
@@ -40,7 +40,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Cleaned:
-    """New files, with the suffix `.cleaned`, are ready to stand for these segments."""
+    """New files, with the suffix `.cleaned`, are ready to replace these segments."""
 
     sources: tuple[int, ...]
     """Their base offsets; the new segment has the first one's."""

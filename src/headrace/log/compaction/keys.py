@@ -94,7 +94,7 @@ def _words(data: npt.NDArray[np.uint8]) -> Hashes:
 
 
 def _read(words: Hashes, at: Numbers) -> Hashes:
-    """The words at these positions; behind the end of the buffer are zeros."""
+    """The words at these positions; zeros after the end of the buffer."""
     last = len(words) - 1
     if int(at.max()) <= last:
         return words[at]
@@ -103,7 +103,7 @@ def _read(words: Hashes, at: Numbers) -> Hashes:
 
 
 class KeyMap:
-    """Keys and the last offset at which each was met."""
+    """Keys and the last offset of each."""
 
     def __init__(self, max_bytes: int, load_factor: float, expected_keys: int) -> None:
         """No more than `max_bytes`, and less if `expected_keys` leave half of that empty."""
@@ -124,7 +124,7 @@ class KeyMap:
         return self._hash.of(columns, chosen)
 
     def put(self, hashes: Hashes, offsets: Numbers) -> None:
-        """Note where these keys were met; offsets increase, also from call to call.
+        """Record the offsets of these keys; offsets increase, also from call to call.
 
         No more keys at once than there is room for.
         """
@@ -151,7 +151,7 @@ class KeyMap:
             slots, steps = self._next(slots[rest], steps[rest])
 
     def get(self, hashes: Hashes) -> Numbers:
-        """The last offset of each key; -1 of one that was never met."""
+        """The last offset of each key; -1 for an unknown key."""
         table = self._table
         result = np.full(len(hashes), -1, np.int64)
         rows = np.arange(len(hashes))

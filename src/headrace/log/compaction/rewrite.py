@@ -47,7 +47,7 @@ from headrace.wire.checksum import crc32c
 from headrace.wire.markers import decode_marker
 
 
-class _Verdict(NamedTuple):
+class _BatchDecision(NamedTuple):
     """What is known of a batch before its records are decoded."""
 
     batch: Batch
@@ -141,32 +141,32 @@ class Rewrite:
 
     def _rewrite(self, buffer: bytes, batches: list[Batch], output: _Output) -> None:
         view = memoryview(buffer)
-        verdicts = [self._judge(batch, buffer, view) for batch in batches]
+        decisions = [self._decide(batch, buffer, view) for batch in batches]
         looked_at = [
-            verdict.batch
-            for verdict in verdicts
-            if not verdict.records_go
-            and not verdict.batch.header.attributes & CONTROL
-            and verdict.batch.header.record_count
+            decision.batch
+            for decision in decisions
+            if not decision.records_go
+            and not decision.batch.header.attributes & CONTROL
+            and decision.batch.header.record_count
         ]
         left = self._remains(buffer, looked_at)
-        for verdict in verdicts:
-            batch = verdict.batch
+        for decision in decisions:
+            batch = decision.batch
             header = batch.header
             self.records_read += header.record_count
-            if header.attributes & CONTROL and not verdict.records_go and header.record_count:
-                self._add_control(verdict, view, output)
+            if header.attributes & CONTROL and not decision.records_go and header.record_count:
+                self._add_control(decision, view, output)
                 continue
             count = 0
-            if not verdict.records_go and header.record_count:
+            if not decision.records_go and header.record_count:
                 remains, index = next(left)
                 count = remains.counts[index]
                 if count:
                     self._add_data(batch, remains, index, view, output)
-            if not count and verdict.stays_empty:
+            if not count and decision.stays_empty:
                 output.add(emptied(header), header, header.max_timestamp)
 
-    def _judge(self, batch: Batch, buffer: bytes, view: memoryview) -> _Verdict:
+    def _decide(self, batch: Batch, buffer: bytes, view: memoryview) -> _BatchDecision:
         header = batch.header
         if crc32c(view[batch.at + CHECKSUMMED_FROM : batch.end]) != header.crc:
             raise KafkaError(
@@ -187,7 +187,7 @@ class Rewrite:
             )
             marker_due = False
         stays = self._is_last_of_producer(header) or batch.last_offset + 1 == self._job.end
-        return _Verdict(batch, goes, stays, marker_due)
+        return _BatchDecision(batch, goes, stays, marker_due)
 
     def _is_last_of_producer(self, header: Header) -> bool:
         """Whether the batch has the sequence or the epoch by which its producer is known."""
@@ -243,11 +243,11 @@ class Rewrite:
         rebuilt = remains.rebuilt(index, horizon)
         output.add(rebuilt, header, read_header(rebuilt, 0)[8])
 
-    def _add_control(self, verdict: _Verdict, view: memoryview, output: _Output) -> None:
-        batch, header = verdict.batch, verdict.batch.header
+    def _add_control(self, decision: _BatchDecision, view: memoryview, output: _Output) -> None:
+        batch, header = decision.batch, decision.batch.header
         self.records_kept += header.record_count
         piece: Buffer = view[batch.at : batch.end]
-        if verdict.marker_due and not header.attributes & DELETE_HORIZON:
+        if decision.marker_due and not header.attributes & DELETE_HORIZON:
             horizon = self._job.now_ms + self._job.delete_retention_ms
             records = next(decoded(bytes(piece), [Batch(0, len(piece), header)], len(piece)))
             stay = np.ones(len(records.columns), np.bool_)

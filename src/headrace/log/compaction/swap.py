@@ -63,7 +63,7 @@ def swap_files(disk: Disk, old: Sequence[Segment]) -> list[str]:
     _rename(disk, folder, base, CLEANED, SWAP)
     garbage: list[str] = []
     for segment in old:
-        garbage += segment.files.set_aside()
+        garbage += segment.files.rename_deleted()
         segment.release()
     _rename(disk, folder, base, SWAP, "")
     return garbage
@@ -124,7 +124,7 @@ def settle(disk: Disk, folder: str, names: Sequence[str]) -> list[str]:
 
 
 def _replaced(disk: Disk, folder: str, swapped: Sequence[str], names: set[str]) -> list[str]:
-    """The files of the segments that the swapped ones stand for."""
+    """The files of the segments that the swapped ones replace."""
     ranges = []
     for name in swapped:
         if name.endswith(LOG + SWAP):

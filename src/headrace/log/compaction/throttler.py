@@ -4,7 +4,7 @@ import time
 
 
 class Throttler:
-    """Sleeps as soon as more bytes went than the time that has passed allows."""
+    """Sleeps if more bytes were read or written than the rate allows."""
 
     def __init__(self, bytes_per_second: float) -> None:
         self._bytes_per_second = bytes_per_second
@@ -12,7 +12,7 @@ class Throttler:
         self._spent = 0
 
     def spend(self, count: int) -> None:
-        """Take note of bytes that were read or written, and wait until they are allowed."""
+        """Count bytes that were read or written, and wait until the rate allows them."""
         self._spent += count
         early_s = self._spent / self._bytes_per_second - (time.monotonic() - self._began)
         if early_s > 0:

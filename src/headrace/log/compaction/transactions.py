@@ -19,29 +19,26 @@ class AbortedTransaction(NamedTuple):
     last_stable_offset: int
 
 
-"""Producer id, first offset, the marker's offset, last stable offset."""
-
-
 class CleanedTransactions:
-    """The transactions that are open at the place of the walk."""
+    """The transactions that are open at the current offset."""
 
-    __slots__ = ("_aborted", "_coming", "_committed", "_seen", "kept")
+    __slots__ = ("_aborted", "_committed", "_seen", "_upcoming", "kept")
 
     def __init__(self, aborted: Iterable[tuple[int, int, int, int]]) -> None:
         # The nearest one last.
         rows = map(AbortedTransaction._make, aborted)
-        self._coming = sorted(rows, key=_first_offset, reverse=True)
-        # Of those that will be aborted, by producer id; and those of which data was met.
+        self._upcoming = sorted(rows, key=_first_offset, reverse=True)
+        # Open transactions that will be aborted, by producer id, and which of them have data.
         self._aborted: dict[int, AbortedTransaction] = {}
         self._seen: set[int] = set()
         # Producers with data that will be committed.
         self._committed: set[int] = set()
         self.kept: list[int] = []
-        """The markers' offsets of the aborted transactions of which batches were met."""
+        """The offsets of the markers of aborted transactions that have data."""
 
     def is_aborted(self, producer_id: int, last_offset: int) -> bool:
         """Whether a transactional batch of data belongs to a transaction that was aborted."""
-        self._come_to(last_offset)
+        self._advance_to(last_offset)
         aborted = self._aborted.get(producer_id)
         if aborted is not None:
             if last_offset < aborted.marker_offset:
@@ -57,9 +54,9 @@ class CleanedTransactions:
     ) -> bool:
         """Whether nothing of its transaction is left before this control batch.
 
-        `marker` is None where it is about something else; `empty` where its record went before.
+        `marker` is None if it is another control record; `empty` if its record was removed before.
         """
-        self._come_to(last_offset)
+        self._advance_to(last_offset)
         if empty:
             return True
         if marker is None:
@@ -76,12 +73,12 @@ class CleanedTransactions:
         self.kept.append(aborted.marker_offset)
         return False
 
-    def _come_to(self, offset: int) -> None:
-        coming = self._coming
+    def _advance_to(self, offset: int) -> None:
+        coming = self._upcoming
         while coming and coming[-1].first_offset <= offset:
             aborted = coming.pop()
             known = self._aborted.get(aborted.producer_id)
-            # Otherwise the walk began behind that one's marker.
+            # Otherwise the walk began after the marker of the other one.
             if known is None or known.marker_offset < aborted.first_offset:
                 self._aborted[aborted.producer_id] = aborted
 

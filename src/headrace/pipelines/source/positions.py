@@ -47,7 +47,7 @@ def _find_topics(
 ) -> dict[str, TopicLeaders]:
     if selection.pattern is not None:
         pattern = re.compile(selection.pattern)
-        topics_now = cluster.patiently("listing topics", lambda: cluster.topics(None))
+        topics_now = cluster.retry("listing topics", lambda: cluster.topics(None))
         return {
             name: topic
             for name, topic in topics_now.items()
@@ -56,7 +56,7 @@ def _find_topics(
     names = selection.topics or sorted({each.topic for each in selection.partitions})
     if all_must_exist:
         return cluster.existing_topics(names)
-    return cluster.patiently("asking about topics", lambda: cluster.topics(names))
+    return cluster.retry("asking about topics", lambda: cluster.topics(names))
 
 
 def resolve_start(
