@@ -160,10 +160,6 @@ class Postgresql(Dialect):
     def now(self, connection: Any) -> Any:
         return self.fetch(connection, "SELECT clock_timestamp() AT TIME ZONE 'UTC'")[0][0]
 
-    def expression(self, column: TableColumn) -> str:
-        name = self.quoted(column.name)
-        return f"{name}::text" if column.arrow == pa.string() else name
-
     def insert(self, connection: Any, table: TableName, rows: pa.Table) -> None:
         self._copy(connection, self.quoted_table(table), rows)
 
