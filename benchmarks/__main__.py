@@ -2,6 +2,7 @@
 
 import argparse
 import statistics
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -56,7 +57,10 @@ def warm_up(row: Row, broker: sides.Broker, effort: Effort) -> bool:
     if row.measure is None:
         return True
     best, idle_runs = 0.0, 0
+    end = time.monotonic() + effort.most_row_s / 4
     for _ in range(effort.max_warm_runs):
+        if time.monotonic() > end:
+            break
         value = row.measure(broker, effort)
         speed = value if row.better == "higher" else 1 / value
         idle_runs = 0 if speed > best * 1.05 else idle_runs + 1
@@ -76,10 +80,13 @@ def compare(
     """Warm-up, then both in turns: a list of rounds for each, and whether all were warm."""
     measured: dict[sides.SideName, list[float]] = {name: [] for name in names}
     warm = True
+    end = time.monotonic() + effort.most_row_s
     for name in names if row.measure is not None else ():
         warm = warm_up(row, running[name], effort) and warm
     step()
-    for _ in range(effort.rounds):
+    for done in range(effort.rounds):
+        if done and time.monotonic() > end:
+            break
         for name in names:
             if row.measure is not None:
                 measured[name].append(row.measure(running[name], effort))

@@ -21,6 +21,17 @@ def cpu_nanoseconds(pid: int) -> int:
     return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads)
 
 
+class Rate(float):
+    """A rate, with the CPU of the broker's process for one request in microseconds."""
+
+    cpu_us: float
+
+    def __new__(cls, rate: float, cpu_us: float) -> "Rate":
+        new = super().__new__(cls, rate)
+        new.cpu_us = cpu_us
+        return new
+
+
 def resident_mb(pid: int) -> float:
     """Resident memory in megabytes."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():

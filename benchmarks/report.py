@@ -31,6 +31,9 @@ class Measured:
     """Whether both had stopped getting faster before the first round."""
     busy_cores: float
     """What else ran on the machine before the row."""
+    kafka_cpu_us: list[float] = field(default_factory=list)
+    headrace_cpu_us: list[float] = field(default_factory=list)
+    """CPU of the broker for one request in each round, in rows that measure it."""
 
     @property
     def doubt(self) -> str | None:

@@ -1,5 +1,6 @@
 """The rows of the comparison: the same work on both brokers, one number each."""
 
+import math
 import re
 import time
 from collections.abc import Callable
@@ -27,6 +28,8 @@ class Effort:
     max_warm_runs: int
     rounds: int
     records: int
+    most_row_s: float = math.inf
+    """After so much time a row begins no further round; warm-up gets a quarter of it per side."""
 
 
 QUICK = Effort(seconds=1.0, jvm_warm_s=10.0, max_warm_runs=6, rounds=3, records=100_000)

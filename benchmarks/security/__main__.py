@@ -8,18 +8,21 @@ from rich.table import Table
 
 from benchmarks import blaster, report, sides
 from benchmarks.__main__ import compare
-from benchmarks.processes import busy_cores
+from benchmarks.processes import Rate, busy_cores
 from benchmarks.rows import FULL, QUICK, Effort, Row, warm_jvm
 from benchmarks.security.brokers import SecuredSides
 from benchmarks.security.report import TITLES, SecurityResults, cells
 from benchmarks.security.rows import LONG_ROWS, OWN_ROWS, SMALL, all_rows, produces
 from tests.support import java
 
+QUICK_ROW_S = 20.0
+"""How long a row of a quick run may take before it begins its last round."""
+
 
 def arguments() -> argparse.Namespace:
     names = [row.name for row in all_rows()]
     parser = argparse.ArgumentParser(prog="python -m benchmarks.security", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="short runs: under ten minutes")
+    parser.add_argument("--quick", action="store_true", help="short runs: under eight minutes")
     parser.add_argument(
         "--only",
         action="append",
@@ -36,7 +39,8 @@ def arguments() -> argparse.Namespace:
 
 def effort_of(options: argparse.Namespace) -> Effort:
     # Kafka is warm after its first row; the rows are alike.
-    effort = replace(QUICK, max_warm_runs=3) if options.quick else replace(FULL, rounds=5)
+    quick = replace(QUICK, max_warm_runs=3, most_row_s=QUICK_ROW_S)
+    effort = quick if options.quick else replace(FULL, rounds=5)
     return replace(
         effort,
         seconds=options.seconds or effort.seconds,
@@ -60,7 +64,7 @@ def measure(
         names = ("headrace",)
     if row.name in LONG_ROWS:
         effort = replace(effort, rounds=1 if effort.rounds <= QUICK.rounds else 3, max_warm_runs=0)
-    busy = busy_cores()
+    busy = busy_cores(1.0)
     done, settled = compare(row, running, effort, names, lambda: None)
     return report.Measured(
         row.name,
@@ -68,7 +72,13 @@ def measure(
         done["headrace"],
         settled or effort.max_warm_runs < FULL.max_warm_runs,
         busy,
+        _cpu_us(done.get("kafka", [])),
+        _cpu_us(done["headrace"]),
     )
+
+
+def _cpu_us(rounds: list[float]) -> list[float]:
+    return [rate.cpu_us for rate in rounds if isinstance(rate, Rate)]
 
 
 def main() -> None:
@@ -92,13 +102,12 @@ def main() -> None:
             alone = row in OWN_ROWS or len(names) < 2
             console.print(", ".join(cells(row, measured, alone)))
             table.add_row(*cells(row, measured, alone))
-            if options.write:
+            if options.write:  # after each row, so that a run that ends early leaves its rows
                 results.write()
+                report.MARKDOWN.write_text(report.markdown(report.Results.load()))
     finally:
         running.stop()
     console.print(table)
-    if options.write:
-        report.MARKDOWN.write_text(report.markdown(report.Results.load()))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """results.json of this benchmark, and its section of RESULTS.md."""
 
 import json
+import statistics
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -32,7 +33,7 @@ class SecurityResults:
 
 
 def cells(row: Row, measured: report.Measured, alone: bool) -> list[str]:
-    """The row as text: title, unit, Kafka, Headrace, ratio, bar, verdict."""
+    """The row as text, in the order of TITLES."""
     verdict = {True: "holds", False: "**missed**", None: measured.doubt or ""}
     return [
         row.title,
@@ -42,10 +43,31 @@ def cells(row: Row, measured: report.Measured, alone: bool) -> list[str]:
         "-" if row.absolute else f"**{measured.ratio:.2f}**",
         report.bar_text(row),
         verdict[report.holds(row, measured)],
+        _cpu(measured),
     ]
 
 
-TITLES = ("work", "unit", "Apache Kafka", "Headrace", "ratio", "bar", "")
+TITLES = (
+    "work",
+    "unit",
+    "Apache Kafka",
+    "Headrace",
+    "ratio",
+    "bar",
+    "",
+    "broker CPU, µs a request",
+)
+
+
+def _cpu(measured: report.Measured) -> str:
+    """The medians of both brokers, and how much less Headrace's is."""
+    if not measured.headrace_cpu_us:
+        return ""
+    own = statistics.median(measured.headrace_cpu_us)
+    if not measured.kafka_cpu_us:
+        return report.number(own)
+    kafka = statistics.median(measured.kafka_cpu_us)
+    return f"{report.number(kafka)} / {report.number(own)} = {kafka / own:.2f}"
 
 
 def markdown() -> list[str]:
@@ -70,10 +92,13 @@ def markdown() -> list[str]:
         "at its quota fetches without a pause; both brokers empty answers that are too much, so it",
         "gets less than its quota in answers that are large beside it. The bystander sends a small",
         "Produce every 2 ms without TLS, while hostile clients open 300 connections per second to",
-        "the TLS listener. Repeat with `python -m benchmarks.security --write`.",
+        "the TLS listener. The last column is the CPU of the broker's process for one request or",
+        "login, of Kafka / of Headrace. Rates also depend on the client, which needs as much CPU",
+        "as Headrace for handshakes and more for logins, and on how many threads share the cores.",
+        "Repeat with `python -m benchmarks.security --write`, or add `--quick` (eight minutes).",
         "",
         f"| {' | '.join(TITLES)} |",
-        "|---|---|---|---|---|---|---|",
+        "|" + "---|" * len(TITLES),
         *(
             f"| {' | '.join(_cells(row, results.rows.get(row.name), row in OWN_ROWS))} |"
             for row in all_rows()
@@ -83,5 +108,5 @@ def markdown() -> list[str]:
 
 def _cells(row: Row, measured: report.Measured | None, alone: bool) -> list[str]:
     if measured is None:
-        return [row.title, row.unit, "", "", "", report.bar_text(row), ""]
+        return [row.title, row.unit, "", "", "", report.bar_text(row), "", ""]
     return cells(row, measured, alone)
