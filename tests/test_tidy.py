@@ -19,7 +19,6 @@ MODULE_NAMES = 25
 PACKAGE_MODULES = 30
 
 LARGE_CLASSES = {
-    "Connection": 35,
     "Log": 33,
     "LogDirectory": 33,
 }

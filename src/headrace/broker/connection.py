@@ -1,27 +1,27 @@
 """One client's connection: receives frames, dispatches them, sends responses in request order.
 
 All connections receive into one shared buffer. The rest of a partial frame moves into a private
-buffer; a connection whose last frame was too large for the shared buffer gets a private one from
-the start. Responses to the frames of one read are sent in one write, and the responses of one poll
-are sent together at its end (`Poller.answers`); ranges of log files are sent with `sendfile`. A
-connection is not read while its responses cannot be sent, while a fetch waits, while too many of
-its requests wait, while there is no memory for the rest of its frame (`receive_memory.py`), or
-while its client is over a quota.
+buffer (`partial_frame.py`). Responses to the frames of one read are sent in one write, and the
+responses of one poll are sent together at its end (`Poller.answers`); ranges of log files are sent
+with `sendfile`. Requests that are not answered at once wait in `responses.py`. A connection is not
+read while its responses cannot be sent, while a fetch waits, while too many of its requests wait,
+while there is no memory for the rest of its frame (`receive_memory.py`), or while its client is
+over a quota.
 """
 
 import asyncio
 import errno
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine
-from functools import partial
+from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
 from headrace.apis.context import Caller
-from headrace.apis.hot import Answer, CloseConnection, Later, LongProduce
-from headrace.apis.records.waiting_fetches import WaitingFetch
-from headrace.broker.buffers import SHARED_BYTES, Buffers
+from headrace.apis.hot import Answer, CloseConnection, Later
+from headrace.broker.buffers import Buffers
+from headrace.broker.partial_frame import PartialFrame
 from headrace.broker.poller import CLOSED, HANGUP, READ, WRITE, Poller
+from headrace.broker.responses import Responses
 from headrace.broker.setup.log_limit import LogLimit
 from headrace.broker.transport import Transport, Waiting
 from headrace.wire.fast import Chunk
@@ -48,16 +48,6 @@ class Handler(Protocol):
     def handle(self) -> HandleFrame: ...
 
 
-class _Waiting:
-    """The slot of an unfinished request in the queue of responses."""
-
-    __slots__ = ("answer", "done")
-
-    def __init__(self) -> None:
-        self.answer: Answer = None
-        self.done = False
-
-
 class Limits:
     """Limits of one connection."""
 
@@ -80,10 +70,9 @@ class Connection:
     """A client's socket, served by the poller."""
 
     __slots__ = (
-        "_buffers", "_events", "_exclusive", "_fd", "_fetch", "_filled", "_handle", "_large",
-        "_limits", "_line", "_memory", "_muted", "_needed", "_on_close", "_out", "_pending",
-        "_poller", "_private", "_receive_into", "_send_now", "_tasks", "_transport", "active",
-        "caller", "closed",
+        "_buffers", "_events", "_exclusive", "_fd", "_handle", "_limits", "_on_close", "_out",
+        "_partial", "_pending", "_poller", "_queue", "_receive_into", "_responses", "_send_now",
+        "_transport", "active", "caller", "closed", "muted",
     )  # fmt: skip
 
     def __init__(
@@ -106,19 +95,15 @@ class Connection:
         self._pending = transport.pending
         self._poller = poller
         self._buffers = limits.buffers
-        self._memory = limits.buffers.memory
         self._handle = handler.handle
         self._limits = limits
-        self._private: bytearray | None = None
-        self._filled = 0
-        self._needed = 0
-        self._large = 0
+        self._partial = PartialFrame(self, limits.buffers)
         self._out: Waiting = deque()
-        self._line: deque[_Waiting] = deque()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._fetch: WaitingFetch | None = None
+        self._responses = Responses(self, poller)
+        self._queue = self._responses.queue
         self._exclusive = False
-        self._muted: asyncio.TimerHandle | None = None
+        self.muted: asyncio.TimerHandle | None = None
+        """Set while the client is not read because it is over a quota."""
         self._events = READ
         poller.add_hot(self._fd, self, READ)
         if self._pending is not None:
@@ -134,11 +119,8 @@ class Connection:
         self._handle = handler.handle
         self._limits = limits
         if limits.buffers is not self._buffers:
-            self._memory.release(self)
             self._buffers = limits.buffers
-            self._memory = limits.buffers.memory
-            if self._private is not None:
-                self._memory.lend(self, len(self._private))
+            self._partial.move_to(limits.buffers)
 
     def switch_handler(self, before: HandleFrame, after: HandleFrame) -> None:
         """Pass all following requests to `after`, if `before` is the current handler."""
@@ -148,12 +130,12 @@ class Connection:
     @property
     def waits(self) -> bool:
         """Whether the client waits for a response."""
-        return bool(self._line)
+        return bool(self._queue)
 
     @property
     def filled_bytes(self) -> int:
         """How much of the current frame has arrived."""
-        return self._filled
+        return self._partial.filled
 
     # ----------------------------------------------------------------------------- reading
 
@@ -161,24 +143,20 @@ class Connection:
         """Handle epoll events; an error closes only this connection."""
         try:
             if events & WRITE:
-                self._drain()
-                if self._out or self.closed:
+                if not self._transport.drain(self._out):
                     return
+                self._want(self._events & ~WRITE)
                 self._resume()
                 if not events & ~WRITE or self.closed:
                     return
-            line = self._line
-            if self._exclusive or self._out or (line and len(line) >= self._limits.pipelined):
+            queue, partial = self._queue, self._partial
+            if self._exclusive or self._out or (queue and len(queue) >= self._limits.pipelined):
                 self._stop_reading(events)
                 return
-            buffers = self._buffers
-            if self._private is not None:
-                self._receive_more(self._private, events)
-            elif self._large and (private := buffers.take_pooled(self._large)) is not None:
-                self._private, self._filled, self._needed = private, 0, 0
-                self._memory.lend(self, len(private))
-                self._receive_more(private, events)
+            if partial.buffer is not None or (partial.large and partial.begin_large()):
+                self._receive_more(partial, events)
             else:
+                buffers = self._buffers
                 count = self._receive_into(buffers.view)
                 if count == 0:
                     self.close()
@@ -186,7 +164,7 @@ class Connection:
                 self.active = True
                 used = self._frames(buffers.shared, buffers.view, count)
                 if used < count and not self.closed:
-                    self._keep(buffers.view[used:count])
+                    partial.keep(buffers.view[used:count])
             if self._pending is not None:
                 self._read_again()
         except BlockingIOError:
@@ -209,76 +187,48 @@ class Connection:
         hangup = 0 if events & HANGUP else HANGUP
         self._want(self._events & ~(READ | HANGUP) | hangup)
 
-    def _receive_more(self, private: bytearray, events: int) -> None:
+    def _receive_more(self, partial: PartialFrame, events: int) -> None:
         """Receive the rest of a partial frame, and nothing beyond it."""
-        filled = self._filled
-        if filled == len(private):
-            if self._memory.is_waiting(self):
-                if events & CLOSED:  # which the poller would report for ever
-                    self.close()
-                else:
-                    self._want(self._events & ~READ)
-                return
-            larger = self._buffers.take(max(self._needed, filled + 1), filled)
-            if not self._memory.grant(self, len(larger), self._needed):
-                self._buffers.give_back(larger)
+        room = partial.room()
+        if room is None:
+            if events & CLOSED:  # which the poller would report for ever
+                self.close()
+            else:
                 self._want(self._events & ~READ)
-                return
-            larger[:filled] = private
-            self._buffers.give_back(private)
-            private = self._private = larger
-        limit = min(self._needed, len(private)) if self._needed else len(private)
+            return
         try:
-            count = self._receive_into(memoryview(private)[filled:limit])
+            count = self._receive_into(room)
         except BlockingIOError:
-            if not filled:
-                self._private = None
-                self._buffers.give_back(private)
-                self._memory.release(self)
+            partial.drop_empty()
             return
         if count == 0:
             self.close()
             return
         self.active = True
-        self._filled = filled = filled + count
-        if filled < SIZE_BYTES:
-            return
-        if not self._needed:
-            self._needed = frame_size(private, 0)[0] + SIZE_BYTES
         # `_frames` refuses an invalid size.
-        if not filled < self._needed <= self._limits.frame_bytes + SIZE_BYTES:
-            self._process_private(private)
+        if partial.received(count, self._limits.frame_bytes):
+            self._process_partial(partial)
 
     def resume_receiving(self) -> None:
         """Continue reading after a wait for memory."""
         if not (self.closed or self._exclusive or self._out):
             self._want(READ)
 
-    def _process_private(self, private: bytearray) -> None:
-        view = memoryview(private)
-        filled = self._filled
-        used = self._frames(private, view, filled)
+    def _process_partial(self, partial: PartialFrame) -> None:
+        """Handle the frames in the private buffer."""
+        buffer, filled = partial.buffer, partial.filled
+        assert buffer is not None, "a whole frame is in a buffer"
+        view = memoryview(buffer)
+        used = self._frames(buffer, view, filled)
         if self.closed:
             return
-        self._private = None
-        self._large = self._needed if self._needed > SHARED_BYTES else 0
+        partial.end()
         if not self._exclusive:  # otherwise the request is still being handled
-            self._memory.release(self)
+            partial.release()
         if used < filled:
-            self._keep(view[used:filled])
+            partial.keep(view[used:filled])
         view.release()
-        self._buffers.give_back(private)
-
-    def _keep(self, rest: memoryview) -> None:
-        """Copy the unprocessed rest of a read into a private buffer."""
-        left = len(rest)
-        needed = frame_size(rest, 0)[0] + SIZE_BYTES if left >= SIZE_BYTES else 0
-        private = self._buffers.take(max(needed, left), left)
-        self._memory.lend(self, len(private))
-        private[:left] = rest
-        self._private = private
-        self._filled = left
-        self._needed = needed
+        self._buffers.give_back(buffer)
 
     def _frames(self, buf: bytearray, view: memoryview, filled: int) -> int:
         """Handle the whole frames in `buf[:filled]`; the position of the first unhandled byte."""
@@ -288,7 +238,9 @@ class Connection:
         while filled - pos >= SIZE_BYTES:
             size = frame_size(buf, pos)[0]
             if not limits.least_bytes <= size <= limits.frame_bytes:
-                self._refuse_frame(size)
+                plain = self.caller.listener if self._pending is None else None
+                logger.warning("closing %s: %s", self.address, _refusal(size, limits, plain))
+                self.close()
                 break
             end = pos + SIZE_BYTES + size
             if end > filled:
@@ -301,8 +253,8 @@ class Connection:
                 break
             pos = end
             if type(answer) is bytes:
-                if self._line:
-                    self._answer_later(answer)
+                if self._queue:
+                    self._responses.add(answer)
                 elif joined:
                     joined += answer
                 else:
@@ -315,51 +267,31 @@ class Connection:
                 self._send(joined)
                 joined = b""
             if isinstance(answer, list):
-                if self._line:
-                    self._answer_later(answer)
+                if self._queue:
+                    self._responses.add(answer)
                 elif pos == filled:
                     self._poller.answers.append((self, answer))
                     break
                 else:
                     self._send_chunks(answer)
             elif not isinstance(answer, bytes):
-                self._start(answer)
+                self._responses.start(answer)
             if (
                 self.closed
                 or self._exclusive
                 or self._out
-                or len(self._line) >= self._limits.pipelined
+                or len(self._queue) >= self._limits.pipelined
             ):
                 break
         if joined and not self.closed:
             self._poller.answers.append((self, joined))
         return pos
 
-    def _refuse_frame(self, size: int) -> None:
-        if size >> 16 == _TLS_HANDSHAKE and self._pending is None:
-            logger.warning(
-                "closing %s: it uses TLS, but the listener %s does not; correct "
-                "security.protocol or the port in the client's configuration",
-                self.address, self.caller.listener,
-            )  # fmt: skip
-            self.close()
-            return
-        logger.warning(
-            "closing %s: a frame of %d bytes; expected %d to %d (socket.request.max.bytes)",
-            self.address, size, self._limits.least_bytes, self._limits.frame_bytes,
-        )  # fmt: skip
-        self.close()
-
-    # ------------------------------------------------------------------- answers that wait
+    # -------------------------------------------------------------------- pauses of reading
 
     def hold(self) -> None:
         """Read nothing more from this client until the current request is answered."""
         self._exclusive = True
-
-    @property
-    def muted(self) -> bool:
-        """Whether the client is not read because it is over a quota."""
-        return self._muted is not None
 
     def mute(self, seconds: float) -> None:
         """Read nothing from this client for some time; responses are still sent."""
@@ -367,95 +299,35 @@ class Connection:
             return
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
-        if self._muted is not None:
-            if self._muted.when() >= until:
+        if self.muted is not None:
+            if self.muted.when() >= until:
                 return
-            self._muted.cancel()
+            self.muted.cancel()
         self.hold()
-        self._muted = loop.call_at(until, self._unmute)
+        self.muted = loop.call_at(until, self._unmute)
         self._poller.has_work = True
 
     def _unmute(self) -> None:
-        self._muted = None
-        try:
-            self._read_on()
-        except OSError as error:
-            self._fail(error)
+        self.muted = None
+        self.read_on()
 
-    def _start(self, work: Later) -> None:
-        place = _Waiting()
-        self._line.append(place)
-        if isinstance(work, WaitingFetch):
-            self.hold()
-            self._fetch = work
-            if work.start(partial(self._fetched, place)):
-                self._poller.has_work = True
-            return
-        if isinstance(work, LongProduce):
-            self.hold()  # preserves the order of a producer's batches
-        task = asyncio.get_running_loop().create_task(self._finish(work, place))
-        self._poller.has_work = True
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    def _answer_later(self, answer: Answer) -> None:
-        place = _Waiting()
-        place.answer = answer
-        place.done = True
-        self._line.append(place)
-
-    async def _finish(
-        self, work: Coroutine[None, None, Answer] | LongProduce, place: _Waiting
-    ) -> None:
-        try:
-            place.answer = await work
-        except CloseConnection as reason:
-            logger.warning("closing %s: %s", self.address, reason)
-            self.close()
-            return
-        except Exception:
-            logger.exception("unexpected error in a request from %s", self.address)
-            self.close()
-            return
-        self._answer(place)
-
-    def _fetched(self, place: _Waiting, answer: list[Chunk] | None) -> None:
-        self._fetch = None
-        if answer is None:
-            self.close()
-            return
-        place.answer = answer
-        self._answer(place)
-
-    def _answer(self, place: _Waiting) -> None:
-        """Send the complete responses at the head of the queue, after `place` was filled."""
-        place.done = True
-        try:
-            while self._line and self._line[0].done and not self.closed:
-                answer = self._line.popleft().answer
-                if isinstance(answer, list):
-                    self._send_chunks(answer)
-                elif answer is not None:
-                    self._send(answer)
-            self._read_on()
-        except OSError as error:
-            self._fail(error)
-
-    def _read_on(self) -> None:
+    def read_on(self) -> None:
         """Read again, unless there is another reason not to."""
-        if self._exclusive and not self._line and self._muted is None:
+        if self._exclusive and not self._queue and self.muted is None:
             self._exclusive = False
-            if self._private is None:
-                self._memory.release(self)
-        if not self.closed and not self._out:
+            if self._partial.buffer is None:
+                self._partial.release()
+        if self.closed or self._out:
+            return
+        try:
             self._resume()
+        except OSError as error:
+            self._fail(error)
 
     def _resume(self) -> None:
         """Handle the frames in the private buffer, and read again."""
-        private = self._private
-        whole = self._filled >= (self._needed or SIZE_BYTES)
-        if private is not None and whole and not self._exclusive:
-            self._process_private(private)
+        if self._partial.is_whole and not self._exclusive:
+            self._process_partial(self._partial)
         if not (self.closed or self._exclusive or self._out):
             self._want(READ)
 
@@ -495,13 +367,6 @@ class Connection:
         if not blocked and not self._transport.drain(out):
             self._want(self._events | WRITE)
 
-    def _drain(self) -> None:
-        """Send the queued responses in order until the socket accepts no more."""
-        if not self._transport.drain(self._out):
-            self._want(self._events | WRITE)
-        elif self._events & WRITE:
-            self._want(self._events & ~WRITE)
-
     def _want(self, events: int) -> None:
         if events != self._events:
             self._events = events
@@ -534,13 +399,22 @@ class Connection:
         self._poller.remove_hot(self._fd)
         self._transport.close()
         self._out.clear()
-        self._line.clear()
-        for task in self._tasks:
-            task.cancel()
-        if self._fetch is not None:
-            self._fetch.cancel()
-        if self._muted is not None:
-            self._muted.cancel()
-        self._private = None
-        self._memory.release(self)
+        self._responses.cancel()
+        if self.muted is not None:
+            self.muted.cancel()
+        self._partial.buffer = None
+        self._partial.release()
         self._on_close(self)
+
+
+def _refusal(size: int, limits: Limits, plain_listener: str | None) -> str:
+    """Why a frame of this size is refused."""
+    if plain_listener is not None and size >> 16 == _TLS_HANDSHAKE:
+        return (
+            f"it uses TLS, but the listener {plain_listener} does not; correct security.protocol "
+            "or the port in the client's configuration"
+        )
+    return (
+        f"a frame of {size} bytes; expected {limits.least_bytes} to {limits.frame_bytes} "
+        "(socket.request.max.bytes)"
+    )
