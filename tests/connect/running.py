@@ -35,7 +35,9 @@ def topic_settings() -> dict[str, str]:
 
 @contextmanager
 def running_connect(
-    bootstrap: str, topics: Mapping[str, str] | None = None, **settings: str
+    bootstrap: str,
+    topics: Mapping[str, str] | None = None,
+    settings: Mapping[str, str] | None = None,
 ) -> Iterator[RunningConnect]:
     """Runs it until the block ends."""
     topics = topics or topic_settings()
@@ -46,7 +48,7 @@ def running_connect(
         "listeners": f"http://127.0.0.1:{port}",
         "offset.storage.partitions": "3",
         **topics,
-        **{name.replace("_", "."): text for name, text in settings.items()},
+        **(settings or {}),
     }
     host = StandInHost()
     service = connect_service(ServiceSettings(CONNECT_TABLE, given), {}, host, Plugins(PLUGINS))

@@ -16,6 +16,8 @@ from headrace.connect.storage.records import OffsetEntry
 from headrace.errors import ErrorCode, KafkaError
 from headrace.types import TopicPartition
 
+COMMIT_TIMEOUT_S = 10.0
+"""A topic that does not exist may be a new one, so commits for it are retried."""
 TOPIC, PARTITION, OFFSET = "kafka_topic", "kafka_partition", "kafka_offset"
 
 
@@ -88,7 +90,7 @@ def set_sink(cluster: Cluster, group: str, wanted: Mapping[TopicPartition, int |
     """Commit these offsets; the offset of a partition with None is deleted."""
     set_now = {at: Committed(offset) for at, offset in wanted.items() if offset is not None}
     if set_now:
-        commit_offsets(cluster, group, set_now)
+        commit_offsets(cluster, group, set_now, timeout_s=COMMIT_TIMEOUT_S)
     deleted = [at for at, offset in wanted.items() if offset is None]
     if deleted:
         delete_offsets(cluster, group, deleted)

@@ -68,7 +68,9 @@ class Plugins:
         for plugin in self.all():
             if name in (plugin.name, *plugin.kind.aliases):
                 return plugin
-        short = [plugin for plugin in self.all() if _short(name) in _short_names(plugin)]
+        # A name with a package means one class only.
+        wanted = "" if "." in name else _short(name)
+        short = [plugin for plugin in self.all() if wanted in _short_names(plugin)]
         if len(short) == 1:
             return short[0]
         known = ", ".join(plugin.name for plugin in self.all())

@@ -13,7 +13,13 @@ from importlib import import_module
 from headrace.connect.config_keys import ConfigKey, invalid, key_of, missing
 from headrace.connect.plugin import Option, OptionError, PermanentError
 from headrace.connect.plugins import Plugin
-from headrace.connect.secrets import SecretSources, UnresolvedSecret, is_reference, resolve
+from headrace.connect.secrets import (
+    EVERYTHING,
+    SecretSources,
+    UnresolvedSecret,
+    is_reference,
+    resolve,
+)
 from headrace.connect.worker_options import PREFIXES, worker_options
 
 CHECK_TIMEOUT_S = 30.0
@@ -129,7 +135,7 @@ async def validate(
 
     `defaults` are the options of the worker that a connector may leave out.
     """
-    found = _parsed(plugin, config, defaults, sources)
+    found = parsed(plugin, config, defaults, sources)
     if not found.errors:
         await _check(plugin, found, _resolved(config, sources), timeout_s)
     return found
@@ -139,13 +145,14 @@ def _resolved(config: Mapping[str, str | None], sources: SecretSources) -> dict[
     return resolve({name: text for name, text in config.items() if text is not None}, sources)
 
 
-def _parsed(
+def parsed(
     plugin: Plugin,
     config: Mapping[str, str | None],
-    defaults: Mapping[str, str],
-    sources: SecretSources,
+    defaults: Mapping[str, str] | None = None,
+    sources: SecretSources = EVERYTHING,
 ) -> Validation:
-    keys = {key.name: key for key in keys_of(plugin, defaults)}
+    """All values, without the check of the plug-in."""
+    keys = {key.name: key for key in keys_of(plugin, defaults or {})}
     problems: dict[str, list[str]] = {}
     for prefix, kind in (("transforms", "Transformation"), ("predicates", "Predicate")):
         for key in _step_keys(prefix, kind, config, problems):

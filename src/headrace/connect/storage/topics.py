@@ -165,7 +165,7 @@ class TopicFollower:
             wait_ms = FETCH_WAIT_MS // len(leaders)
             records: list[tuple[str, TopicRecord]] = []
             try:
-                for partition, found, following in _fetch(
+                for partition, found, following in fetch(
                     cluster, broker, {each: positions[each] for each in some}, wait_ms
                 ):
                     records += ((partition.topic, record) for record in found)
@@ -191,7 +191,7 @@ class TopicFollower:
                 future.set_result(None)
 
 
-def _fetch(
+def fetch(
     cluster: Cluster, broker: int, positions: Mapping[TopicPartition, int], wait_ms: int
 ) -> Iterable[tuple[TopicPartition, list[TopicRecord], int]]:
     """The committed records of partitions of one leader, and the offset that follows them."""
