@@ -28,6 +28,8 @@ noun in the class. Take a class from it once it has become small enough."""
 PUBLIC_API = (
     "headrace/testing/",
     "headrace/connect/connectors/",
+    "headrace/connect/converters/",
+    "headrace/connect/transforms/",
     "headrace/connect/plugin.py",
     "headrace/connect/hosting.py",
     "pyspark_headrace",

@@ -79,7 +79,7 @@ def missing() -> str | None:
     """None when the tools can run, else a sentence naming what is missing."""
     if shutil.which("java") is None:
         return "no Java runtime: install the Debian package openjdk-17-jre-headless"
-    if not (_jars() / ".complete").exists():
+    if not (jars() / ".complete").exists():
         return "no Kafka jars: run `make tools` (needs the Debian package maven)"
     return None
 
@@ -100,7 +100,7 @@ def java_command(main_class: str, *arguments: str, options: tuple[str, ...]) -> 
     makes_archive = any(option.startswith(MAKE_ARCHIVE) for option in options)
     if starts_quickly and not makes_archive and _archive().exists():
         options += (f"-XX:SharedArchiveFile={_archive()}", *SILENT_JAVA)
-    return ["java", *options, "-cp", f"{_jars()}/*", main_class, *arguments]
+    return ["java", *options, "-cp", f"{jars()}/*", main_class, *arguments]
 
 
 def run_tool(
@@ -139,9 +139,10 @@ def run_tool(
 
 
 def _archive() -> Path:
-    return _jars() / ".classes.jsa"
+    return jars() / ".classes.jsa"
 
 
-def _jars() -> Path:
+def jars() -> Path:
+    """The folder with the jars of Apache Kafka."""
     # An archive of classes is good for the very path with which it was made.
     return (ROOT / ".tools" / "kafka" / kafka_version()).resolve()

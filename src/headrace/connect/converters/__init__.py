@@ -1,0 +1,9 @@
+"""Converters: bytes of records to typed columns and back, with the class names of Kafka Connect.
+
+`options` has the names and options and needs no Spark. `reading` converts the records of a sink
+connector, `writing` those of a source connector; both build Spark expressions.
+"""
+
+from headrace.connect.converters.options import CONVERTERS, check, options_of
+
+__all__ = ["CONVERTERS", "check", "options_of"]
