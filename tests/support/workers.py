@@ -16,7 +16,7 @@ EACH_ALONE = "tests/docs/"
 """Each page starts a Spark of its own, in a namespace of its own."""
 TOGETHER = (
     "tests/client/",
-    "tests/connect/connectors/jdbc/",
+    "tests/connect/connectors/",
     "tests/faults/",
     "tests/pipelines/typed/",
     "tests/registry/",

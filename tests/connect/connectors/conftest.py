@@ -1,4 +1,4 @@
-"""The databases that the tests of the JDBC connectors use; each test has an empty one."""
+"""The databases that the tests of connectors use; each test has an empty one."""
 
 import itertools
 from collections.abc import Iterator, Sequence

@@ -1,0 +1,1 @@
+"""Change data capture of PostgreSQL: rows of tables as change events, from the write-ahead log."""

@@ -1,0 +1,193 @@
+"""Change events in Debezium's envelope, as columns of Arrow."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.connect.connectors.jdbc.dialects import TableColumn, TableName
+from headrace.connect.connectors.postgresql_changes.pgoutput import (
+    RowChange,
+    TextTuple,
+    TextValue,
+    Unchanged,
+)
+
+UNAVAILABLE = "__debezium_unavailable_value"
+"""What Debezium has for a long value that an update did not change."""
+_SOURCE = pa.struct(
+    [
+        ("version", pa.string()),
+        ("connector", pa.string()),
+        ("name", pa.string()),
+        ("ts_ms", pa.int64()),
+        ("snapshot", pa.string()),
+        ("db", pa.string()),
+        ("schema", pa.string()),
+        ("table", pa.string()),
+        ("txId", pa.int64()),
+        ("lsn", pa.int64()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TableEvents:
+    """Makes the events of one table."""
+
+    server: str
+    database: str
+    table: TableName
+    columns: Sequence[TableColumn]
+    tombstones: bool
+
+    @property
+    def keys(self) -> Sequence[TableColumn]:
+        found = [column for column in self.columns if column.key]
+        return sorted(found, key=lambda column: column.key)
+
+    @property
+    def schema(self) -> pa.Schema:
+        row = pa.struct([(column.name, column.arrow) for column in self.columns])
+        value = pa.struct(
+            [
+                ("before", row),
+                ("after", row),
+                ("source", _SOURCE),
+                ("op", pa.string()),
+                ("ts_ms", pa.int64()),
+            ]
+        )
+        fields = [pa.field("value", value)]
+        if self.keys:
+            key = pa.struct([(column.name, column.arrow) for column in self.keys])
+            fields.insert(0, pa.field("key", key))
+        return pa.schema(fields)
+
+    def snapshot(self, rows: pa.RecordBatch, lsn: int, now_ms: int) -> pa.RecordBatch:
+        """The rows of a snapshot as events."""
+        count = rows.num_rows
+        after = pa.StructArray.from_arrays(rows.columns, rows.schema.names)
+        source = self._source([now_ms] * count, "true", [None] * count, [lsn] * count)
+        before = pa.nulls(count, after.type)
+        return self._batch(after, before, after, source, ["r"] * count, [now_ms] * count)
+
+    def changes(self, found: Sequence[RowChange]) -> pa.RecordBatch:
+        """The changes of rows as events; a deletion is followed by its tombstone."""
+        events = [event for change in found for event in self._events(change)]
+        before = self._rows([change.before for change, _ in events], found)
+        after = self._rows([change.after for change, _ in events], found)
+        keyed = [change.before if change.after is None else change.after for change, _ in events]
+        times = [change.transaction.time_ms for change, _ in events]
+        source = self._source(
+            times,
+            "false",
+            [change.transaction.number for change, _ in events],
+            [change.lsn for change, _ in events],
+        )
+        ops = [change.op for change, _ in events]
+        is_tombstone = [tombstone for _, tombstone in events]
+        # Reading texts as types is most of the work, and most changes have a row after them.
+        keys = after if after.null_count == 0 else self._rows(keyed, found)
+        return self._batch(keys, before, after, source, ops, times, is_tombstone)
+
+    def _events(self, change: RowChange) -> list[tuple[RowChange, bool]]:
+        if change.op == "u" and change.has_key_only:
+            # The key has changed: for readers by key the row is deleted and another one made.
+            old = RowChange("d", change.before, None, change.names, True, change.lsn,
+                            change.transaction)  # fmt: skip
+            new = RowChange("c", None, change.after, change.names, False, change.lsn,
+                            change.transaction)  # fmt: skip
+            return [*self._events(old), (new, False)]
+        if change.op == "d" and self.tombstones and self.keys:
+            return [(change, False), (change, True)]
+        return [(change, False)]
+
+    def _rows(self, rows: Sequence[TextTuple | None], found: Sequence[RowChange]) -> pa.Array:
+        """Tuples of text as structs. All changes of a batch have the same columns."""
+        names = [column.name for column in self.columns]
+        if not any(rows):
+            kind = pa.struct([(column.name, column.arrow) for column in self.columns])
+            return pa.nulls(len(rows), kind)
+        places = {name: place for place, name in enumerate(found[0].names)}
+        nothing: TextTuple = [None] * len(places)
+        values = list(zip(*(nothing if row is None else row for row in rows), strict=True))
+        arrays = [
+            typed(values[places[column.name]], column.arrow)
+            if column.name in places
+            else pa.nulls(len(rows), column.arrow)
+            for column in self.columns
+        ]
+        missing = pa.array([row is None for row in rows])
+        return pa.StructArray.from_arrays(arrays, names, mask=missing)
+
+    def _source(
+        self,
+        times: Sequence[int],
+        snapshot: str,
+        numbers: Sequence[int | None],
+        lsns: Sequence[int],
+    ) -> pa.Array:
+        from headrace import __version__
+
+        def constant(text: str) -> pa.Array:
+            return pa.repeat(text, len(times))
+
+        return pa.StructArray.from_arrays(
+            [
+                constant(__version__),
+                constant("postgresql"),
+                constant(self.server),
+                pa.array(times, pa.int64()),
+                constant(snapshot),
+                constant(self.database),
+                constant(self.table.schema),
+                constant(self.table.name),
+                pa.array(numbers, pa.int64()),
+                pa.array(lsns, pa.int64()),
+            ],
+            fields=list(_SOURCE),
+        )
+
+    def _batch(
+        self,
+        keyed: pa.Array,
+        before: pa.Array,
+        after: pa.Array,
+        source: pa.Array,
+        ops: Sequence[str],
+        times: Sequence[int],
+        is_tombstone: Sequence[bool] | None = None,
+    ) -> pa.RecordBatch:
+        value = pa.StructArray.from_arrays(
+            [before, after, source, pa.array(ops, pa.string()), pa.array(times, pa.int64())],
+            ["before", "after", "source", "op", "ts_ms"],
+            mask=None if is_tombstone is None else pa.array(is_tombstone),
+        )
+        columns = [value]
+        if self.keys:
+            fields = dict(zip((field.name for field in keyed.type), keyed.flatten(), strict=True))
+            names = [column.name for column in self.keys]
+            columns.insert(0, pa.StructArray.from_arrays([fields[name] for name in names], names))
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+def typed(values: Sequence[TextValue], kind: pa.DataType) -> pa.Array:
+    """Texts of PostgreSQL in an Arrow type."""
+    try:
+        texts = pa.array(values, pa.binary())
+    except (pa.ArrowTypeError, pa.ArrowInvalid):
+        stand_in = UNAVAILABLE if kind in (pa.string(), pa.binary()) else None
+        if kind == pa.binary():
+            stand_in = f"\\x{UNAVAILABLE.encode().hex()}"
+        known = [stand_in if isinstance(value, Unchanged) else value for value in values]
+        texts = pa.array(known, pa.binary())
+    if kind == pa.binary():
+        found = [
+            None if text is None else bytes.fromhex(text[2:].decode()) for text in texts.to_pylist()
+        ]
+        return pa.array(found, kind)
+    if kind == pa.bool_():
+        return pc.equal(texts, b"t")
+    return texts.cast(pa.string()).cast(kind)
