@@ -56,7 +56,7 @@ def test_a_broken_disk_takes_the_log_offline_so_that_another_broker_can_coordina
     with pytest.raises(KafkaError) as caught:
         load(broker)
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-    assert broker.replicas.partition(OFFSETS_TOPIC, 0).replica.log.offline is not None
+    assert broker.replicas.partition(OFFSETS_TOPIC, 0).replica.log.availability.offline is not None
 
 
 def test_an_interrupted_read_leaves_the_log_online_and_is_repeated(

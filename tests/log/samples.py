@@ -66,8 +66,8 @@ def reopened(disk: Disk, settings: LogSettings = SMALL, *, replicated: bool = Fa
 
 def remove_dropped(log: Log) -> None:
     """Remove the files of what was deleted, as a worker does some time later."""
-    assert isinstance(log._owner, LogDirectory)
-    log._owner.remove_dropped(finish=True)
+    assert isinstance(log.owner, LogDirectory)
+    log.owner.remove_dropped(finish=True)
 
 
 def contents(log: Log, max_bytes: int = 1 << 20) -> list[tuple[int, bytes]]:

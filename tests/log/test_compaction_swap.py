@@ -117,7 +117,7 @@ def test_a_rename_that_fails_takes_the_log_offline_and_the_next_start_finds_all(
     with pytest.raises(KafkaError) as caught:
         compacted(log)
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-    assert log.offline is not None
+    assert log.availability.offline is not None
     disk.kill()
     assert last_values(open_directory(disk).get(ORDERS, COMPACT)) == expected
 
@@ -130,7 +130,7 @@ def test_a_full_disk_leaves_the_log_as_it_was() -> None:
     with pytest.raises(AssertionError, match="No space left"):
         compacted(log)
     assert not [name for name in disk.list_folder(log.folder) if name.endswith(".cleaned")]
-    assert log.offline is None
+    assert log.availability.offline is None
     compacted(log)
     assert len(values(log)) < len(before)
 

@@ -187,7 +187,7 @@ def check_goes_on(disk: MemoryDisk, log: Log) -> None:
     before = contents(log)
     end = log.end_offset
     assert append(log, batch(3)) == end
-    owner = log._owner
+    owner = log.owner
     assert isinstance(owner, LogDirectory)
     owner.close()
     log = reopened(disk)

@@ -53,4 +53,4 @@ def test_one_sync_of_many_that_fails_takes_the_log_offline() -> None:
     assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
     assert log.durability.recovery_point == 0
     assert log.durability.safe_point == 0
-    assert log.offline is not None
+    assert log.availability.offline is not None

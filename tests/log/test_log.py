@@ -525,7 +525,7 @@ def test_a_failed_sync_takes_the_log_offline_for_good() -> None:
             call()
         assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
     assert log.durability.recovery_point == 0
-    assert log.offline
+    assert log.availability.offline
 
 
 def test_flush_returns_the_synced_offset() -> None:
@@ -565,7 +565,7 @@ def test_a_cut_during_a_flush_is_not_mistaken_for_synced_records() -> None:
 
     disk.meddle = cut_and_go_on
     assert log.flush() <= 10
-    assert log.offline is None
+    assert log.availability.offline is None
     assert log.flush() == log.end_offset
     expected = contents(log)
     disk.crash()
@@ -582,7 +582,7 @@ def test_segments_deleted_during_a_flush_are_not_missed() -> None:
 
     disk.meddle = delete
     assert log.flush() == log.end_offset
-    assert log.offline is None
+    assert log.availability.offline is None
 
 
 def test_a_log_deleted_during_a_flush_takes_nothing_offline() -> None:

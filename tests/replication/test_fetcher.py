@@ -115,7 +115,7 @@ def test_a_replica_whose_disk_failed_is_not_fetched(tmp_path: Path) -> None:
         ready = fetcher._ready()
         await fetcher._truncate(leader, ready)
         await fetcher._fetch(leader, ready)
-        partition.replica.log.take_offline("the disk failed")
+        partition.replica.log.availability.take_offline("the disk failed")
         assert fetcher._ready() == []
         await fetcher._fetch(leader, [])
         fetcher.follow([partition])

@@ -182,7 +182,7 @@ class Judge:
             if (
                 partition.hosted
                 and partition.replica.opened
-                and partition.replica.log.offline is None
+                and partition.replica.log.availability.offline is None
                 and not partition.replica.log.holes
             ):
                 return partition

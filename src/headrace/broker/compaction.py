@@ -190,7 +190,7 @@ class Compaction:
                 if unopened < 0:
                     continue
             try:
-                if partition.replica.log.offline is None:
+                if partition.replica.log.availability.offline is None:
                     plans.append((partition, self._plan(partition, now_ms)))
             except Exception as error:  # the other logs are compacted
                 known = isinstance(error, KafkaError | OSError)
@@ -291,8 +291,8 @@ class Compaction:
         generation = log.generation
         while True:
             answer = await worker.answer()
-            if log.offline is not None:
-                raise _Stale(log.offline)
+            if log.availability.offline is not None:
+                raise _Stale(log.availability.offline)
             if isinstance(answer, Finished):
                 return answer
             if isinstance(answer, Failed):
@@ -331,8 +331,8 @@ def _save(home: LogDirectory, log: Log) -> None:
         home.check_online()
         home.checkpoints.write_cleaned_to()
     except OSError as error:
-        if log.offline is None:
-            raise log.fail(
+        if log.availability.offline is None:
+            raise log.availability.fail(
                 f"cannot save the compaction checkpoint of {log.folder}: {error}"
             ) from error
 

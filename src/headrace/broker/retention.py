@@ -94,7 +94,7 @@ class Retention:
     def _worth_opening(self, partition: Partition) -> bool:
         if partition.replica.opened:
             self._empty.discard(partition)
-            return partition.replica.log.offline is None
+            return partition.replica.log.availability.offline is None
         if not _limited(partition) or partition in self._empty:
             return False
         if self._replicas.directories.holds_records(partition.name):

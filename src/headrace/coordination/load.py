@@ -70,7 +70,7 @@ def latest_records(partition: Partition, max_decompressed: int, latest: Latest) 
         found = partition.replica.read_to_end(offset, _STEP_BYTES, True)
         if found is None:
             return
-        data = partition.replica.log.read_bytes(found)
+        data = partition.replica.read_bytes(found)
         pos = 0
         while len(data) - pos >= batch.HEADER_BYTES:
             header = batch.read_header(data, pos)

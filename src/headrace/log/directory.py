@@ -397,7 +397,7 @@ class LogDirectory:
         due = []
         for partition, log in self._logs.items():
             pending = log.end_offset - log.durability.recovery_point
-            if log.offline is not None or (pending <= 0 and not log.durability.sealed):
+            if log.availability.offline is not None or (pending <= 0 and not log.durability.sealed):
                 self._unflushed_since.pop(partition, None)
                 continue
             since_ms = self._unflushed_since.setdefault(partition, now_ms)
@@ -421,7 +421,7 @@ class LogDirectory:
             "%s is offline: %s; repair the disk and restart the broker", self.path, reason
         )
         for log in [*self._logs.values()]:
-            log.take_offline(f"its folder is offline: {reason}")
+            log.availability.take_offline(f"its folder is offline: {reason}")
         if self._on_failure is not None:
             self._on_failure(self)
 

@@ -7,12 +7,12 @@ validated already, is not decoded, and is written with one system call. `recover
 
 import logging
 import struct
-from collections.abc import Sequence
 from contextlib import suppress
 
-from headrace.disk import Disk, is_broken, write_fully
+from headrace.disk import Disk, write_fully
 from headrace.errors import ErrorCode, KafkaError
 from headrace.log import snapshots
+from headrace.log.availability import Availability
 from headrace.log.checked import DamageFound, checked_stop
 from headrace.log.damage import write_holes
 from headrace.log.durability import Durability
@@ -39,7 +39,6 @@ from headrace.wire.batch import OVERHEAD, Header, HeaderFields, read_header
 
 _TRANSACTIONAL_OR_CONTROL = 0x30
 _ALWAYS_CHECK = -1
-_STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
 
 _logger = logging.getLogger("headrace.log")
 _stamp = struct.Struct(">qii").pack_into
@@ -49,32 +48,10 @@ class Log:
     """One partition's records on disk."""
 
     __slots__ = (
-        "_active",
-        "_dirty",
-        "_epoch",
-        "_fd",
-        "_owner",
-        "_producers",
-        "_pwrite",
-        "_roll_bytes",
-        "_roll_offset",
-        "_roll_timestamp",
-        "compacting",
-        "created_ms",
-        "disk",
-        "durability",
-        "end_offset",
-        "epochs",
-        "folder",
-        "generation",
-        "has_hole_list",
-        "offline",
-        "partition",
-        "producers",
-        "segments",
-        "settings",
-        "start_offset",
-        "transactions",
+        "_active", "_dirty", "_epoch", "_fd", "_pwrite", "_roll_bytes", "_roll_offset",
+        "_roll_timestamp", "availability", "compacting", "created_ms", "disk", "durability",
+        "end_offset", "epochs", "folder", "generation", "has_hole_list", "owner", "partition",
+        "producers", "segments", "settings", "start_offset", "transactions",
     )  # fmt: skip
 
     def __init__(
@@ -106,10 +83,9 @@ class Log:
         self.settings = settings
         self.segments = segments
         self._active = segments[-1]
-        self._owner = owner
+        self.owner = owner
         self._pwrite = disk.pwrite
-        self.offline: str | None = None
-        """Why this log is offline, or None."""
+        self.availability = Availability(partition, owner, self._check_next_append)
         self.durability = Durability(disk, folder, epochs, transactions, recovery_point, new=new)
         self.generation = 0
         """How often the log was truncated."""
@@ -119,7 +95,7 @@ class Log:
         self.has_hole_list = False
         """Whether the folder has a list of damaged offsets; see `damage.py`."""
         self._epoch = epochs.latest
-        self._set_producers(producers)
+        self.producers = producers
         self._check_next_append()
 
     def use_settings(self, settings: LogSettings) -> None:
@@ -157,7 +133,7 @@ class Log:
         ) = header  # fmt: skip
         producer = None
         if producer_id >= 0:
-            producer = self._producers.get(producer_id)
+            producer = self.producers.producers.get(producer_id)
             if (
                 producer is None
                 or producer.expected != sequence
@@ -257,12 +233,8 @@ class Log:
         try:
             self.disk.ftruncate(segment.opened().fd, segment.size)
         except OSError as second:
-            return self.fail(f"{path} cannot be truncated after {error}: {second}")
-        return self._disk_error(f"writing to {path} failed: {error}", error)
-
-    def _set_producers(self, producers: ProducerState) -> None:
-        self.producers = producers
-        self._producers = producers.producers
+            return self.availability.fail(f"{path} cannot be truncated after {error}: {second}")
+        return self.availability.error(f"writing to {path} failed: {error}", error)
 
     # -- rolling ------------------------------------------------------------------------------
 
@@ -276,7 +248,7 @@ class Log:
         self, size: int, max_timestamp: int, base: int, last: int, now_ms: int
     ) -> Segment:
         """The segment for a batch of that size, timestamp and last offset; rolls if that is due."""
-        self._check_online()
+        self.availability.check()
         settings = self.settings
         if size > settings.segment_bytes:
             raise KafkaError(
@@ -291,7 +263,7 @@ class Log:
             self._fd = segment.opened().fd
             segment.on_release = self._check_next_append
         except OSError as error:
-            raise self._disk_error(
+            raise self.availability.error(
                 f"cannot open {segment.files.path(LOG)}: {error}", error
             ) from error
         segment.indexes.interval = settings.index_interval_bytes
@@ -308,7 +280,7 @@ class Log:
 
     def roll(self, now_ms: int | None = None) -> None:
         """Seal the active segment and begin a new one; nothing to do if it is empty."""
-        self._check_online()
+        self.availability.check()
         if self._active.size:
             self._roll_at(self.end_offset, self.created_ms if now_ms is None else now_ms)
 
@@ -325,7 +297,7 @@ class Log:
             reason = f"{self.partition}: cannot begin a segment at offset {base}: {error}"
             with suppress(OSError):  # an empty last segment is harmless
                 fresh.remove_files()
-            raise self._disk_error(reason, error) from error
+            raise self.availability.error(reason, error) from error
         self._check_next_append()
         self._dirty = True
         self.durability.names = True
@@ -352,14 +324,14 @@ class Log:
         active = self._active
         if offset >= limit or offset >= end:
             if offset > end:
-                raise self._out_of_range(offset)
+                raise _out_of_range(self, offset)
             if offset == end:
                 self.segments.remember(end, active, active.size)
             return None
         if offset < self.start_offset:
-            raise self._out_of_range(offset)
-        if self.offline is not None:
-            self._check_online()
+            raise _out_of_range(self, offset)
+        if self.availability.offline is not None:
+            self.availability.check()
         segments = self.segments
         try:
             hint = segments.positions.get(offset)
@@ -392,22 +364,9 @@ class Log:
             segments.positions.clear()
             return self.read(offset, max_bytes, limit, whole_first)
         except OSError as error:
-            raise self._disk_error(f"reading {self.folder} failed: {error}", error) from error
+            reason = f"reading {self.folder} failed: {error}"
+            raise self.availability.error(reason, error) from error
         return Slice(file, position, stop - position, following)
-
-    def read_bytes(self, found: Slice) -> bytes:
-        """The bytes of a slice that `read` returned."""
-        try:
-            return found.read()
-        except OSError as error:
-            raise self._disk_error(f"reading {self.folder} failed: {error}", error) from error
-
-    def _out_of_range(self, offset: int) -> KafkaError:
-        return KafkaError(
-            ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"{self.partition} holds the offsets {self.start_offset} to {self.end_offset}, "
-            f"not {offset}",
-        )
 
     def last_stable_offset(self, high_watermark: int) -> int:
         """The offset below which every transaction has ended with a committed marker."""
@@ -426,7 +385,7 @@ class Log:
 
         LongSearch: it may be in a batch that takes long to search, and is not in `searched`.
         """
-        self._check_online()
+        self.availability.check()
         return first_at_or_after(self.segments, timestamp_ms, self.start_offset, searched)
 
     def max_timestamp(self, searched: Searched = NOTHING_SEARCHED) -> TimestampOffset | None:
@@ -434,14 +393,14 @@ class Log:
 
         LongSearch as above.
         """
-        self._check_online()
+        self.availability.check()
         return with_largest_timestamp(self.segments, searched)
 
     # -- truncation and deletion --------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> None:
         """Truncate the log to `offset`, durably; a batch that contains it is removed as a whole."""
-        self._check_online()
+        self.availability.check()
         if offset >= self.end_offset:
             return
         if offset < self.segments[0].base_offset:
@@ -452,9 +411,9 @@ class Log:
         try:
             position, base = segment.locate(offset) if offset > segment.base_offset else (0, -1)
             end = offset if base < 0 else min(offset, base)
-            if self.durability.lower(end) and self._owner is not None:
+            if self.durability.lower(end) and self.owner is not None:
                 # A crash during the truncation must not make missing bytes look like damage.
-                self._owner.log_truncated(self.partition, end)
+                self.owner.log_truncated(self.partition, end)
             dropped = self.segments[index + 1 :]
             del self.segments[index + 1 :]
             for later in reversed(dropped):  # a crash in between must not leave a hole
@@ -466,16 +425,17 @@ class Log:
             self.start_offset = min(self.start_offset, end)
             self._after_truncation(end)
         except OSError as error:
-            raise self.fail(f"truncating {segment.files.path(LOG)} failed: {error}") from error
+            reason = f"truncating {segment.files.path(LOG)} failed: {error}"
+            raise self.availability.fail(reason) from error
 
     def restart_at(self, offset: int) -> None:
         """Remove all records; the next one gets this offset."""
-        self._check_online()
+        self.availability.check()
         try:
-            if self._owner is not None:
-                self._owner.removal.rename_now(self.folder)
-            if self.durability.lower(0) and self._owner is not None:
-                self._owner.log_truncated(self.partition, 0)
+            if self.owner is not None:
+                self.owner.removal.rename_now(self.folder)
+            if self.durability.lower(0) and self.owner is not None:
+                self.owner.log_truncated(self.partition, 0)
             for segment in self.segments:
                 segment.remove_files()
             fresh = Segment(self.disk, self.folder, offset, 0, self.settings.index_interval_bytes)
@@ -488,7 +448,7 @@ class Log:
             self.start_offset = offset
             self._after_truncation(offset)
         except OSError as error:
-            raise self.fail(f"emptying {self.folder} failed: {error}") from error
+            raise self.availability.fail(f"emptying {self.folder} failed: {error}") from error
 
     def _after_truncation(self, end: int) -> None:
         """Apply the lower log end offset to all state; durable before the next append."""
@@ -511,11 +471,11 @@ class Log:
         later = [offset for offset in snapshots.list_snapshots(names) if offset > end]
         snapshots.remove_snapshots(self.disk, self.folder, later)
         self.disk.sync_folder(self.folder)
-        self._set_producers(snapshots.rebuild(self.disk, self.folder, names, self.segments, end))
+        self.producers = snapshots.rebuild(self.disk, self.folder, names, self.segments, end)
         self._check_next_append()
         unsaved = self.durability.lower(end) or self.start_offset >= end
-        if unsaved and self._owner is not None:
-            self._owner.log_truncated(self.partition, end)
+        if unsaved and self.owner is not None:
+            self.owner.log_truncated(self.partition, end)
 
     def delete_records_before(self, offset: int) -> int:
         """Move the log start offset to `offset` or later; returns it.
@@ -523,9 +483,9 @@ class Log:
         Segments that end before it leave the log; the owner removes their files later.
         KafkaError 1 above the log end offset.
         """
-        self._check_online()
+        self.availability.check()
         if offset > self.end_offset:
-            raise self._out_of_range(offset)
+            raise _out_of_range(self, offset)
         if offset > self.start_offset:
             self.start_offset = offset
             self._dirty = True
@@ -537,8 +497,8 @@ class Log:
             self.transactions.drop_before(self.segments[0].base_offset)
             self.segments.positions.clear()
             self.durability.drop_below(self.segments[0].base_offset)
-            if self._owner is not None:
-                self._owner.removal.drop(dropped, self.settings.file_delete_delay_ms)
+            if self.owner is not None:
+                self.owner.removal.drop(dropped, self.settings.file_delete_delay_ms)
         return self.start_offset
 
     def delete_segments(self, count: int, now_ms: int) -> None:
@@ -546,13 +506,6 @@ class Log:
         if count == len(self.segments):
             self.roll(now_ms)
         self.delete_records_before(self.segments[count].base_offset)
-
-    def exchange(self, old: Sequence[Segment], fresh: Segment, garbage: Sequence[str]) -> None:
-        """Replace the adjacent segments `old`, whose files were renamed, by `fresh`."""
-        self.segments.exchange(old, fresh)
-        self.durability.names = True
-        if self._owner is not None:
-            self._owner.removal.remove_later(garbage, self.settings.file_delete_delay_ms)
 
     def skip_to(self, offset: int) -> None:
         """Set the log end to at least this offset: compaction removed the records before it."""
@@ -564,7 +517,7 @@ class Log:
         self.folder = folder
         self.durability.folder_renamed(folder, self.segments)
         self._dirty = True
-        self._set_producers(other.producers)
+        self.producers = other.producers
         self.epochs.adopt(other.epochs.entries)
         self.delete_records_before(other.start_offset)
 
@@ -575,15 +528,15 @@ class Log:
 
         If a sync fails, the content of the disk is unknown: the log goes offline until a restart.
         """
-        self._check_online()
+        self.availability.check()
         generation, end, active = self.generation, self.end_offset, self._active
         sealed = self.durability.take()
         try:
             behind = end > self.durability.recovery_point
             self.durability.sync(sealed, active if behind else None, self.segments)
         except OSError as error:
-            self._check_online()  # the owner may have closed or deleted the log
-            raise self.fail(f"syncing {self.folder} failed: {error}") from error
+            self.availability.check()  # the owner may have closed or deleted the log
+            raise self.availability.fail(f"syncing {self.folder} failed: {error}") from error
         if generation != self.generation:
             self.durability.keep(self.segments, sealed)
         else:
@@ -592,7 +545,7 @@ class Log:
 
     def close(self) -> None:
         """Flush, and write the files that let the next start open this log without a scan."""
-        if self.offline is None and (self._dirty or self.epochs.dirty):
+        if self.availability.offline is None and (self._dirty or self.epochs.dirty):
             try:
                 self.transactions.write(self.disk, self._active, self.end_offset)
                 self.flush()
@@ -600,33 +553,19 @@ class Log:
                 write_snapshot(self.disk, self.folder, self.end_offset, self.producers, sync=True)
                 self.disk.sync_folder(self.folder)
             except OSError as error:
-                raise self.fail(f"closing {self.folder} failed: {error}") from error
+                raise self.availability.fail(f"closing {self.folder} failed: {error}") from error
         self.abandon("it is closed")
 
     def abandon(self, reason: str) -> None:
         """Close the log: no more reads or writes."""
-        self.take_offline(reason)
+        self.availability.take_offline(reason)
         self.segments.positions.clear()
         for segment in self.segments:
             segment.release()
 
-    def take_offline(self, reason: str) -> None:
-        """Go offline; files stay open, since the owner may write while a worker calls this."""
-        self.offline = self.offline or f"{self.partition}: {reason}"
-        self._check_next_append()
 
-    def fail(self, reason: str) -> KafkaError:
-        _logger.error("%s goes offline: %s", self.partition, reason)
-        self.offline = reason
-        self._check_next_append()
-        if self._owner is not None:
-            self._owner.fail(reason)
-        return KafkaError(_STORAGE_ERROR, reason)
-
-    def _disk_error(self, reason: str, error: OSError) -> KafkaError:
-        """The error for the client; takes the log offline unless the disk is only full."""
-        return self.fail(reason) if is_broken(error) else KafkaError(_STORAGE_ERROR, reason)
-
-    def _check_online(self) -> None:
-        if self.offline is not None:
-            raise KafkaError(_STORAGE_ERROR, self.offline)
+def _out_of_range(log: Log, offset: int) -> KafkaError:
+    return KafkaError(
+        ErrorCode.OFFSET_OUT_OF_RANGE,
+        f"{log.partition} holds the offsets {log.start_offset} to {log.end_offset}, not {offset}",
+    )

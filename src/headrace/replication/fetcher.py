@@ -60,13 +60,13 @@ class _Followed:
     @property
     def is_current(self) -> bool:
         """Whether the partition still follows in that epoch, and has a disk to write to."""
-        partition = self.partition
+        partition, log = self.partition, self.partition.replica.opened
         return (
             partition.hosted
             and not partition.leads
             and not partition.closed
             and partition.leader_epoch == self.epoch
-            and (partition.replica.opened is None or partition.replica.opened.offline is None)
+            and (log is None or log.availability.offline is None)
         )
 
 

@@ -93,6 +93,14 @@ class LocalReplica:
         log = self.opened or self.log
         return log.read(offset, max_bytes, log.end_offset, whole_first)
 
+    def read_bytes(self, found: Slice) -> bytes:
+        """The bytes of a slice that was read here; KafkaError 56 if the disk fails."""
+        try:
+            return found.read()
+        except OSError as error:
+            reason = f"reading {self.log.folder} failed: {error}"
+            raise self.log.availability.error(reason, error) from error
+
     # ------------------------------------------------------------------------ high watermark
 
     @property

@@ -88,7 +88,7 @@ class SchemaIds:
             found = source.read(self._next, _STEP_BYTES, True)
             if found is None:
                 return True
-            self._take(source.log.read_bytes(found))
+            self._take(source.read_bytes(found))
         return self._next >= source.high_watermark
 
     def _take(self, data: bytes) -> None:

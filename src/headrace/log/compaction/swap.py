@@ -52,8 +52,11 @@ def put_in_place(log: "Log", old: Sequence[Segment], size: int, aborted: Iterabl
         garbage = swap_files(log.disk, old)
         remove_snapshots(log.disk, log.folder, [segment.base_offset for segment in old[1:]])
     except OSError as error:
-        raise log.fail(f"compacting {log.folder} failed: {error}") from error
-    log.exchange(old, fresh, garbage)
+        raise log.availability.fail(f"compacting {log.folder} failed: {error}") from error
+    log.segments.exchange(old, fresh)
+    log.durability.names = True
+    if log.owner is not None:
+        log.owner.removal.remove_later(garbage, log.settings.file_delete_delay_ms)
     log.transactions.keep_only(base, following.base_offset, aborted)
 
 

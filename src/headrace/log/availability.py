@@ -1,0 +1,52 @@
+"""Whether a log is online. A failure of its disk takes it offline until the next start."""
+
+import logging
+from collections.abc import Callable
+
+from headrace.disk import is_broken
+from headrace.errors import ErrorCode, KafkaError
+from headrace.log.owner import LogOwner
+from headrace.types import TopicPartition
+
+_logger = logging.getLogger("headrace.log")
+
+
+class Availability:
+    """The state of one log: online, or offline with a reason."""
+
+    __slots__ = ("_on_offline", "_owner", "_partition", "offline")
+
+    def __init__(
+        self, partition: TopicPartition, owner: LogOwner | None, on_offline: Callable[[], None]
+    ) -> None:
+        """`on_offline` is called when the log goes offline, perhaps in a worker thread."""
+        self._partition = partition
+        self._owner = owner
+        self._on_offline = on_offline
+        self.offline: str | None = None
+        """Why the log is offline, or None."""
+
+    def check(self) -> None:
+        """KafkaError 56 if the log is offline."""
+        if self.offline is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline)
+
+    def take_offline(self, reason: str) -> None:
+        """Go offline; files stay open, since the owner may write while a worker calls this."""
+        self.offline = self.offline or f"{self._partition}: {reason}"
+        self._on_offline()
+
+    def fail(self, reason: str) -> KafkaError:
+        """Go offline because the content of the disk is unknown; returns the error to raise."""
+        _logger.error("%s goes offline: %s", self._partition, reason)
+        self.offline = reason
+        self._on_offline()
+        if self._owner is not None:
+            self._owner.fail(reason)
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, reason)
+
+    def error(self, reason: str, error: OSError) -> KafkaError:
+        """The error to raise; takes the log offline unless the disk is only full."""
+        if is_broken(error):
+            return self.fail(reason)
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, reason)
