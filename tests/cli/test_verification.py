@@ -16,7 +16,7 @@ def disk() -> MemoryDisk:
     """A folder that was closed cleanly, with an aborted transaction in a sealed segment."""
     disk = MemoryDisk()
     directory = open_directory(disk)
-    directory.write_meta({"version": "1"})
+    directory.folder.write_meta({"version": "1"})
     log = directory.create(ORDERS, ORDERS_ID, SMALL)
     append(log, batch(2, producer_id=7, epoch=0, sequence=0, attributes=TRANSACTIONAL))
     append(log, encode_marker(7, 0, False, 0, NOW))

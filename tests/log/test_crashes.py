@@ -137,7 +137,7 @@ def test_the_steps_of_an_operation_have_names(name: str) -> None:
 
 def reopened(disk: MemoryDisk) -> Log:
     directory = open_directory(disk)
-    if not directory.stopped_cleanly:
+    if not directory.folder.stopped_cleanly:
         directory.recover(lambda _: SMALL)
     return directory.get(ORDERS, SMALL)
 

@@ -10,7 +10,8 @@ from headrace.clock import ManualClock
 from headrace.disk import RealDisk, write_file
 from headrace.disk.memory import MemoryDisk
 from headrace.errors import ErrorCode, KafkaError
-from headrace.log.directory import FolderInUse, LogDirectory
+from headrace.log.data_folder import FolderInUse
+from headrace.log.directory import LogDirectory
 from headrace.log.folder_names import deleted_folder_name, parse_folder_name
 from headrace.types import TopicPartition
 from tests.log.samples import (
@@ -38,7 +39,7 @@ def test_a_second_broker_cannot_use_the_folder() -> None:
 def test_a_closed_folder_can_be_opened_again() -> None:
     disk = MemoryDisk()
     open_directory(disk).close()
-    assert open_directory(disk).stopped_cleanly
+    assert open_directory(disk).folder.stopped_cleanly
 
 
 def test_the_clean_marker_goes_as_soon_as_the_folder_is_opened() -> None:
@@ -48,7 +49,7 @@ def test_the_clean_marker_goes_as_soon_as_the_folder_is_opened() -> None:
     open_directory(disk)
     assert MARKER not in disk.list_folder(ROOT)
     disk.crash()
-    assert not open_directory(disk).stopped_cleanly
+    assert not open_directory(disk).folder.stopped_cleanly
 
 
 def test_created_logs_are_found_again_with_their_topic_ids() -> None:
@@ -61,7 +62,7 @@ def test_created_logs_are_found_again_with_their_topic_ids() -> None:
     directory.close()
     directory = open_directory(disk)
     assert directory.partitions() == sorted(names)
-    assert {tp: directory.topic_id(tp) for tp in names} == ids
+    assert {tp: directory.folder.topic_id(tp) for tp in names} == ids
     assert all(directory.get(tp, SMALL).end_offset == 1 for tp in names)
 
 
@@ -84,7 +85,7 @@ def test_a_flushed_log_survives_a_crash_with_its_topic_id() -> None:
         expected = contents(log)
         disk.crash()
         directory = open_directory(disk)
-        assert directory.topic_id(ORDERS) == ORDERS_ID
+        assert directory.folder.topic_id(ORDERS) == ORDERS_ID
         assert contents(directory.get(ORDERS, SMALL)) == expected
 
 
@@ -123,12 +124,12 @@ def test_many_logs_are_recovered_and_closed_side_by_side(tmp_path: object) -> No
             assert log.end_offset == turn * (index % 7 + 1)
             append(log, batch(index % 7 + 1))
         if turn == 0:
-            directory.disk.close(directory._lock)  # what a crash leaves
+            directory.disk.close(directory.folder._lock)  # what a crash leaves
         else:
             directory.close(8)
             directory = LogDirectory(path, RealDisk(), ManualClock(NOW))
             directory.open()
-            assert directory.stopped_cleanly
+            assert directory.folder.stopped_cleanly
             directory.close()
 
 
@@ -179,7 +180,7 @@ def test_what_an_interrupted_deletion_left_is_removed_after_the_next_start() -> 
     directory.close()
     directory = open_directory(disk)
     assert directory.partitions() == []
-    for work in directory.take_leftovers():
+    for work in directory.folder.take_leftovers():
         work()
     assert not [name for name in disk.list_folder(ROOT) if name.endswith("-delete")]
 
@@ -192,7 +193,7 @@ def test_a_deleted_log_does_not_come_back_after_a_crash() -> None:
         append(log, batch())
         log.flush()
         directory.delete(ORDERS)
-        directory.sync_names()
+        directory.folder.sync()
         disk.crash()
         assert open_directory(disk).partitions() == []
 
@@ -371,12 +372,12 @@ def test_logs_are_due_for_a_flush_by_roll_count_and_time() -> None:
 def test_meta_and_high_watermarks_are_kept() -> None:
     disk = MemoryDisk()
     directory = open_directory(disk)
-    assert directory.meta is None
-    directory.write_meta({"version": "1", "cluster.id": "abc", "node.id": "4"})
+    assert directory.folder.meta is None
+    directory.folder.write_meta({"version": "1", "cluster.id": "abc", "node.id": "4"})
     directory.checkpoints.write_high_watermarks({ORDERS: 12})
     directory.close()
     directory = open_directory(disk)
-    assert directory.meta == {"version": "1", "cluster.id": "abc", "node.id": "4"}
+    assert directory.folder.meta == {"version": "1", "cluster.id": "abc", "node.id": "4"}
     assert directory.checkpoints.read_high_watermarks() == {ORDERS: 12}
 
 
@@ -400,7 +401,7 @@ def test_on_a_real_disk_everything_works_alike(tmp_path: object) -> None:
         if n == 1:
             directory.close()
         else:
-            directory.disk.close(directory._lock)
+            directory.disk.close(directory.folder._lock)
 
 
 def test_what_a_crash_left_of_a_checkpoint_is_removed_at_the_next_start() -> None:

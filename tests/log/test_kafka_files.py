@@ -104,12 +104,12 @@ def test_a_folder_that_apache_kafka_wrote_is_opened(tmp_path: Path, cleanly: boo
         if not cleanly:
             os.kill(kafka.pid, signal.SIGKILL)
     directory = opened(kafka.data)
-    assert directory.stopped_cleanly == cleanly
-    assert directory.meta is not None
-    assert directory.meta["cluster.id"]
+    assert directory.folder.stopped_cleanly == cleanly
+    assert directory.folder.meta is not None
+    assert directory.folder.meta["cluster.id"]
     partition = TopicPartition("orders", 0)
     assert partition in directory.partitions()
-    assert directory.topic_id(partition) is not None
+    assert directory.folder.topic_id(partition) is not None
     log = directory.get(partition, LogSettings())
     assert (log.start_offset, log.end_offset) == (0, 1000)
     assert len(log.segments) >= 3

@@ -207,7 +207,7 @@ class LogMachine(RuleBasedStateMachine):
     def reopen(self) -> None:
         self.directory.close()
         self.directory = open_directory(self.disk)
-        assert self.directory.stopped_cleanly
+        assert self.directory.folder.stopped_cleanly
         self.log = self.directory.get(ORDERS, SMALL)
         self.synced = self.end
         self.saved_start = self.start
@@ -264,7 +264,9 @@ class LogMachine(RuleBasedStateMachine):
 
     def _recover(self) -> None:
         self.directory = open_directory(self.disk)
-        if not self.directory.stopped_cleanly:  # a death at the very end of a stop leaves it clean
+        if (
+            not self.directory.folder.stopped_cleanly
+        ):  # a death at the very end of a stop leaves it clean
             # With other replicas a log is a prefix of what it was; alone it keeps what it can.
             self.directory.recover(lambda _: SMALL, is_replicated=lambda _: True)
         self.log = self.directory.get(ORDERS, SMALL, True)

@@ -66,7 +66,7 @@ def test_a_clean_stop_is_opened_without_a_scan() -> None:
     expected = picture(log)
     directory.close()
     directory = open_directory(disk)
-    assert directory.stopped_cleanly
+    assert directory.folder.stopped_cleanly
     disk.calls.clear()
     log = directory.get(ORDERS, SMALL)
     assert disk.calls["pread"] <= 4, "the end of the active segment, and small files"

@@ -147,7 +147,7 @@ def build(
     membership = Membership(metadata, node, rules)
     if on.opened.shared:
         # After a crash this broker has to catch up before it is in sync.
-        clean = all(one.is_whole() for one in directories.healthy)
+        clean = all(one.folder.is_whole() for one in directories.healthy)
         call("register this broker", lambda: _join(membership, this, directories, clean))
     else:
         metadata.stand_alone(this)
@@ -290,7 +290,7 @@ async def _committed(services: Services, topics: Collection[str]) -> CommittedOf
 
 def _join(membership: Membership, this: Broker, directories: LogDirectories, clean: bool) -> Broker:
     """Register this broker in the cluster."""
-    folder = (directories.first.meta or {})["directory.id"]
+    folder = (directories.first.folder.meta or {})["directory.id"]
     return membership.join(this, folder, clean=clean)
 
 
@@ -318,7 +318,7 @@ def _replicate(
 
 def _load(metadata: Metadata, directory: LogDirectory) -> None:
     """Read the metadata, and check their cluster id; new metadata get the id of the data."""
-    known = (directory.meta or {}).get("cluster.id")
+    known = (directory.folder.meta or {}).get("cluster.id")
     metadata.load(known)
     if known is not None and known != metadata.image.cluster_id:
         raise SettingError(
@@ -336,11 +336,11 @@ def _adopt_folders(metadata: Metadata, directories: LogDirectories) -> None:
     found: dict[str, FoundTopic] = {}
     for partition, directory in directories.homes():
         known_topic = metadata.image.topics.get(partition.topic)
-        if known_topic is not None and directory.stopped_cleanly:
+        if known_topic is not None and directory.folder.stopped_cleanly:
             continue
-        topic_id = directory.topic_id(partition)
+        topic_id = directory.folder.topic_id(partition)
         if topic_id is None and known_topic is not None:
-            directory.write_topic_id(
+            directory.folder.write_topic_id(
                 partition, known_topic.id
             )  # a power failure lost the file's content
         if topic_id is None or (known_topic is not None and known_topic.id == topic_id):

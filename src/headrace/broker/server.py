@@ -31,8 +31,9 @@ from headrace.cluster.image import Broker, Endpoint
 from headrace.cluster.store import StoreError
 from headrace.disk import Disk, OpenFiles, TimedDisk
 from headrace.errors import KafkaError, SettingError
+from headrace.log.data_folder import FolderInUse
 from headrace.log.directories import LogDirectories
-from headrace.log.directory import FolderInUse, LogDirectory
+from headrace.log.directory import LogDirectory
 from headrace.logs import configure_logs
 from headrace.security.acls import ANONYMOUS
 from headrace.settings import Settings
@@ -457,7 +458,7 @@ def _all_failed(directories: LogDirectories) -> str:
 
 def _claim(directory: LogDirectory, node_id: int | None, settings: Settings) -> int:
     """The id of this broker: from the command line, the folder, or the settings."""
-    known = (directory.meta or {}).get("node.id")
+    known = (directory.folder.meta or {}).get("node.id")
     if node_id is None:
         asked = settings.value("node.id")
         if asked is None:

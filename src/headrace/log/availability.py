@@ -2,13 +2,27 @@
 
 import logging
 from collections.abc import Callable
+from typing import Protocol
 
 from headrace.disk import is_broken
 from headrace.errors import ErrorCode, KafkaError
-from headrace.log.owner import LogOwner
+from headrace.log.removal import Removal
 from headrace.types import TopicPartition
 
 _logger = logging.getLogger("headrace.log")
+
+
+class LogOwner(Protocol):
+    """Receives events that concern more than one log."""
+
+    removal: Removal
+    """Removes the files of segments that left the log."""
+
+    def fail(self, reason: str) -> None:
+        """A disk operation failed: the content of the disk is unknown."""
+
+    def log_truncated(self, partition: TopicPartition, end: int) -> None:
+        """The log was truncated below the recovery point in the checkpoint file."""
 
 
 class Availability:

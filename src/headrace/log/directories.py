@@ -74,18 +74,18 @@ class LogDirectories:
         for directory in self.healthy:
             for name in ("cluster.id", "node.id"):
                 value = properties[name]
-                known = (directory.meta or {}).get(name, value)
+                known = (directory.folder.meta or {}).get(name, value)
                 if known != value:
                     raise SettingError(
                         f"log.dirs: {directory.path} belongs to {name}={known}, not to {value}, "
                         f"as {self.first.path} does; give each broker its own folders"
                     )
-            known_id = (directory.meta or {}).get("directory.id") or _new_id()
-            wanted = {**(directory.meta or {}), **properties, "directory.id": known_id}
-            if directory.meta == wanted:
+            known_id = (directory.folder.meta or {}).get("directory.id") or _new_id()
+            wanted = {**(directory.folder.meta or {}), **properties, "directory.id": known_id}
+            if directory.folder.meta == wanted:
                 continue  # a full disk is no reason not to start
             try:
-                directory.write_meta(wanted)
+                directory.folder.write_meta(wanted)
             except OSError as error:
                 directory.fail(f"meta.properties cannot be written: {error}")
 
@@ -97,7 +97,7 @@ class LogDirectories:
     ) -> None:
         """Recover every log in folders that were not closed cleanly."""
         for directory in self.healthy:
-            if not directory.stopped_cleanly:
+            if not directory.folder.stopped_cleanly:
                 directory.recover(settings_for, progress, self.threads, is_replicated)
 
     def close(self) -> None:
@@ -180,12 +180,12 @@ class LogDirectories:
 
         def finish() -> None:
             # What the old folder knows must be known here before it goes.
-            target.sync_names()
+            target.folder.sync()
             target.checkpoint()
             if cleaned_to is not None:
                 target.checkpoints.write_cleaned_to()
             removal = source.discard(partition, old.folder)
-            source.sync_names()
+            source.folder.sync()
             remove_if_there(target.disk, f"{new.folder}/{MOVED_FROM}")
             source.checkpoint()
             removal()
@@ -195,11 +195,11 @@ class LogDirectories:
     def sync_names(self) -> None:
         """Sync the data folders, so that renames are durable. Runs in a worker thread."""
         for directory in self.healthy:
-            directory.sync_names()
+            directory.folder.sync()
 
     def take_leftovers(self) -> list[Callable[[], None]]:
         """The work that removes folders of earlier deletions, for a worker thread."""
-        return [work for directory in self.healthy for work in directory.take_leftovers()]
+        return [work for directory in self.healthy for work in directory.folder.take_leftovers()]
 
     def expire_producers(self) -> None:
         """Expire idle producer ids."""
@@ -262,5 +262,5 @@ def _finish_interrupted(
     _logger.info("finishing the move of %s from %s to %s", partition, source.path, target.path)
     target.checkpoints.inherit(partition, source.checkpoints)
     source.forget(partition, f"it was moved to {target.path}")
-    source.leave(partition)
+    source.folder.remove_later(partition)
     return target

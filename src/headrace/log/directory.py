@@ -1,28 +1,26 @@
 """All logs in one data folder of the broker: listing, opening, checkpoints, deletion.
 
-    .lock                             held while a broker uses the folder
-    meta.properties                   whose folder this is
-    .kafka_cleanshutdown              there only between a clean stop and the next start
     recovery-point-offset-checkpoint, log-start-offset-checkpoint, replication-offset-checkpoint,
     cleaner-offset-checkpoint
     <topic>-<partition>/              one log each
-    <topic>-<partition>.<id>-delete/  a deleted one whose files still have to go
-    <topic>-<partition>.<id>-future/  a copy of one in another data folder (`replication/moves.py`)
+    <topic>-<partition>.<id>-delete/  a deleted one whose files are still to be removed
+    <topic>-<partition>.<id>-future/  a copy of one in another data folder (`futures.py`)
 
+The lock and the identity of the folder are in `data_folder.py`.
 After a clean stop a log is opened when it is first asked for. A sync that fails anywhere takes
 the whole folder offline, because the disk below it can no longer be trusted.
 """
 
 import logging
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TypeVar
 
 from headrace.clock import Clock
-from headrace.disk import Disk, is_broken, replace_file
+from headrace.disk import Disk, is_broken
 from headrace.errors import ErrorCode, KafkaError
 from headrace.log.checkpoints import (
     CLEAN_SHUTDOWN,
@@ -32,16 +30,13 @@ from headrace.log.checkpoints import (
     PARTITION_METADATA,
     RECOVERY_POINTS,
     START_OFFSETS,
-    read_properties,
-    read_topic_id,
-    write_properties,
     write_topic_id,
 )
+from headrace.log.data_folder import SIZES, DataFolder, remove_tree
 from headrace.log.directory_checkpoints import DirectoryCheckpoints
 from headrace.log.folder_names import (
     DELETE_SUFFIX,
     FUTURE_SUFFIX,
-    deleted_folder_name,
     parse_folder_name,
     parse_future_name,
 )
@@ -50,11 +45,9 @@ from headrace.log.log import Log
 from headrace.log.recovery import create_log, open_log
 from headrace.log.removal import Removal
 from headrace.log.segment_files import DELETED, LOG, remove_if_there
-from headrace.log.sizes import SIZES, shrunken_logs, write_sizes
 from headrace.settings import LogSettings
 from headrace.types import TopicPartition
 
-_CLEAN_CONTENT = b'{"version":0,"brokerEpoch":-1}'
 _UNFINISHED = {
     f"{name}.tmp"
     for name in (
@@ -69,10 +62,6 @@ _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 
-class FolderInUse(RuntimeError):
-    """Another broker holds the data folder's lock."""
-
-
 class LogDirectory:
     """One data folder of the broker and the logs in it."""
 
@@ -84,16 +73,13 @@ class LogDirectory:
         on_failure: "Callable[[LogDirectory], None] | None" = None,
     ) -> None:
         self.path = path.rstrip("/") or "/"
+        self.folder = DataFolder(self.path, disk)
         self.disk = disk
         self.clock = clock
         self.offline: str | None = None
         self._on_failure = on_failure
-        self.meta: dict[str, str] | None = None
-        self.stopped_cleanly = False
-        self._lock = -1
         self._logs: dict[TopicPartition, Log] = {}
         self._unopened: set[TopicPartition] = set()
-        self._leftovers: list[str] = []
         self.checkpoints = DirectoryCheckpoints(self.path, disk, self.storage)
         self.futures = FutureLogs(self)
         self.removal = Removal(disk, clock, self.checkpoint)
@@ -104,20 +90,8 @@ class LogDirectory:
     def open(self) -> None:
         """Take the folder's lock and list its logs; FolderInUse if another broker has it."""
         disk = self.disk
-        if not disk.is_folder(self.path):
-            disk.make_folders(self.path)
-            disk.sync_folder(self.path.rpartition("/")[0] or "/")
-        try:
-            self._lock = disk.lock(f"{self.path}/.lock")
-        except BlockingIOError as error:
-            raise FolderInUse(
-                f"log.dirs: {self.path} is in use by another broker; "
-                "stop that broker, or use another folder"
-            ) from error
-        self.meta = read_properties(disk, f"{self.path}/{META_PROPERTIES}")
+        names = self.folder.open()
         self.checkpoints.load()
-        names = disk.list_folder(self.path)
-        self.stopped_cleanly = CLEAN_SHUTDOWN in names
         for name in names:
             partition = parse_folder_name(name)
             if partition is not None and disk.is_folder(f"{self.path}/{name}"):
@@ -125,18 +99,10 @@ class LogDirectory:
             elif (future := parse_future_name(name)) is not None and future not in self.futures:
                 self.futures[future] = FutureLog(f"{self.path}/{name}")
             elif name.endswith((DELETE_SUFFIX, FUTURE_SUFFIX)):
-                self._leftovers.append(f"{self.path}/{name}")
+                self.folder.leftovers.append(f"{self.path}/{name}")
             elif name in _UNFINISHED:
                 remove_if_there(disk, f"{self.path}/{name}")
-        if self.stopped_cleanly:
-            # From now on, a stop without the marker counts as a crash.
-            disk.remove(f"{self.path}/{CLEAN_SHUTDOWN}")
-            disk.sync_folder(self.path)
-
-    def write_meta(self, properties: Mapping[str, str]) -> None:
-        """Write meta.properties: the broker and the cluster that this folder belongs to."""
-        write_properties(self.disk, f"{self.path}/{META_PROPERTIES}", properties)
-        self.meta = dict(properties)
+        self.folder.remove_clean_mark()
 
     def recover(
         self,
@@ -173,7 +139,7 @@ class LogDirectory:
 
     def close(self, threads: int = 1) -> None:
         """Close all logs and leave the clean marker; without it if anything went wrong."""
-        clean = self.offline is None and (self.stopped_cleanly or not self._unopened)
+        clean = self.offline is None and (self.folder.stopped_cleanly or not self._unopened)
         self.remove_dropped(finish=True)
         futures = [future.log for future in self.futures.values() if future.log is not None]
         for closed in _each(_close, [*self._logs.values(), *futures], threads):
@@ -182,35 +148,23 @@ class LogDirectory:
             try:
                 self.checkpoint()
                 if clean:
-                    write_sizes(self.disk, self.path, self._logs.values(), self._unopened)
-                    replace_file(self.disk, f"{self.path}/{CLEAN_SHUTDOWN}", _CLEAN_CONTENT)
+                    self.folder.write_sizes(self._logs.values(), self._unopened)
+                    self.folder.mark_clean()
             except (KafkaError, OSError) as error:
                 _logger.error("%s could not be closed cleanly: %s", self.path, error)
-        self._release_lock()
+        self.folder.unlock()
 
     def abandon(self) -> None:
         """Release the folder after a failed start; unchanged if no log was opened."""
         if self._logs:
             self.close()
             return
-        if self.stopped_cleanly and self.offline is None:
+        if self.folder.stopped_cleanly and self.offline is None:
             try:
-                replace_file(self.disk, f"{self.path}/{CLEAN_SHUTDOWN}", _CLEAN_CONTENT)
+                self.folder.mark_clean()
             except OSError as error:
                 _logger.error("%s could not be closed cleanly: %s", self.path, error)
-        self._release_lock()
-
-    def _release_lock(self) -> None:
-        if self._lock >= 0:
-            self.disk.close(self._lock)
-            self._lock = -1
-
-    def is_whole(self) -> bool:
-        """Whether it was stopped cleanly and no log has lost anything since."""
-        lost = list(shrunken_logs(self.disk, self.path)) if self.stopped_cleanly else []
-        for partition, size in lost:
-            _logger.error("%s in %s has lost %d bytes since its stop", partition, self.path, size)
-        return self.stopped_cleanly and not lost
+        self.folder.unlock()
 
     # -- logs -----------------------------------------------------------------------------------
 
@@ -221,14 +175,6 @@ class LogDirectory:
     def count(self) -> int:
         """How many partitions have a folder here."""
         return len(self._logs) + len(self._unopened)
-
-    def topic_id(self, partition: TopicPartition) -> uuid.UUID | None:
-        """The topic id in a partition's folder, or None if it has none."""
-        return read_topic_id(self.disk, f"{self.path}/{partition}/{PARTITION_METADATA}")
-
-    def write_topic_id(self, partition: TopicPartition, topic_id: uuid.UUID) -> None:
-        """Put the topic id into a partition's folder again."""
-        write_topic_id(self.disk, f"{self.path}/{partition}/{PARTITION_METADATA}", topic_id)
 
     def has(self, partition: TopicPartition) -> bool:
         """Whether the partition has a folder here."""
@@ -261,7 +207,9 @@ class LogDirectory:
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{self.path} holds no {partition}"
             )
         folder = f"{self.path}/{partition}"
-        known = self.checkpoints.of(partition, clean=self.stopped_cleanly, replicated=replicated)
+        known = self.checkpoints.of(
+            partition, clean=self.folder.stopped_cleanly, replicated=replicated
+        )
         with self.storage(f"open the log in {folder}"):
             log = open_log(partition, folder, settings, self.disk, self.clock.now_ms(), known, self)
         self._logs[partition] = log
@@ -306,7 +254,7 @@ class LogDirectory:
     def delete(self, partition: TopicPartition) -> Callable[[], None]:
         """Drop a partition's log; returns the work that removes its files, for a worker.
 
-        `sync_names` makes this durable across a power cut.
+        `folder.sync` makes this durable.
         """
         self.forget(partition, "its topic was deleted")
         if self.offline is not None:
@@ -325,9 +273,11 @@ class LogDirectory:
 
     def discard(self, partition: TopicPartition, folder: str) -> Callable[[], None]:
         """Rename a folder so that no start takes it for the partition's; the work to remove it."""
-        target = f"{self.path}/{deleted_folder_name(partition)}"
-        with self.storage(f"delete {folder}"), suppress(FileNotFoundError):  # it was never written
-            self.disk.rename(folder, target)
+        with self.storage(f"delete {folder}"):
+            try:
+                target = self.folder.rename_deleted(partition, folder)
+            except FileNotFoundError:
+                return _nothing  # it was never written to
         return partial(remove_tree, self.disk, target)
 
     # -- moves between data folders -------------------------------------------------------------
@@ -342,17 +292,6 @@ class LogDirectory:
         if cleaned_to is not None:
             self.checkpoints.set_cleaned_to(partition, cleaned_to)
         return future.log
-
-    def leave(self, partition: TopicPartition) -> None:
-        """The partition was moved: schedule the removal of its folder here."""
-        target = f"{self.path}/{deleted_folder_name(partition)}"
-        self.disk.rename(f"{self.path}/{partition}", target)
-        self.disk.sync_folder(self.path)
-        self._leftovers.append(target)
-
-    def sync_names(self) -> None:
-        """Bring the names of the folders to the disk. Made for a worker."""
-        self.disk.sync_folder(self.path)
 
     def remove_dropped(self, *, finish: bool = False) -> None:
         """Rename or remove the files of segments that left their logs. Made for a worker.
@@ -371,11 +310,6 @@ class LogDirectory:
                 self.fail(f"removing old segments failed: {error}")
             else:
                 _logger.warning("%s: old segments are removed later: %s", self.path, error)
-
-    def take_leftovers(self) -> list[Callable[[], None]]:
-        """The work that removes folders of earlier deletions, for a worker thread."""
-        paths, self._leftovers = self._leftovers, []
-        return [partial(remove_tree, self.disk, path) for path in paths]
 
     # -- checkpoints ----------------------------------------------------------------------------
 
@@ -479,14 +413,3 @@ def _each(
 
 def _nothing() -> None:
     """No files to remove."""
-
-
-def remove_tree(disk: Disk, folder: str) -> None:
-    """Remove a folder of files; one that is gone already is fine."""
-    try:
-        names = disk.list_folder(folder)
-    except FileNotFoundError:
-        return
-    for name in names:
-        remove_if_there(disk, f"{folder}/{name}")
-    disk.remove_folder(folder)

@@ -12,12 +12,11 @@ from contextlib import suppress
 from headrace.disk import Disk, write_fully
 from headrace.errors import ErrorCode, KafkaError
 from headrace.log import snapshots
-from headrace.log.availability import Availability
+from headrace.log.availability import Availability, LogOwner
 from headrace.log.checked import DamageFound, checked_stop
 from headrace.log.damage import write_holes
 from headrace.log.durability import Durability
 from headrace.log.epochs import EpochCache
-from headrace.log.owner import LogOwner
 from headrace.log.producer_state import MAX_SEQUENCE, ProducerState
 from headrace.log.rolling import roll_due
 from headrace.log.segment import MAX_RELATIVE, NEW_FILE, Segment

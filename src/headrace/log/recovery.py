@@ -22,6 +22,7 @@ from itertools import pairwise
 
 from headrace.disk import Disk
 from headrace.errors import KafkaError
+from headrace.log.availability import LogOwner
 from headrace.log.checked import checked_batches
 from headrace.log.checkpoints import MOVED_FROM, read_epochs
 from headrace.log.compaction.swap import settle
@@ -31,7 +32,6 @@ from headrace.log.epochs import EpochCache
 from headrace.log.holes import Hole
 from headrace.log.indexes import POSITION_MASK
 from headrace.log.log import Log
-from headrace.log.owner import LogOwner
 from headrace.log.producer_state import ProducerState
 from headrace.log.segment import MAX_RELATIVE, NEW_FILE, Segment
 from headrace.log.segment_files import (

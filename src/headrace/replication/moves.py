@@ -205,7 +205,11 @@ class Moves:
         if future is not None and future.log is not None:
             return future.log
         if future is not None:
-            clean = target.stopped_cleanly and source is not None and source.stopped_cleanly
+            clean = (
+                target.folder.stopped_cleanly
+                and source is not None
+                and source.folder.stopped_cleanly
+            )
             topic_id = read_topic_id(target.disk, f"{future.folder}/{PARTITION_METADATA}")
             if clean and topic_id == move.partition.topic_id:
                 settings = move.partition.settings
