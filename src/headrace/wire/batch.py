@@ -1,6 +1,6 @@
-"""Record batches of magic 2, seen from outside: the header, the checksum, rewriting in place.
+"""Record batches of magic 2: the header, the checksum, changes in place.
 
-The layout, big-endian, of what Produce carries, the disk holds and Fetch sends:
+The layout, big-endian, is the same in Produce requests, on disk and in Fetch responses:
 
      0  base_offset              int64   written by the broker
      8  batch_length             int32   bytes that follow this field
@@ -16,10 +16,10 @@ The layout, big-endian, of what Produce carries, the disk holds and Fetch sends:
     51  producer_epoch           int16
     53  base_sequence            int32
     57  record_count             int32
-    61  records                  (compressed as one block if the codec says so)
+    61  records                  (compressed as one block if a codec is set)
 
-Offset and epoch stand before the checksummed part, so the broker stamps them into a client's
-bytes without touching the rest. Single records are the business of `records.py`.
+Offset and epoch precede the part that the checksum covers, so the broker writes them into a
+client's batch without changing the rest. `records.py` decodes single records.
 """
 
 import struct
@@ -53,7 +53,7 @@ _put_timestamp = struct.Struct(">q").pack_into
 HeaderFields: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
 """The fields of a `Header` in its order, for code that each Produce, Fetch or scan of a log runs.
 
-It unpacks them into local variables. Making a `Header` would cost a small Produce 5%.
+It unpacks them into local variables. Creating a `Header` would make a small Produce 5% slower.
 """
 
 
@@ -120,13 +120,13 @@ def checked_header(
     if count != last_delta + 1 or count <= 0:
         raise KafkaError(
             ErrorCode.INVALID_RECORD,
-            f"the batch says {count} records but its last offset delta is {last_delta}",
+            f"the batch has {count} records, but its last offset delta is {last_delta}",
         )
     return fields
 
 
 def stamp_append_time(buf: bytearray, view: memoryview, pos: int, end: int, now_ms: int) -> None:
-    """Give the whole batch the broker's time, as `message.timestamp.type=LogAppendTime` asks."""
+    """Set the append time of the whole batch, for `message.timestamp.type=LogAppendTime`."""
     attributes = read_header(buf, pos).attributes
     _put_attributes(buf, pos + ATTRIBUTES_AT, attributes | LOG_APPEND_TIME)
     _put_timestamp(buf, pos + MAX_TIMESTAMP_AT, now_ms)

@@ -1,13 +1,13 @@
-"""The records of many batches at once, column by column: what a Fetch brought, for analysis.
+"""Decodes the records of many batches at once into columns, for analysis.
 
-`decode` checks the batches that an answer to Fetch (or a segment) holds, leaves out what a reader
-must not see, decompresses, and says for all records where in the payload their keys, values and
-headers are. Nothing is copied: the caller chooses the target format.
+`decode` checks the batches of a Fetch response or a segment, leaves out what a reader must not see,
+decompresses, and returns for all records the positions of their keys, values and headers in the
+payload. Nothing is copied: the caller chooses the target format.
 
-Records are a chain: each begins with its length, and only that tells where the next begins. Three
-ways to walk it, the fastest that fits: runs of records of one size, all batches in lockstep, and
-the plain loop of `columns.py`. Everything else is done for all records at once. This module needs
-numpy; the broker itself never imports it.
+Each record begins with its length, which is needed to find the next one. There are three ways to
+do that, and the fastest that applies is used: runs of records of one size, all batches in parallel,
+and the plain loop of `columns.py`. Everything else is done for all records at once. This module
+needs numpy; the broker never imports it.
 """
 
 import struct
@@ -39,7 +39,7 @@ Flags: TypeAlias = npt.NDArray[np.bool_]
 Headers: TypeAlias = npt.NDArray[np.void]
 
 MAX_DECOMPRESSED_BYTES = 1 << 30
-"""What one batch may decompress to."""
+"""The largest decompressed size of a batch."""
 GROUP_BYTES = 64 << 20
 """Batches are decoded together until their records have this size, decompressed."""
 LANES_MIN = 128
@@ -73,25 +73,25 @@ class BatchColumns:
 
     payload: Buffer
     octets: Bytes
-    """The payload, as numpy sees it."""
+    """The payload as a numpy array."""
     offset: Numbers
     timestamp_ms: Numbers
     append_time: Flags
-    """Whether the broker gave the timestamp."""
+    """Whether the timestamp is the broker's append time."""
     key_at: Numbers
     key_length: Numbers
     value_at: Numbers
     value_length: Numbers
     headers_at: Numbers
-    """Where the number of headers stands."""
+    """The position of the number of headers."""
     end: Numbers
-    """Where the record ends."""
+    """The position after the record."""
 
     def __len__(self) -> int:
         return len(self.offset)
 
     def select(self, chosen: Numbers) -> "BatchColumns":
-        """Only the records at these places."""
+        """Only the records with these indexes."""
         return BatchColumns(
             self.payload,
             self.octets,
@@ -109,7 +109,7 @@ class BatchColumns:
 
 @dataclass(frozen=True, slots=True)
 class HeaderColumns:
-    """The headers of all records, one after the other; `counts` says how many each record has."""
+    """The headers of all records in order; `counts` is the number of headers of each record."""
 
     counts: Numbers
     name_at: Numbers
@@ -130,7 +130,7 @@ def decode(
     """The records with offsets in [start, stop) of the batches at `positions`, in a few groups.
 
     Control batches and those of `aborted` transactions (producer id, first offset) are left out.
-    CORRUPT_MESSAGE if a batch is not what it says.
+    CORRUPT_MESSAGE if a batch is malformed.
     """
     at = np.array(positions, np.int64)
     octets = np.frombuffer(data, np.uint8)
@@ -323,11 +323,11 @@ def record_starts(
 
 
 def _lockstep(octets: Bytes, begins: Numbers, counts: Numbers) -> Numbers:
-    """One record of every batch in each step; the longest batches first, so that lanes end last."""
+    """Find one record of every batch in each step; batches with more records come first."""
     order = np.argsort(-counts, kind="stable")
     position = begins[order]
     place = (np.cumsum(counts) - counts)[order]
-    # In step s those lanes go on that have more than s records.
+    # Step s continues with the batches that have more than s records.
     ascending = counts[order][::-1]
     active = len(counts) - np.searchsorted(ascending, np.arange(ascending[-1]), side="right")
     starts = np.empty(int(counts.sum()), np.int64)
@@ -342,7 +342,7 @@ def _lockstep(octets: Bytes, begins: Numbers, counts: Numbers) -> Numbers:
 
 
 def _one_batch(payload: Buffer, octets: Bytes, begin: int, end: int, count: int) -> Numbers:
-    """Runs of one size as long as they are long, then the plain loop."""
+    """Use runs of records of one size while they are long, then the plain loop."""
     starts = np.empty(count, np.int64)
     done, position, runs = 0, begin, 0
     while done < count and (runs < 4 or done >= runs * RUN_MIN):
@@ -379,4 +379,4 @@ def _record_size(payload: Buffer, position: int) -> tuple[int, int]:
                 break
             return length + width, width
         shift += 7
-    raise _corrupt("a record is too short, or its length is no number")
+    raise _corrupt("a record is too short, or its length is malformed")

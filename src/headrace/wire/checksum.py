@@ -1,7 +1,7 @@
-"""CRC-32C, the checksum of record batches and snapshots, by the processor where it can.
+"""CRC-32C, the checksum of record batches and snapshots, in hardware if the processor supports it.
 
-The `crc32c` package looks up its own version when it is imported, which takes as long as a sixth
-of the broker's start. Its native module is loaded on its own here; the result is the same function.
+Importing the `crc32c` package takes a sixth of the broker's start time, because it looks up its
+own version. This module loads only its native module, which has the same function.
 """
 
 import importlib.util

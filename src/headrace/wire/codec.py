@@ -1,16 +1,15 @@
-"""Bodies of the cold messages: bytes to requests and responses to bytes, for every API and version.
+"""Decodes the requests and encodes the responses of all cold APIs, in every version.
 
-The shapes come from kio's classes, which are generated from Kafka's own definitions. Handlers see
-one shape per API, the newest version's: a request of an older version is read straight into the
-newest class (what that version lacks takes Kafka's default), and a response is written with the
-fields that the asked version has. Where an older request says something in a way that the newest
-one lacks, `codec_versions.py` converts.
+The fields come from kio's classes, which are generated from Kafka's own definitions. Handlers use
+one class per API, that of the newest version: a request of an older version is read into the newest
+class (missing fields get Kafka's default), and a response is written with the fields of the
+requested version. `codec_versions.py` converts requests that differ in more than that.
 
-kio's own decoder is not used: it reserves memory for whatever count a request claims, and a
-hostile count aborts the process. Here a count is checked against the bytes that follow.
+kio's own decoder is not used: it allocates memory for any count in a request, and a hostile count
+aborts the process. Here a count is checked against the bytes that follow.
 
-Not here: headers and framing (`framing.py`), and the hot messages (`fast.py`). Import this module
-when the first cold request comes: kio would make every start slower.
+Headers and framing are in `framing.py`, and the hot messages in `fast.py`. Import this module at
+the first cold request: importing kio would make every start slower.
 """
 
 import datetime
@@ -57,10 +56,10 @@ def _import_kio() -> None:
 _import_kio()
 
 MAX_ELEMENTS = 200_000
-"""Array elements and tagged fields that one request may hold: bounds memory and decoding time."""
+"""The most array elements and tagged fields of a request; bounds memory and decoding time."""
 
 MANY_ELEMENTS = 128
-"""A response that holds more array elements than this is written in steps."""
+"""A response with more array elements than this is written in steps."""
 
 SHAPE_VERSIONS = {2: 10, 8: 9, 9: 9, 22: 5, 35: 4, 57: 1}
 """The version handlers see, where it is not kio's newest: kio knows versions that Kafka 4.1 does
@@ -72,7 +71,7 @@ Shape = typing.TypeVar("Shape")
 
 
 class _Source:
-    """What is left of a request, and how many more elements it may hold."""
+    """The unread part of a request, and how many more elements it may have."""
 
     __slots__ = ("elements", "end", "position", "view")
 
@@ -105,10 +104,12 @@ class _Source:
     def count(self, elements: int) -> int:
         """`elements`, if the rest of the request can hold that many."""
         if elements > self.end - self.position:
-            raise MalformedRequest(f"{elements} elements are claimed, more than bytes follow")
+            raise MalformedRequest(
+                f"an array has {elements} elements, which do not fit into the request"
+            )
         self.elements -= elements
         if self.elements < 0:
-            raise MalformedRequest(f"a request may hold {MAX_ELEMENTS} elements, this has more")
+            raise MalformedRequest(f"the request has more than {MAX_ELEMENTS} elements")
         return elements
 
 
@@ -222,7 +223,7 @@ def decode_response(version: int, shape: type[Shape], data: Bytes, position: int
     read = _entity_reader(response_class(shape.__api_key__, version), shape)  # type: ignore[attr-defined, arg-type]
     with memoryview(data) as view:
         source = _Source(view, position)
-        source.elements = len(view)  # a count is bounded by the bytes that follow, and that will do
+        source.elements = len(view)  # a count is bounded by the bytes that follow
         return typing.cast(Shape, read(source))
 
 
@@ -257,7 +258,7 @@ def _payload_class(api_key: int, version: int, side: int) -> Class:
 def _request_classes(
     api_key: int, version: int
 ) -> tuple[Class, Class, Callable[[Message, Class], Steps[Message]] | None]:
-    """What to read, what to build of it, and how to convert that into the newest shape."""
+    """The class to read, the class to build, and the conversion to the newest version."""
     from headrace.wire.codec_versions import REQUESTS
 
     source = request_class(api_key, version)
@@ -284,7 +285,7 @@ class _Plan(typing.NamedTuple):
     plain: list[tuple[str, Read, ReadSteps | None]]
     tagged: dict[int, tuple[str, Read]]
     absent: dict[str, object]
-    """What stands where the wire has nothing."""
+    """The default of a field that the message does not have."""
     flexible: bool
 
 
@@ -298,7 +299,7 @@ def _reading_plan(source: Class, shape: Class) -> _Plan:
     for field in fields(source):
         read, steps = _field_reader(field, shaped.get(field.name, field), flexible)
         present.add(field.name)
-        # A field that the shape lacks is read and dropped.
+        # A field that the class lacks is read and dropped.
         name = field.name if field.name in shaped else ""
         if field.tag is None:
             plain.append((name, read, steps))
@@ -419,7 +420,7 @@ def _array_reader(field: MessageField, one: Read, flexible: bool) -> Read:
 def _array_read_steps(
     field: MessageField, one: Read, steps: ReadSteps | None, flexible: bool
 ) -> ReadSteps | None:
-    """As `_array_reader`, in steps; None for numbers, which are read in no time."""
+    """As `_array_reader`, in steps; None for arrays of numbers, which are fast."""
     if field.kind in NUMBERS:
         return None
     length_of = _length_of_array(field, flexible)
@@ -499,7 +500,7 @@ def _read_uuid(data: _Source) -> object:
 
 
 def _read_long_timedelta(data: _Source) -> object:
-    """A duration; one of millions of years is as good as the longest that Python has."""
+    """A duration; one beyond Python's range becomes the longest that Python has."""
     value: int = INT64.unpack(data.take(INT64.size))[0]
     return datetime.timedelta(milliseconds=max(-_LONGEST_MS, min(value, _LONGEST_MS)))
 

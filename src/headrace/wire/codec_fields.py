@@ -1,4 +1,4 @@
-"""What one of kio's classes says about its fields, for the codec that reads and writes them."""
+"""The fields of kio's classes, for the codec that reads and writes them."""
 
 import dataclasses
 import datetime
@@ -20,7 +20,7 @@ class MessageField:
     array: bool
     nullable: bool
     tag: int | None
-    default: object  # what stands where the wire has nothing
+    default: object  # of a field that the message does not have
 
 
 def fields(message: Class) -> list[MessageField]:

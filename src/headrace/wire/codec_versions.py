@@ -1,4 +1,4 @@
-"""Converters for messages whose older versions hold something that the newest one lacks.
+"""Converters for messages whose older versions have fields that the newest one lacks.
 
 `REQUESTS[api]` is (last version converted, old request -> newest shape, in steps), and
 `RESPONSES[api]` is
@@ -67,7 +67,7 @@ def _type_feature_updates(old: object, shape: type) -> Steps[object]:
     return shape(timeout=request.timeout, feature_updates=tuple(updates), validate_only=False)
 
 
-# --- Groups: what was one became many -------------------------------------------------------------
+# --- Groups: one item became several --------------------------------------------------------------
 
 
 def _list_coordinator_key(old: object, shape: type) -> Steps[object]:
@@ -148,7 +148,7 @@ def _only_group(response: object, version: int) -> object:
     )
 
 
-# --- Transactions: likewise -----------------------------------------------------------------------
+# --- Transactions: one item became several --------------------------------------------------------
 
 
 def _list_transaction(old: object, shape: type) -> Steps[object]:

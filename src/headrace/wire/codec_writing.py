@@ -1,4 +1,4 @@
-"""Responses to bytes: writers for kio's classes, made once for each class.
+"""Encodes responses: writers for kio's classes, created once for each class.
 
 Every writer exists twice: one writes at once, the other in steps (`wire/steps.py`), for responses
 that take long.
@@ -29,17 +29,17 @@ Write: TypeAlias = Callable[["ResponseWriter", object], None]
 WriteSteps: TypeAlias = Callable[["ResponseWriter", object], Steps[None]]
 
 THROTTLE_TIME = "throttle_time"
-"""The field of responses that is not the handler's to fill in."""
+"""The field of responses that handlers do not fill in."""
 
 STRIDE = 16
 """Array elements between two yields."""
 
 
 class ResponseWriter(bytearray):
-    """A response in the making, and where in it each array of messages stands.
+    """A partly encoded response, and the position of each array of messages in it.
 
-    Handlers put one and the same tuple into many places (the configs of a thousand topics that
-    were given none): from the second time on its bytes are copied.
+    Handlers use the same tuple in many places, such as the default configs of a thousand topics:
+    from the second time on, its bytes are copied.
     """
 
     __slots__ = ("arrays", "throttle_ms")
@@ -169,7 +169,7 @@ def _array_writer(field: MessageField, one: Write, flexible: bool) -> Write:
 
 
 def _array_write_steps(field: MessageField, flexible: bool) -> WriteSteps | None:
-    """As `_array_writer`, in steps; None for what is no array, or an array of numbers."""
+    """As `_array_writer`, in steps; None unless it is an array of messages or strings."""
     if not field.array or field.kind in NUMBERS:
         return None
     steps: WriteSteps | None = None
@@ -200,7 +200,7 @@ def _array_write_steps(field: MessageField, flexible: bool) -> WriteSteps | None
 def _write_length(
     out: "ResponseWriter", values: object, field: MessageField, flexible: bool
 ) -> tuple[object, ...] | list[object]:
-    """Write how many elements follow, and return them."""
+    """Write the number of elements, and return them."""
     if values is None:
         if field.nullable:
             out += b"\x00" if flexible else b"\xff\xff\xff\xff"
@@ -246,7 +246,7 @@ def _write_varint(out: ResponseWriter, value: int) -> None:
 def _raw(value: object) -> bytes:
     if isinstance(value, str):
         return value.encode()
-    # A version that has no null here gets the empty value, as Kafka's own messages default to.
+    # A version without null here gets the empty value, the default of Kafka's messages.
     return b"" if value is None else bytes(typing.cast(Iterable[int], value))
 
 

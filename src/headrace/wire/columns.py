@@ -1,9 +1,9 @@
-"""Many records at once, as columns of numbers: where each begins, its key, its value, its deltas.
+"""Decodes many records at once into columns: positions of records, keys and values, and deltas.
 
-For those who look at millions of records and touch few of their bytes. The records' layout is in
-`records.py`. Only the hop from record to record is a loop, since each length says where the next
-one begins; everything else is done for all records together. This module needs numpy; the broker
-itself never imports it.
+For analyses of millions of records that use few of their bytes. The layout of a record is in
+`records.py`. Only the search for the beginning of each record is a loop, since the length of a
+record is needed to find the next one; everything else is done for all records together. This module
+needs numpy; the broker never imports it.
 """
 
 from array import array
@@ -61,7 +61,7 @@ def varints(data: Bytes, at: Numbers) -> tuple[Numbers, Numbers]:
     behind = at + 1
     more = byte >= 0x80
     shift = 7
-    # Where all numbers have as many bytes, as lengths in a topic often do, there is no choosing.
+    # All numbers have the same number of bytes, as lengths in a topic often have.
     while more.all() and len(more) and shift < 7 * _VARINT_BYTES_MAX:
         byte = data[behind]
         value |= (byte & 0x7F).astype(np.int64) << shift
@@ -77,7 +77,7 @@ def varints(data: Bytes, at: Numbers) -> tuple[Numbers, Numbers]:
         behind[longer] += 1
         longer = longer[(byte & 0x80) != 0]
         shift += 7
-    # The shift must bring in zeros, as of a number without sign.
+    # An unsigned shift, which brings in zeros.
     half = (value.view(np.uint64) >> np.uint64(1)).view(np.int64)
     return half ^ -(value & 1), behind
 
@@ -85,7 +85,7 @@ def varints(data: Bytes, at: Numbers) -> tuple[Numbers, Numbers]:
 def add_starts(
     starts: "array[int]", buffer: bytes | bytearray, at: int, count: int, end: int
 ) -> None:
-    """Add where each of the `count` records that fill buffer[at:end] begins.
+    """Add the position of each of the `count` records that fill buffer[at:end].
 
     KafkaError INVALID_RECORD if they do not fill it.
     """

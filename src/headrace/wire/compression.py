@@ -1,10 +1,10 @@
-"""Kafka's four codecs, with a hard cap on what comes out.
+"""Kafka's four codecs, with a limit for the decompressed size.
 
-A batch of a megabyte can ask for ten gigabytes; what it gets is `max_bytes` of memory and an
-error. gzip and lz4 are unpacked piece by piece; snappy and zstd say or betray how much they
-need, so a buffer of that size, and never a larger one, is made before they begin.
+A batch of a megabyte can decompress to ten gigabytes; above `max_bytes`, decompression fails. gzip
+and lz4 are decompressed in pieces. For snappy and zstd the size is known or bounded before, so a
+buffer of that size is allocated.
 
-The native modules are imported when first needed: most brokers never unpack a batch.
+The native modules are imported when first needed: most brokers never decompress a batch.
 """
 
 import struct
@@ -22,8 +22,8 @@ CODECS = {"uncompressed": NONE, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zst
 PIECE_BYTES = 1 << 20
 INPUT_BYTES = 1 << 16
 
-# Each gzip member or lz4 frame costs a decoder. Producers write one; a batch made of thousands
-# is made to keep us busy.
+# Each gzip member or lz4 frame needs a decoder. Producers write one; a batch of thousands is an
+# attack.
 MAX_FRAMES = 1024
 
 # xerial's framing, which Java's snappy streams write: this header, then blocks, each after its
@@ -37,7 +37,7 @@ SNAPPY_MAX_RATIO = 22
 ZSTD_MAGIC = 0xFD2FB528
 ZSTD_SKIPPABLE_MAGIC = 0x184D2A50
 ZSTD_BLOCK_BYTES = 128 * 1024
-# What levels up to 19 use. Levels 20 to 22 say up to 128 MiB where the content may be that large.
+# The window of levels up to 19. Levels 20 to 22 use up to 128 MiB for content of that size.
 ZSTD_USUAL_WINDOW_BYTES = 8 << 20
 ZSTD_RAW, ZSTD_RUN_LENGTH, ZSTD_COMPRESSED = range(3)
 
@@ -46,7 +46,7 @@ _little_uint32 = struct.Struct("<I")
 
 
 def decompress(codec: int, data: Buffer, max_bytes: int) -> bytes | bytearray:
-    """What `data` holds; MESSAGE_TOO_LARGE if more than `max_bytes`, CORRUPT_MESSAGE if broken."""
+    """Decompress `data`; MESSAGE_TOO_LARGE above `max_bytes`, CORRUPT_MESSAGE if malformed."""
     match codec:
         case 0:
             if len(data) > max_bytes:
@@ -135,7 +135,7 @@ def _gunzip(data: memoryview, max_bytes: int) -> bytes | bytearray:
     for _ in range(MAX_FRAMES):
         member = zlib.decompressobj(31)
         while not member.eof:
-            # Small slices of the input, because zlib copies what it leaves over.
+            # Small slices of the input, because zlib copies the unused rest.
             given = data[pos : pos + INPUT_BYTES]
             try:
                 piece = member.decompress(given, PIECE_BYTES)
@@ -207,7 +207,7 @@ def _unsnappy(data: memoryview, max_bytes: int) -> bytes | bytearray:
         except DecompressionError as error:
             raise _corrupt("snappy", error) from error
         if written != size:
-            raise _corrupt("snappy", f"a block holds {written} bytes and not {size}")
+            raise _corrupt("snappy", f"a block has {written} bytes instead of {size}")
         pos += size
     target.release()
     return out
@@ -220,7 +220,7 @@ def _xerial_blocks(data: memoryview) -> list[memoryview]:
         raise _corrupt("snappy", "it ends in its header")
     while pos < end:
         if data[pos : pos + 8] == XERIAL_MAGIC:
-            # Streams written one after the other: the header stands before each.
+            # Several streams in sequence: each begins with the header.
             pos += len(XERIAL_HEADER)
             continue
         if end - pos < 4:
@@ -235,7 +235,7 @@ def _xerial_blocks(data: memoryview) -> list[memoryview]:
 
 
 def _snappy_size(block: memoryview) -> int:
-    """The size that a bare block says it has; a size that it cannot have is refused."""
+    """The decompressed size in a bare block; an impossible size is refused."""
     size = 0
     for shift, byte in enumerate(block[:5]):
         size |= (byte & 0x7F) << (7 * shift)
@@ -269,7 +269,7 @@ def _unzstd(data: memoryview, max_bytes: int) -> bytes | bytearray:
 
 
 class _ZstdFrame(NamedTuple):
-    """What a zstd frame's header says; `content` is -1 where it does not say its size."""
+    """The header of a zstd frame; `content` is -1 if it has no content size."""
 
     blocks_at: int
     window: int
@@ -278,9 +278,9 @@ class _ZstdFrame(NamedTuple):
 
 
 def _zstd_bounds(data: memoryview) -> tuple[int, int, int]:
-    """The least and the most that the frames can hold, and the widest window, from headers only.
+    """The smallest and largest decompressed size, and the largest window, from headers only.
 
-    Raw and run-length blocks say their size; a compressed block holds at most 128 KiB.
+    Raw and run-length blocks have their size; a compressed block has at most 128 KiB.
     """
     least = most = widest = pos = 0
     end = len(data)
@@ -327,7 +327,7 @@ def _zstd_frame(data: memoryview, pos: int) -> _ZstdFrame:
 
 
 def _zstd_blocks(data: memoryview, frame: _ZstdFrame) -> tuple[int, int, int]:
-    """The end of the frame's blocks, and the least and the most that they hold."""
+    """The end of the frame's blocks, and their smallest and largest decompressed size."""
     pos = frame.blocks_at
     least = most = last = 0
     while not last:
@@ -346,5 +346,5 @@ def _zstd_blocks(data: memoryview, frame: _ZstdFrame) -> tuple[int, int, int]:
             least += size
             most += size
         else:
-            raise _corrupt("zstd", "a block is of an unknown kind")
+            raise _corrupt("zstd", "a block has an unknown type")
     return pos, least, most

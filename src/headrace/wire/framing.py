@@ -1,4 +1,4 @@
-"""Bytes to frames: the size in front, the request header, the response header.
+"""Frames: the size, the request header, the response header.
 
 A frame on the wire is `size int32`, then `api_key int16, api_version int16, correlation_id int32,
 client_id nullable string` (and tagged fields, where the API's version is flexible), then the body.
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 SIZE_BYTES = 4
 MIN_REQUEST_BYTES = 8
-"""api key, version and correlation id; a frame that cannot hold them is no request."""
+"""API key, version and correlation id; MalformedRequest if the frame is too short."""
 
 frame_size = struct.Struct(">i").unpack_from
 request_start = struct.Struct(">hhih").unpack_from
@@ -38,7 +38,7 @@ def read_client_id(buf: bytearray, view: memoryview, pos: int, end: int, length:
 
 
 def response_body_start(flexible_header: bool) -> int:
-    """Where the body begins in a response frame: after size, correlation id and tagged fields."""
+    """The position of the body in a response frame: after size, correlation id and tags."""
     return 9 if flexible_header else 8
 
 

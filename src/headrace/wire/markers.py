@@ -44,7 +44,7 @@ def encode_marker(
 
 
 def decode_marker(batch: bytes | bytearray | memoryview) -> Marker | None:
-    """What a control batch says of a transaction; None if it is about something else."""
+    """The marker in a control batch; None if it is another control record."""
     try:
         for record in iterate(batch, 0, len(batch), _MARKER_BYTES_MAX):
             key, value = record.key or b"", record.value or b""

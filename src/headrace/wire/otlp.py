@@ -1,8 +1,8 @@
 """Reads the metrics that clients push: OpenTelemetry's MetricsData, encoded with Protocol Buffers.
 
-Only what Kafka's clients write is read: gauges and sums, with the attributes of their data points
+It reads what Kafka's clients write: gauges and sums, with the attributes of their data points
 and of their resource. Other kinds of metrics are counted and skipped. The reader works in steps
-(`steps.py`), so that a large push does not hold up other clients, and it reads a bounded number of
+(`steps.py`), so that a large push does not delay other clients, and it reads a bounded number of
 data points.
 
     MetricsData      1 resource metrics
@@ -89,7 +89,7 @@ _INNER = {
     (_M.POINT, 7): _M.ATTRIBUTE,
     (_M.ATTRIBUTE, 2): _M.VALUE,
 }
-"""The fields that are messages of their own."""
+"""The fields that are messages."""
 
 
 def read_metrics(data: bytes | bytearray, max_points: int) -> Steps[PushedMetrics]:
@@ -258,7 +258,7 @@ class _Reader:
     def text(
         self, message: _Message, field_number: int, data: bytes | bytearray, start: int, end: int
     ) -> None:
-        """A field with a length that is no message of ours."""
+        """A field with a length that is not one of these messages."""
         match message, field_number:
             case _M.METRIC, 1:
                 self._name = data[start:end].decode("utf-8", "replace")

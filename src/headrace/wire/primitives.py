@@ -1,9 +1,8 @@
 """The scalar types in which kio's message classes are declared.
 
-kio gives every wire type a name of its own (`i32`, `TopicName`, ...). The type checker sees those
-names, so that a handler cannot put an int16 where an int64 belongs. At run time they are plain
-numbers and strings: kio's own constructors check each value with several calls, which the codec
-does again, for nothing, when it packs.
+kio has a type for every wire type (`i32`, `TopicName`, ...). The type checker uses these types, so
+that a handler cannot put an int16 where an int64 belongs. At run time they are plain numbers and
+strings: kio's constructors check each value, which the codec does again when it encodes.
 """
 
 from datetime import timedelta
@@ -20,10 +19,10 @@ if TYPE_CHECKING:
     from kio.static.primitive import f64, i8, i16, i32, i32Timedelta, i64
 
     def error(code: ErrorCode) -> WireError:
-        """Our error code where a message wants kio's."""
+        """Our error code, with the type of kio's."""
 
     def milliseconds(value: int) -> i32Timedelta:
-        """A duration of the wire."""
+        """A duration as kio's type."""
 else:
 
     def _plain(value):
@@ -37,7 +36,7 @@ else:
 
 
 def to_milliseconds(duration: timedelta) -> int:
-    """A duration of the wire as a number."""
+    """A duration of kio's type in milliseconds."""
     return duration // _MILLISECOND
 
 

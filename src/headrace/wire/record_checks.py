@@ -1,13 +1,13 @@
-"""Whether uncompressed records are what their batch's header says: checks for every append.
+"""Checks that uncompressed records match the header of their batch, at every append.
 
-`check_lengths` proves that the records' lengths fill the batch exactly, which takes little time
-for any number of records of equal size. `check_fields` looks at every field of every record and
-takes longer; it is for small batches. Both raise KafkaError INVALID_RECORD and nothing else. The
-layout of a record is in `records.py`; who needs the records themselves uses its `iterate`.
+`check_lengths` checks that the lengths of the records fill the batch exactly, which is fast for any
+number of records of equal size. `check_fields` checks every field of every record; it is slower and
+meant for small batches. Both raise KafkaError INVALID_RECORD and nothing else. The
+layout of a record is in `records.py`; its `iterate` decodes records.
 
 Both are written for speed: give them the buffer itself, because indexing a memoryview takes twice
-as long. Bytes after `end` are never trusted: positions only grow, so a record that reaches past
-the end cannot be made good by what follows, and the last position has to be the end.
+as long. Bytes after `end` cannot make an invalid batch valid: positions only grow, and the last
+position has to be the end.
 """
 
 from itertools import repeat
@@ -19,13 +19,13 @@ from headrace.wire.steps import Steps
 Buffer: TypeAlias = bytes | bytearray
 
 SMALL_RECORDS = 32
-"""Batches of up to this many records are worth `check_fields` on every append."""
+"""Batches of up to this number of records are checked with `check_fields`."""
 
 # The number of records that are checked one by one before they are compared with the first.
 _FEW_RECORDS = 5
 
-# A record of a megabyte can hold 500,000 headers. More than this many are not looked into, so that
-# one batch does not keep all clients waiting.
+# A record of a megabyte can have 500,000 headers. More than this number are not checked, so that
+# one batch does not delay all clients.
 _MOST_HEADERS = 1000
 
 _WINDOW_RECORDS = 256
@@ -39,14 +39,14 @@ _OFFSET_DELTAS = tuple(bytes(range(0, 2 * count, 2)) for count in range(SMALL_RE
 
 
 _FAR = 1 << 62
-"""Further than any buffer reaches: the next look there raises IndexError."""
+"""Larger than any buffer: indexing a buffer with it raises IndexError."""
 
 
 def _steps() -> list[tuple[int, ...]]:
     """The bytes of a key or value with its length in front, by the first two bytes.
 
-    A length of -1 is null and has no bytes but its own. _FAR stands for other negative lengths and
-    for those that take three bytes or more, or more than they need.
+    A length of -1 is null and has no further bytes. _FAR marks other negative lengths, and lengths
+    that are encoded with three bytes or more, or with more bytes than necessary.
     """
     rows: list[tuple[int, ...]] = [(_FAR,) * 256] * 256
     rows[1] = (1,) * 256
@@ -67,9 +67,9 @@ _RECORD_STEPS = [_FIELD_STEPS[3]] * _SHORTEST + _FIELD_STEPS[_SHORTEST:]
 def check_lengths(buf: Buffer, pos: int, count: int, end: int) -> None:
     """INVALID_RECORD unless the lengths of exactly `count` records fill [pos, end).
 
-    If the record at `pos` has the size s, the length of the next one stands at `pos + s`. So the
-    leading bytes of buf[pos::s] that are equal prove as many records of that size, without a loop.
-    Where sizes vary, a loop hops from record to record.
+    If the record at `pos` has the size s, the length of the next one is at `pos + s`. So equal
+    leading bytes of buf[pos::s] show as many records of that size, without a loop. If sizes vary, a
+    loop goes from record to record.
     """
     if count <= 0 or count * MIN_RECORD_BYTES > end - pos:
         raise invalid(f"{count} records cannot fit in {end - pos} bytes")
@@ -119,7 +119,7 @@ def length_steps(buf: Buffer, pos: int, count: int, end: int) -> Steps[None]:
 
 
 def _leading(column: Buffer, value: int) -> int:
-    """How many bytes at the beginning of the column have this value."""
+    """The number of bytes at the beginning of the column that have this value."""
     count, sought = len(column), _BYTES[value]
     return count if column == sought * count else count - len(column.lstrip(sought))
 
@@ -203,7 +203,7 @@ def _all_alike(
 ) -> bool:
     """Whether `count` records of the same size have the same lengths inside as the first one.
 
-    The first one, which is right, has its fields at these places: length, timestamp delta, key,
+    The first one, which is valid, has its fields at these positions: length, timestamp delta, key,
     value, header count.
     """
     start, time_at, key_at, value_at, headers_at = places

@@ -1,7 +1,7 @@
 """Decodes and encodes the single records of a batch of magic 2.
 
-Who appends and fetches never comes here; time searches, compaction, the coordinators, the
-console and topics with a codec of their own do. One record, after the batch's header and
+Produce and Fetch do not decode records. Searches by timestamp, compaction, the coordinators, the
+console and topics with their own codec do. One record, after the batch's header and
 decompression (all numbers but the attributes are zigzag variable-length integers):
 
     length            bytes that follow this field
@@ -71,9 +71,9 @@ def iterate(view: Buffer, start: int, end: int, max_decompressed: int) -> Iterat
 def walk_starts(payload: bytes | bytearray, header: Header) -> Iterator[Record | None]:
     """The records in a batch's decompressed payload; INVALID_RECORD as soon as one is wrong.
 
-    For checks of batches that may be large: keys and values are cut after a few bytes, which are
-    enough for a schema id, and very many headers are checked but not returned. None stands where
-    such headers take long; other requests run in between.
+    For checks of batches that may be large: keys and values are shortened to a few bytes, which
+    are enough for a schema id, and very many headers are checked but not returned. None is yielded
+    while such headers are checked; other requests run in between.
     """
     return _walk(payload, header, _START_BYTES)
 
@@ -115,8 +115,8 @@ def encode_batch(
 ) -> bytearray:
     """One batch of `records`, with its checksum.
 
-    The records get the offsets from `base_offset` on, one by one, and their own are not looked
-    at; with `last_offset_delta` they keep their own, gaps included, as compaction needs.
+    The records get consecutive offsets from `base_offset` on; with `last_offset_delta` they keep
+    their own offsets, including gaps, as compaction needs.
     """
     base_timestamp = records[0].timestamp if records else -1
     max_timestamp = max((record.timestamp for record in records), default=-1)
@@ -158,7 +158,7 @@ def repack(
 
 
 def _step(first: int) -> int:
-    """A record's whole size by its length's first byte.
+    """The size of a record by the first byte of its length.
 
     Negative: a second byte, times 64, is to be added to it. 0: neither.
     """
@@ -173,13 +173,13 @@ STEPS = tuple(_step(first) for first in range(256))
 
 
 def invalid(why: str) -> KafkaError:
-    """The error for records that are not what their batch says."""
+    """The error for records that do not match their batch."""
     return KafkaError(ErrorCode.INVALID_RECORD, f"the record batch is invalid: {why}")
 
 
 def _header(view: Buffer, start: int, end: int) -> Header:
     if end - start < HEADER_BYTES:
-        raise invalid(f"{end - start} bytes are less than its header")
+        raise invalid(f"{end - start} bytes are shorter than a batch header")
     header = read_header(view, start)
     if header.magic != MAGIC:
         raise KafkaError(
@@ -188,7 +188,7 @@ def _header(view: Buffer, start: int, end: int) -> Header:
         )
     if header.batch_length != end - start - OVERHEAD:
         raise invalid(
-            f"its length says {header.batch_length} bytes and not {end - start - OVERHEAD}"
+            f"its length is {header.batch_length} bytes instead of {end - start - OVERHEAD}"
         )
     return header
 
@@ -288,7 +288,7 @@ def _read_headers(
         if name is None:
             raise invalid("a header has no key")
         value, pos = _read_bytes(buf, pos, end)
-        # As in Apache Kafka, what is not UTF-8 is accepted and shown as U+FFFD.
+        # As in Apache Kafka, invalid UTF-8 is accepted and shown as U+FFFD.
         headers.append((name.decode(errors="replace"), value))
     return tuple(headers), pos
 

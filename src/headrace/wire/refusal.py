@@ -1,14 +1,14 @@
-"""The answer to a request that is refused as a whole: its own response, with the error in it.
+"""The response to a request that is refused as a whole, with the error in it.
 
-Where a response has no error of its own, every item that the request names gets it: items are
-matched by the names of their fields, which Kafka keeps the same on both sides almost everywhere.
+If the response has no top-level error, every item of the request gets the error: items are matched
+by the names of their fields, which are nearly always the same in request and response.
 """
 
 from headrace.errors import KafkaError
 from headrace.wire import codec, codec_fields
 
 _WITHOUT_ITEMS = frozenset({13, 47})
-"""LeaveGroup and OffsetDelete: an error of the whole request comes without items."""
+"""LeaveGroup and OffsetDelete: a top-level error has no items."""
 
 _OTHER_NAMES = {
     "coordinators": ("coordinator_keys",),
@@ -21,7 +21,7 @@ _OTHER_NAMES = {
 
 
 def refusal(api_key: int, request: object, error: KafkaError) -> object:
-    """The response that says `error`, in the newest shape of its API."""
+    """The response with `error`, of the newest class of its API."""
     source = None if api_key in _WITHOUT_ITEMS else request
     return _mirror(codec.response_class(api_key), source, error)
 

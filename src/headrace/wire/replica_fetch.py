@@ -1,7 +1,7 @@
-"""Fetch as followers use it: the request they write, the answer they read; versions 15 to 17.
+"""The Fetch request and response of followers, versions 15 to 17.
 
-By hand, because all records of a cluster go through here once for each follower. Bytes in, bytes
-out; the records are not copied.
+Encoded and decoded by hand, because every follower fetches all records of its partitions. The
+records are not copied.
 """
 
 import struct
@@ -25,7 +25,7 @@ _UNKNOWN_EPOCH = -1
 
 
 class PartitionToFetch(NamedTuple):
-    """A partition to be followed, and from where on."""
+    """A partition to fetch, and the fetch offset."""
 
     topic_id: bytes
     partition: int
@@ -35,7 +35,7 @@ class PartitionToFetch(NamedTuple):
 
 
 class FetchLimits(NamedTuple):
-    """How long to wait for how much."""
+    """The longest wait and the limits of bytes."""
 
     wait_ms: int
     min_bytes: int
@@ -44,7 +44,7 @@ class FetchLimits(NamedTuple):
 
 
 class FetchedPartition(NamedTuple):
-    """What the leader says of one partition; its batches are in [start, end) of the answer."""
+    """The response for one partition; its batches are in [start, end) of the whole response."""
 
     topic_id: bytes
     partition: int
@@ -56,7 +56,7 @@ class FetchedPartition(NamedTuple):
 
 
 class FetchAnswer(NamedTuple):
-    """The whole answer."""
+    """The whole response."""
 
     error: int
     session_id: int
@@ -91,7 +91,7 @@ def fetch_request(
 
 
 def read_answer(data: bytearray, pos: int, end: int) -> FetchAnswer:
-    """The answer's body in [pos, end); ValueError, IndexError or struct.error if it is none."""
+    """The response body in [pos, end); ValueError, IndexError or struct.error if malformed."""
     _, error, session_id = _answer_head(data, pos)
     found: list[FetchedPartition] = []
     topics, pos = read_uvarint(data, pos + 10)
@@ -106,7 +106,7 @@ def read_answer(data: bytearray, pos: int, end: int) -> FetchAnswer:
             size, pos = read_uvarint(data, pos + 4)
             start, pos = pos, pos + max(size - 1, 0)
             if pos > end:
-                raise ValueError("records reach past the end of the answer")
+                raise ValueError("records exceed the response")
             found.append(
                 FetchedPartition(topic_id, index, code, high_watermark, log_start, start, pos)
             )

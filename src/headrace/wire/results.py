@@ -1,7 +1,7 @@
-"""What responses to Produce and Fetch say of one partition.
+"""The results of Produce and Fetch for one partition.
 
-The handlers in `apis/records` make these results, and `fast.py` encodes them. They are classes
-with slots because these are faster to make and to read than named tuples.
+The handlers in `apis/records` create them, and `fast.py` encodes them. They are classes with slots,
+which are faster to create and to read than named tuples.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ RecordErrors: TypeAlias = Sequence[tuple[int, str]]
 
 @dataclass(slots=True)
 class ProduceResult:
-    """What a Produce response says of one partition."""
+    """The result of a Produce for one partition."""
 
     partition_index: int
     error_code: int
@@ -46,7 +46,7 @@ NO_REPLICA = -1
 
 @dataclass(slots=True)
 class FetchResult:
-    """What a Fetch response says of one partition."""
+    """The result of a Fetch for one partition."""
 
     partition_index: int
     error_code: int

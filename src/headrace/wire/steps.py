@@ -9,8 +9,8 @@ from typing import TypeAlias, TypeVar
 
 AT_ONCE_RECORDS = 1000
 AT_ONCE_BYTES = 256 * 1024
-"""The records of a batch are looked at without a pause if they are no more than this, and no larger
-when they are decompressed."""
+"""The records of a batch are checked without a pause up to this number, and up to this decompressed
+size."""
 
 Result = TypeVar("Result")
 
@@ -18,7 +18,7 @@ Steps: TypeAlias = Generator[None, None, Result]
 
 
 def finish(steps: Steps[Result]) -> Result:
-    """Run the work to its end without a pause."""
+    """Run the work without pauses; its result."""
     while True:
         try:
             next(steps)

@@ -3,7 +3,7 @@
 from headrace.errors import MalformedRequest
 
 MAX_TAGGED_FIELDS = 1000
-"""Tagged fields in one place of a message; Kafka's messages have less than ten."""
+"""The most tagged fields of a structure; Kafka's messages have less than ten."""
 
 
 def read_uvarint(buf: bytes | bytearray | memoryview, pos: int) -> tuple[int, int]:
