@@ -1,4 +1,4 @@
-"""The small text files beside the data: offsets by partition, epochs, topic ids, broker identity.
+"""The small text files of a data folder: offsets by partition, epochs, topic ids, identity.
 
     recovery-point-offset-checkpoint, log-start-offset-checkpoint, replication-offset-checkpoint,
     cleaner-offset-checkpoint
@@ -8,7 +8,7 @@
     leader-epoch-checkpoint           the same with `epoch start_offset`
     partition.metadata                `version: 0` and `topic_id: <url-safe base64>`
     meta.properties                   name=value, the broker's identity
-    moved-from                        in a partition's folder: it stands for the one in that path
+    moved-from                        in a partition's folder: it replaces the one at that path
     .kafka_cleanshutdown              a JSON object; its presence says that the stop was clean
 
 Every one is replaced as a whole (`disk.replace_file`). A file that cannot be read is treated as
@@ -54,7 +54,7 @@ def decode_lines(data: bytes, words: int) -> list[list[str]]:
         raise CorruptCheckpoint("it does not begin with version 0 and a count")
     rows = [line.split() for line in lines[2:] if line.strip()]
     if len(rows) != int(lines[1]) or any(len(row) != words for row in rows):
-        raise CorruptCheckpoint(f"it promises {lines[1].strip()} lines of {words} words")
+        raise CorruptCheckpoint(f"it does not have {lines[1].strip()} lines of {words} words")
     return rows
 
 
@@ -113,7 +113,7 @@ def read_topic_id(disk: Disk, path: str) -> uuid.UUID | None:
     except FileNotFoundError:
         return None
     except (ValueError, KeyError):
-        _log.warning("%s holds no topic id and is ignored", path)
+        _log.warning("%s has no topic id and is ignored", path)
         return None
 
 

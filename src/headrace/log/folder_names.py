@@ -1,8 +1,8 @@
 """The names of partition folders: in use, deleted, or a copy from another data folder.
 
 orders-0                  a partition
-orders-0.<id>-delete      one that is deleted; its files still have to go
-orders-0.<id>-future      a growing copy of one in another data folder
+orders-0.<id>-delete      a deleted partition; its files are still to be removed
+orders-0.<id>-future      an unfinished copy of one in another data folder
 """
 
 import uuid
@@ -31,7 +31,7 @@ def deleted_folder_name(partition: TopicPartition) -> str:
 
 
 def future_folder_name(partition: TopicPartition) -> str:
-    """A unique name for a copy that is to take the partition's place."""
+    """A unique name for a copy that will replace the partition."""
     return f"{partition}.{uuid.uuid4().hex}{FUTURE_SUFFIX}"
 
 

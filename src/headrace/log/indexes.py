@@ -6,8 +6,8 @@ of that batch in the file (int32). One entry at most every `index.interval.bytes
 Time index, 12 bytes an entry: the largest timestamp so far (int64), relative offset of the last
 record of the batch that holds it (int32). Both strictly increase.
 
-In memory an offset entry is one integer, `relative << 32 | position`: exactly what its eight
-bytes on disk say. This file knows how entries are packed and searched; which batches get one
+In memory an offset entry is one integer, `relative << 32 | position`: the same as its eight
+bytes on disk. This module packs and searches entries; which batches get one
 is decided in `segment_indexes.py`. Apache Kafka preallocates index files, so zeros may follow the
 entries.
 """
@@ -144,7 +144,7 @@ def last_time(disk: Disk, path: str) -> int:
     finally:
         disk.close(fd)
     timestamp, relative = TIME_ENTRY.unpack(entry)
-    # Apache Kafka allocates the active segment's index ahead: zeros are no entry.
+    # Apache Kafka preallocates the index of the active segment: zeros are not an entry.
     return -1 if (timestamp, relative) == (0, 0) else int(timestamp)
 
 
@@ -166,7 +166,7 @@ def offsets_to_bytes(entries: "array[int]") -> bytes:
 
 
 def plausible_offsets(entries: OffsetIndex, log_bytes: int) -> bool:
-    """Whether an offset index could belong to a log file of that size, judged by its ends."""
+    """Whether an offset index can belong to a log file of that size, by its ends."""
     if not entries:
         return True
     first, last = entries[0], entries[len(entries) - 1]

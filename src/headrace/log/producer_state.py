@@ -1,6 +1,6 @@
 """The producer state of one partition, and the validation of the next batch.
 
-Of every producer id: its epoch and the last five batches. A batch that is one of the five again
+The state of a producer id is its epoch and its last five batches. A batch that is one of the five
 is a duplicate and gets its old offset; otherwise its first sequence must follow the last one
 (after 2^31 - 1 comes 0). A transactional batch opens the producer's transaction at its first
 offset, and a marker ends it. The snapshot file, big-endian:
@@ -13,7 +13,7 @@ A producer has an entry for each of its last five batches, oldest first. Kafka w
 newest batch. Of several entries with one producer id it takes the last, so it reads these files
 as its own (docs/decisions/0038-five-batches-in-a-producer-snapshot.md).
 
-Where snapshots lie and how the log is replayed on top of them: `snapshots.py`.
+`snapshots.py` reads and writes snapshots, and replays the log on top of them.
 """
 
 import struct
@@ -47,9 +47,9 @@ class EndedTransaction(NamedTuple):
     producer_id: int
     first_offset: int
     last_offset: int
-    """The marker's own."""
+    """The offset of the marker."""
     last_stable_offset: int
-    """Below it no transaction was open any more when this one ended."""
+    """The offset below which no transaction was open when this one ended."""
     aborted: bool
 
 
@@ -165,7 +165,7 @@ class ProducerState:
         return -1
 
     def duplicate_of(self, header: HeaderFields) -> int:
-        """The base offset that the batch got when it first came, or -1 if it is new."""
+        """The base offset that the batch got at its first append, or -1 if it is new."""
         _, _, _, _, _, _, delta, _, _, producer_id, epoch, sequence, _ = header
         producer = self.producers.get(producer_id)
         if producer is not None and producer.epoch == epoch:
@@ -255,7 +255,7 @@ class ProducerState:
         (count,) = _COUNT.unpack_from(data, _HEAD.size)
         entries = data[_HEAD.size + _COUNT.size :]
         if count < 0 or len(entries) != count * _ENTRY.size:
-            raise CorruptSnapshot(f"it does not hold {count} whole entries")
+            raise CorruptSnapshot(f"it does not have {count} whole entries")
         state = cls()
         for entry in _ENTRY.iter_unpack(entries):
             producer_id, epoch, sequence, last, delta, timestamp, coordinator, start = entry

@@ -1,8 +1,8 @@
 """Removes the files of deleted segments of one folder.
 
-A segment leaves its log in memory at once. Its files follow in a worker: when the log's new start
-offset is on the disk they are renamed to `*.deleted`, so that no restart finds them, and
-`file.delete.delay.ms` later they are removed. Readers keep such a file open.
+A segment leaves its log in memory immediately. A worker removes its files: when the log's new start
+offset is on the disk, they are renamed to `*.deleted`, so that no restart finds them, and after
+`file.delete.delay.ms` they are removed. Readers keep such a file open.
 """
 
 import heapq
@@ -88,7 +88,7 @@ class Removal:
             self._remove_until(self._clock.monotonic())
 
     def finish(self) -> None:
-        """Remove everything, due or not: there are no readers any more."""
+        """Remove all files, due or not, because there are no readers."""
         self.run()
         self._remove_until(float("inf"))
 
@@ -96,9 +96,11 @@ class Removal:
         try:
             self._save_starts()
         except KafkaError as error:
-            # On a full disk nothing can be written before something is removed. Whole segments
-            # may go, since a log begins where its first file begins.
-            _logger.warning("old segments are removed although %s", error.message)
+            # A full disk needs space before anything can be written. Whole segments may be
+            # removed, since a log starts at its first file.
+            _logger.warning(
+                "removing old segments before the start offsets are saved: %s", error.message
+            )
 
     def _rename_next(self) -> None:
         with self._names:

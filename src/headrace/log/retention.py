@@ -3,15 +3,15 @@
 Whole segments are deleted, the oldest first, and never above the high watermark. A segment is due
 when
 
-    its end lies below the log's start offset           always (DeleteRecords moved the start)
+    it ends at or below the log start offset            always (DeleteRecords moved the start)
     all its records are older than retention.ms         cleanup.policy has delete or consumed
-    retention.bytes or more lie behind it               likewise
-    retention.messages or more offsets lie behind it    likewise
+    retention.bytes or more follow it                   cleanup.policy has delete or consumed
+    retention.messages or more offsets follow it        cleanup.policy has delete or consumed
     every group that counts has committed past it       cleanup.policy has consumed
 
-and the active segment too, if it holds records: then a new one is begun first. Groups named in
-retention.hold.groups keep what they have not read, up to retention.hold.bytes of what is due.
-`broker/retention.py` carries this out.
+This includes the active segment if it has records: a new one is begun first. Segments that groups
+in retention.hold.groups have not read are held, up to retention.hold.bytes.
+`broker/retention.py` deletes the segments.
 """
 
 from bisect import bisect_right
@@ -38,7 +38,7 @@ class SegmentView(Protocol):
         """Its bytes."""
 
     def newest_ms(self) -> int:
-        """The largest time of its records; where they have none, that of its last write."""
+        """The largest timestamp of its records; without timestamps, the time of its last write."""
 
 
 class Reason(Enum):
@@ -156,7 +156,7 @@ def consumed_below(settings: LogSettings, committed: Mapping[str, int]) -> int:
 def risks(
     log: LogView, settings: LogSettings, now_ms: int, committed: Mapping[str, int]
 ) -> Iterator[Risk]:
-    """The groups whose next record goes soon: `retention.warn.ratio` of a limit is left, or less.
+    """The groups whose next record is deleted soon: `retention.warn.ratio` of a limit is left.
 
     Not included: groups that have read everything, and groups whose records are deleted
     already.
@@ -181,7 +181,7 @@ def risks(
 def left_of(
     log: LogView, settings: LogSettings, now_ms: int, index: int
 ) -> list[tuple[Reason, int, int]]:
-    """Of each limit that there is: how much is left until the segment goes, and of how much."""
+    """For each limit: how much is left until the segment is deleted, and the limit itself."""
     found = []
     if settings.retention_ms >= 0:
         age_ms = now_ms - log.segments[index].newest_ms()

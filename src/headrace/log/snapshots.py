@@ -2,7 +2,7 @@
 
 `<offset>.snapshot` holds the producer state of everything below that offset. One is written when
 a segment is sealed and one at a clean stop. A damaged one is removed and the next older one used;
-without any, the log is replayed from its start. The bytes inside: `producer_state.py`.
+without any, the log is replayed from its start. The format is in `producer_state.py`.
 """
 
 import logging
@@ -62,7 +62,7 @@ def load_snapshot(
 def record_batch(
     state: ProducerState, header: Header, base_offset: int, batch: Callable[[], bytes]
 ) -> EndedTransaction | None:
-    """Bring a producer's batch into the state; the transaction that it ends, if it is a marker.
+    """Apply a producer's batch to the state; the transaction that it ends, if it is a marker.
 
     `batch` returns its bytes; it is called only for a marker.
     """
@@ -71,7 +71,7 @@ def record_batch(
         return None
     marker = decode_marker(batch())
     if marker is None:
-        _log.warning("the control batch at offset %d is no transaction marker", base_offset)
+        _log.warning("the control batch at offset %d is not a transaction marker", base_offset)
         return None
     return state.record_marker(header, base_offset, marker)
 
@@ -79,7 +79,7 @@ def record_batch(
 def replay_batch(
     state: ProducerState, segment: Segment, position: int, header: Header
 ) -> EndedTransaction | None:
-    """Bring one batch of the log into the producer state."""
+    """Apply one batch of the log to the producer state."""
     if header.producer_id < 0:
         return None
     return record_batch(
@@ -90,9 +90,9 @@ def replay_batch(
 def replay(
     state: ProducerState, segments: Sequence[Segment], start: int, end: int
 ) -> list[EndedTransaction]:
-    """Bring the batches between two offsets into the producer state, by their headers alone.
+    """Apply the batches between two offsets to the producer state, by their headers.
 
-    The transactions that end between them.
+    Returns the transactions that end between them.
     """
     ended: list[EndedTransaction] = []
     for index, segment in enumerate(segments):
@@ -112,7 +112,7 @@ def replay(
 def rebuild(
     disk: Disk, folder: str, names: Iterable[str], segments: Sequence[Segment], end: int
 ) -> ProducerState:
-    """The producer state at `end`: the best snapshot, and the log from there on."""
+    """The producer state at `end`: the newest snapshot, and the log from there on."""
     first = segments[0].base_offset
     offset, state = load_snapshot(disk, folder, list_snapshots(names), first, end)
     if offset < end:

@@ -1,8 +1,8 @@
 """Finds offsets by timestamp, for ListOffsets.
 
-The indexes lead to the one batch that can hold the answer; only that one is decoded. If it is
-large, `LongSearch` is raised: the caller completes the search beside other requests and asks again,
-with the result.
+The indexes lead to the one batch that can have the record; only that one is decoded. If it is
+large, `LongSearch` is raised: the caller completes the search between other requests and calls
+again with the result.
 """
 
 from collections.abc import Mapping, Sequence
@@ -75,7 +75,7 @@ class BatchSearch:
         self._payload = unpack(batch, 0, len(batch), self.key.header, cap)
 
     def steps(self) -> Steps[TimestampOffset | None]:
-        """The first record that is late enough, if there is one."""
+        """The first record with at least that timestamp, if there is one."""
         from headrace.wire.records import walk_starts
 
         header, timestamp_ms, start_offset = self.key
@@ -97,7 +97,7 @@ class BatchSearch:
 
 
 class LongSearch(Exception):
-    """The batch that can hold the answer takes long to search."""
+    """The search in a batch takes long, and has to be completed by the caller."""
 
     def __init__(self, search: BatchSearch) -> None:
         super().__init__()

@@ -40,7 +40,7 @@ def check_packed_count(record_count: int, max_decompressed_bytes: int) -> None:
     if record_count * MIN_RECORD_BYTES > max_decompressed_bytes:
         raise KafkaError(
             ErrorCode.INVALID_RECORD,
-            f"the batch says {record_count} records; no more than "
+            f"the batch has {record_count} records; no more than "
             f"headrace.max.decompressed.bytes={max_decompressed_bytes} of them can be read",
         )
 

@@ -1,1 +1,1 @@
-"""Compaction: the last value of every key stays."""
+"""Compaction: keeps the last value of every key."""

@@ -14,7 +14,7 @@ from headrace.wire.compression import decompress
 from headrace.wire.records import MIN_RECORD_BYTES
 
 CHUNK_BYTES = 8 << 20
-# What compressed batches may grow to before those that are there are worked on.
+# The decompressed size of batches that are processed together.
 _UNPACKED_BYTES = 16 << 20
 
 
@@ -34,7 +34,7 @@ class Batch:
 def chunks(
     disk: Disk, path: str, size: int, position: int = 0
 ) -> Iterator[tuple[bytes, list[Batch]]]:
-    """The batches of a segment file from one's position on; CORRUPT_MESSAGE if there is none."""
+    """The batches of a segment file from `position` on; CORRUPT_MESSAGE if one is malformed."""
     fd = disk.open(path, READ_ONLY)
     try:
         wanted = CHUNK_BYTES
@@ -83,7 +83,7 @@ class BatchRecords:
         begins: Sequence[int],
         ends: Sequence[int],
     ) -> None:
-        """The batches' records lie between `begins` and `ends`; INVALID_RECORD if not."""
+        """`begins` and `ends` are the positions of the records of each batch; INVALID_RECORD."""
         self.batches = batches
         self.buffer = buffer
         counts = np.array([batch.header.record_count for batch in batches], np.int64)
@@ -109,7 +109,7 @@ class BatchRecords:
 def decoded(
     buffer: bytes, batches: Sequence[Batch], max_decompressed_bytes: int
 ) -> Iterator[BatchRecords]:
-    """The records of these batches of one chunk, in several parts if they unpack to much."""
+    """The records of these batches of one chunk, in several parts if they are large."""
     if not any(batch.header.attributes & CODEC_MASK for batch in batches):
         if batches:
             begins = [batch.at + HEADER_BYTES for batch in batches]

@@ -1,11 +1,11 @@
-"""Compacting one log: the last value of every key stays, at its offset.
+"""Compacts one log: keeps the last value of every key, at its offset.
 
-Two walks. The first notes the last offset of every key in the dirty part of the log, as much of it
-as fits into the key map (`compaction/keys.py`). The second goes over everything from the log's
-beginning to there and writes what stays into new files (`compaction/rewrite.py`), a group of
-segments into one. Nothing of the log itself is touched: `compaction/swap.py` puts the new files in
-the old ones' place. This is work for a process of its own (`compaction/worker.py`); what to compact
-and when is decided in `compaction/plan.py`.
+There are two passes. The first records the last offset of every key in the dirty part of the log,
+as far as it fits into the key map (`compaction/keys.py`). The second reads everything from the log
+start to there and writes the remaining records into new files (`compaction/rewrite.py`), one for
+each group of segments. The log itself is not changed: `compaction/swap.py` replaces the old files
+by the new ones. This runs in its own process (`compaction/worker.py`); `compaction/plan.py` decides
+what to compact and when.
 """
 
 import time
@@ -27,13 +27,13 @@ from headrace.log.segment_files import INDEX, LOG, TIME_INDEX, segment_path
 from headrace.wire.batch import CONTROL, TRANSACTIONAL
 from headrace.wire.markers import decode_marker
 
-# A map with less room left than this part of it counts as full: the last few keys would have to
-# be put in one by one.
+# A map with less free space than this share counts as full: the last few keys would have to be
+# added one by one.
 _FULL_PART = 256
 
 
 def compact(job: Job, disk: Disk) -> Iterator[Answer]:
-    """Do the job; an answer as soon as there is one."""
+    """Do the job; yields each answer as soon as it is ready."""
     began = time.monotonic()
     pace = Throttler(job.bytes_per_second)
     try:
@@ -108,7 +108,7 @@ class FirstWalk:
         return True
 
     def _counts(self, batch: Batch, buffer: bytes) -> bool:
-        """Whether the batch has records that are there for readers."""
+        """Whether the batch has records that consumers see."""
         header, last = batch.header, batch.last_offset
         producer_id, count = header.producer_id, header.record_count
         if header.attributes & CONTROL:

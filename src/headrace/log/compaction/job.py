@@ -1,8 +1,8 @@
 """The messages between the broker and the compaction process: lines of JSON.
 
 A job is for one log: its sealed segments before `end`, and what the other process needs to know of
-the log without opening it. The answers are one `Cleaned` for every group
-of segments, as soon as its new files are on the disk, and a `Finished` or a `Failed` at the end.
+the log without opening it. The answers are one `Cleaned` for every group of segments, as soon as
+its new files are on the disk, and a `Finished` or a `Failed` at the end.
 """
 
 import json
@@ -35,7 +35,7 @@ class Job:
     """Memory for the keys; the rest is left for the next run."""
     map_load_factor: float
     bytes_per_second: float
-    """The most to read and write."""
+    """The limit of reads and writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Cleaned:
     """Their base offsets; the new segment has the first one's."""
     size: int
     aborted: tuple[int, ...]
-    """The markers' offsets of the aborted transactions of which something is left."""
+    """The offsets of the markers of aborted transactions that still have data."""
 
 
 @dataclass(frozen=True, slots=True)

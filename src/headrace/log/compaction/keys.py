@@ -1,10 +1,10 @@
-"""The last offset of every key, in a table of fixed size: what compaction knows of a dirty log.
+"""The key map of compaction: the last offset of every key, in a table of fixed size.
 
 The table has no keys, only a 128-bit hash with a random seed per table: a collision of two keys is
 as unlikely as a disk error that passes its checksum, and clients cannot construct such keys. A slot
-has three numbers of 64 bits: two halves of the hash (a first half of 0 says that the slot is free)
-and the offset. A collision goes on to the slot that lies a second number of the hash further. All
-keys of a chunk take each step together.
+has three numbers of 64 bits: two halves of the hash (a first half of 0 means a free slot) and the
+offset. After a collision, the next slot is tried, at a distance that depends on the hash. All keys
+of a chunk are processed together in each step.
 """
 
 import os
@@ -16,7 +16,7 @@ import numpy.typing as npt
 from headrace.wire.columns import Columns, Numbers
 
 Hashes = npt.NDArray[np.uint64]
-"""A row a key, two columns: the halves of its hash."""
+"""One row for each key, two columns: the halves of its hash."""
 
 SLOT_BYTES = 24
 
@@ -34,8 +34,8 @@ _MASKS = np.array([(1 << 8 * n) - 1 for n in range(_WORD_BYTES + 1)], np.uint64)
 class KeyHash:
     """A hash of 128 bits with a random seed.
 
-    Four sums of products with random numbers, of each the upper half: for any two keys the chance
-    to agree in one sum is 2^-32, independent of the others.
+    The upper halves of four sums of products with random numbers: the probability that two keys
+    agree in one of them is 2^-32, independent of the others.
     """
 
     def __init__(self) -> None:
@@ -106,7 +106,7 @@ class KeyMap:
     """Keys and the last offset of each."""
 
     def __init__(self, max_bytes: int, load_factor: float, expected_keys: int) -> None:
-        """No more than `max_bytes`, and less if `expected_keys` leave half of that empty."""
+        """Uses at most `max_bytes`, and less if `expected_keys` would fill less than half of it."""
         slots = min(max_bytes // SLOT_BYTES, 2 * expected_keys + 16)
         self._slots = _prime_at_most(max(slots, 3))
         self._table = np.zeros((self._slots, 3), np.uint64)
@@ -116,7 +116,7 @@ class KeyMap:
 
     @property
     def room(self) -> int:
-        """How many keys there is certainly room for."""
+        """The number of keys that certainly fit."""
         return self.capacity - self.count
 
     def hashes(self, columns: Columns, chosen: Numbers) -> Hashes:
@@ -136,7 +136,7 @@ class KeyMap:
             found = table.take(slots, axis=0)
             free = np.flatnonzero(found[:, 0] == 0)
             if free.size:
-                # Of several that want one slot the last gets it, in all its columns.
+                # If several keys want one slot, the last one gets it, in all its columns.
                 wanted = slots[free]
                 table[wanted, :2] = hashes[free]
                 self.count += np.unique(wanted).size
@@ -168,7 +168,7 @@ class KeyMap:
         return result
 
     def _begin(self, hashes: Hashes) -> tuple[Numbers, Numbers]:
-        """The first slot of each key, and how far it is to its next."""
+        """The first slot of each key, and the distance to its next one."""
         slots = ((hashes[:, 0] >> _32) * np.uint64(self._slots)) >> _32
         steps = ((hashes[:, 1] >> _32) * np.uint64(self._slots - 1)) >> _32
         return slots.view(np.int64), steps.view(np.int64) + 1
@@ -180,7 +180,7 @@ class KeyMap:
 
 
 def _prime_at_most(number: int) -> int:
-    """The largest prime that is not above; with it every step visits all slots."""
+    """The largest prime up to that size, so that any distance visits all slots."""
     while any(number % divisor == 0 for divisor in range(2, int(number**0.5) + 1)):
         number -= 1
     return number

@@ -4,8 +4,8 @@
     log start         first dirty offset              first uncleanable      log end
 
 Everything before the first dirty offset went through a compaction; `cleaner-offset-checkpoint` has
-it. The active segment is never compacted, nor is a segment that holds anything of an open
-transaction, that is not flushed, or that is younger than `min.compaction.lag.ms`.
+it. The active segment is never compacted, nor is a segment that has records of an open transaction,
+is not flushed, or is younger than `min.compaction.lag.ms`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -38,11 +38,11 @@ class CompactionPlan:
     clean_bytes: int
     dirty_bytes: int
     overdue: bool
-    """Whether something waits for longer than `max.compaction.lag.ms`."""
+    """Whether a record is dirty for longer than `max.compaction.lag.ms`."""
 
     @property
     def dirty_ratio(self) -> float:
-        """The share of what can be compacted that was not yet."""
+        """The dirty share of the bytes that can be compacted."""
         total = self.clean_bytes + self.dirty_bytes
         return self.dirty_bytes / total if total else 0.0
 
@@ -118,8 +118,8 @@ class SourceSegment(NamedTuple):
 def groups(sources: Sequence[SourceSegment], job: Job) -> Iterator[list[tuple[int, int]]]:
     """Which neighbours become one segment: (base offset, bytes) of each.
 
-    Together they keep to segment.bytes and to segment.index.bytes even if nothing goes, and
-    their offsets to the 31 bits that an index has for them.
+    A group fits into segment.bytes and segment.index.bytes even if nothing is removed, and its
+    offsets fit into the 31 bits of index entries.
     """
     ends = [*(source.base_offset for source in sources[1:]), job.end]
     group: list[tuple[int, int]] = []

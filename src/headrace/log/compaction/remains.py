@@ -1,8 +1,8 @@
-"""What is left of batches after some of their records went, as the bytes of new batches.
+"""Writes batches without the records that compaction removes.
 
-Offsets and times in a record are deltas from its batch's, so the records that stay are copied as
-they are, in runs of neighbours. Only a batch that gets a delete horizon has to be written record
-by record, because that changes the time from which its deltas count.
+Offsets and timestamps in a record are deltas from those of its batch, so the remaining records are
+copied unchanged, in runs of neighbours. Only a batch that gets a delete horizon has to be written
+record by record, because that changes its base timestamp.
 """
 
 from typing import TypeAlias
@@ -33,7 +33,7 @@ _EMPTY_ATTRIBUTES = LOG_APPEND_TIME | TRANSACTIONAL | CONTROL
 
 
 class Remains:
-    """The records of some batches, and which of them stay."""
+    """The records of some batches, and which of them are kept."""
 
     __slots__ = ("_latest", "_records", "_run_ends", "_run_starts", "_runs", "_stay", "counts",
                  "tombstones")  # fmt: skip
@@ -43,13 +43,13 @@ class Remains:
         self._records = records
         self._stay = stay
         self.counts: list[int] = np.add.reduceat(stay, firsts, dtype=np.int64).tolist()
-        """How many records of each batch stay."""
+        """The number of records of each batch that are kept."""
         tombs = stay & (columns.value_bytes < 0)
         self.tombstones: list[bool] = np.logical_or.reduceat(tombs, firsts).tolist()
         """Whether there are tombstones among them."""
         deltas = np.where(stay, columns.timestamp_deltas, np.iinfo(np.int64).min)
         self._latest: list[int] = np.maximum.reduceat(deltas, firsts).tolist()
-        # A run begins where a record stays and the one before it in its batch does not.
+        # A run begins at a record that is kept after one that is not, within a batch.
         before = np.empty_like(stay)
         before[0], before[1:] = False, stay[:-1]
         before[firsts] = False
@@ -63,7 +63,7 @@ class Remains:
         self._runs: list[int] = [0, *np.cumsum(counts).tolist()]
 
     def rebuilt(self, index: int, delete_horizon_ms: int | None) -> bytearray:
-        """The batch with the records that stay; with a new delete horizon unless that is None."""
+        """The batch with the kept records; with a new delete horizon unless that is None."""
         header = self._records.batches[index].header
         attributes, base_time = header.attributes, header.base_timestamp
         if attributes & LOG_APPEND_TIME:
@@ -108,7 +108,7 @@ class Remains:
 
 
 def emptied(header: Header) -> bytearray:
-    """The batch without its records: what its producer and its offsets were."""
+    """The batch without its records; it keeps the producer's sequence and the offsets."""
     return _batch(
         header, header.attributes & _EMPTY_ATTRIBUTES, _NO_TIMESTAMP, header.max_timestamp, 0, b""
     )

@@ -1,14 +1,14 @@
-"""The second walk of compaction: what is left of each batch, written into new segment files.
+"""The second pass of compaction: writes what is left of each batch into new segment files.
 
-A record stays if it is the last of its key, or if it lies behind the end of the key map. A
-tombstone stays `delete.retention.ms` longer than the first walk that meets it: that walk writes the
-time at which it may go into the batch (attribute bit 6; the base timestamp is then that time, the
-delete horizon). Transaction markers stay until nothing of their transaction is left, and then as
-long as a tombstone. A batch of which nothing is left goes, unless it holds the last sequence number
-of an active producer or the last offset of the walk: it then stays as a header without records.
+A record is kept if it is the last one of its key, or if it is after the end of the key map. A
+tombstone is kept for `delete.retention.ms` after the first pass that reads it: that pass writes the
+time at which it may be removed, the delete horizon, into the batch (attribute bit 6; the base
+timestamp is then that time). Transaction markers are kept until no data of their transaction is
+left, and then as long as a tombstone. An empty batch is removed, unless it has the last sequence of
+an active producer or the last offset of the pass: then it is kept as a header without records.
 
-Batches that keep all their records are copied as they are, the others keep everything that their
-header says but their length, count, largest timestamp and checksum.
+Batches that keep all their records are copied unchanged. The others keep their header except for
+length, count, largest timestamp and checksum.
 """
 
 from collections.abc import Iterator
@@ -52,10 +52,10 @@ class _BatchDecision(NamedTuple):
 
     batch: Batch
     records_go: bool
-    """Keep all records."""
+    """Whether all records are removed."""
     stays_empty: bool
     marker_due: bool
-    """A marker whose transaction is gone: it gets a delete horizon, as a tombstone does."""
+    """Whether it is a marker without data of its transaction: it gets a delete horizon."""
 
 
 class _Output:
@@ -78,7 +78,7 @@ class _Output:
         self.size += len(piece)
 
     def write(self) -> int:
-        """Write what was added; the bytes written. The chunk that it came from is free then."""
+        """Write the added batches; returns the bytes written. Their chunk may be freed then."""
         pending = self._pending
         if pending:
             write_fully(self._disk, self._fd, b"".join(self._pieces), self.size - pending)
@@ -105,7 +105,7 @@ class _Output:
 
 
 class Rewrite:
-    """The walk over all groups of one job."""
+    """The second pass over all groups of one job."""
 
     def __init__(self, disk: Disk, job: Job, keys: KeyMap, map_end: int, pace: Throttler) -> None:
         """Everything up to `map_end` is in `keys`."""
@@ -190,7 +190,7 @@ class Rewrite:
         return _BatchDecision(batch, goes, stays, marker_due)
 
     def _is_last_of_producer(self, header: Header) -> bool:
-        """Whether the batch has the sequence or the epoch by which its producer is known."""
+        """Whether the batch has the last sequence or the epoch of an active producer."""
         last = self._last_data.get(header.producer_id)
         if last is None:
             return False
@@ -201,17 +201,17 @@ class Rewrite:
             and header.producer_epoch == self._last_epoch[header.producer_id]
         )
 
-    # -- which records stay ---------------------------------------------------------------------
+    # -- which records are kept -----------------------------------------------------------------
 
     def _remains(self, buffer: bytes, batches: list[Batch]) -> Iterator[tuple[Remains, int]]:
-        """Of each batch: the part in which it was unpacked, and its place there."""
+        """For each batch, the part in which it was decompressed, and its index there."""
         for records in decoded(buffer, batches, self._job.max_decompressed_bytes):
             remains = Remains(records, self._stay(records))
             for index in range(len(records.batches)):
                 yield remains, index
 
     def _stay(self, records: BatchRecords) -> Flags:
-        """Which of the records stay."""
+        """Which of the records are kept."""
         columns, offsets = records.columns, records.offsets
         stay: Flags = offsets > self._map_end
         mapped = np.flatnonzero(~stay & (columns.key_bytes >= 0))

@@ -1,4 +1,4 @@
-"""A log's compaction as the broker sees it: the plan from the log's state, and the job to send."""
+"""The plan of a log's compaction, and the job that the broker sends to the process."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from headrace.log.log import Log
 
 @dataclass(frozen=True, slots=True)
 class CompactionLimits:
-    """What the broker's settings allow a compaction."""
+    """The limits of a compaction from the broker's settings."""
 
     map_bytes: int
     map_load_factor: float

@@ -1,12 +1,12 @@
 """Replaces segments by their compacted files, safely across a crash.
 
-    1. 0.log.cleaned  ->  0.log.swap       and so the indexes: the swap takes effect with the last
-    of them 2. 0.log          ->  0.log.deleted    all files of all the old segments
-    3. 0.log.swap     ->  0.log            and so the indexes
+    1. 0.log.cleaned  ->  0.log.swap       and the indexes; the last rename makes the swap effective
+    2. 0.log          ->  0.log.deleted    all files of all the old segments
+    3. 0.log.swap     ->  0.log            and the indexes
 
 After a crash, opening the log undoes an incomplete step 1 and completes the swap otherwise,
-exactly as Apache Kafka does, so that each can open the other's folders. All of it is a few
-renames, quick enough for the event loop; the new files' bytes are on the disk before it begins.
+exactly as Apache Kafka does, so that each can open the other's folders. The swap consists of a few
+renames, which are fast enough for the event loop; the new files are synced before.
 """
 
 import logging
@@ -61,7 +61,7 @@ def put_in_place(log: "Log", old: Sequence[Segment], size: int, aborted: Iterabl
 
 
 def swap_files(disk: Disk, old: Sequence[Segment]) -> list[str]:
-    """Put the `.cleaned` files of the first segment in the place of all; what is to be removed."""
+    """Replace all by the `.cleaned` files of the first segment; the files to remove."""
     folder, base = old[0].files.folder, old[0].base_offset
     _rename(disk, folder, base, CLEANED, SWAP)
     garbage: list[str] = []
@@ -95,7 +95,7 @@ def remove_cleaned(disk: Disk, folder: str) -> None:
 
 
 def settle(disk: Disk, folder: str, names: Sequence[str]) -> list[str]:
-    """Finish or take back a swap that was interrupted; the folder's names afterwards."""
+    """Complete or undo a swap that was interrupted; the names in the folder afterwards."""
     left = [name for name in names if name.endswith((CLEANED, SWAP))]
     if not left:
         return [*names]
@@ -147,7 +147,7 @@ def _offset(name: str) -> int:
 
 
 def _end_offset(disk: Disk, path: str, base: int) -> int:
-    """The offset behind the last batch of a segment file; at least behind `base`."""
+    """The offset after the last batch of a segment file, and after `base`."""
     fd = disk.open(path, READ_ONLY)
     try:
         size, position, end = disk.size(fd), 0, base + 1

@@ -1,4 +1,4 @@
-"""How fast compaction may read and write: `log.cleaner.io.max.bytes.per.second`."""
+"""The rate limit of compaction: `log.cleaner.io.max.bytes.per.second`."""
 
 import time
 

@@ -25,7 +25,7 @@ class CleanedTransactions:
     __slots__ = ("_aborted", "_committed", "_seen", "_upcoming", "kept")
 
     def __init__(self, aborted: Iterable[tuple[int, int, int, int]]) -> None:
-        # The nearest one last.
+        # Ordered by first offset, the next one last.
         rows = map(AbortedTransaction._make, aborted)
         self._upcoming = sorted(rows, key=_first_offset, reverse=True)
         # Open transactions that will be aborted, by producer id, and which of them have data.
@@ -44,7 +44,7 @@ class CleanedTransactions:
             if last_offset < aborted.marker_offset:
                 self._seen.add(producer_id)
                 return True
-            # Its marker is gone. What follows must not be taken for the same transaction.
+            # Its marker was removed. Later data belongs to another transaction.
             del self._aborted[producer_id]
         self._committed.add(producer_id)
         return False

@@ -1,7 +1,7 @@
-"""The process that compacts: jobs come in on one pipe as lines, answers go out on another.
+"""The compaction process: reads jobs as lines from one pipe and writes answers to another.
 
-The broker starts it when there is something to do and closes its input when there is not. It has a
-low priority, and it dies with its broker: two that write the same files would ruin them.
+The broker starts it when there is a job and closes its input when there is none. It has a low
+priority, and it ends with its broker: two processes that write the same files would damage them.
 """
 
 import ctypes
@@ -23,7 +23,7 @@ def _die_with(parent: int) -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
-        os._exit(1)  # it ended before we asked
+        os._exit(1)  # the broker had ended before
 
 
 def main(parent: int) -> None:
