@@ -46,17 +46,26 @@ class Outcome:
 
 def build(tls: bool = False) -> None:
     """Compiles the blaster when it is missing or older than its source."""
-    program = TLS_PROGRAM if tls else PROGRAM
-    if program.exists() and program.stat().st_mtime >= SOURCE.stat().st_mtime:
+    if tls:
+        compile_program(TLS_PROGRAM, SOURCE, "-DWITH_TLS", *WITH_OPENSSL)
+    else:
+        compile_program(PROGRAM, SOURCE)
+
+
+WITH_OPENSSL = ("-lssl", "-lcrypto")
+
+
+def compile_program(program: Path, source: Path, *options: str) -> None:
+    """Compiles a client when it is missing or older than its source."""
+    if program.exists() and program.stat().st_mtime >= source.stat().st_mtime:
         return
     if shutil.which("gcc") is None:
         raise SystemExit("benchmarks need gcc: install the Debian packages gcc and libc6-dev")
     WORK.mkdir(exist_ok=True)
-    command = ["gcc", "-O2", "-Wall", "-o", str(program), str(SOURCE)]
-    if not tls:
-        subprocess.run(command, check=True)
-    elif subprocess.run([*command, "-DWITH_TLS", "-lssl", "-lcrypto"], check=False).returncode:
-        raise SystemExit("benchmarks of TLS need OpenSSL's headers: install libssl-dev")
+    command = ["gcc", "-O2", "-Wall", "-o", str(program), str(source), *options]
+    if subprocess.run(command, check=False).returncode:
+        hint = ": install libssl-dev for OpenSSL's headers" if options else ""
+        raise SystemExit(f"{source.name} cannot be compiled{hint}")
 
 
 def blast(port: int, load: Load, seconds: float, warm_s: float = 0.3) -> Outcome:

@@ -9,15 +9,26 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 from benchmarks import frames
-from benchmarks.blaster import WORK, Load, Outcome, RawConnection, blast, fill
+from benchmarks.blaster import (
+    WITH_OPENSSL,
+    WORK,
+    Load,
+    Outcome,
+    RawConnection,
+    blast,
+    compile_program,
+    fill,
+)
 from benchmarks.processes import Rate, cpu_nanoseconds, resident_mb
 from benchmarks.rows import Effort, Row
 from benchmarks.security.brokers import (
     BEARER,
     PASSWORD,
     SCRAM,
+    USER,
     Credentials,
     Secured,
     SecuredHeadrace,
@@ -41,7 +52,9 @@ from headrace.security.acls import (
 from tests.support.raw import frame
 
 API_VERSIONS = frame(18, 0, b"")
-LOGIN_CLIENTS = 2
+LOGIN_THREADS = 8
+LOGINS_SOURCE = Path(__file__).with_name("logins.c")
+LOGINS = WORK / "logins"
 IDLE_CONNECTIONS = 500
 ACLS = 10_000
 PAIRS = 5
@@ -130,19 +143,23 @@ def logins(mechanism: str) -> Callable[[Broker, Effort], float]:
     """Logins per second over TLS, each with a connection of its own."""
 
     def measure(broker: Broker, effort: Effort) -> float:
+        compile_program(LOGINS, LOGINS_SOURCE, *WITH_OPENSSL, "-lpthread")
         seconds = max(effort.seconds, 2.0)
-        command = [sys.executable, "-m", "benchmarks.security.logins"]
         secret = PASSWORD if mechanism == SCRAM else secured(broker).token
-        command += [str(secured(broker).login_port), mechanism, str(seconds), secret]
+        arguments = [secured(broker).login_port, mechanism, seconds, USER, secret, LOGIN_THREADS]
         before = cpu_nanoseconds(broker.pid)
-        clients = [
-            subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-            for _ in range(LOGIN_CLIENTS)
-        ]
-        counts = [client.communicate(timeout=seconds + 60)[0] for client in clients]
-        if any(client.returncode for client in clients):
-            raise RuntimeError(f"logins by {mechanism} failed on port {broker.port}")
-        count = sum(map(int, counts))
+        done = subprocess.run(
+            [str(LOGINS), *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            timeout=seconds + 60,
+            check=False,
+        )
+        if done.returncode:
+            raise RuntimeError(
+                f"logins by {mechanism} failed on port {broker.port}: {done.stderr.strip()}"
+            )
+        count = int(done.stdout)
         cpu_us = (cpu_nanoseconds(broker.pid) - before) / count / 1000
         return Rate(count / seconds, cpu_us)
 

@@ -34,8 +34,8 @@ class TlsTransport:
     def _receive_into(self, view: memoryview) -> int:
         """Fill the buffer with the records that have arrived.
 
-        After a record that is not full another one is unlikely, and a vain attempt costs a tenth
-        of a request with 16 KB. If there is one, the poller reports it.
+        After a record that is not full another one is unlikely, and a vain attempt costs 3 us. If
+        there is one, the poller reports it.
         """
         read = self._sock.read
         filled, room = 0, len(view)
@@ -81,7 +81,7 @@ class TlsTransport:
         """Send as the interface says.
 
         The kernel collects several records into large segments. Sent one by one they cost the
-        broker a third more, and wake the client for each of them.
+        broker a quarter more CPU, and the client as well (decision 0056).
         """
         if sum(map(_size, out)) <= _RECORD_BYTES:
             return self._drain(out)
