@@ -23,13 +23,13 @@ from headrace.clock import ManualClock
 from headrace.cluster.image import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from headrace.coordination.groups import consumer
 from headrace.coordination.groups.classic import ClassicGroup
-from headrace.coordination.groups.consumer import Beat, ConsumerGroup
+from headrace.coordination.groups.consumer import ConsumerGroup, ConsumerHeartbeat
 from headrace.coordination.groups.group import Committer, Heartbeat, Join, Leaver, Sync
 from headrace.coordination.groups.registry import Groups
 from headrace.coordination.offsets import OffsetToCommit
 from headrace.coordination.outcome import Outcome, Reply, Token
 from headrace.coordination.runtime import Runtime
-from headrace.coordination.transactions import NOBODY, Identity, Transactions
+from headrace.coordination.transactions import NO_PRODUCER, Identity, Transactions
 from headrace.errors import ErrorCode, KafkaError
 from headrace.replication.partition import Partition
 from headrace.types import TopicPartition
@@ -264,7 +264,7 @@ class RefusedGroups(Refusing):
             "expression": None, "assignor": None, "owned": {}, "client_id": "client",
             "client_host": "/127.0.0.1", **fields,
         }  # fmt: skip
-        beat = Beat(**values)  # type: ignore[arg-type]
+        beat = ConsumerHeartbeat(**values)  # type: ignore[arg-type]
         return self.run_operation(
             refused, lambda groups, token, now: consumer.heartbeat(groups, beat, token, now), True
         )
@@ -373,11 +373,11 @@ class RefusedTransactions(Refusing):
     @property
     def who(self) -> Identity:
         one = cast(Transactions, self.state).ids.get(GROUP)
-        return NOBODY if one is None else Identity(one.producer_id, one.epoch)
+        return NO_PRODUCER if one is None else Identity(one.producer_id, one.epoch)
 
     @rule(refused=REFUSED, again=st.booleans())
     def init(self, refused: bool, again: bool) -> None:
-        given = self.who if again else NOBODY
+        given = self.who if again else NO_PRODUCER
         self.run_operation(refused, lambda state, token, _: state.init(GROUP, 9000, given, token))
 
     @rule(refused=REFUSED, index=st.integers(0, 2))

@@ -13,7 +13,7 @@ from headrace.cluster.image import OFFSETS_TOPIC
 from headrace.coordination.coordinator_topic import java_hash
 from headrace.coordination.group_runtime import GroupCoordinator
 from headrace.coordination.groups import consumer
-from headrace.coordination.groups.consumer import Beat, BeatAnswer
+from headrace.coordination.groups.consumer import ConsumerHeartbeat, ConsumerHeartbeatReply
 from headrace.coordination.groups.group import Committer, Join, Joined, Leaver, Left, Sync, Synced
 from headrace.coordination.groups.registry import Groups
 from headrace.coordination.offsets import OffsetToCommit
@@ -358,18 +358,20 @@ def test_a_response_waits_for_the_flush_if_the_topic_requires_it(tmp_path: Path)
     broker.close()
 
 
-def beat(groups: GroupCoordinator, member_id: str, epoch: int, group_id: str = "g") -> BeatAnswer:
+def beat(
+    groups: GroupCoordinator, member_id: str, epoch: int, group_id: str = "g"
+) -> ConsumerHeartbeatReply:
     """A heartbeat of a consumer group's member that reads orders and returns."""
-    request = Beat(
+    request = ConsumerHeartbeat(
         group_id, member_id, epoch, None, None, 60_000, ("orders", "returns"), None, None, {}, "c",
         "/h",
     )  # fmt: skip
     found = groups.run(
         group_id,
         lambda shard, token, now: consumer.heartbeat(shard, request, token, now),
-        itself(BeatAnswer),
+        itself(ConsumerHeartbeatReply),
     )
-    assert isinstance(found, BeatAnswer)
+    assert isinstance(found, ConsumerHeartbeatReply)
     return found
 
 

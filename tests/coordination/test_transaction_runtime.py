@@ -17,7 +17,7 @@ from headrace.coordination.groups.registry import Groups
 from headrace.coordination.offsets import OffsetToCommit
 from headrace.coordination.outcome import Outcome, Reply, Token
 from headrace.coordination.transaction_records import TransactionState
-from headrace.coordination.transactions import NOBODY, Identity
+from headrace.coordination.transactions import NO_PRODUCER, Identity
 from headrace.errors import ErrorCode, KafkaError
 from headrace.replication.partition import Partition
 from headrace.types import TopicPartition
@@ -52,7 +52,7 @@ async def begin(broker: OneBroker, *partitions: TopicPartition) -> Identity:
     who = await value(
         transactions.run(
             NAME,
-            lambda state, token, _: state.init(NAME, 60_000, NOBODY, token),
+            lambda state, token, _: state.init(NAME, 60_000, NO_PRODUCER, token),
             itself(Identity),
         )
     )

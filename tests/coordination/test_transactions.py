@@ -11,7 +11,7 @@ import pytest
 from headrace.coordination.load import Latest, replay_transactions
 from headrace.coordination.outcome import Outcome, Token
 from headrace.coordination.transaction_records import Transaction, TransactionState
-from headrace.coordination.transactions import LAST_EPOCH, NOBODY, Identity, Transactions
+from headrace.coordination.transactions import LAST_EPOCH, NO_PRODUCER, Identity, Transactions
 from headrace.errors import ErrorCode, KafkaError
 from headrace.types import TopicPartition
 
@@ -78,7 +78,7 @@ class Shard:
 
     # ------------------------------------------------------------------------ the clients' side
 
-    def init(self, given: Identity = NOBODY, timeout_ms: int = TIMEOUT_MS) -> Identity:
+    def init(self, given: Identity = NO_PRODUCER, timeout_ms: int = TIMEOUT_MS) -> Identity:
         return self.ask(partial(self.state.init, NAME, timeout_ms, given))
 
     def add(self, who: Identity, *partitions: TopicPartition, version: int = V2) -> None:
@@ -149,7 +149,7 @@ def test_used_up_epochs_bring_a_new_producer_id(shard: Shard) -> None:
 
 @pytest.mark.parametrize("timeout_ms", [0, -1, 900_001])
 def test_a_timeout_that_is_not_allowed_is_refused(shard: Shard, timeout_ms: int) -> None:
-    refused(ErrorCode.INVALID_TRANSACTION_TIMEOUT, shard.init, NOBODY, timeout_ms)
+    refused(ErrorCode.INVALID_TRANSACTION_TIMEOUT, shard.init, NO_PRODUCER, timeout_ms)
 
 
 # ---------------------------------------------------------------- partitions, commits, aborts

@@ -1,1 +1,1 @@
-"""Group coordination: pure state machines, and the runtime that feeds them from the log."""
+"""Coordinators of groups and transactions: pure state machines, and the runtime that runs them."""

@@ -61,7 +61,7 @@ class PartitionMetadataKey:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupMemberMetadataKey:
-    """Type 5: who a member is, and what it subscribes to."""
+    """Type 5: a member and its subscription."""
 
     group_id: str
     member_id: str
@@ -82,7 +82,7 @@ class TargetMetadataKey:
 
 @dataclass(frozen=True, slots=True)
 class TargetMemberKey:
-    """Type 7: what a member should own."""
+    """Type 7: the target assignment of a member."""
 
     group_id: str
     member_id: str
@@ -93,7 +93,7 @@ class TargetMemberKey:
 
 @dataclass(frozen=True, slots=True)
 class CurrentAssignmentKey:
-    """Type 8: what a member owns."""
+    """Type 8: the current assignment of a member."""
 
     group_id: str
     member_id: str
@@ -104,7 +104,7 @@ class CurrentAssignmentKey:
 
 @dataclass(frozen=True, slots=True)
 class RegularExpressionKey:
-    """Type 16: the topics that an expression stands for."""
+    """Type 16: the topics that an expression matches."""
 
     group_id: str
     expression: str
@@ -138,7 +138,7 @@ def _key(kind: int, *strings: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupMetadata:
-    """The group's epoch, and a hash of the topics that it was reached with (0: none known)."""
+    """The group's epoch, and a hash of the subscribed topics at that epoch (0: unknown)."""
 
     epoch: int
     metadata_hash: int = 0
@@ -160,7 +160,7 @@ class ConsumerGroupMetadata:
 
 @dataclass(frozen=True, slots=True)
 class PartitionMetadata:
-    """A record of older versions; kept unparsed, because it is not used."""
+    """A record of older versions. It is not parsed, because it is not used."""
 
     raw: bytes
 
@@ -189,7 +189,7 @@ class ClassicMembership:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupMemberMetadata:
-    """Who a member is, and what it subscribes to; `classic` if it uses the classic protocol."""
+    """A member and its subscription; `classic` if it uses the classic protocol."""
 
     instance_id: str | None
     rack_id: str | None
@@ -252,7 +252,7 @@ class TargetMetadata:
 
 @dataclass(frozen=True, slots=True)
 class TargetMember:
-    """What a member should own."""
+    """The target assignment of a member."""
 
     partitions: Assignment
 
@@ -268,7 +268,7 @@ class TargetMember:
 
 @dataclass(frozen=True, slots=True)
 class CurrentAssignment:
-    """What a member owns, what it must give up, and how far its reconciliation is."""
+    """What a member owns, what it must revoke, and the state of its reconciliation."""
 
     member_epoch: int
     previous_epoch: int
@@ -299,7 +299,7 @@ class CurrentAssignment:
 
 @dataclass(frozen=True, slots=True)
 class RegularExpression:
-    """The topics that an expression stood for, by which metadata and when."""
+    """The topics that an expression matched, with the metadata version and the time."""
 
     topics: tuple[str, ...]
     version: int
@@ -349,7 +349,7 @@ KEY_TYPES = frozenset(_TYPES)
 
 
 def decode(key: bytes, value: bytes | None) -> ConsumerRecord:
-    """A record of the log; UnknownRecord if its type or its value's version is not known here."""
+    """A record of the log; UnknownRecord if its type or its value's version is unknown."""
     try:
         return _decode(key, value)
     except (struct.error, IndexError, ValueError) as error:
@@ -404,7 +404,7 @@ def _classic_bytes(classic: ClassicMembership) -> bytes:
         out += uvarint(len(protocol.metadata) + 1)
         out += protocol.metadata
         out += _NO_TAGS
-    # A nullable structure in a tag starts with a byte that says whether it is there.
+    # A nullable structure in a tagged field begins with a byte: 1 if it is present.
     return b"\x01" + bytes(out) + _NO_TAGS
 
 
@@ -422,7 +422,7 @@ def _classic(raw: bytes | None) -> ClassicMembership | None:
 
 
 class _Source:
-    """A value that is being read; by default from behind its version."""
+    """Reads a value from left to right; by default from after its version."""
 
     __slots__ = ("at", "data")
 
@@ -433,7 +433,7 @@ class _Source:
     def take(self, count: int) -> bytes:
         raw = self.data[self.at : self.at + count]
         if len(raw) != count:
-            raise ValueError(f"a field of {count} bytes reaches past the end of its record")
+            raise ValueError(f"a field of {count} bytes exceeds its record")
         self.at += count
         return raw
 
@@ -445,7 +445,7 @@ class _Source:
         return self.take(1)[0]
 
     def length(self) -> int:
-        """How many elements or bytes follow; null counts as none."""
+        """The number of elements or bytes that follow; 0 for null."""
         value, self.at = read_uvarint(self.data, self.at)
         return max(value - 1, 0)
 
@@ -466,7 +466,7 @@ class _Source:
         self.at = skip_tagged_fields(self.data, self.at)
 
     def tagged(self, wanted: int) -> bytes | None:
-        """The tagged field with this number, if it is among those that end the value."""
+        """The tagged field with this number, or None."""
         found = None
         count, self.at = read_uvarint(self.data, self.at)
         for _ in range(count):
@@ -496,7 +496,7 @@ def group_tombstones(
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[ConsumerRecord]:
-    """Records that remove a member: what it owns, what it should own, and then itself."""
+    """Records that remove a member: its current and target assignments, and then itself."""
     return [
         (CurrentAssignmentKey(group_id, member_id), None),
         (TargetMemberKey(group_id, member_id), None),

@@ -31,7 +31,7 @@ class GroupCoordinator(Runtime[Groups]):
         super().__init__(OFFSETS_TOPIC, settings, clock, metadata, replicas, codec)
 
     def start(self) -> None:
-        """Begin to read the logs, to let timers fire and to look for offsets that are too old."""
+        """Begin to read the logs, to let timers fire and to expire offsets."""
         super().start()
         interval_ms = self._settings.integer("offsets.retention.check.interval.ms")
         self._tasks.repeat(interval_ms, self.expire_offsets)

@@ -1,8 +1,8 @@
-"""Reading a shard from its log: the last value of every key, replayed in the order of writing.
+"""Reads a shard from its log: the last value of every key, replayed in the order of writing.
 
-That is what compaction would leave, so every replay sees the same records. Records of a transaction
-take effect at its commit marker; those of an open transaction are replayed as pending. Everything
-here is a generator that yields regularly: a large log must not block the event loop.
+A compacted log has the same records, so the result does not depend on compaction. Records of a
+transaction take effect at its commit marker; those of an open transaction are replayed as pending.
+All functions here are generators that yield regularly: a large log must not block the event loop.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _STEP_RECORDS = 500
 
 
 class Latest:
-    """The last value of each key in the order of writing, and what open transactions hold."""
+    """The last value of each key in the order of writing, and the records of open transactions."""
 
     __slots__ = ("offset", "pending", "records")
 
@@ -39,22 +39,22 @@ class Latest:
         self.pending: dict[int, dict[bytes, bytes | None]] = {}
         """By producer id."""
         self.offset = 0
-        """How far the log was read."""
+        """The offset up to which the log was read."""
 
     def put(self, key: bytes, value: bytes | None) -> None:
-        """A record that counts."""
+        """Add a committed record."""
         self.records.pop(key, None)
         self.records[key] = value
         for held in self.pending.values():
-            # It is newer than what a transaction would bring later.
+            # This record is newer than those of open transactions, whenever these are committed.
             held.pop(key, None)
 
     def hold(self, producer_id: int, key: bytes, value: bytes | None) -> None:
-        """A record that counts if its transaction is committed."""
+        """Add a record of an open transaction."""
         self.pending.setdefault(producer_id, {})[key] = value
 
     def end(self, producer_id: int, commit: bool) -> None:
-        """A producer's transaction ended."""
+        """Commit or discard the records of a transaction that has ended."""
         held = self.pending.pop(producer_id, {})
         if commit:
             for key, value in held.items():
@@ -136,7 +136,7 @@ def _decoded(
             record = decode(key, value)
         except (ValueError, IndexError, struct.error) as error:
             if str(error) not in unknown:
-                logger.warning("passing over a record of another version: %s", error)
+                logger.warning("skipping a record that cannot be read: %s", error)
                 unknown.add(str(error))
         else:
             yield record

@@ -34,9 +34,9 @@ class Offsets:
         """By producer id: offsets in a transaction that is still open."""
 
     def replay(self, key: OffsetCommitKey, value: OffsetCommit | None) -> None:
-        """Take in one record."""
+        """Apply a record."""
         for held in self._pending.values():
-            # The commit of a transaction does not take back what came after its offsets.
+            # A later commit of an open transaction must not overwrite this newer offset.
             held.pop(key, None)
         if value is not None:
             topics = self._groups.get(key.group_id)
@@ -56,7 +56,7 @@ class Offsets:
             self._groups.pop(key.group_id, None)
 
     def replay_pending(self, producer_id: int, key: OffsetCommitKey, value: OffsetCommit) -> None:
-        """Take in one record of a transaction that is still open."""
+        """Apply a record of an open transaction."""
         self._pending.setdefault(producer_id, {})[key] = value
 
     def end_transaction(self, producer_id: int, commit: bool) -> list[OffsetCommitKey]:
@@ -101,7 +101,7 @@ class Offsets:
         ]
 
     def forget(self, group_id: str, partition: TopicPartition) -> list[Record]:
-        """The tombstone of one offset; nothing if there is none."""
+        """The tombstone of one offset, if it exists."""
         if partition.partition not in self.of(group_id).get(partition.topic, {}):
             return []
         return [(OffsetCommitKey(group_id, *partition), None)]
@@ -122,7 +122,7 @@ class Offsets:
         ] + self._pending_tombstones(lambda key: key.topic in gone)
 
     def _pending_tombstones(self, gone: Callable[[OffsetCommitKey], bool]) -> list[Record]:
-        """Tombstones for what would come back if its transaction were committed."""
+        """Tombstones of offsets in open transactions, which a commit would restore otherwise."""
         return [(key, None) for held in self._pending.values() for key in held if gone(key)]
 
     def _tombstones(self, group_id: str, topics: Iterable[str]) -> list[Record]:
@@ -141,8 +141,8 @@ class Offsets:
     ) -> tuple[Sequence[Record], bool]:
         """The tombstones of a group's offsets that are too old, and whether any others remain.
 
-        `in_use` says which topics are subscribed to; `retained_from` from when the retention of an
-        offset runs that was committed at a given time, None if it does not run at all.
+        `in_use` returns whether a topic is subscribed to. `retained_from` returns when the
+        retention of an offset began, given its commit time; None if it has not begun.
         """
         tombstones: list[Record] = []
         pending = self.pending(group_id)

@@ -1,11 +1,11 @@
-"""What an operation on a coordinator asks for: records to write, replies to send, timers to set.
+"""The result of an operation on a coordinator: records to write, replies to send, timers to set.
 
 An operation reads state and returns an `Outcome`; nothing here does I/O. The runtime appends the
-records, replays them into the machine at once, and lets the replies go when they are committed.
+records, replays them into the state at once, and sends the replies when they are committed.
 
 An operation whose records cannot be written has not happened. Therefore an operation that writes
-records changes no state itself: what is not in its records goes into `effects`. An operation
-without records cannot fail, and may change what is not persistent directly.
+records changes no state itself: changes of state that is not persistent go into `effects`. An
+operation without records cannot fail, and may change such state directly.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from headrace.errors import KafkaError
 _Response = TypeVar("_Response")
 
 Result: TypeAlias = _Response | KafkaError
-"""What an operation replied, or why it was refused."""
+"""What an operation replied, or its error."""
 
 
 class Key(Hashable, Protocol):
@@ -48,14 +48,14 @@ class Token(Generic[_Response]):
     __slots__ = ("_receive", "answered", "response")
 
     response: Result[_Response]
-    """Only if the request is answered."""
+    """Set when the request is answered."""
 
     def __init__(self) -> None:
         self.answered = False
         self._receive: Callable[[Result[_Response]], None] | None = None
 
     def when_answered(self, receive: Callable[[Result[_Response]], None]) -> None:
-        """Pass the response to this function when it is there, which it is not yet."""
+        """Pass the response to this function; the request is not answered yet."""
         self._receive = receive
 
     def answer(self, response: Result[_Response]) -> None:
@@ -67,7 +67,7 @@ class Token(Generic[_Response]):
 
 
 class AnyReply(Protocol):
-    """A reply to a request, of whatever type."""
+    """A reply to a request of any type."""
 
     def send(self) -> None:
         """Answer the request with the response."""
@@ -77,7 +77,7 @@ class AnyReply(Protocol):
 
 
 class Reply(NamedTuple, Generic[_Response]):
-    """The answer to one waiting request; a KafkaError as response is raised where it waits."""
+    """The reply to one waiting request; a KafkaError is raised where the request waits."""
 
     token: Token[_Response]
     response: Result[_Response]
@@ -92,9 +92,11 @@ class Reply(NamedTuple, Generic[_Response]):
 
 
 class Timer(NamedTuple):
-    """Call `expire(key, now_ms)` at this time of a steady clock; again moves it, None cancels.
+    """Call `expire(key, now_ms)` at this time of a steady clock.
 
-    `key[0]` says whose timer it is ("classic", "consumer"), `key[1]` is the group id.
+    A timer with the same key replaces an earlier one; None cancels it.
+
+    `key[0]` is the type of the group ("classic", "consumer"), `key[1]` is the group id.
     """
 
     key: tuple[str, ...]
@@ -103,7 +105,7 @@ class Timer(NamedTuple):
 
 @dataclass(slots=True)
 class Outcome:
-    """What one operation leads to; the replies leave only after the records are committed."""
+    """The result of one operation; replies are sent only after the records are committed."""
 
     records: list[Record] = field(default_factory=list)
     replies: list[AnyReply] = field(default_factory=list)
@@ -114,13 +116,13 @@ class Outcome:
     effects: list[Callable[[], None]] = field(default_factory=list)
     """Changes to state that is not persistent, to be made once the records are replayed."""
     producer: tuple[int, int] | None = None
-    """Producer id and epoch, if the records are part of a transaction of that producer: they count
-    when it is committed."""
+    """Producer id and epoch, if the records are part of a transaction of that producer. They take
+    effect when it is committed."""
     ended: list[str] = field(default_factory=list)
-    """Transactional ids whose end is decided by the records: their markers are due then."""
+    """Transactional ids whose transactions end with these records: their markers are due."""
 
     def merge(self, other: Outcome) -> Outcome:
-        """Add what another step of the same operation leads to."""
+        """Add the result of another step of the same operation."""
         self.records += other.records
         self.replies += other.replies
         self.timers += other.timers

@@ -13,7 +13,7 @@ variable-length integers, one more than the length, and tagged fields follow eac
                session timeout int32, subscription bytes, assignment bytes
 
 We write value version 3 of both, as Kafka 4 does, and read versions 0 to 4. The records of the
-new kind of group are in `consumer_records.py`.
+consumer protocol are in `consumer_records.py`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _INT64 = struct.Struct(">q")
 
 
 class UnknownRecord(ValueError):
-    """A record that this version does not know, or that is no record of ours at all."""
+    """A record of an unknown type or version, or a malformed one."""
 
 
 class _Reader:
@@ -91,14 +91,14 @@ class _Reader:
         return b"" if length == -1 else self.take(length)
 
     def count(self) -> int:
-        """How many elements the array that begins here has."""
+        """The number of elements of the array that begins here."""
         count = self._length(_INT32)
         if count > len(self.data) - self.pos:
-            raise UnknownRecord(f"{count} elements are claimed, more than bytes follow")
+            raise UnknownRecord(f"an array of {count} elements exceeds its record")
         return max(count, 0)
 
     def end_of_struct(self) -> None:
-        """Pass over the tagged fields that a flexible structure ends with."""
+        """Skip the tagged fields at the end of a flexible structure."""
         if self.flexible:
             self.pos = skip_tagged_fields(self.data, self.pos)
 
@@ -138,7 +138,7 @@ class _Writer(bytearray):
 
 @dataclass(frozen=True, slots=True)
 class OffsetCommitKey:
-    """Whose offset, and of which partition."""
+    """The group and the partition of an offset."""
 
     group_id: str
     topic: str
@@ -189,7 +189,7 @@ def _offset_value(read: _Reader, version: int) -> OffsetCommit:
 
 @dataclass(frozen=True, slots=True)
 class GroupMetadataKey:
-    """Which group."""
+    """The group."""
 
     group_id: str
 

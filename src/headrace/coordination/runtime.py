@@ -36,7 +36,7 @@ _Reply = TypeVar("_Reply")
 _Response = TypeVar("_Response")
 
 Operation: TypeAlias = Callable[[_Machine, Token[_Reply], int], Outcome]
-"""(state of the shard, the token to reply to, steady clock in ms) -> what it leads to."""
+"""(state of the shard, the token to reply to, steady clock in ms) -> its result."""
 
 _TRY_AGAIN_MS = 5000
 """How long to wait before a timer or a change of topics whose records were refused is retried."""
@@ -51,7 +51,7 @@ _APPEND_ERRORS: Mapping[ErrorCode, ErrorCode] = {
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-"""What a failed append means for a client of a group; COORDINATOR_NOT_AVAILABLE otherwise."""
+"""The error that a client gets for a failed append; COORDINATOR_NOT_AVAILABLE for all others."""
 
 
 class Runtime(Generic[_Machine]):
@@ -91,7 +91,7 @@ class Runtime(Generic[_Machine]):
         self._tasks.stop()
         self._timers.stop()
 
-    # -------------------------------------------------- what the kinds of coordinators differ in
+    # ------------------------------------------------------------- defined by each coordinator
 
     def _new_state(self) -> _Machine:
         """The state of an empty shard."""
@@ -122,9 +122,9 @@ class Runtime(Generic[_Machine]):
         operation: Operation[_Machine, _Reply],
         finish: Callable[[_Reply], _Response],
     ) -> _Response | Coroutine[None, None, _Response]:
-        """Run an operation on a group or transactional id; the response, or the wait for it.
+        """Run an operation on a group or transactional id; the response, or a coroutine of it.
 
-        `finish` makes the response of what the operation replies. KafkaError from the operation,
+        `finish` makes the response from the reply of the operation. KafkaError from the operation,
         or as its reply, is raised.
         """
         result = self._run(name, operation)
@@ -216,8 +216,8 @@ class Runtime(Generic[_Machine]):
         for reply in outcome.replies:
             reply.fail(_for_client(failure))
         if self.shards.holds(shard):
-            # The log may not keep what memory holds. If this broker still leads, it reads the log
-            # again at once: timers and unfinished transactions must not wait for a request.
+            # The log may lack what memory holds. If this broker still leads, it reads the log again
+            # at once: timers and unfinished transactions must not wait for a request.
             self.shards.unload(shard)
             if shard.partition.leads:
                 self.shards.load_all()
@@ -229,7 +229,7 @@ class Runtime(Generic[_Machine]):
 
     def fire_timers(self) -> None:
         """Run all due timers."""
-        # A millisecond more: the loop may wake up a little early, and now_ms is cut to whole ones.
+        # One more: the loop may wake up slightly early, and now_ms is rounded down.
         now_ms = self._timers.now_ms() + 1
         for index, key in self._timers.due(now_ms):
             shard = self.shards.find(index)
@@ -249,12 +249,12 @@ class Runtime(Generic[_Machine]):
         shard.state.wall.ms = self._clock.now_ms()
         try:
             return self._apply(shard, shard.state.expire(key, now_ms))
-        except Exception:  # the other timers have to fire all the same
+        except Exception:  # the other timers must fire nevertheless
             logger.exception("the timer %s of %s failed", key, shard.partition.name)
             return False
 
     def _follow(self, old: Image, new: Image) -> None:
-        """Topics came, changed or went, or the configs of groups changed."""
+        """Apply a new image: topics or configs of groups may have changed."""
         before, after = old.topics.get(self.topic.name), new.topics.get(self.topic.name)
         if before is not None and (after is None or after.id != before.id):
             self.shards.unload_all()
@@ -296,7 +296,7 @@ def _for_client(error: KafkaError) -> KafkaError:
 
 
 def _set_result(future: asyncio.Future[_Response], response: _Response) -> None:
-    if not future.done():  # it is done if the client is gone
+    if not future.done():  # it is done if the client has disconnected
         future.set_result(response)
 
 

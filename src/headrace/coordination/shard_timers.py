@@ -33,7 +33,7 @@ class ShardTimers:
         self._set_alarm()
 
     def stop(self) -> None:
-        """Call `fire` no more."""
+        """Stop calling `fire`."""
         self._loop = None
         if self._alarm is not None:
             self._alarm.cancel()
@@ -51,7 +51,7 @@ class ShardTimers:
             self._set_alarm()
 
     def due(self, now_ms: int) -> list[ShardTimer]:
-        """The timers whose deadline has come; they are set no more."""
+        """The timers whose deadline has come; they are no longer set."""
         return self._timers.due(now_ms)
 
     def cancel_all(self, shard: int) -> None:

@@ -2,7 +2,7 @@
 
 A shard is read from its log when this broker becomes the leader, and dropped when another broker
 does. Until it is read, requests fail with COORDINATOR_LOAD_IN_PROGRESS. A log that cannot be read
-is tried again after a while.
+is tried again, at growing intervals.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _LONGEST_LOAD_PAUSE_MS = 10_000
 """How long to wait before a log that could not be read is tried again, twice as long each time."""
 
 _QUIET_MS = 10_000
-"""How often refused records of a shard are logged: each request of each client is refused then."""
+"""How often failed appends to a shard are logged: they fail for every request of every client."""
 
 _SMALL_LOG_BYTES = 64 * 1024
-"""A log of this size is read on the spot; a larger one in steps, while clients wait and retry."""
+"""A log of this size is read at once; a larger one in steps, while clients retry."""
 
 
 class Machine(Protocol):
@@ -112,7 +112,7 @@ class Shard(Generic[_Machine]):
                 self.state.replay_pending(producer_id, key, value)
 
     def log_refusal(self, error: KafkaError, now_ms: int) -> None:
-        """Log that records could not be appended, at most once in a while."""
+        """Log that records could not be appended, unless that was logged recently."""
         if now_ms >= self.quiet_until_ms:
             self.quiet_until_ms = now_ms + _QUIET_MS
             logger.error(
@@ -154,7 +154,7 @@ class Shards(Generic[_Machine]):
         return self._shards.get(index)
 
     def holds(self, shard: Shard[_Machine]) -> bool:
-        """Whether this shard was not dropped or read again since."""
+        """Whether this shard was not dropped or replaced."""
         return self._shards.get(shard.index) is shard
 
     def ready(self) -> list[Shard[_Machine]]:
@@ -162,7 +162,7 @@ class Shards(Generic[_Machine]):
         return [shard for shard in self._shards.values() if shard.ready]
 
     def get(self, index: int) -> Shard[_Machine]:
-        """The shard, ready to work; KafkaError while it is not."""
+        """The shard; KafkaError while it is not ready."""
         shard = self._shards.get(index)
         if shard is None:
             shard = self._take_up(index, self._topic.partition(index), _FIRST_LOAD_PAUSE_MS)
@@ -210,12 +210,12 @@ class Shards(Generic[_Machine]):
             self.get(failed.index)  # a large log is read step by step
 
     def _take_up(self, index: int, partition: Partition, pause_ms: int) -> Shard[_Machine]:
-        """Hold a shard, and read it now if its log is small."""
+        """Create a shard, and read it now if its log is small."""
         shard = Shard(index, partition, self._new_state(), pause_ms)
         self._shards[index] = shard
         try:
             small = partition.replica.log.segments.size_bytes <= _SMALL_LOG_BYTES
-        except KafkaError as error:  # the log cannot even be opened or created
+        except KafkaError as error:  # the log cannot be opened or created
             self._load_failed(shard, error)
         else:
             if small:
@@ -235,7 +235,7 @@ class Shards(Generic[_Machine]):
             limit = self._replicas.max_decompressed_bytes
             yield from latest_records(partition, limit, latest)
             yield from self._replay(shard.state, latest)
-        except Exception as error:  # after any error a half-read state must not be used
+        except Exception as error:  # a partly read state must not be used after any error
             if isinstance(error, KafkaError) and error.code is ErrorCode.CORRUPT_MESSAGE:
                 self._replicas.damaged.add(partition, latest.offset)
             self._load_failed(shard, error)

@@ -1,7 +1,7 @@
 """Deadlines that are moved often and reached rarely: a member's session, with each heartbeat.
 
-Moving one costs a dictionary entry: the heap keeps the old time, and learns of the new one when the
-old one comes up.
+Moving one changes a dictionary entry only. The heap keeps the old time, and gets the new one when
+the old one is reached.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Timers(Generic[_Key]):
     def __init__(self) -> None:
         self._at: dict[_Key, int] = {}
         self._queued: dict[_Key, int] = {}
-        """When the heap will bring a key up next."""
+        """The time of each key in the heap."""
         self._heap: list[tuple[int, int, _Key]] = []
         self._serial = 0
 
@@ -29,7 +29,7 @@ class Timers(Generic[_Key]):
         return len(self._at)
 
     def set(self, key: _Key, at_ms: int | None) -> bool:
-        """Set, move or cancel (None) a deadline; whether the next one may be sooner now."""
+        """Set, move or cancel (None) a deadline; returns whether it is the next one."""
         if at_ms is None:
             self._at.pop(key, None)
             return False
@@ -46,16 +46,16 @@ class Timers(Generic[_Key]):
         heapq.heappush(self._heap, (at_ms, self._serial, key))
 
     def next_ms(self) -> int | None:
-        """When to look again, at the latest."""
+        """The time of the next deadline, or earlier."""
         return self._heap[0][0] if self._heap else None
 
     def due(self, now_ms: int) -> list[_Key]:
-        """The keys whose deadline has come; they are set no more."""
+        """The keys whose deadline has come; they are no longer set."""
         found: list[_Key] = []
         while self._heap and self._heap[0][0] <= now_ms:
             queued, _, key = heapq.heappop(self._heap)
             if self._queued.get(key) != queued:
-                continue  # an earlier time was queued later
+                continue  # an earlier time was pushed later
             del self._queued[key]
             at_ms = self._at.get(key)
             if at_ms is None:
@@ -68,6 +68,6 @@ class Timers(Generic[_Key]):
         return found
 
     def cancel_where(self, unwanted: Callable[[_Key], bool]) -> None:
-        """Cancel many."""
+        """Cancel all deadlines whose key satisfies a condition."""
         for key in [key for key in self._at if unwanted(key)]:
             del self._at[key]

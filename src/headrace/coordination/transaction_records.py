@@ -35,7 +35,7 @@ _TIMES = struct.Struct(">qq")
 
 
 class TransactionState(IntEnum):
-    """Where a transactional id stands, by the numbers of the log."""
+    """The state of a transactional id, by the numbers in the log."""
 
     EMPTY = 0
     ONGOING = 1
@@ -54,7 +54,7 @@ class TransactionState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class TransactionKey:
-    """Whose state."""
+    """The transactional id."""
 
     transactional_id: str
 
@@ -87,7 +87,7 @@ class Transaction:
         out = bytearray(
             _HEAD.pack(_WRITTEN_VERSION, self.producer_id, self.epoch, self.timeout_ms, self.state)
         )
-        # Without a transaction there is no list at all.
+        # Without a transaction the list is null.
         if self.state is TransactionState.EMPTY:
             out.append(0)
         else:
@@ -161,7 +161,7 @@ def _length(data: bytes, at: int, form: struct.Struct, flexible: bool) -> tuple[
         length = form.unpack_from(data, at)[0]
         at += form.size
     if length > len(data) - at:
-        raise UnknownRecord("a list or name that is longer than its record")
+        raise UnknownRecord("a list or a name exceeds its record")
     return max(length, 0), at
 
 

@@ -39,10 +39,10 @@ MARKERS_AT_ONCE = 200
 """Markers of a transaction that are written in one step of the event loop: some milliseconds."""
 _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 5.0
-"""How long to wait before a marker that could not be written is tried again, more each time."""
+"""How long to wait before a failed marker is retried; the wait doubles each time."""
 
 _NOTHING_TO_END = (ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH)
-"""It is done, or a newer epoch has ended the transaction there already."""
+"""The marker is written, or a newer epoch has ended the transaction there."""
 
 
 class TransactionCoordinator(Runtime[Transactions]):
@@ -62,7 +62,7 @@ class TransactionCoordinator(Runtime[Transactions]):
         self._peers = peers
 
     def start(self) -> None:
-        """Begin to read the logs, and to look for transactions and ids that are too old."""
+        """Begin to read the logs, and to expire transactions and transactional ids."""
         super().start()
         for setting, work in (
             ("transaction.abort.timed.out.transaction.cleanup.interval.ms", self.abort_timed_out),
@@ -71,7 +71,7 @@ class TransactionCoordinator(Runtime[Transactions]):
             self._tasks.repeat(self._settings.integer(setting), work)
 
     def abort_timed_out(self) -> None:
-        """Abort transactions that are open for too long."""
+        """Abort transactions that have timed out."""
         self._sweep(Transactions.abort_timed_out)
 
     def count_open_steps(self) -> Steps[tuple[int, float]]:
@@ -88,7 +88,7 @@ class TransactionCoordinator(Runtime[Transactions]):
         return count, (now_ms - oldest_ms) / 1000
 
     def forget_expired(self) -> None:
-        """Expire transactional ids that were not used for long."""
+        """Expire unused transactional ids."""
         self._sweep(Transactions.forget_expired)
 
     def _new_state(self) -> Transactions:
@@ -125,10 +125,10 @@ class TransactionCoordinator(Runtime[Transactions]):
     def enlist(
         self, name: str, who: Identity, partitions: frozenset[TopicPartition], add: bool
     ) -> frozenset[TopicPartition] | Coroutine[None, None, frozenset[TopicPartition]]:
-        """Partitions that a producer is about to write to; those that it may not write to.
+        """Check partitions that a producer is about to write to; returns those it may not write to.
 
-        `add`: whether they become part of its transaction by that, as clients of transaction
-        version 2 have it, or have to be in it already. KafkaError if none may be written to.
+        With `add` they are added to its transaction, as for clients of transaction version 2;
+        otherwise they must be in it already. KafkaError if the producer may not write at all.
         """
 
         def operation(
@@ -186,7 +186,12 @@ class TransactionCoordinator(Runtime[Transactions]):
             except KafkaError as error:
                 if error.code in _NOTHING_TO_END:
                     continue
-                logger.warning("cannot end a transaction of %s in %s yet: %s", name, where, error)
+                logger.warning(
+                    "cannot write the marker of a transaction of %s to %s: %s; retrying",
+                    name,
+                    where,
+                    error,
+                )
                 failures.add(where)
                 continue
             if not partition.replica.is_committed(offset + 1):
@@ -218,14 +223,18 @@ class TransactionCoordinator(Runtime[Transactions]):
         commit: bool,
         epoch: int,
     ) -> set[TopicPartition]:
-        """Have another broker write markers; the partitions that lack theirs still."""
+        """Have another broker write markers; returns the partitions that still lack theirs."""
         who = Identity(prepared.producer_id, prepared.epoch)
         try:
             codes = await remote_transactions.write_markers(
                 self._peers, leader, partitions, who, commit, epoch
             )
         except KafkaError as error:
-            logger.warning("cannot end a transaction on broker %d yet: %s", leader, error.message)
+            logger.warning(
+                "cannot write markers of a transaction on broker %d: %s; retrying",
+                leader,
+                error.message,
+            )
             return set(partitions)
         return {one for one in partitions if codes.get(one) not in _NOTHING_TO_END}
 
@@ -264,7 +273,7 @@ class TransactionCoordinator(Runtime[Transactions]):
     async def _complete_later(
         self, shard: Shard[Transactions], name: str, prepared: Transaction, pause: float
     ) -> None:
-        """Too few replicas, or this broker has stepped down: it may go on in the same epoch."""
+        """The append failed: too few replicas, or this broker has stepped down for a moment."""
         await asyncio.sleep(pause)
         if self.shards.holds(shard):
             longer = min(2 * pause, _LONGEST_PAUSE_SECONDS)
@@ -275,7 +284,7 @@ class TransactionCoordinator(Runtime[Transactions]):
     ) -> int:
         """End a producer's transaction in one partition; the marker's offset.
 
-        Offsets that the transaction committed count, or are forgotten, from then on.
+        Offsets in the transaction are then committed or discarded.
         """
         if where.topic == OFFSETS_TOPIC:
             return self._groups().append_marker(

@@ -1,12 +1,12 @@
-"""The transactional ids of one shard, and what their producers may do: a pure state machine.
+"""The transactional ids of one shard, as a pure state machine.
 
 A shard is what one partition of `__transaction_state` holds. An operation returns an `Outcome`;
-state changes in `replay` only. A transaction ends in two steps: a record that says how (prepare),
-and, when every partition of it has its marker, a record that says so (complete). Between the two
-nothing can be undone, and after a restart `loaded` names what is left to be finished.
+state changes in `replay` only. A transaction ends in two steps: a record that decides to commit or
+abort (prepare), and, when every partition of it has its marker, another record (complete). The
+decision is final; after a restart `loaded` returns the transactions that are to be completed.
 
-Clients of transaction version 2 (KIP-890) get a new epoch at every end, so that whatever they sent
-before it and arrives late is refused. Writing markers is the runtime's business.
+Clients of transaction version 2 (KIP-890) get a new epoch at every end, so that delayed requests of
+the previous transaction are refused. The runtime writes the markers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from headrace.errors import ErrorCode, KafkaError
 from headrace.types import TopicPartition
 
 LAST_EPOCH = 2**15 - 2
-"""The highest epoch that a client ever sees; the one above it is for the last marker."""
+"""The highest epoch of a client; the next one is reserved for the last marker."""
 BUMPS_AT_END = 2
 """The transaction version from which on every end of a transaction bumps the epoch."""
 
@@ -42,13 +42,13 @@ AT_REST = (
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A producer as it names itself; what operations reply with where it changes."""
+    """Producer id and epoch; the reply of operations that change them."""
 
     producer_id: int
     epoch: int
 
 
-NOBODY = Identity(NO_PRODUCER_ID, NO_EPOCH)
+NO_PRODUCER = Identity(NO_PRODUCER_ID, NO_EPOCH)
 
 
 class Transactions:
@@ -59,7 +59,7 @@ class Transactions:
     ) -> None:
         self.ids: dict[str, Transaction] = {}
         self.wall = WallTime()
-        """To be set before each operation."""
+        """Set by the runtime before each operation."""
         self._max_timeout_ms = max_timeout_ms
         self._expiration_ms = expiration_ms
         self._new_producer_id = new_producer_id
@@ -67,7 +67,7 @@ class Transactions:
     # --------------------------------------------------------------------------- life of a shard
 
     def replay(self, key: Key, value: Value | None) -> None:
-        """Take in one record, from the log or from an operation a moment ago."""
+        """Apply a record, from the log or from an operation."""
         assert isinstance(key, TransactionKey)
         if value is None:
             self.ids.pop(key.transactional_id, None)
@@ -79,19 +79,19 @@ class Transactions:
         raise AssertionError(f"{key}: records of transactional ids are in no transaction")
 
     def loaded(self, _now_ms: int) -> Outcome:
-        """The log has been read to its end: what was decided and not finished is finished now."""
+        """The log has been read: transactions that were decided are to be completed."""
         return Outcome(ended=[name for name, one in self.ids.items() if one.state in _PREPARED])
 
     def expire(self, _key: tuple[str, ...], _now_ms: int) -> Outcome:
-        """There are no timers here: the runtime looks from time to time, as Kafka does."""
+        """There are no timers: the runtime checks periodically, as Kafka does."""
         return Outcome()
 
     def withdraw(self, _error: ErrorCode) -> list[AnyReply]:
-        """Nobody waits here."""
+        """No request waits here."""
         return []
 
     def abort_timed_out(self) -> Outcome:
-        """Abort what is open for longer than its producer asked for, and fence that producer."""
+        """Abort transactions that exceed their timeouts, and fence their producers."""
         outcome = Outcome()
         for name, one in self.ids.items():
             if (
@@ -102,7 +102,7 @@ class Transactions:
         return outcome
 
     def forget_expired(self) -> Outcome:
-        """Forget ids that nobody has used for long."""
+        """Delete transactional ids that have expired."""
         return Outcome(
             records=[
                 (TransactionKey(name), None)
@@ -114,7 +114,7 @@ class Transactions:
     # ---------------------------------------------------------------------------- InitProducerId
 
     def init(self, name: str, timeout_ms: int, given: Identity, token: Token[Identity]) -> Outcome:
-        """A producer begins, or goes on (`given`, KIP-360); replies with its Identity."""
+        """InitProducerId; `given` continues a producer (KIP-360). Replies with its Identity."""
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
         if not 0 < timeout_ms <= self._max_timeout_ms:
@@ -127,24 +127,24 @@ class Transactions:
         if one is None:
             new = Transaction(self._new_producer_id(), 0, timeout_ms, update_ms=self.wall.ms)
             return self._written(name, new, token)
-        if given != NOBODY and not _may_go_on(one, given):
+        if given != NO_PRODUCER and not _may_go_on(one, given):
             raise KafkaError(ErrorCode.PRODUCER_FENCED)
         if one.state in _PREPARED:
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
         if one.state is TransactionState.ONGOING:
-            # Whoever had it open is fenced by the epoch of the abort. The client asks again.
+            # The epoch of the abort fences the earlier producer. The client retries.
             return self._fence_and_abort(name, one).merge(
                 answer(token, KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS))
             )
         return self._written(name, self._next_session(one, timeout_ms, given), token)
 
     def _next_session(self, one: Transaction, timeout_ms: int, given: Identity) -> Transaction:
-        if given == NOBODY:
+        if given == NO_PRODUCER:
             last_epoch = NO_EPOCH
         elif given.epoch == one.epoch and given.producer_id == one.producer_id:
             last_epoch = one.epoch
         elif given.epoch == one.last_epoch:
-            # The answer to the first attempt was lost: the same again.
+            # The response to the first attempt was lost: repeat it.
             return replace(
                 one, timeout_ms=timeout_ms, state=TransactionState.EMPTY, partitions=frozenset(),
                 start_ms=NO_TIME, update_ms=self.wall.ms,
@@ -169,9 +169,9 @@ class Transactions:
         version: int,
         token: Token[frozenset[TopicPartition]],
     ) -> Outcome:
-        """Partitions, or groups as partitions of the offsets topic, join the transaction.
+        """Add partitions to the transaction; groups are partitions of the offsets topic.
 
-        Replies with those that may not, which are none.
+        Replies with those that were refused, which are none.
         """
         one = self._of(name, who)
         if one.state is TransactionState.ONGOING and partitions <= one.partitions:
@@ -192,12 +192,12 @@ class Transactions:
     def missing(
         self, name: str, who: Identity, partitions: frozenset[TopicPartition]
     ) -> frozenset[TopicPartition]:
-        """Those of the partitions that are not in the producer's open transaction."""
+        """The partitions that are not in the producer's open transaction."""
         one = self._of(name, who)
         return partitions - one.partitions if one.state is TransactionState.ONGOING else partitions
 
     def _of(self, name: str, who: Identity) -> Transaction:
-        """The id, if `who` has it and may write in a transaction now."""
+        """The state of the id; KafkaError unless `who` may write in a transaction now."""
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
         one = self.ids.get(name)
@@ -213,7 +213,8 @@ class Transactions:
             )
         if one.state in _PREPARED:
             raise KafkaError(
-                ErrorCode.CONCURRENT_TRANSACTIONS, f"the last transaction of {name} is still ending"
+                ErrorCode.CONCURRENT_TRANSACTIONS,
+                f"the previous transaction of {name} is not completed yet",
             )
         return one
 
@@ -222,13 +223,13 @@ class Transactions:
     def end(
         self, name: str, who: Identity, commit: bool, version: int, token: Token[Identity]
     ) -> Outcome:
-        """EndTxn; replies with the producer's Identity from now on."""
+        """EndTxn; replies with the producer's new Identity."""
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
         one = self.ids.get(name)
         if one is None:
             raise KafkaError(
-                ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"there is no transactional id {name}"
+                ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"unknown transactional id {name}"
             )
         again = version >= BUMPS_AT_END and _ended_before(one, who)
         if not again:
@@ -249,19 +250,19 @@ class Transactions:
             return self._prepare(name, one, commit, version, token)
         if self._already_so(name, one, commit, version, again):
             return answer(token, Identity(one.producer_id, one.epoch))
-        # An abort without any partition: the client may have sent something that is under way.
+        # An abort without partitions: a Produce of the client may be in flight.
         empty = replace(one, start_ms=self.wall.ms, partitions=frozenset())
         return self._prepare(name, empty, False, version, token)
 
     def _already_so(
         self, name: str, one: Transaction, commit: bool, version: int, again: bool
     ) -> bool:
-        """Whether the end is a repetition, to be confirmed; False for an empty abort."""
+        """Whether this EndTxn is a retry, which succeeds; False for an abort without partitions."""
         wanted_prepare = (
             TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
         )
         wanted = TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT
-        # What is still ending may be this end, or the one before it.
+        # The transaction that is ending may be this one, or the previous one.
         if one.state is wanted_prepare or (
             one.state in _PREPARED and version >= BUMPS_AT_END and not again
         ):
@@ -311,7 +312,7 @@ class Transactions:
         return Outcome(records=[(TransactionKey(name), aborted)], ended=[name])
 
     def complete(self, name: str, prepared: Transaction) -> Outcome:
-        """Every partition has its marker; nothing if the transaction is not that one any more."""
+        """Complete a transaction, whose markers are written; does nothing if it has changed."""
         if self.ids.get(name) is not prepared:
             return Outcome()
         commit = prepared.state is TransactionState.PREPARE_COMMIT
@@ -342,7 +343,7 @@ class Transactions:
     def listed(
         self, states: frozenset[str], producer_ids: frozenset[int], longer_than_ms: int
     ) -> list[tuple[str, Transaction]]:
-        """ListTransactions: those in these states and of these producers, all if none are given."""
+        """ListTransactions: filtered by states and producer ids, where given."""
         return [
             (name, one)
             for name, one in self.ids.items()
@@ -361,14 +362,14 @@ class Transactions:
 
 
 def _may_go_on(one: Transaction, given: Identity) -> bool:
-    """Whether this is the id's producer, or its last one whose epochs were used up."""
+    """Whether this is the producer of the id, or the previous one, whose epochs are exhausted."""
     return given.producer_id == one.producer_id or (
         given.producer_id == one.previous_id and given.epoch >= LAST_EPOCH
     )
 
 
 def _ended_before(one: Transaction, who: Identity) -> bool:
-    """Whether `who` is the producer as it was before the last end bumped its epoch."""
+    """Whether `who` has the epoch before the last end of a transaction bumped it."""
     if who.producer_id == one.producer_id:
         return who.epoch + 1 == one.epoch
     return who.producer_id == one.previous_id and who.epoch == LAST_EPOCH and one.epoch == 0

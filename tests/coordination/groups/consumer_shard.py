@@ -10,7 +10,11 @@ from headrace.cluster.image import Image, PartitionState, Topic
 from headrace.coordination import consumer_records, records
 from headrace.coordination.consumer_records import Assignment
 from headrace.coordination.groups import consumer
-from headrace.coordination.groups.consumer import Beat, BeatAnswer, ConsumerGroup
+from headrace.coordination.groups.consumer import (
+    ConsumerGroup,
+    ConsumerHeartbeat,
+    ConsumerHeartbeatReply,
+)
 from headrace.coordination.groups.consumer_member import difference, union
 from headrace.coordination.groups.group import Join, Joined, Leaver, Left
 from headrace.coordination.groups.registry import Groups
@@ -80,7 +84,7 @@ class Shard:
         self.run(operation(token, self.now_ms))
         return reply_of(token)
 
-    def beat(self, beat: Beat) -> BeatAnswer:
+    def beat(self, beat: ConsumerHeartbeat) -> ConsumerHeartbeatReply:
         return self.ask(partial(consumer.heartbeat, self.groups, beat))
 
     def join(self, request: Join, new_id: str) -> Joined:
@@ -141,7 +145,7 @@ class Client:
     missed: bool = False
     """Whether an answer got lost, so that the next heartbeat says everything again."""
 
-    def join(self) -> BeatAnswer:
+    def join(self) -> ConsumerHeartbeatReply:
         self.epoch, self.owned, self.assigned = 0, {}, {}
         return self.beat(**self._everything())
 
@@ -154,7 +158,7 @@ class Client:
             "owned": self.owned,
         }
 
-    def beat(self, **fields: object) -> BeatAnswer:
+    def beat(self, **fields: object) -> ConsumerHeartbeatReply:
         if self.missed:
             fields = {**self._everything(), **fields}
         answer = self.shard.beat(self.request(**fields))
@@ -165,7 +169,7 @@ class Client:
             self.assigned = answer.assigned
         return answer
 
-    def request(self, **fields: object) -> Beat:
+    def request(self, **fields: object) -> ConsumerHeartbeat:
         values: dict[str, object] = {
             "group_id": GROUP,
             "member_id": self.id,
@@ -180,7 +184,7 @@ class Client:
             "client_id": "client",
             "client_host": "/127.0.0.1",
         }
-        return Beat(**{**values, **fields})  # type: ignore[arg-type]
+        return ConsumerHeartbeat(**{**values, **fields})  # type: ignore[arg-type]
 
     def settle(self) -> bool:
         """Do what it was told, in the order of a real client; whether anything was to be done."""
@@ -196,7 +200,7 @@ class Client:
         answer = self.beat()
         return answer.assigned is not None or answer.epoch != epoch
 
-    def leave(self, epoch: int = -1) -> BeatAnswer:
+    def leave(self, epoch: int = -1) -> ConsumerHeartbeatReply:
         self.owned, self.assigned = {}, {}
         return self.shard.beat(self.request(epoch=epoch))
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from headrace.coordination.consumer_records import Assignment
 from headrace.coordination.groups import consumer
 from headrace.coordination.groups.classic import ClassicGroup
-from headrace.coordination.groups.consumer import BeatAnswer, ConsumerGroup
+from headrace.coordination.groups.consumer import ConsumerGroup, ConsumerHeartbeatReply
 from headrace.coordination.groups.embedded import (
     by_id,
     read_assignment,
@@ -146,7 +146,7 @@ def test_waiting_members_of_a_classic_group_have_to_join_again() -> None:
     old = OldClient(shard)
     waiting: Token[Joined] = Token()
     shard.run(shard.groups.join(old.request(), waiting, "old-1", shard.now_ms))
-    asking: Token[BeatAnswer] = Token()
+    asking: Token[ConsumerHeartbeatReply] = Token()
     outcome = consumer.heartbeat(
         shard.groups,
         Client(shard, "new").request(

@@ -135,7 +135,7 @@ def _member(member: ConsumerMember, target: consumer_records.Assignment, image: 
         subscribed_topic_regex=metadata.expression,
         assignment=_assignment(member.current.assigned, image),
         target_assignment=_assignment(target, image),
-        member_type=i8(CLASSIC_MEMBER if member.speaks_classic else CONSUMER_MEMBER),
+        member_type=i8(CLASSIC_MEMBER if member.uses_classic else CONSUMER_MEMBER),
     )
 
 

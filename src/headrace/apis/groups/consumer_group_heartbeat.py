@@ -25,7 +25,7 @@ from headrace.apis.context import Caller, RequestContext, Services
 from headrace.apis.rights import need_topic
 from headrace.coordination import consumer_records
 from headrace.coordination.groups import consumer
-from headrace.coordination.groups.consumer import Beat, BeatAnswer
+from headrace.coordination.groups.consumer import ConsumerHeartbeat, ConsumerHeartbeatReply
 from headrace.coordination.groups.consumer_limits import ConsumerLimits
 from headrace.coordination.groups.consumer_member import JOINING, LEAVING, LEAVING_FOR_NOW
 from headrace.errors import ErrorCode, KafkaError
@@ -44,7 +44,7 @@ def consumer_group_heartbeat(
         need_topic(context.caller, AclOperation.DESCRIBE, name)
     if request.server_assignor is not None:
         ConsumerLimits.of(services.settings).check_assignor(request.server_assignor)
-    beat = Beat(
+    beat = ConsumerHeartbeat(
         group_id=request.group_id,
         member_id=request.member_id or str(uuid.uuid4()),
         epoch=request.member_epoch,
@@ -110,7 +110,7 @@ def _owned(topics: Iterable[OwnedPartitions]) -> consumer_records.Assignment:
     }
 
 
-def _respond(result: BeatAnswer) -> ConsumerGroupHeartbeatResponse:
+def _respond(result: ConsumerHeartbeatReply) -> ConsumerGroupHeartbeatResponse:
     return respond(
         partial(
             ConsumerGroupHeartbeatResponse,

@@ -1,1 +1,1 @@
-"""The kinds of consumer group, and the registry that holds them."""
+"""Classic groups and consumer groups, and the registry of the groups of a shard."""

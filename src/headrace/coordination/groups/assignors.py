@@ -2,9 +2,9 @@
 
 `uniform` gives each member the same number of partitions, plus or minus one, and moves as few as
 possible. `range` gives each member neighbouring partitions of each topic, the same ones in all
-topics that the same members read, so that records with the same key meet in one member.
+topics that the same members read, so that one member gets the records with the same key.
 
-An assignor is a function of the members, what they read and what they should have owned so far.
+An assignor is a function of the members, their subscriptions and their previous targets.
 It is deterministic: the same input gives the same assignment on every broker.
 """
 
@@ -21,7 +21,7 @@ from headrace.coordination.consumer_records import Assignment
 _Draft: TypeAlias = dict[UUID, set[int]]
 
 MAX_ROUNDS = 16
-"""How often the uniform assignor goes over all topics when members read different ones."""
+"""How often the uniform assignor balances all topics if members read different ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Reader:
     instance_id: str | None
     topics: frozenset[UUID]
     target: Assignment
-    """What it should have owned so far."""
+    """Its previous target assignment."""
 
 
 Assignor: TypeAlias = Callable[[Sequence[Reader], Mapping[UUID, int]], dict[str, Assignment]]
@@ -79,7 +79,7 @@ def assign_uniform(readers: Sequence[Reader], counts: Mapping[UUID, int]) -> dic
 
 
 def _assign_alike(readers: Sequence[Reader], counts: Mapping[UUID, int]) -> dict[str, Assignment]:
-    """All read the same topics: each has its quota, and as many as the rest one more."""
+    """All read the same topics: each member gets its quota, and some get one more."""
     quota, extra = divmod(sum(counts.values()), len(readers))
     free: _Draft = {topic_id: set(range(count)) for topic_id, count in counts.items()}
     found: dict[str, Assignment] = {}
@@ -124,7 +124,7 @@ def _trimmed(target: Assignment, excess: int) -> Assignment:
 def _deal(
     found: dict[str, Assignment], room: Sequence[tuple[Reader, int]], free: Mapping[UUID, set[int]]
 ) -> None:
-    """Hand out what is free, one after the other in turn, to those who have room."""
+    """Assign free partitions in turn to the members below their quotas."""
     if not room:
         return
     left = {reader.id: count for reader, count in room}
@@ -146,7 +146,7 @@ def _deal(
 
 
 def _assign_unlike(readers: Sequence[Reader], counts: Mapping[UUID, int]) -> dict[str, Assignment]:
-    """Members read different topics: keep what can be kept, deal the rest, then even out."""
+    """Members read different topics: keep what is possible, assign the rest, then balance."""
     subscribers: dict[UUID, list[str]] = {topic_id: [] for topic_id in counts}
     drafts: dict[str, _Draft] = {}
     for reader in sorted(readers, key=_rank):
@@ -155,7 +155,7 @@ def _assign_unlike(readers: Sequence[Reader], counts: Mapping[UUID, int]) -> dic
             if topic_id in subscribers:
                 subscribers[topic_id].append(reader.id)
                 drafts[reader.id][topic_id] = set(reader.target.get(topic_id, ()))
-    # Topics that few read come first: there is least to choose from.
+    # Topics with few readers come first: they have the fewest choices.
     order = sorted(
         (topic_id for topic_id, members in subscribers.items() if members),
         key=lambda topic_id: (len(subscribers[topic_id]), str(topic_id)),
@@ -184,7 +184,7 @@ def _assign_unlike(readers: Sequence[Reader], counts: Mapping[UUID, int]) -> dic
 def _even_out(
     topic_id: UUID, members: Sequence[str], drafts: Mapping[str, _Draft], loads: dict[str, int]
 ) -> bool:
-    """Move partitions of one topic from those with most to those with least; whether any moved."""
+    """Move partitions of a topic from the most to the least loaded; returns whether any moved."""
     givers = sorted((one for one in members if drafts[one][topic_id]), key=lambda one: -loads[one])
     takers = [(loads[member], member) for member in members]
     heapify(takers)
@@ -193,7 +193,7 @@ def _even_out(
         while drafts[giver][topic_id] and takers[0][0] + 1 < loads[giver]:
             load, taker = heappop(takers)
             if load != loads[taker]:
-                # It gave something away since it was put here.
+                # It has lost partitions since it was pushed.
                 heappush(takers, (loads[taker], taker))
                 continue
             held = drafts[giver][topic_id]

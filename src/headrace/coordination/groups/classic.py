@@ -50,7 +50,7 @@ class ClassicGroup:
 
     @property
     def protocol_type(self) -> str:
-        """What kind of clients it is for; "" while no member has joined."""
+        """The protocol type of the members, such as "consumer"; "" if none has ever joined."""
         return self.generation.protocol_type
 
     @property
@@ -68,12 +68,12 @@ class ClassicGroup:
         return self.state == EMPTY and not persisted and not pending
 
     def subscribes_to(self, topic: str) -> bool:
-        """Whether offsets of this topic are in use; those of consumers are, unless known."""
+        """Whether offsets of this topic are in use; all are if the subscriptions are unknown."""
         topics = self.generation.topics
         return self.protocol_type == CONSUMER_PROTOCOL if topics is None else topic in topics
 
     def retention_from(self, commit_ms: int) -> int | None:
-        """When the retention of an offset began that was committed then; None: it is in use."""
+        """When the retention of an offset began, given its commit time; None if it is in use."""
         if not self.protocol_type:
             return commit_ms
         if self.state == EMPTY:
@@ -91,7 +91,7 @@ class ClassicGroup:
         return ClassicGroupDescription(self.state, self.protocol_type, protocol or "", members)
 
     def check_commit(self, who: Committer, now_ms: int) -> list[Timer]:
-        """Raise KafkaError unless `who` may commit offsets; a commit is a sign of life."""
+        """Raise KafkaError unless `who` may commit offsets; a commit renews the session."""
         if who.generation < 0 and self.state == EMPTY:
             return []
         if who.generation < 0 and not who.member_id and who.instance_id is None:
@@ -113,19 +113,19 @@ class ClassicGroup:
     # ------------------------------------------------------------------------- life of a group
 
     def replay(self, value: GroupMetadata) -> None:
-        """Become what a record says: a generation with its assignments, or the empty one."""
+        """Apply a record: a generation with its assignments, or the empty one."""
         self.generation.replay(value)
         self.rebalance.replayed()
 
     def loaded(self, now_ms: int) -> Outcome:
-        """Members have one session timeout to show that they are still alive."""
+        """The log has been read: each member has its session timeout to send a heartbeat."""
         out = Outcome(timers=[self._timers.session(member, now_ms) for member in self.roster])
         if len(self.roster) > self._limits.max_size:
             self.rebalance.begin(now_ms, out)
         return out
 
     def expire(self, key: tuple[str, ...], now_ms: int) -> Outcome:
-        """A member was silent for too long, or a phase of the rebalance has used up its time."""
+        """A session or a phase of the rebalance has timed out."""
         out = Outcome()
         if key[2] == MEMBER:
             self._expire_member(key[3], now_ms, out)
@@ -145,7 +145,7 @@ class ClassicGroup:
         member = self.roster.members.get(member_id)
         if member is None:
             return
-        # A member that waits for a response cannot send heartbeats; new members have another limit.
+        # A member that waits for a response sends no heartbeats; new members have another timeout.
         waits = member.join_token is not None or member.sync_token is not None
         if member.is_new or not waits:
             self.rebalance.let_go([member], now_ms, out)

@@ -1,4 +1,4 @@
-"""What the broker's settings say about classic groups."""
+"""The limits of classic groups, from the broker's settings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headrace.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class ClassicLimits:
-    """What the broker's settings allow classic groups."""
+    """The limits of classic groups."""
 
     min_session_ms: int
     max_session_ms: int
@@ -18,7 +18,7 @@ class ClassicLimits:
 
     @classmethod
     def of(cls, settings: Settings) -> ClassicLimits:
-        """As the settings say."""
+        """The limits in these settings."""
         return cls(
             settings.integer("group.min.session.timeout.ms"),
             settings.integer("group.max.session.timeout.ms"),
@@ -27,5 +27,5 @@ class ClassicLimits:
         )
 
     def session_allowed(self, session_timeout_ms: int) -> bool:
-        """Whether a member may ask for a session timeout of this length."""
+        """Whether a member may have this session timeout."""
         return self.min_session_ms <= session_timeout_ms <= self.max_session_ms

@@ -1,9 +1,8 @@
 """Members of a consumer group that use the classic protocol: old clients during an upgrade.
 
-The broker assigns for them too. Such a member learns from a heartbeat that something is to change
-(REBALANCE_IN_PROGRESS), gives up what it must in its own way, joins, which takes it one step
-further, and fetches its partitions with SyncGroup. There is no group leader, and no member waits
-for others.
+The broker computes their assignments too. A heartbeat tells such a member to rebalance
+(REBALANCE_IN_PROGRESS). It revokes partitions, joins, which moves it one step towards its target,
+and gets its partitions with SyncGroup. There is no group leader, and no member waits for others.
 """
 
 from __future__ import annotations
@@ -53,10 +52,10 @@ class ClassicMembers:
     def __init__(self, group: ConsumerGroup) -> None:
         self._group = group
         self._asked_to_join: set[str] = set()
-        """Members that know that they should join again."""
+        """Members that were told to join again."""
 
     def forget(self, member_id: str) -> None:
-        """A member has joined, or is gone."""
+        """A member has joined or left."""
         self._asked_to_join.discard(member_id)
 
     def join(self, request: Join, token: Token[Joined], new_member_id: str, now_ms: int) -> Outcome:
@@ -90,7 +89,7 @@ class ClassicMembers:
         if request.instance_id is not None and migration.can_downgrade(
             self._group, change.members.values()
         ):
-            # Its generation is the group's from now on.
+            # The epoch of the group becomes the generation of the classic group.
             joined = replace(joined, generation=change.epoch)
             outcome = migration.downgrade(self._group, change, now_ms, rebalance=False)
             return outcome.merge(answer(token, joined))
@@ -176,7 +175,7 @@ class ClassicMembers:
         for leaver in leavers:
             member_id = leaver.member_id
             if not member_id and leaver.instance_id is not None:
-                # An administrator knows the instance only.
+                # An administrator gives the instance id only.
                 member_id = state.instances.get(leaver.instance_id, "")
             one = Left(member_id, leaver.instance_id, ErrorCode.NONE)
             try:
@@ -201,7 +200,7 @@ class ClassicMembers:
         return member, member.metadata.classic
 
     def _is_behind(self, member: ConsumerMember) -> bool:
-        """Whether joining again would bring a member further than what it is about to fetch."""
+        """Whether the member should join again before it gets its assignment."""
         revokes = member.current.state == MemberState.UNREVOKED_PARTITIONS
         return member.epoch < self._group.persistent.epoch and not revokes
 
@@ -219,7 +218,7 @@ class ClassicMembers:
         )
 
     def _ask_to_join(self, member: ConsumerMember, now_ms: int) -> Outcome:
-        """From the first time it is asked, a member has its rebalance timeout to join."""
+        """Begin the rebalance timeout of a member, when it is first told to join again."""
         if member.id in self._asked_to_join:
             return Outcome()
         self._asked_to_join.add(member.id)

@@ -1,12 +1,11 @@
-"""A group of the new consumer protocol (KIP-848): the broker assigns, members reconcile.
+"""A consumer group (KIP-848): the broker assigns, members reconcile.
 
-A member sends nothing but heartbeats. Three numbers say where the group is: the group epoch grows
-with every change of members, subscriptions or topics; the target assignment has the group epoch
-that it was made for; and each member has the epoch of the target that it has reached. A heartbeat
-that finds the group epoch ahead makes a new target, and each heartbeat takes its member one step
-further (`consumer_member.reconcile`).
+A member sends only heartbeats. There are three epochs: the group epoch grows with every change of
+members, subscriptions or topics; the target assignment has the group epoch that it was made for;
+and each member has the epoch of the target that it has reached. A heartbeat makes a new target if
+the group epoch is ahead of it, and moves its member one step (`consumer_member.reconcile`).
 
-What survives is in `consumer_state.py`, how it changes in `group_change.py`. Members with the
+The persistent state is in `consumer_state.py`, changes to it in `group_change.py`. Members with the
 classic protocol are in `classic_members.py`, changes of a whole group from one protocol to the
 other in `migration.py`.
 """
@@ -75,18 +74,19 @@ from headrace.settings import Settings, group_value
 from headrace.settings.group_table import HEARTBEAT_INTERVAL, SESSION_TIMEOUT
 
 FIRST_COMMIT_WITH_EPOCH = 9
-"""OffsetCommit's version from which on the generation may be a member epoch."""
+"""The first version of OffsetCommit in which the generation may be a member epoch."""
 
 PACED_FROM, MEMBERS_PER_MS = 50, 4
-"""From so many members on, targets are made a millisecond apart for each four members more.
+"""Beyond this number of members, targets are made one millisecond apart for each four members.
 
-The time that a target takes grows with the members: a thousand who join one after the other would
-keep the broker busy for seconds. This way most of them get their partitions one heartbeat later.
+The time to make a target grows with the number of members: a thousand members that join one after
+the other would keep the broker busy for seconds. Most of them get their partitions one heartbeat
+later instead.
 """
 
 
 class Home(Protocol):
-    """The shard that a group is in, as far as a group needs it."""
+    """The parts of its shard that a group uses."""
 
     groups: dict[str, Group]
     settings: Settings
@@ -96,8 +96,8 @@ class Home(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Beat:
-    """A ConsumerGroupHeartbeat; None is what has not changed since the last one."""
+class ConsumerHeartbeat:
+    """A ConsumerGroupHeartbeat; None for fields that have not changed since the last one."""
 
     group_id: str
     member_id: str
@@ -106,7 +106,7 @@ class Beat:
     rack_id: str | None
     rebalance_timeout_ms: int  # -1: not changed
     topics: tuple[str, ...] | None
-    expression: str | None  # "": none any more
+    expression: str | None  # "": no longer any
     assignor: str | None
     owned: Assignment | None
     client_id: str
@@ -116,14 +116,14 @@ class Beat:
 
     @property
     def is_full(self) -> bool:
-        """Whether it says everything, so that it is to be told everything."""
+        """Whether it has all fields; then the response has the assignment too."""
         if self.epoch == JOINING:
             return True
         subscribes = self.topics is not None or self.expression is not None
         return self.rebalance_timeout_ms != -1 and subscribes and self.owned is not None
 
     def updated(self, known: ConsumerGroupMemberMetadata) -> ConsumerGroupMemberMetadata:
-        """What is known of the member after this heartbeat."""
+        """The metadata of the member after this heartbeat."""
         return ConsumerGroupMemberMetadata(
             instance_id=known.instance_id if self.instance_id is None else self.instance_id,
             rack_id=known.rack_id if self.rack_id is None else self.rack_id,
@@ -139,8 +139,8 @@ class Beat:
 
 
 @dataclass(frozen=True, slots=True)
-class BeatAnswer:
-    """The answer to a Beat; `assigned` is None where the member knows it already."""
+class ConsumerHeartbeatReply:
+    """The response to a heartbeat; `assigned` is None if it has not changed."""
 
     member_id: str
     epoch: int
@@ -149,7 +149,7 @@ class BeatAnswer:
 
 
 class ConsumerGroup:
-    """One group; `home` has the topics that there are."""
+    """One group."""
 
     kind = CONSUMER
     protocol_type = CONSUMER
@@ -164,7 +164,7 @@ class ConsumerGroup:
         self._targeted_ms = -(1 << 31)
         """When the last target was made."""
         self.may_describe: MayDescribe | None = None
-        """The rights of the member whose heartbeat came last: expressions find no other topics."""
+        """Of the client of the last heartbeat: expressions match only topics that it may describe."""
 
     # ------------------------------------------------------------------------------ questions
 
@@ -187,15 +187,15 @@ class ConsumerGroup:
         return topic in self.persistent.subscriptions.names()
 
     def retention_from(self, commit_ms: int) -> int | None:
-        """When the retention of an offset began that was committed then."""
+        """When the retention of an offset began, given its commit time."""
         return commit_ms
 
     def check_commit(self, who: Committer, _now_ms: int) -> list[Timer]:
-        """Raise KafkaError unless `who` may commit offsets; only heartbeats keep a session up."""
+        """Raise KafkaError unless `who` may commit offsets; only heartbeats renew sessions."""
         if who.generation < 0 and self.is_empty():
             return []
         member = self.persistent.any_member(who.member_id, who.instance_id)
-        if not member.speaks_classic and who.version < FIRST_COMMIT_WITH_EPOCH:
+        if not member.uses_classic and who.version < FIRST_COMMIT_WITH_EPOCH:
             raise KafkaError(
                 ErrorCode.UNSUPPORTED_VERSION,
                 f"OffsetCommit version {who.version} is not supported for members of consumer "
@@ -217,7 +217,7 @@ class ConsumerGroup:
     # ------------------------------------------------------------------------- life of a group
 
     def loaded(self, now_ms: int) -> Outcome:
-        """Members have a session's time to come back; topics may be others than before."""
+        """The log has been read: begin the sessions of members, and look for changed topics."""
         self.persistent.loaded()
         change = self.change(now_ms)
         for member in self.persistent.members.values():
@@ -230,13 +230,13 @@ class ConsumerGroup:
         return change.outcome
 
     def withdraw(self, _error: ErrorCode) -> list[AnyReply]:
-        """Nobody ever waits here."""
+        """No request waits here."""
         return []
 
     def expire(self, key: tuple[str, ...], now_ms: int) -> Outcome:
-        """A member was silent, or too slow; or it is time to look for topics."""
+        """A session or a rebalance has timed out, or the next step of other work is due."""
         if key[2] == SEARCH:
-            return self._go_on_searching(now_ms)
+            return self._continue_search(now_ms)
         if key[2] == ASSIGN:
             change = self.change(now_ms)
             self._retarget(change, now_ms)
@@ -249,21 +249,21 @@ class ConsumerGroup:
         return self.fence([member], now_ms)
 
     def change(self, now_ms: int) -> GroupChange:
-        """The beginning of an operation that writes."""
+        """A new change, for an operation that writes records."""
         wall_ms = self.home.wall.ms
         return GroupChange(
             self.persistent, self.home.image, self.limits, now_ms, wall_ms, self.may_describe
         )
 
     def session_timer(self, member: ConsumerMember, now_ms: int) -> Timer:
-        """When the member is out, if nothing is heard of it until then."""
+        """The timer of the member's session, which begins now."""
         classic = member.metadata.classic
         session_ms = self._configured_ms(SESSION_TIMEOUT)
         due = now_ms + (session_ms if classic is None else classic.session_timeout_ms)
         return Timer((CONSUMER, self.group_id, SESSION, member.id), due)
 
     def _configured_ms(self, name: str) -> int:
-        """A config of this group, as it is now; else what the broker's settings say."""
+        """A config of this group; the broker's setting if the group has none."""
         configs = self.home.image.group_configs.get(self.group_id, {})
         value = group_value(self.home.settings, configs, name)
         assert isinstance(value, int), name
@@ -271,13 +271,15 @@ class ConsumerGroup:
 
     # ----------------------------------------------------------------------------- heartbeats
 
-    def beat(self, beat: Beat, token: Token[BeatAnswer], now_ms: int) -> Outcome:
-        """A heartbeat of a member that comes or stays; replies with BeatAnswer."""
+    def beat(
+        self, beat: ConsumerHeartbeat, token: Token[ConsumerHeartbeatReply], now_ms: int
+    ) -> Outcome:
+        """A heartbeat of a member that joins or stays."""
         state = self.persistent
         known = state.members.get(beat.member_id)
-        if known is not None and self._is_mere_sign_of_life(known, beat):
+        if known is not None and self._changes_nothing(known, beat):
             interval = self._configured_ms(HEARTBEAT_INTERVAL)
-            outcome = answer(token, BeatAnswer(known.id, known.epoch, interval))
+            outcome = answer(token, ConsumerHeartbeatReply(known.id, known.epoch, interval))
             outcome.timers.append(self.session_timer(known, now_ms))
             return outcome
         change = self.change(now_ms)
@@ -296,11 +298,11 @@ class ConsumerGroup:
         told = beat.is_full or after.current.assigned != before.current.assigned
         assigned = after.current.assigned if told else None
         interval = self._configured_ms(HEARTBEAT_INTERVAL)
-        response = BeatAnswer(after.id, after.epoch, interval, assigned)
+        response = ConsumerHeartbeatReply(after.id, after.epoch, interval, assigned)
         return change.outcome.merge(answer(token, response))
 
     def _retarget(self, change: GroupChange, now_ms: int) -> None:
-        """Make a new target, if one is due; not for every single one of very many who join."""
+        """Make a new target if needed, now or, in a large group, a little later."""
         if not change.needs_target():
             return
         pause_ms = max(len(change.members) - PACED_FROM, 0) // MEMBERS_PER_MS
@@ -311,8 +313,8 @@ class ConsumerGroup:
         else:
             change.timer(due, ASSIGN)
 
-    def _is_mere_sign_of_life(self, member: ConsumerMember, beat: Beat) -> bool:
-        """Whether a heartbeat says nothing and brings nothing; nearly all are like that."""
+    def _changes_nothing(self, member: ConsumerMember, beat: ConsumerHeartbeat) -> bool:
+        """Whether a heartbeat changes nothing and its response has no assignment; most are."""
         return (
             beat.epoch == member.epoch == self.persistent.epoch == self.persistent.target_epoch
             and member.current.state == MemberState.STABLE
@@ -321,8 +323,8 @@ class ConsumerGroup:
             and beat.updated(member.metadata) == member.metadata
         )
 
-    def _find(self, beat: Beat, change: GroupChange) -> ConsumerMember:
-        """The member that a heartbeat is from; in `change` if it takes the place of another."""
+    def _find(self, beat: ConsumerHeartbeat, change: GroupChange) -> ConsumerMember:
+        """The member that sent a heartbeat; a returning static member is replaced in `change`."""
         state = self.persistent
         if beat.epoch != JOINING:
             found = state.any_member(beat.member_id, beat.instance_id)
@@ -330,7 +332,7 @@ class ConsumerGroup:
             return found
         if beat.instance_id is not None and beat.instance_id in state.instances:
             old = state.members[state.instances[beat.instance_id]]
-            if not old.speaks_classic and old.epoch != LEAVING_FOR_NOW:
+            if not old.uses_classic and old.epoch != LEAVING_FOR_NOW:
                 raise KafkaError(
                     ErrorCode.UNRELEASED_INSTANCE_ID,
                     f"Static member {beat.member_id} with instance id {beat.instance_id} cannot "
@@ -345,7 +347,7 @@ class ConsumerGroup:
         return ConsumerMember(beat.member_id, NEW_MEMBER)
 
     def check_room(self) -> None:
-        """GROUP_MAX_SIZE_REACHED if nobody else may join."""
+        """GROUP_MAX_SIZE_REACHED if the group is full."""
         most = self.limits.max_size
         if len(self.persistent.members) >= most:
             raise KafkaError(
@@ -353,10 +355,12 @@ class ConsumerGroup:
                 f"The consumer group has reached its maximum capacity of {most} members.",
             )
 
-    def depart(self, beat: Beat, token: Token[BeatAnswer], now_ms: int) -> Outcome:
-        """A heartbeat of a member that leaves, for good or for now; replies with BeatAnswer."""
+    def depart(
+        self, beat: ConsumerHeartbeat, token: Token[ConsumerHeartbeatReply], now_ms: int
+    ) -> Outcome:
+        """A heartbeat of a member that leaves, or of a static member that leaves temporarily."""
         member = self.persistent.any_member(beat.member_id, beat.instance_id)
-        response = answer(token, BeatAnswer(member.id, beat.epoch))
+        response = answer(token, ConsumerHeartbeatReply(member.id, beat.epoch))
         if beat.epoch == LEAVING:
             return self.fence([member], now_ms).merge(response)
         away = replace(member.current, member_epoch=LEAVING_FOR_NOW, revoking={})
@@ -364,7 +368,7 @@ class ConsumerGroup:
         return Outcome(records=[(key, away)]).merge(response)
 
     def fence(self, members: Sequence[ConsumerMember], now_ms: int) -> Outcome:
-        """Members are out; the others share what they had."""
+        """Remove members; the others get their partitions."""
         change = self.change(now_ms)
         for member in members:
             change.remove(member.id)
@@ -377,7 +381,7 @@ class ConsumerGroup:
     # --------------------------------------------------------------------------------- topics
 
     def topics_changed(self, changed: frozenset[str], now_ms: int) -> Outcome:
-        """These topics came, went, or changed: expressions and the group epoch may too."""
+        """Topics were created, changed or deleted: update expressions and the group epoch."""
         state = self.persistent
         resolved = state.subscriptions.resolved
         unconcerned = state.subscriptions.names().isdisjoint(changed)
@@ -398,10 +402,10 @@ class ConsumerGroup:
             change.bump(always=False)
         return change.outcome
 
-    def _go_on_searching(self, now_ms: int) -> Outcome:
-        """Look for the topics of all expressions, a little at a time; then see what is new."""
+    def _continue_search(self, now_ms: int) -> Outcome:
+        """Continue the search for the topics of all expressions; apply the result at its end."""
         change = self.change(now_ms)
-        found = self._search.go_on(lambda: visible(self.home.image.topics, self.may_describe))
+        found = self._search.advance(lambda: visible(self.home.image.topics, self.may_describe))
         if found is None:
             change.timer(now_ms + 1, SEARCH)
             return change.outcome
@@ -420,7 +424,7 @@ class ConsumerGroup:
 def _check_generation(member: ConsumerMember, epoch: int) -> None:
     if member.epoch == epoch:
         return
-    if member.speaks_classic:
+    if member.uses_classic:
         raise KafkaError(
             ErrorCode.ILLEGAL_GENERATION,
             f"The received generation id {epoch} does not match the expected member epoch "
@@ -433,11 +437,13 @@ def _check_generation(member: ConsumerMember, epoch: int) -> None:
     )
 
 
-# ------------------------------------------------------------------------------ in the registry
+# ------------------------------------------------------------------------ groups of a shard
 
 
-def heartbeat(home: Home, beat: Beat, token: Token[BeatAnswer], now_ms: int) -> Outcome:
-    """ConsumerGroupHeartbeat; replies with BeatAnswer."""
+def heartbeat(
+    home: Home, beat: ConsumerHeartbeat, token: Token[ConsumerHeartbeatReply], now_ms: int
+) -> Outcome:
+    """ConsumerGroupHeartbeat; creates or converts the group if needed."""
     outcome = _heartbeat(home, beat, token, now_ms)
     if beat.may_describe is not None:
         outcome.effects.append(partial(_remember_rights, home, beat.group_id, beat.may_describe))
@@ -445,13 +451,15 @@ def heartbeat(home: Home, beat: Beat, token: Token[BeatAnswer], now_ms: int) -> 
 
 
 def _remember_rights(home: Home, group_id: str, may_describe: MayDescribe) -> None:
-    """Once the group exists, which a first heartbeat brings about."""
+    """Set the rights after the first heartbeat has created the group."""
     group = home.groups.get(group_id)
     if isinstance(group, ConsumerGroup):
         group.may_describe = may_describe
 
 
-def _heartbeat(home: Home, beat: Beat, token: Token[BeatAnswer], now_ms: int) -> Outcome:
+def _heartbeat(
+    home: Home, beat: ConsumerHeartbeat, token: Token[ConsumerHeartbeatReply], now_ms: int
+) -> Outcome:
     found = home.groups.get(beat.group_id)
     if isinstance(found, ConsumerGroup):
         found.may_describe = beat.may_describe
@@ -472,7 +480,7 @@ def _heartbeat(home: Home, beat: Beat, token: Token[BeatAnswer], now_ms: int) ->
 
 
 def replay(home: Home, key: Key, value: Value | None) -> None:
-    """Take in a record of a consumer group; the group comes and goes with its first record."""
+    """Apply a record of a consumer group; the group is created and removed by records."""
     assert isinstance(key, ConsumerKey), f"{key} belongs to no group"
     assert value is None or isinstance(value, ConsumerValue)
     group = home.groups.get(key.group_id)
@@ -487,7 +495,7 @@ def replay(home: Home, key: Key, value: Value | None) -> None:
 
 
 def topics_changed(home: Home, changed: frozenset[str], now_ms: int) -> Outcome:
-    """Topics came, went or changed: tell the groups."""
+    """Apply created, changed or deleted topics to all groups."""
     outcome = Outcome()
     for group in list(home.groups.values()):
         if isinstance(group, ConsumerGroup):

@@ -1,4 +1,4 @@
-"""What the broker's settings say about consumer groups."""
+"""The limits of consumer groups, from the broker's settings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ConsumerLimits:
 
     @classmethod
     def of(cls, settings: Settings) -> ConsumerLimits:
-        """As the settings say; without any assignors the first one counts."""
+        """The limits in these settings; an empty list of assignors means the first one."""
         named = settings.words("group.consumer.assignors")
         policy = settings.text("group.consumer.migration.policy").lower()
         return cls(

@@ -1,8 +1,9 @@
-"""A member of a consumer group: who it is, what it owns, and how it moves to what it should own.
+"""A member of a consumer group, and its reconciliation: the way from its current assignment to its
+target.
 
-`reconcile` is one step on that way: first a member gives up what it should not own any more, then
-its epoch rises, then it gets what others have given up. Nobody's partition is handed on before its
-owner has said that it let go, so that a partition never has two owners.
+`reconcile` makes one step: a member first revokes partitions that are not in its target, then its
+epoch rises, then it gets partitions that others have revoked. A partition is assigned only after
+its previous owner has confirmed the revocation, so that it never has two owners.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,14 +23,14 @@ from headrace.errors import ErrorCode, KafkaError
 JOINING = 0
 LEAVING = -1
 LEAVING_FOR_NOW = -2
-"""The epoch of a static member that is away and will be back."""
+"""The epoch of a static member that has left temporarily."""
 
 IsHeld: TypeAlias = Callable[[UUID, int], bool]
-"""Whether somebody owns this partition, or has not yet given it up."""
+"""Whether a member owns this partition, or has not yet revoked it."""
 
 
 class MemberState(IntEnum):
-    """How far a member is; the numbers are Kafka's, in the log."""
+    """The state of a member's reconciliation; the numbers are Kafka's, in the log."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
@@ -37,7 +38,7 @@ class MemberState(IntEnum):
 
 
 NEW = CurrentAssignment(JOINING, -1, MemberState.STABLE)
-"""What a member that has just come owns."""
+"""The assignment of a new member."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,24 +56,24 @@ class ConsumerMember:
 
     @property
     def instance_id(self) -> str | None:
-        """The name of a static member."""
+        """The instance id of a static member."""
         return self.metadata.instance_id
 
     @property
-    def speaks_classic(self) -> bool:
+    def uses_classic(self) -> bool:
         """Whether it uses JoinGroup and SyncGroup."""
         return self.metadata.classic is not None
 
     def is_reconciled_to(self, epoch: int) -> bool:
-        """Whether it owns what it should own in this epoch."""
+        """Whether it has reached its target of this epoch."""
         return self.epoch == epoch and self.current.state == MemberState.STABLE
 
 
 def check_epoch(member: ConsumerMember, epoch: int, owned: Assignment | None) -> None:
     """FENCED_MEMBER_EPOCH unless the member is in this epoch.
 
-    The epoch before is good too, if the member owns nothing but what it has now: the answer with
-    its new epoch may have been lost.
+    The previous epoch is accepted too, if the member owns only partitions that it has now: the
+    response with its new epoch may have been lost.
     """
     if epoch == member.epoch:
         return
@@ -99,9 +100,9 @@ def reconcile(
     is_held: IsHeld,
     owned: Assignment | None,
 ) -> CurrentAssignment:
-    """The member's next step towards `target`, or where it is if it cannot move.
+    """The member's next step towards `target`; the current assignment if it cannot move.
 
-    `owned` is what the member said that it owns; None if it said nothing.
+    `owned` is what the member reports to own; None if its heartbeat does not contain it.
     """
     match current.state:
         case MemberState.STABLE if current.member_epoch == target_epoch:
@@ -158,25 +159,25 @@ def _moved(
 
 
 def size(assignment: Assignment) -> int:
-    """How many partitions it has."""
+    """The number of partitions."""
     return sum(map(len, assignment.values()))
 
 
 def intersection(one: Assignment, other: Assignment) -> Assignment:
-    """What is in both."""
+    """The partitions that are in both."""
     return _without_empty(
         {topic: held & other[topic] for topic, held in one.items() if topic in other}
     )
 
 
 def difference(one: Assignment, other: Assignment) -> Assignment:
-    """What is in the first only."""
+    """The partitions that are only in the first."""
     nobody: frozenset[int] = frozenset()
     return _without_empty({topic: held - other.get(topic, nobody) for topic, held in one.items()})
 
 
 def union(one: Assignment, other: Assignment) -> Assignment:
-    """What is in either."""
+    """The partitions that are in either."""
     if not other:
         return one
     nobody: frozenset[int] = frozenset()
@@ -188,7 +189,7 @@ def _without_empty(assignment: Mapping[UUID, frozenset[int]]) -> Assignment:
 
 
 def _owns_any(owned: Assignment | None, given_up: Assignment) -> bool:
-    """Whether the member may still own some of it; it does if it said nothing."""
+    """Whether the member may still own some of it; it may if it did not report."""
     return owned is None or bool(intersection(owned, given_up))
 
 

@@ -1,4 +1,4 @@
-"""What a consumer group is, as far as it survives a restart; it changes in `replay` alone."""
+"""The persistent state of a consumer group, which only `replay` changes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from headrace.errors import ErrorCode, KafkaError
 
 
 class ConsumerState:
-    """The epochs, the members, what they own and what they should own."""
+    """The epochs, and the members with their current and target assignments."""
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
@@ -60,11 +60,11 @@ class ConsumerState:
         return "Reconciling"
 
     def holder(self, topic_id: UUID, partition: int) -> str | None:
-        """The member that owns this partition, or has not given it up yet."""
+        """The member that owns this partition, or has not revoked it yet."""
         return self._holders.get((topic_id, partition))
 
     def target_of(self, member_id: str) -> Assignment:
-        """What a member should own."""
+        """The target assignment of a member."""
         return self.targets.get(member_id, NOTHING)
 
     def member(self, member_id: str) -> ConsumerMember:
@@ -103,7 +103,7 @@ class ConsumerState:
     # --------------------------------------------------------------------------------- replay
 
     def replay(self, key: ConsumerKey, value: ConsumerValue | None) -> None:
-        """Take in a record of this group."""
+        """Apply a record of this group."""
         match key, value:
             case ConsumerGroupMetadataKey(), ConsumerGroupMetadata():
                 self.epoch, self.metadata_hash = value.epoch, value.metadata_hash
@@ -131,7 +131,7 @@ class ConsumerState:
                 self.subscriptions.resolved.pop(key.expression, None)
 
     def loaded(self) -> None:
-        """The log has been read: what has found no member by now never will."""
+        """The log has been read: assignments without a member are dropped."""
         self._orphans.clear()
 
     def _put_member(self, member_id: str, metadata: ConsumerGroupMemberMetadata) -> None:

@@ -1,4 +1,4 @@
-"""What consumers put into the classic protocol's opaque bytes: subscriptions and assignments.
+"""The opaque bytes of consumers in the classic protocol: subscriptions and assignments.
 
 A subscription (big-endian, int16 lengths before strings, int32 before bytes and arrays):
 
@@ -20,7 +20,7 @@ from headrace.cluster.image import Image
 from headrace.coordination.consumer_records import Assignment
 
 PROTOCOL_TYPE = "consumer"
-"""The protocol type under which JoinGroup carries these bytes."""
+"""The protocol type of JoinGroup requests with these bytes."""
 
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
@@ -28,7 +28,7 @@ _NEWEST = 3
 
 
 class Subscription(NamedTuple):
-    """What a member wants, and what it still owns."""
+    """The topics that a member subscribes to, and the partitions that it still owns."""
 
     version: int
     topics: tuple[str, ...]
@@ -37,7 +37,7 @@ class Subscription(NamedTuple):
 
 
 def read_subscription(data: bytes) -> Subscription:
-    """ValueError if these bytes are none."""
+    """The subscription; ValueError if the bytes are malformed."""
     source = _Source(data)
     version = source.number(_INT16)
     topics = tuple(source.text() or "" for _ in range(source.count()))
@@ -50,7 +50,7 @@ def read_subscription(data: bytes) -> Subscription:
 
 
 def read_assignment(data: bytes) -> Mapping[str, frozenset[int]]:
-    """Partitions by topic; nothing from nothing; ValueError if these bytes are no assignment."""
+    """Partitions by topic, empty for no bytes; ValueError if the bytes are malformed."""
     if not data:
         return {}
     source = _Source(data)
@@ -69,7 +69,7 @@ def write_assignment(version: int, assigned: Mapping[str, frozenset[int]]) -> by
 
 
 def by_id(named: Mapping[str, frozenset[int]], image: Image) -> Assignment:
-    """The same partitions, by topic id; without topics that are gone."""
+    """The same partitions, by topic id; without deleted topics."""
     return {
         image.topics[name].id: partitions
         for name, partitions in named.items()
@@ -78,7 +78,7 @@ def by_id(named: Mapping[str, frozenset[int]], image: Image) -> Assignment:
 
 
 def by_name(assigned: Assignment, image: Image) -> Mapping[str, frozenset[int]]:
-    """The same partitions, by topic name; without topics that are gone."""
+    """The same partitions, by topic name; without deleted topics."""
     return {
         image.names[topic_id]: partitions
         for topic_id, partitions in assigned.items()
@@ -87,7 +87,7 @@ def by_name(assigned: Assignment, image: Image) -> Mapping[str, frozenset[int]]:
 
 
 class _Source:
-    """Bytes that a client wrote: nothing in them is to be trusted."""
+    """Reads bytes of a client, which may be malformed."""
 
     __slots__ = ("at", "data")
 
@@ -108,7 +108,7 @@ class _Source:
     def count(self) -> int:
         count = self.number(_INT32)
         if count > len(self.data) - self.at:
-            raise ValueError(f"{count} elements are claimed, more than bytes follow")
+            raise ValueError(f"an array of {count} elements does not fit")
         return max(count, 0)
 
     def text(self) -> str | None:

@@ -1,4 +1,4 @@
-"""Finds the topics that the regular expressions of a consumer group stand for."""
+"""Finds the topics that the regular expressions of a consumer group match."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 
@@ -25,7 +25,7 @@ class ExpressionSearch:
         """Whether a search has begun and has not ended."""
         return self._search is not None
 
-    def go_on(self, topics: Callable[[], Iterable[str]]) -> Mapping[str, Collection[str]] | None:
+    def advance(self, topics: Callable[[], Iterable[str]]) -> Mapping[str, Collection[str]] | None:
         """Search for a few milliseconds; the topics by expression when all are found.
 
         `topics` is called when a search begins.

@@ -35,7 +35,7 @@ class Generation:
         self.protocol: str | None = None
         self.roster = Roster()
         self.topics: frozenset[str] | None = None
-        """What the members subscribe to, where that is known."""
+        """The topics that the members subscribe to; None if unknown."""
         self.state_ms = -1
         """When the group last changed its state; -1 if it never did."""
         self.persisted = False
@@ -44,7 +44,7 @@ class Generation:
     # ------------------------------------------------------------------------------- the log
 
     def replay(self, value: GroupMetadata) -> None:
-        """Become what a record says: a generation with its assignments, or the empty one."""
+        """Apply a record: a generation with its assignments, or the empty one."""
         self.persisted = True
         self.protocol_type = value.protocol_type
         self.number = value.generation
@@ -107,13 +107,13 @@ class Generation:
     # ------------------------------------------------------------------------------- changes
 
     def advance(self) -> None:
-        """Begin the next generation, of those who are in the roster now."""
+        """Begin the next generation, with the members that are in the roster now."""
         self.number += 1
         self.protocol = self.roster.select_protocol()
         self.learn_topics()
 
     def learn_topics(self) -> None:
-        """Find out what the members subscribe to."""
+        """Read the subscriptions of the members."""
         self.topics = None
         if self.protocol_type == CONSUMER_PROTOCOL:
             self.topics = subscribed_topics(one.metadata(self.protocol) for one in self.roster)
@@ -137,7 +137,7 @@ class Generation:
     def returned(self, member: ClassicMember, join: Join, new_id: str) -> Joined:
         """The response to a static member that came back with another id."""
         leader = self.roster.leader
-        # A client that cannot skip the assignment is told the old leader's id: it must not assign.
+        # A client that cannot skip the assignment gets the old leader's id: it must not assign.
         skips = member.member_id == leader and join.can_skip_assignment
         members = tuple(
             replace(one, member_id=new_id, metadata=join.metadata(self.protocol))

@@ -31,7 +31,7 @@ class Join:
     session_timeout_ms: int
     rebalance_timeout_ms: int
     protocol_type: str
-    protocols: tuple[tuple[str, bytes], ...]  # name and metadata, the best liked first
+    protocols: tuple[tuple[str, bytes], ...]  # name and metadata, in order of preference
     reason: str
     requires_member_id: bool  # v4 and later: the client retries with the id that error 79 gave
     can_skip_assignment: bool  # v9 and later
@@ -43,7 +43,7 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class JoinedMember:
-    """A member as the leader learns of it."""
+    """A member in the response to the leader."""
 
     member_id: str
     instance_id: str | None
@@ -52,7 +52,7 @@ class JoinedMember:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """The answer to a Join; with an error, everything else is as Kafka leaves it then."""
+    """The response to a Join; with an error, other fields have Kafka's defaults."""
 
     error: ErrorCode
     member_id: str
@@ -79,7 +79,7 @@ class Sync:
 
 @dataclass(frozen=True, slots=True)
 class Synced:
-    """The answer to a Sync."""
+    """The response to a Sync."""
 
     error: ErrorCode
     protocol_type: str | None = None
@@ -89,7 +89,7 @@ class Synced:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """A Heartbeat of the classic protocol; its answer is an ErrorCode."""
+    """A Heartbeat of the classic protocol; the response is an ErrorCode."""
 
     group_id: str
     generation: int
@@ -108,7 +108,7 @@ class Leaver:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What became of one Leaver; the answer to a LeaveGroup is a tuple of these."""
+    """The result for one Leaver; the response to a LeaveGroup is a tuple of these."""
 
     member_id: str
     instance_id: str | None
@@ -121,7 +121,7 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class Committer:
-    """Who commits offsets: `generation` is a member epoch if the group is of the new kind."""
+    """The client that commits offsets; `generation` is a member epoch in a consumer group."""
 
     member_id: str
     instance_id: str | None
@@ -163,32 +163,32 @@ class Group(Protocol):
 
     @property
     def protocol_type(self) -> str:
-        """What kind of clients it is for ("consumer", "connect"); "" while nobody has said."""
+        """The protocol type of the members ("consumer", "connect"); "" if none has ever joined."""
 
     @property
     def state(self) -> str:
         """As Kafka prints it: Empty, Stable, PreparingRebalance, Assigning, ..."""
 
     def is_empty(self) -> bool:
-        """Whether nobody is or is about to be a member, so that the group may be deleted."""
+        """Whether it has no members, so that it may be deleted."""
 
     def subscribes_to(self, topic: str) -> bool:
         """Whether offsets of this topic are in use."""
 
     def check_commit(self, who: Committer, now_ms: int) -> list[Timer]:
-        """Raise KafkaError unless `who` may commit offsets; a commit is a sign of life."""
+        """Raise KafkaError unless `who` may commit offsets; a commit renews the session."""
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Raise KafkaError unless this member may read offsets (None or epoch -1: anybody)."""
+        """Raise KafkaError unless this member may read offsets (None or epoch -1: any client)."""
 
     def tombstones(self) -> list[Record]:
         """The records that delete the group, without its offsets."""
 
     def loaded(self, now_ms: int) -> Outcome:
-        """The log has been read: give members their time, and finish what was under way."""
+        """The log has been read: begin the sessions of members."""
 
     def expire(self, key: tuple[str, ...], now_ms: int) -> Outcome:
         """A timer of this group is due."""
 
     def withdraw(self, error: ErrorCode) -> list[AnyReply]:
-        """Answer everybody who waits: this broker does not coordinate the group any more."""
+        """Answer all waiting requests: this broker no longer coordinates the group."""

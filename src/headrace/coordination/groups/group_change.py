@@ -1,8 +1,8 @@
-"""A change to a consumer group, before it is written: what the group will be, and the records.
+"""A change to a consumer group before it is written: the new state, and the records.
 
 The steps of most operations, in order: `put` or `remove` members, `bump` the group epoch,
-`retarget`, and `move` the member that asks one step towards its target. Nothing here changes the
-group: its records do, when they are replayed.
+`retarget`, and `move` the member of the request one step towards its target. Nothing here changes
+the group: its records do, when they are replayed.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from headrace.coordination.outcome import Outcome, Record, Timer
 from headrace.expressions.expression import Expression, Search
 
 SESSION, REBALANCE, JOIN, SYNC = "session", "rebalance", "join", "sync"
-"""Third part of the key of a timer that a member has; the fourth is the member's id."""
+"""Third part of the key of a member's timer; the fourth is the member's id."""
 SEARCH, ASSIGN = "search", "assign"
 """The same for timers of the group."""
 
 NEW_MEMBER = ConsumerGroupMemberMetadata(None, None, "", "", (), None, -1, None)
-"""What is known of a member that has said nothing yet."""
+"""The metadata of a new member before its first heartbeat is applied."""
 
 
 MayDescribe: TypeAlias = Callable[[str], bool]
@@ -52,12 +52,12 @@ MayDescribe: TypeAlias = Callable[[str], bool]
 
 
 def visible(names: Iterable[str], may_describe: MayDescribe | None) -> list[str]:
-    """The topics that an expression may find; all of them without an authorizer."""
+    """The topics that an expression may match; all of them without an authorizer."""
     return list(names if may_describe is None else filter(may_describe, names))
 
 
 class GroupChange:
-    """What an operation is about to do to a group."""
+    """The changes of one operation to a group."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class GroupChange:
         self.outcome = Outcome()
         self.epoch = state.epoch
         self.members = dict(state.members)
-        """The members as they will be."""
+        """The members after the change."""
         self._state = state
         self._image = image
         self._limits = limits
@@ -82,7 +82,7 @@ class GroupChange:
         self._targets = dict(state.targets)
         self._target_epoch = state.target_epoch
         self._succeeded: dict[str, str] = {}
-        """Old ids of static members that are back, by their new ones."""
+        """Old ids of static members that came back, by their new ones."""
 
     # -------------------------------------------------------------------------------- members
 
@@ -99,8 +99,8 @@ class GroupChange:
             return False
         expression = member.metadata.expression
         if expression and expression not in self._subscriptions.resolved:
-            # As in Kafka, a member with names too gets their topics first. One with nothing else
-            # would wait a heartbeat interval for its first partitions.
+            # As in Kafka, a member that also subscribes to names gets these topics first. A member
+            # with an expression only would wait a heartbeat interval for its first partitions.
             self._resolve(Expression(expression), at_once=not member.metadata.topics)
         self._own_subscriptions()
         self._subscriptions.replace(old.metadata if old else None, member.metadata)
@@ -108,7 +108,7 @@ class GroupChange:
         return True
 
     def remove(self, member_id: str) -> None:
-        """Let a member go, with all that it owns."""
+        """Remove a member, with its assignments."""
         old = self.members.pop(member_id)
         self._own_subscriptions()
         self._subscriptions.replace(old.metadata, None)
@@ -118,7 +118,7 @@ class GroupChange:
         self.stop_timers(member_id)
 
     def succeed(self, old: ConsumerMember, member_id: str) -> ConsumerMember:
-        """A static member is back, perhaps under another id: it takes over what the old one had."""
+        """A static member came back, maybe with another id: it takes over its assignments."""
         current = replace(old.current, member_epoch=JOINING, previous_epoch=JOINING)
         group_id = self._state.group_id
         if old.id != member_id:
@@ -140,7 +140,7 @@ class GroupChange:
     # ---------------------------------------------------------------------------- expressions
 
     def _resolve(self, expression: Expression, *, at_once: bool) -> None:
-        """Find the topics of a new expression, `at_once` if that is quick, else soon."""
+        """Find the topics of a new expression, `at_once` if that is fast, or with a timer."""
         search = Search([expression], visible(self._image.topics, self._may_describe))
         if at_once and search.go_on(SEARCH_STEPS):
             self.resolved(expression.text, search.found[expression.text])
@@ -148,7 +148,7 @@ class GroupChange:
             self.timer(self._now_ms + 1, SEARCH)
 
     def resolved(self, expression: str, topics: Iterable[str]) -> None:
-        """An expression stands for these topics now."""
+        """Set the topics that an expression matches."""
         value = RegularExpression(tuple(sorted(topics)), self._image.version, self._wall_ms)
         if self._subscriptions.resolved.get(expression) == value.topics:
             return
@@ -169,11 +169,11 @@ class GroupChange:
     # --------------------------------------------------------------------- epochs and targets
 
     def target_of(self, member_id: str) -> Assignment:
-        """What a member will be supposed to own."""
+        """The target assignment of a member after the change."""
         return self._targets.get(member_id, {})
 
     def bump(self, always: bool) -> None:
-        """Raise the group epoch, `always` or if the topics are others than when it last rose."""
+        """Increase the group epoch, `always` or if the subscribed topics have changed."""
         metadata_hash = self._subscriptions.metadata_hash(self._image)
         if always or metadata_hash != self._state.metadata_hash:
             self.epoch = self._state.epoch + 1
@@ -185,7 +185,7 @@ class GroupChange:
         return self.epoch > self._target_epoch
 
     def retarget(self) -> None:
-        """Make a target for the group epoch, if there is none yet, and write what is new in it."""
+        """Make a target for the group epoch, if there is none, and write its changes."""
         if not self.needs_target():
             return
         topic_ids = {
@@ -212,7 +212,7 @@ class GroupChange:
         self._write((TargetMetadataKey(self._state.group_id), TargetMetadata(self.epoch)))
 
     def move(self, member: ConsumerMember, owned: Assignment | None) -> ConsumerMember:
-        """Take a member one step towards its target; the member as it will be."""
+        """Move a member one step towards its target; returns the member after that."""
         if member.is_reconciled_to(self._target_epoch):
             return member
         own = (None, member.id, self._succeeded.get(member.id))
@@ -237,7 +237,7 @@ class GroupChange:
         self.outcome.timers.append(Timer((CONSUMER, self._state.group_id, *key), at_ms))
 
     def stop_timers(self, member_id: str) -> None:
-        """A member is gone."""
+        """Stop the timers of a member."""
         for kind in (SESSION, REBALANCE, JOIN, SYNC):
             self.timer(None, kind, member_id)
 
@@ -246,7 +246,7 @@ class GroupChange:
 
 
 def preferred_assignor(members: Iterable[ConsumerMember], limits: ConsumerLimits) -> str:
-    """The assignor that most members ask for; the first one configured if nobody does."""
+    """The assignor that most members request; the first configured one if none does."""
     wanted = Counter(
         member.metadata.assignor for member in members if member.metadata.assignor is not None
     )

@@ -25,7 +25,7 @@ from headrace.coordination.outcome import Outcome, Reply, Token, answer
 from headrace.errors import ErrorCode, KafkaError
 
 NEW_MEMBER_TIMEOUT_MS = 300_000
-"""How long a member without an id may wait for its first generation: its client may be gone."""
+"""How long a new member may wait for its first generation: its client may have stopped."""
 
 
 class MemberRequests:
@@ -53,11 +53,11 @@ class MemberRequests:
         if not self._has_room_for(join.member_id):
             out = answer(token, Joined(ErrorCode.GROUP_MAX_SIZE_REACHED, ""))
             if join.member_id in self._roster.members:
-                # Others wait to join, so that the group does not end.
+                # Other members wait to join, so the group does not become empty.
                 self._rebalance.remove(self._roster.members[join.member_id], out)
                 self._rebalance.complete_if_all_joined(now_ms, out)
             return out
-        if not self._speaks(join):
+        if not self._supports_protocols(join):
             return answer(token, Joined(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, join.member_id))
         out = Outcome()
         if not join.member_id:
@@ -77,17 +77,17 @@ class MemberRequests:
             return True
         member = self._roster.members.get(member_id)
         if self._rebalance.state == PREPARING:
-            # Those who wait are counted, so that a group that is too large loses the last to come.
+            # Waiting members are counted, so that too large a group refuses the last ones.
             waits = member is not None and member.join_token is not None
             return waits or self._roster.joining < self._limits.max_size
         return member is not None or len(self._roster) < self._limits.max_size
 
-    def _speaks(self, join: Join) -> bool:
+    def _supports_protocols(self, join: Join) -> bool:
         if not join.protocol_type or not join.protocols:
             return False
         if self._rebalance.state == EMPTY or not self._roster.members:
             return True
-        return join.protocol_type == self._generation.protocol_type and self._roster.speak_any(
+        return join.protocol_type == self._generation.protocol_type and self._roster.support_any(
             join.protocols
         )
 
@@ -131,7 +131,7 @@ class MemberRequests:
         if unchanged and (
             self._rebalance.state == COMPLETING or (self._rebalance.state == STABLE and not leads)
         ):
-            # Its response was lost, or nothing changed: the generation stays.
+            # Its response was lost, or nothing changed: no rebalance.
             out.replies.append(Reply(token, self._generation.joined(member)))
             return
         self._update(member, join, token, out)
@@ -249,7 +249,7 @@ class MemberRequests:
         out.effects.append(answered)
 
     def heartbeat(self, beat: Heartbeat, token: Token[ErrorCode], now_ms: int) -> Outcome:
-        """Heartbeat; the error says if the member has to join again."""
+        """Heartbeat; replies with REBALANCE_IN_PROGRESS if the member has to join again."""
         try:
             member = self._roster.check(beat.member_id, beat.instance_id)
         except KafkaError as error:

@@ -1,8 +1,8 @@
-"""Whole groups that change their protocol while they work (`group.consumer.migration.policy`).
+"""Conversion of groups between the protocols (`group.consumer.migration.policy`).
 
 A classic group of consumers becomes a consumer group when the first member with the new protocol
 joins; it becomes a classic group again when the last such member leaves. A group without members
-takes the protocol of its next member.
+gets the protocol of its next member.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ if TYPE_CHECKING:
 
 
 def upgrade(old: ClassicGroup, group: ConsumerGroup, now_ms: int) -> Outcome:
-    """Make `group`, which is new, what a classic group was; GROUP_ID_NOT_FOUND if it may not be.
+    """Convert a classic group to `group`, which is new; GROUP_ID_NOT_FOUND if that is not possible.
 
-    Its members keep what they have. Those who wait there are still to be told to join again.
+    Members keep their assignments. The caller tells members with waiting requests to join again.
     """
     if old.is_empty():
         return Outcome(records=old.tombstones())
@@ -79,7 +79,7 @@ def _check_upgrade(old: ClassicGroup, group: ConsumerGroup) -> None:
     if not group.limits.upgrades:
         raise _not_upgradable(old, "group.consumer.migration.policy does not allow it")
     if old.protocol_type != PROTOCOL_TYPE:
-        raise _not_upgradable(old, "its members are no consumers")
+        raise _not_upgradable(old, "its members are not consumers")
     if len(old.roster) > group.limits.max_size:
         raise _not_upgradable(old, "it has more members than group.consumer.max.size allows")
 
@@ -124,7 +124,7 @@ def _member_records(
 def restart_as_classic(
     group: ConsumerGroup, join: Join, token: Token[Joined], new_member_id: str, now_ms: int
 ) -> Outcome:
-    """The first member of a group that has none speaks the classic protocol."""
+    """The first member of an empty group uses the classic protocol."""
     home = group.home
     successor = ClassicGroup(group.group_id, home.limits, home.wall)
     outcome = successor.classic.join(join, token, new_member_id, now_ms)
@@ -136,18 +136,18 @@ def restart_as_classic(
 
 
 def can_downgrade(group: ConsumerGroup, remaining: Collection[ConsumerMember]) -> bool:
-    """Whether these members could go on as a classic group."""
+    """Whether these members can continue as a classic group."""
     return (
         group.limits.downgrades
         and 0 < len(remaining) <= group.limits.max_classic_size
-        and all(member.speaks_classic for member in remaining)
+        and all(member.uses_classic for member in remaining)
     )
 
 
 def downgrade(
     group: ConsumerGroup, change: GroupChange, now_ms: int, *, rebalance: bool
 ) -> Outcome:
-    """Go on as a classic group with the members that `change` leaves.
+    """Convert to a classic group with the members that remain after `change`.
 
     Each keeps its target as its assignment; with `rebalance` a new rebalance begins immediately.
     """
@@ -169,7 +169,7 @@ def downgrade(
 
 
 def _common_protocol(members: Collection[ConsumerMember]) -> str:
-    """The first protocol that all of them speak; each of them joined on that condition."""
+    """The first protocol that all of them support; each had to share one to join."""
     spoken = [[one.name for one in _classic(member).protocols] for member in members]
     return next(name for name in spoken[0] if all(name in names for names in spoken))
 

@@ -2,10 +2,10 @@
 
     Empty ─ join ─▶ PreparingRebalance ─ all joined ─▶ CompletingRebalance ─ leader's sync ─▶ Stable
       ▲                 │        ▲                              │                               │
-      └── nobody left ──┘        └──────── join, leave, timeout ┴───────────────────────────────┘
+      └── no members ───┘        └──────── join, leave, timeout ┴───────────────────────────────┘
 
-An empty or stable group is one because a record says so: these states begin in `replayed`. The
-others are lost with the process: the members then join again.
+The states Empty and Stable are persistent: they begin when a record is replayed. The others are
+lost with the process: the members then join again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ STABLE = "Stable"
 
 
 class Rebalance:
-    """The state of one group, and what leads from one state to the next."""
+    """The state of one group, and its transitions."""
 
     __slots__ = (
         "_delay_left_ms", "_generation", "_initial", "_limits", "_roster", "_timers",
@@ -44,7 +44,7 @@ class Rebalance:
         self._limits = limits
         self.state = EMPTY
         self.pending: set[str] = set()
-        """Ids that were given out with MEMBER_ID_REQUIRED and have not come back yet."""
+        """Member ids that were returned with MEMBER_ID_REQUIRED and have not joined yet."""
         self.newcomer = False
         """Whether a member has joined during this step of the initial delay."""
         self._initial = False
@@ -57,7 +57,7 @@ class Rebalance:
     # ---------------------------------------------------------------------------------- phases
 
     def begin_or_go_on(self, now_ms: int, out: Outcome) -> None:
-        """Something has changed: begin a rebalance, or see whether this one can go on."""
+        """After a change: begin a rebalance, or complete the join phase if all have joined."""
         if self.state == PREPARING:
             self.complete_if_all_joined(now_ms, out)
         else:
@@ -97,7 +97,7 @@ class Rebalance:
         return self._roster.joining == len(self._roster) and not self.pending
 
     def complete_if_all_joined(self, now_ms: int, out: Outcome) -> None:
-        """End the join phase early, if nobody is missing."""
+        """End the join phase early, if all members have joined."""
         if self.state == PREPARING and not self._initial and self._all_joined():
             self._complete_join(now_ms, out)
 
@@ -134,7 +134,7 @@ class Rebalance:
     # -------------------------------------------------------------------------------- timeouts
 
     def expire_join(self, now_ms: int, out: Outcome) -> None:
-        """The join phase has used up its time."""
+        """The join phase has timed out."""
         if self.state != PREPARING:
             return
         if self._initial and self.newcomer and self._delay_left_ms > 0:
@@ -147,15 +147,15 @@ class Rebalance:
             self._complete_join(now_ms, out)
 
     def expire_sync(self, now_ms: int, out: Outcome) -> None:
-        """The sync phase has used up its time: members without a SyncGroup are out."""
+        """The sync phase has timed out: remove members that sent no SyncGroup."""
         if self.state in (COMPLETING, STABLE) and self._roster.unsynced:
             late = [self._roster.members[one] for one in sorted(self._roster.unsynced)]
             self.let_go(late, now_ms, out)
 
-    # ------------------------------------------------------------------------- members that go
+    # --------------------------------------------------------------------- removal of members
 
     def let_go(self, members: Sequence[ClassicMember], now_ms: int, out: Outcome) -> None:
-        """Members are out: the others rebalance, or the group ends."""
+        """Remove members: the others rebalance, or the group becomes empty."""
         if self._ends_without(len(members), ()):
             self._end(out)
             return
@@ -166,7 +166,7 @@ class Rebalance:
     def forget(
         self, pending: Sequence[str], members: Sequence[ClassicMember], now_ms: int, out: Outcome
     ) -> None:
-        """Pending ids and members are gone, as far as there are any; see who is left."""
+        """Remove pending ids and members; the others rebalance, or the group becomes empty."""
         forget = partial(self.pending.difference_update, pending)
         rebalances = bool(members) or self.state == PREPARING
         if rebalances and self._ends_without(len(members), pending):
@@ -180,24 +180,24 @@ class Rebalance:
             self.complete_if_all_joined(now_ms, out)
 
     def remove(self, member: ClassicMember, out: Outcome) -> None:
-        """Take a member out of the group, and answer its waiting requests."""
+        """Remove a member, and answer its waiting requests."""
         self._dismiss(member, out)
         self._roster.remove(member.member_id)
 
     def _ends_without(self, members: int, pending: Collection[str]) -> bool:
-        """Whether the group is empty without these members and pending ids."""
+        """Whether the group becomes empty without these members and pending ids."""
         opening = self.state == PREPARING and self._initial
         return members == len(self._roster) and self.pending <= set(pending) and not opening
 
     def _end(self, out: Outcome) -> None:
-        """The last member has left. Replaying the record makes the group empty, not before."""
+        """The last member has left. The group becomes empty when the record is replayed."""
         for member in self._roster:
             self._dismiss(member, out)
         out.timers += [self._timers.at(None, JOIN), self._timers.at(None, SYNC)]
         out.records.append(self._generation.empty_record())
 
     def _dismiss(self, member: ClassicMember, out: Outcome) -> None:
-        """Answer a member that is out, and stop its timer."""
+        """Answer the waiting requests of a member, and stop its timer."""
         out.replies += refusals(member, ErrorCode.UNKNOWN_MEMBER_ID, "")
         out.timers.append(self._timers.at(None, MEMBER, member.member_id))
 

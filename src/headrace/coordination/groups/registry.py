@@ -1,7 +1,7 @@
 """The groups of one shard, of every type, by their ids; dispatches by group type.
 
 A shard is what one partition of `__consumer_offsets` holds. Like the groups, the registry is a
-state machine: operations return an `Outcome`, and what is to survive changes in `replay` only.
+state machine: operations return an `Outcome`, and persistent state changes in `replay` only.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from headrace.settings import Settings
 from headrace.types import TopicPartition
 
 GROUP_ID_NOT_FOUND_FROM = 9
-"""The first version of OffsetCommit whose clients know GROUP_ID_NOT_FOUND."""
+"""The first version of OffsetCommit with the error GROUP_ID_NOT_FOUND."""
 
 
 class Listed(NamedTuple):
@@ -55,8 +55,8 @@ class Listed(NamedTuple):
 class Groups:
     """The groups and the committed offsets of one shard.
 
-    The new kind of group (`consumer.py`) finds here: `groups` (add, replace and remove its own
-    groups in `consumer.replay`), `settings` and `image` (the topics that there are).
+    Consumer groups (`consumer.py`) use `groups` (`consumer.replay` adds and removes groups),
+    `settings` and `image`.
     """
 
     def __init__(self, settings: Settings, image: Image) -> None:
@@ -64,14 +64,14 @@ class Groups:
         self.image = image
         self.groups: dict[str, Group] = {}
         self.wall = WallTime()
-        """To be set before each operation that may write records."""
+        """Set by the runtime before each operation."""
         self.offsets = Offsets(settings.integer("offsets.retention.minutes") * 60_000)
         self.limits = ClassicLimits.of(settings)
 
     # --------------------------------------------------------------------------- life of a shard
 
     def replay(self, key: Key, value: Value | None) -> None:
-        """Take in one record, from the log or from an operation a moment ago."""
+        """Apply a record, from the log or from an operation."""
         if isinstance(key, OffsetCommitKey):
             assert value is None or isinstance(value, OffsetCommit)
             self.offsets.replay(key, value)
@@ -86,7 +86,7 @@ class Groups:
             consumer.replay(self, key, value)
 
     def replay_pending(self, producer_id: int, key: Key, value: Value | None) -> None:
-        """Take in one record of a transaction that is still open."""
+        """Apply a record of an open transaction."""
         if isinstance(key, OffsetCommitKey) and isinstance(value, OffsetCommit):
             self.offsets.replay_pending(producer_id, key, value)
             self._group_of_offsets(key.group_id)
@@ -98,7 +98,7 @@ class Groups:
 
     def _group_of_offsets(self, group_id: str) -> None:
         if group_id not in self.groups:
-            # Offsets of somebody who assigns partitions himself make a group without members.
+            # Offsets of consumers that assign partitions themselves create a group without members.
             self._new_classic(group_id)
 
     def _replay_classic(self, group_id: str, value: GroupMetadata | None) -> None:
@@ -116,14 +116,14 @@ class Groups:
         return group
 
     def loaded(self, now_ms: int) -> Outcome:
-        """The log has been read to its end; members have their session's time to come back."""
+        """The log has been read: begin the sessions of members."""
         outcome = Outcome()
         for group in list(self.groups.values()):
             outcome.merge(group.loaded(now_ms))
         return outcome
 
     def withdraw(self, error: ErrorCode) -> list[AnyReply]:
-        """Answer everybody who waits: this broker does not lead the shard any more."""
+        """Answer all waiting requests: this broker no longer leads the shard."""
         return [reply for group in self.groups.values() for reply in group.withdraw(error)]
 
     def expire(self, key: tuple[str, ...], now_ms: int) -> Outcome:
@@ -138,7 +138,7 @@ class Groups:
     def topics_changed(
         self, image: Image, changed: frozenset[str], gone: frozenset[str], now_ms: int
     ) -> Outcome:
-        """These topics were created, changed or deleted: offsets of those in `gone` go too."""
+        """These topics were created, changed or deleted: offsets of those in `gone` are deleted."""
         self.image = image
         outcome = Outcome(records=self.offsets.forget_topics(gone))
         if any(group.kind == CONSUMER for group in self.groups.values()):
@@ -165,7 +165,7 @@ class Groups:
     # ----------------------------------------------------------------------- the classic protocol
 
     def join(self, join: Join, token: Token[Joined], new_member_id: str, now_ms: int) -> Outcome:
-        """JoinGroup; replies with Joined, perhaps much later."""
+        """JoinGroup; replies with Joined when the generation begins."""
         if not join.group_id:
             return answer(token, Joined(ErrorCode.INVALID_GROUP_ID, join.member_id))
         if not self.limits.session_allowed(join.session_timeout_ms):
@@ -213,7 +213,7 @@ class Groups:
         return outcome
 
     def _forget_if_void(self, group_id: str) -> None:
-        """A group that left no trace in the log and has nobody needs no memory."""
+        """Drop a group that has no members, no offsets and no record."""
         group = self.groups.get(group_id)
         if isinstance(group, ClassicGroup) and group.is_void() and not self.offsets.has(group_id):
             del self.groups[group_id]
@@ -284,7 +284,7 @@ class Groups:
             if who.generation >= 0:
                 raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
         elif who.generation >= 0 or who.member_id or who.instance_id is not None:
-            # Clients of older versions do not say who they are, members or not.
+            # Older versions of the request have no member id.
             sessions = group.check_commit(who, now_ms)
         records = self.offsets.commit(group_id, offsets, self.wall.ms)
         return Outcome(records, sessions=sessions, producer=producer)
@@ -311,7 +311,7 @@ class Groups:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
         consumes = group.protocol_type == CONSUMER_PROTOCOL
         if not group.is_empty() and not consumes:
-            # What such members subscribe to is known to themselves only.
+            # The subscriptions of such members are unknown.
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
         outcome = Outcome()
         results: list[ErrorCode] = []

@@ -13,12 +13,12 @@ from headrace.coordination.records import MemberMetadata
 from headrace.errors import ErrorCode, KafkaError
 
 Protocols = tuple[tuple[str, bytes], ...]
-"""Assignment strategies by name, with what the member says about itself; the best liked first."""
+"""Assignment strategies with the metadata of the member, in order of preference."""
 
 
 @dataclass(slots=True)
 class ClassicMember:
-    """One member; the tokens are those of its requests that wait for an answer."""
+    """One member; the tokens are those of its waiting requests."""
 
     member_id: str
     instance_id: str | None
@@ -31,7 +31,7 @@ class ClassicMember:
     join_token: Token[Joined] | None = None
     sync_token: Token[Synced] | None = None
     is_new: bool = False
-    """Whether it has been in no generation yet: it knows no id, and so sends no heartbeats."""
+    """Whether it has been in no generation yet: it has no id, and sends no heartbeats."""
 
     @classmethod
     def joining(cls, join: Join, member_id: str) -> ClassicMember:
@@ -49,7 +49,7 @@ class ClassicMember:
 
     @classmethod
     def stored(cls, stored: MemberMetadata, protocol: str | None) -> ClassicMember:
-        """A member as the log knows it: of what it spoke, only the protocol in use is left."""
+        """A member as in the log, which has only the protocol in use."""
         return cls(
             stored.member_id,
             stored.instance_id,
@@ -91,8 +91,8 @@ class Roster:
     """How many wait for the response to their JoinGroup."""
     unsynced: set[str] = field(default_factory=set)
     """Members of this generation that have not asked for their assignment yet."""
-    _speakers: Counter[str] = field(default_factory=Counter)
-    """How many members speak each protocol."""
+    _supporters: Counter[str] = field(default_factory=Counter)
+    """The number of members that support each protocol."""
 
     def __len__(self) -> int:
         return len(self.members)
@@ -102,16 +102,16 @@ class Roster:
         return iter(list(self.members.values()))
 
     def add(self, member: ClassicMember) -> None:
-        """Take in a member; the first one leads."""
+        """Add a member; the first one leads."""
         self.members[member.member_id] = member
-        self._speakers.update(name for name, _ in member.protocols)
+        self._supporters.update(name for name, _ in member.protocols)
         if member.instance_id is not None:
             self.static[member.instance_id] = member.member_id
         if self.leader is None:
             self.leader = member.member_id
 
     def remove(self, member_id: str) -> ClassicMember:
-        """Let a member go; if it led, the longest-standing of the others leads."""
+        """Remove a member; if it was the leader, the oldest of the others leads."""
         member = self.members.pop(member_id)
         self._forget_protocols(member)
         self.unsynced.discard(member_id)
@@ -124,9 +124,9 @@ class Roster:
         return member
 
     def rename(self, member: ClassicMember, member_id: str) -> None:
-        """A static member came back under another id, and takes the place of its old self."""
+        """Change the id of a static member that came back."""
         old = member.member_id
-        # The order of members decides who leads next; the dict is rebuilt to keep it.
+        # The order of members decides which one leads next; the dict is rebuilt to keep it.
         self.members = {
             (member_id if known == old else known): one for known, one in self.members.items()
         }
@@ -140,35 +140,35 @@ class Roster:
             self.unsynced.add(member_id)
 
     def update(self, member: ClassicMember, join: Join) -> None:
-        """Take what a member says about itself when it joins again."""
+        """Update a member that joins again."""
         self._forget_protocols(member)
         member.protocols = join.protocols
-        self._speakers.update(name for name, _ in join.protocols)
+        self._supporters.update(name for name, _ in join.protocols)
         member.rebalance_timeout_ms = join.rebalance_timeout_ms
         member.session_timeout_ms = join.session_timeout_ms
 
     def _forget_protocols(self, member: ClassicMember) -> None:
         for name, _ in member.protocols:
-            self._speakers[name] -= 1
-            if not self._speakers[name]:
-                del self._speakers[name]
+            self._supporters[name] -= 1
+            if not self._supporters[name]:
+                del self._supporters[name]
 
     def wait_to_join(self, member: ClassicMember, token: Token[Joined]) -> Token[Joined] | None:
-        """The member waits for the generation; the token of an earlier wait, now in vain."""
+        """The member waits for the generation; returns the token of an earlier request."""
         earlier, member.join_token = member.join_token, token
         if earlier is None:
             self.joining += 1
         return earlier
 
     def stop_waiting(self, member: ClassicMember) -> Token[Joined] | None:
-        """The member waits for the generation no more; its token, if it did."""
+        """The member no longer waits for the generation; returns its token, if it did."""
         token, member.join_token = member.join_token, None
         if token is not None:
             self.joining -= 1
         return token
 
     def check(self, member_id: str, instance_id: str | None) -> ClassicMember:
-        """The member, or why it is none: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+        """The member; UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID if there is none."""
         if instance_id is not None:
             known = self.static.get(instance_id)
             if known is None:
@@ -180,15 +180,15 @@ class Roster:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
         return member
 
-    def speak_any(self, protocols: Protocols) -> bool:
+    def support_any(self, protocols: Protocols) -> bool:
         """Whether all members support at least one of these protocols."""
         everybody = len(self.members)
-        return any(self._speakers[name] == everybody for name, _ in protocols)
+        return any(self._supporters[name] == everybody for name, _ in protocols)
 
     def select_protocol(self, changed: Mapping[str, Protocols] | None = None) -> str | None:
-        """The protocol that most members like best of those that all speak.
+        """The protocol that most members prefer, of those that all support.
 
-        `changed` says what members would speak if they joined again.
+        `changed` replaces the protocols of some members.
         """
         spoken = [
             (changed or {}).get(member.member_id, member.protocols)
@@ -201,7 +201,7 @@ class Roster:
         return max(votes, key=votes.__getitem__, default=None)
 
     def elect(self) -> bool:
-        """See to it that the leader is one who has joined; False if nobody has."""
+        """Make a member that has joined the leader; False if none has."""
         if self.leader is None:
             return False
         if self.members[self.leader].join_token is not None:
@@ -213,11 +213,11 @@ class Roster:
         return False
 
     def rebalance_timeout_ms(self) -> int:
-        """How long the slowest member may take to join again."""
+        """The longest rebalance timeout of the members."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def as_joined(self, protocol: str | None) -> tuple[JoinedMember, ...]:
-        """The members as the leader learns of them."""
+        """The members for the response to the leader."""
         return tuple(
             JoinedMember(member.member_id, member.instance_id, member.metadata(protocol))
             for member in self.members.values()

@@ -1,4 +1,4 @@
-"""What the members of a consumer group subscribe to: names, and expressions with their topics."""
+"""The subscriptions of a consumer group: names, and expressions with their topics."""
 
 import hashlib
 from collections import Counter
@@ -14,22 +14,22 @@ Subscription: TypeAlias = tuple[tuple[str, ...], str | None]
 
 
 def subscription_of(metadata: ConsumerGroupMemberMetadata) -> Subscription:
-    """What a member subscribes to."""
+    """The subscription of a member."""
     return metadata.topics, metadata.expression
 
 
 class Subscriptions:
-    """The subscriptions of all members; few, however many members there are."""
+    """The subscriptions of all members; equal ones are counted, not repeated."""
 
     __slots__ = ("_counts", "resolved")
 
     def __init__(self) -> None:
         self._counts: Counter[Subscription] = Counter()
         self.resolved: dict[str, tuple[str, ...]] = {}
-        """The topics that each expression stands for, in order."""
+        """The topics that each expression matches, in order."""
 
     def copy(self) -> "Subscriptions":
-        """The same subscriptions, to try out what a change would bring."""
+        """A copy, for a change that is not written yet."""
         other = Subscriptions()
         other._counts.update(self._counts)
         other.resolved.update(self.resolved)
@@ -38,7 +38,7 @@ class Subscriptions:
     def replace(
         self, old: ConsumerGroupMemberMetadata | None, new: ConsumerGroupMemberMetadata | None
     ) -> None:
-        """A member has come, changed or gone."""
+        """Update a member: None for one that has joined or left."""
         if old is not None:
             gone = subscription_of(old)
             self._counts[gone] -= 1
@@ -48,15 +48,15 @@ class Subscriptions:
             self._counts[subscription_of(new)] += 1
 
     def has(self, subscription: Subscription) -> bool:
-        """Whether any member has just this one."""
+        """Whether any member has exactly this one."""
         return subscription in self._counts
 
     def expressions(self) -> set[str]:
-        """The expressions that members use; perhaps not all of them are resolved."""
+        """The expressions that members use, resolved or not."""
         return {expression for _, expression in self._counts if expression}
 
     def names(self) -> set[str]:
-        """Every topic that somebody subscribes to, whether it exists or not."""
+        """Every topic that a member subscribes to, whether it exists or not."""
         found: set[str] = set()
         for topics, expression in self._counts:
             found.update(topics)
@@ -64,7 +64,7 @@ class Subscriptions:
         return found
 
     def topic_ids(self, subscription: Subscription, image: Image) -> frozenset[UUID]:
-        """The topics that a subscription stands for, as far as they exist."""
+        """The existing topics of a subscription."""
         topics, expression = subscription
         names = {*topics, *self.resolved.get(expression or "", ())}
         return frozenset(image.topics[name].id for name in names if name in image.topics)
@@ -75,7 +75,7 @@ class Subscriptions:
         return {topic.id: len(topic.partitions) for topic in found}
 
     def metadata_hash(self, image: Image) -> int:
-        """A number that changes when a subscribed topic comes, goes or grows; 0 for no topics."""
+        """A hash of the subscribed topics and their partition counts; 0 without topics."""
         counts = self.partition_counts(image)
         if not counts:
             return 0
