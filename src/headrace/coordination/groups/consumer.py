@@ -164,7 +164,7 @@ class ConsumerGroup:
         self._targeted_ms = -(1 << 31)
         """When the last target was made."""
         self.may_describe: MayDescribe | None = None
-        """Of the client of the last heartbeat: expressions match only topics that it may describe."""
+        """Rights of the client of the last heartbeat: expressions match no other topics."""
 
     # ------------------------------------------------------------------------------ questions
 
